@@ -242,6 +242,7 @@ def prepare_scores(monkeypatch):
 def prepare_serve(monkeypatch):
     assert main(["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]) == 0
     Path("keys.txt").write_text("secret\n")
+    Path("terms.tsv").write_text("dog\tHund\n")
 
 
 def prepare_terms(monkeypatch):

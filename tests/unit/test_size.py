@@ -7,17 +7,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "vanilla_transformer/*.py": 4418,
-    "vanilla_transformer/cli": 2002,
+    "vanilla_transformer/cli": 2008,
     "vanilla_transformer/data": 4296,
     "vanilla_transformer/decoding": 7134,
     "vanilla_transformer/evaluation": 1571,
-    "vanilla_transformer/extensions": 15691,
-    "vanilla_transformer/publishing": 1188,
+    "vanilla_transformer/extensions": 15696,
+    "vanilla_transformer/publishing": 1190,
     "vanilla_transformer/text": 1305,
     "vanilla_transformer/training": 4998,
     "vanilla_transformer/utils": 2210,
-    "tests": 55819,
-    "docs/*.md": 4461,
+    "tests": 55902,
+    "docs/*.md": 4465,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.input_files import open_input
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
-from vanilla_transformer.utils.text_files import HEAD_BYTES, decompress, fit_encoding, refuse_markup, stream_lines
+from vanilla_transformer.utils.text_files import (
+    HEAD_BYTES,
+    decompress,
+    fit_encoding,
+    open_file,
+    refuse_markup,
+    stream_lines,
+)
 
 from .flags import (
     PRECISION_HELP,
@@ -200,7 +206,7 @@ def translate_command(arguments: Sequence[str]) -> None:
         source = split_lines(options.sentences, len(options.sentences), size)
     elif options.input is not None:
         if not is_given:
-            with open_input(options.input) as file, decompress(file) as plain:
+            with open_file(Path(options.input)) as file, decompress(file) as plain:
                 refuse_markup(plain.peek(HEAD_BYTES)[:HEAD_BYTES], options.input)
         total = sum(1 for _ in stream_lines(options.input, may_be_blank=True))  # finds damage before an hour of work
         source = split_lines(stream_lines(options.input, may_be_blank=True), total, size)

@@ -81,11 +81,11 @@ def train(
         else:
             with closing(run):
                 _train(prepare_run(recipe, run, evaluate, model_class))
-        if is_main_process():
-            from vanilla_transformer.evaluation.plots import draw_picture, plot_learning_curve, plot_lengths
+            if is_main_process():
+                from vanilla_transformer.evaluation.plots import draw_picture, plot_learning_curve, plot_lengths
 
-            draw_picture("learning curve is", plot_learning_curve, run.path / METRICS_FILE, run.path / CURVE)
-            draw_picture("lengths are", plot_lengths, run.path / REPORT_FILE, run.path / "lengths.png")
+                draw_picture("learning curve is", plot_learning_curve, run.path / METRICS_FILE, run.path / CURVE)
+                draw_picture("lengths are", plot_lengths, run.path / REPORT_FILE, run.path / "lengths.png")
         return run.path
 
 

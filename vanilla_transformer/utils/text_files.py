@@ -82,7 +82,7 @@ def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
     Yield the lines of a UTF-8 text file, without their ends. Only line feeds end a line, as for `wc -l`.
 
     Args:
-        may_be_blank: Whether lines without text suffice.
+        may_be_blank: Whether lines without text suffice, and lines of markup or data.
     """
     with open_file(Path(path)) as file:
         for number, line in enumerate(read_file_lines(file, may_be_blank), start=1):
@@ -138,7 +138,7 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
     Args:
         file: An open binary file, which can be peeked into.
         name: Name of the file, for messages.
-        may_be_blank: Whether lines without text suffice, and lines of markup.
+        may_be_blank: Whether lines without text suffice, and lines of markup or data.
     """
     head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
     refuse_binary(head, name)

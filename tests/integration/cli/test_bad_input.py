@@ -289,8 +289,8 @@ CORPORA = {
     "{file: columns.tsv}": "Line 1 of columns.tsv must have two columns, source TAB target, besides .*, it has 3",
     "{file: plain.tsv.gz}": "Cannot read plain.tsv.gz: the .gz file is truncated or corrupt",
     "{file: folder.tsv}": "There is no file folder.tsv",
-    "{file: column.jsonl}": "Line 2 of column.jsonl must have a column 'translation'",
-    "{file: language.jsonl}": "Line 1 of language.jsonl has no language 'de', it has 'en'",
+    "{file: column.jsonl}": "Line 2 of column.jsonl is blank, but its translation is not",
+    "{file: language.jsonl}": "Line 1 of language.jsonl is blank, but its translation is not",
     "{file: null.jsonl}": "Line 1 of .* must have sentences by language .*, got None",
     "{file: deep.jsonl}": "Line 1 of deep.jsonl must be JSON",
     "{file: text.jsonl}": "Line 1 of .* must have sentences by language .*, got 'x'",
@@ -369,7 +369,7 @@ MISTAKES = {
     "translate no/model --format html --input latin": "must be UTF-8, but line 1 has the byte",
     "translate no/model --format html --sentence_splitter no": "`sentence_splitter` must be",
     "translate no/model --input a.ass": "must end with .txt, .html, .htm, ",
-    "translate no/model --input a.JSON.gz": "got a.JSON.gz. Convert it, or say by --format how to read it",
+    "translate no/model --input a.YAML.gz": "got a.YAML.gz. Convert it, or say by --format how to read it",
     **{
         f"translate no/model --format xml --input a.en {flag}": "With `--format xml` there is one translation, without"
         for flag in ("--json", "--do_sample", "--n_best 2", "--num_return_sequences 2", "--resume --output out")

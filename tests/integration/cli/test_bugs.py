@@ -28,6 +28,7 @@ MIDDLE = {
     "compile": (["model"], "vanilla_transformer.evaluation.compile_model.Engine.supports"),
     "explain": (["model", "A text.", "--output", "out.html"], ENCODER),
     "evaluate": (["model", *TEXT], ENCODER),
+    "compare-runs": (["model", "model"], "vanilla_transformer.evaluation.tables.compare_runs"),
     "evaluate-directions": (["model", "--text", "text"], "vanilla_transformer.text.languages.find_languages"),
     "score": (["model", *TEXT], ENCODER),
     "evaluate-alignments": (

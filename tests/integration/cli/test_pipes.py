@@ -54,7 +54,7 @@ LINES = {
 }
 # `compile` reads text to measure, and `evaluate-directions` files whose names begin with --text.
 OTHERS = {"average-checkpoints", "demo", "push-to-hub", "create-space", "download-data", "compile"}
-OTHERS |= {"write-corpus", "serve", "explain", "evaluate-directions"}
+OTHERS |= {"write-corpus", "serve", "explain", "evaluate-directions", "compare-runs"}
 
 
 def pipe_of(name):

@@ -121,7 +121,7 @@ def test_train_returns_finished_run_at_once(finished, monkeypatch, caplog):
 
 
 FOLDERS = {".": "In straight, {}. The model is made again", "ema": "In straight/ema, {}. The model is made again"}
-FOLDERS["best-2"] = "In straight/best-2, {}. The model was written again from straight/checkpoint-2"
+FOLDERS["best-4"] = "In straight/best-4, {}. The model was written again from straight/checkpoint-4"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
 FILES += ("modeling_vanilla_transformer.py", "sha256.json")
 EDITS = [("generation_config.json", "a flipped bit"), ("sha256.json", "missing")]  # by people; all is whole
@@ -134,7 +134,7 @@ EDITS = [("generation_config.json", "a flipped bit"), ("sha256.json", "missing")
         (".", "model.safetensors", "a flipped bit"),
         (".", "tokenizer.json", "zeros"),
         ("ema", "config.json", "missing"),
-        ("best-2", "model.safetensors", "cut"),
+        ("best-4", "model.safetensors", "cut"),
     ),
 )
 def test_train_makes_damaged_models_again_bit_for_bit(finished, monkeypatch, caplog, folder, name, damage):
@@ -177,7 +177,7 @@ def own_the_folder(folder):
         lambda folder: file_utils.update_json(folder / "config.json", {"alignment_heads": [[0, 1]]}),
         own_the_folder,
         lambda folder: shutil.rmtree(folder / "ema"),
-        lambda folder: shutil.rmtree(folder / "best-2"),
+        lambda folder: shutil.rmtree(folder / "best-4"),
     ],
 )
 def test_train_leaves_a_finished_run_that_people_have_changed(finished, monkeypatch, edit):

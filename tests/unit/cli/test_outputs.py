@@ -18,7 +18,7 @@ OTHERS |= {"target_language", "source_format", "target_format", "format", "join_
 OTHERS |= {"precision", "workers", "engine", "metric", "tokenize", "paper_bleu", "term_mode", "sentence_splitter"}
 OTHERS |= {"constraint", "target_prefix", "protect", "normalization", "cors", "tokenizer_model"}
 # Folders, which their writers check, models of `serve`, and the start of the names of files.
-OTHERS |= {"output_dir", "output", "model", "data", "text"}
+OTHERS |= {"output_dir", "output", "model", "data", "text", "glossary"}
 
 
 def commands_with_flags():

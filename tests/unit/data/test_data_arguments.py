@@ -24,7 +24,7 @@ ENTRIES = {  # of `corpora`
     "needs `source` and `target`, or `file`, or `dataset`; got none of them": [{"file": None}],
     "got `file` and `dataset`": [FILE | {"dataset": "x"}],
     "together, got only a.en": [{"source": "a.en"}],
-    "must end with .tsv, .jsonl, .tmx, .xliff, .xlf, .sdlxliff, .mqxliff, .parquet, .zip .*got a.csv": [
+    "must end with .tsv, .jsonl, .tmx, .xliff, .xlf, .sdlxliff, .mqxliff, .po, .ts, .parquet, .zip .*got a.csv": [
         {"file": "a.csv"}
     ],
     "must end with": [{"file": "a.parquet.gz"}],

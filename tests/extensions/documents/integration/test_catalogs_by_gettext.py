@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.extensions.documents.unit.test_catalog_format import FORMS, HEADER, PLURALS, PO, translate
+from tests.catalogs import FORMS, HEADER, PLURALS, PO, translate
 
 TEMPLATE = HEADER.format("", "").replace("UTF-8", "CHARSET") + 'msgid "ä"\nmsgstr ""\n'
 

@@ -555,7 +555,7 @@ def test_find_masks_takes_tokens_that_appear_in_text():
         ("srt", "1\n0:00:01 --> 0:00:02\na\n\n2\n0:00:03 --> x\nb", "but line 6 is '0:00:03 --> x' instead of times"),
         ("vtt", "1\n00:01.000 --> 00:02.000\na", "must be WebVTT subtitles, but line 1 is '1' instead of WEBVTT"),
         ("vtt", "WEBVTT\n\n00:01.000 --> 0d:02.000\na", "line 3 is '00:01.000 --> 0d:02.000' instead of times"),
-        ("pdf", "", "`format` must be one of html, xml, markdown, srt, vtt, xliff, wrapped, "),
+        ("pdf", "", "`format` must be one of html, xml, markdown, srt, vtt, xliff, po, ts, "),
         ("html", "<b>" * 300 + "a", "must be nested at most"),
         ("html", "<div>" * 2000, "must be nested at most"),
     ],

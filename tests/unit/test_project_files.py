@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import vanilla_transformer
-from tests.docs_pages import flags_of
+from tests.docs_pages import blocks, flags_of
 from tools.check_prose import SUFFIXES
 from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.utils.resources import find_recipe
@@ -96,9 +96,9 @@ README = (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/quickstart.md"])
-def test_pages_begin_with_the_command_that_makes_their_model(page):
-    text = (ROOT / page).read_text()
-    assert text.index("vanilla-transformer demo") < text.index("pipeline(")
+def test_pages_begin_with_a_model_of_the_repository(page):
+    models = re.findall(r"\b(?:models|runs)/[\w-]+", "".join(blocks(ROOT / page, "(?:bash|python)")))
+    assert models[0] == "models/en-de" and (ROOT / models[0] / "model.safetensors").is_file()
 
 
 def test_readme_names_existing_commands_and_targets():

@@ -17,7 +17,7 @@ LINES = {
     "vanilla_transformer/training": 4998,
     "vanilla_transformer/utils": 2210,
     "tests": 55902,
-    "docs/*.md": 4465,
+    "docs/*.md": 4498,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

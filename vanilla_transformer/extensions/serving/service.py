@@ -436,7 +436,7 @@ class _Translator:
                     await asyncio.to_thread(self.check_document, text, options["format"], direction)
                 except (UserError, RecursionError) as error:
                     reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
-                    raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
+                    raise Refusal(422, f"{reason[: 2 * LONGEST_REASON]} (at position {position})") from error
         return resolved
 
 

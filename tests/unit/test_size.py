@@ -10,13 +10,13 @@ LINES = {
     "vanilla_transformer/cli": 2008,
     "vanilla_transformer/data": 4296,
     "vanilla_transformer/decoding": 7134,
-    "vanilla_transformer/evaluation": 1571,
+    "vanilla_transformer/evaluation": 1573,
     "vanilla_transformer/extensions": 15696,
     "vanilla_transformer/publishing": 1190,
     "vanilla_transformer/text": 1305,
     "vanilla_transformer/training": 4998,
     "vanilla_transformer/utils": 2210,
-    "tests": 55902,
+    "tests": 55904,
     "docs/*.md": 4498,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

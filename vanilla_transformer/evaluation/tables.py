@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tabulate import tabulate
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.utils.file_utils import read_json_lines
 
 
@@ -28,6 +28,8 @@ def compare_runs(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
     """Return a row for each run: the scores of its final model, or of its last validation until it has one."""
     rows = []
     for run in runs:
+        if not (Path(run) / "metrics.jsonl").is_file():
+            raise MissingFileError(f"{run} must be the folder of a training run, but it has no metrics.jsonl.")
         entries = [entry for entry in read_json_lines(Path(run) / "metrics.jsonl") if "validation_loss" in entry]
         if not entries:
             raise UserError(f"{run} must have a validation, got none. Give validation text to the recipe.")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.evaluation.tables import compare_runs, render_table
 
 ROWS = [{"run": "a_b & c", "step": 1000, "bleu": 12.345}, {"run": "d, e", "step": 20, "bleu": None}]
@@ -35,6 +35,8 @@ def test_compare_runs_takes_the_final_model_or_the_last_validation(runs):
     assert (done["step"], done["validation_loss"], begun["step"]) == (20, 2.5, 10)
     with pytest.raises(UserError, match="none must have a validation, got none"):
         compare_runs([runs / "none"])
+    with pytest.raises(MissingFileError, match="missing must be the folder of a training run"):
+        compare_runs([runs / "missing"])
 
 
 def test_compare_runs_prints_a_table_and_draws_a_picture(runs, capsys):

@@ -12,14 +12,7 @@ from pydantic import Field, model_validator
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
-from vanilla_transformer.utils.text_files import (
-    HEAD_BYTES,
-    decompress,
-    fit_encoding,
-    open_file,
-    refuse_markup,
-    stream_lines,
-)
+from vanilla_transformer.utils.text_files import fit_encoding, stream_lines
 
 from .flags import (
     PRECISION_HELP,
@@ -205,11 +198,9 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.sentences:
         source = split_lines(options.sentences, len(options.sentences), size)
     elif options.input is not None:
-        if not is_given:
-            with open_file(Path(options.input)) as file, decompress(file) as plain:
-                refuse_markup(plain.peek(HEAD_BYTES)[:HEAD_BYTES], options.input)
-        total = sum(1 for _ in stream_lines(options.input, may_be_blank=True))  # finds damage before an hour of work
-        source = split_lines(stream_lines(options.input, may_be_blank=True), total, size)
+        checked = stream_lines(options.input, may_be_blank=True, may_be_markup=is_given)
+        total = sum(1 for _ in checked)  # finds damage before an hour of work
+        source = split_lines(stream_lines(options.input, may_be_blank=True, may_be_markup=True), total, size)
     elif text is not None:
         lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
         source = split_lines([line.removesuffix("\r") for line in lines], len(lines), size)
@@ -271,7 +262,8 @@ def _write_shards(options: TranslateArguments, total: int | None, work: Callable
 
     assert options.input is not None and options.output is not None and total is not None
     origin = {"input": hash_file(Path(options.input)), **translation_origin(options)}
-    lines, size = stream_lines(options.input, may_be_blank=True), options.batch_size * BATCHES
+    lines = stream_lines(options.input, may_be_blank=True, may_be_markup=True)
+    size = options.batch_size * BATCHES
     write_shards(Path(options.output), lines, total, origin, size, options.resume, work)
 
 

@@ -77,15 +77,16 @@ def read_lines(path: str | Path) -> list[str]:
     return [line.strip() for line in stream_lines(path)]
 
 
-def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
+def stream_lines(path: str | Path, may_be_blank: bool = False, may_be_markup: bool = False) -> Iterator[str]:
     """
     Yield the lines of a UTF-8 text file, without their ends. Only line feeds end a line, as for `wc -l`.
 
     Args:
-        may_be_blank: Whether lines without text suffice, and lines of markup or data.
+        may_be_blank: Whether lines without text suffice.
+        may_be_markup: Whether lines of markup or data suffice.
     """
     with open_file(Path(path)) as file:
-        for number, line in enumerate(read_file_lines(file, may_be_blank), start=1):
+        for number, line in enumerate(read_file_lines(file, may_be_blank, may_be_markup), start=1):
             if has_invalid_unicode(line):
                 raise invalid_unicode_error(number, path, line)
             yield line.removesuffix("\r")
@@ -111,11 +112,11 @@ def decompress(file: BufferedReader) -> Iterator[Any]:
         raise UserError(f"Cannot read {file.name}: the {ending} file is truncated or corrupt ({error}).") from error
 
 
-def read_file_lines(file: BufferedReader, may_be_blank: bool = False) -> Iterator[str]:
+def read_file_lines(file: BufferedReader, may_be_blank: bool = False, may_be_markup: bool = False) -> Iterator[str]:
     """Yield the lines of a file, decompressed as its name requires, as [`decode_lines`] does."""
     before = file_version(file)
     with decompress(file) as lines:
-        yield from decode_lines(lines, file.name, may_be_blank)
+        yield from decode_lines(lines, file.name, may_be_blank, may_be_markup)
     check_version(file, before)
 
 
@@ -131,18 +132,19 @@ def check_version(file: BufferedReader, before: tuple[int, int]) -> None:
         raise UserError(f"{file.name} must not change while it is read, but it did. Run the command again.")
 
 
-def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[str]:
+def decode_lines(file: Any, name: str, may_be_blank: bool = False, may_be_markup: bool = False) -> Iterator[str]:
     """
     Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates.
 
     Args:
         file: An open binary file, which can be peeked into.
         name: Name of the file, for messages.
-        may_be_blank: Whether lines without text suffice, and lines of markup or data.
+        may_be_blank: Whether lines without text suffice.
+        may_be_markup: Whether lines of markup or data suffice.
     """
     head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
     refuse_binary(head, name)
-    if not may_be_blank:
+    if not may_be_markup:
         refuse_markup(head, name)
     lines = _bounded_lines(file, name)
     leading, size = [], 0  # lines up to the first that is not blank
@@ -236,7 +238,7 @@ _BINARY = {
     b"BZh": ("bzip2", ".bz2"),
     b"\xfd7zXZ\0": ("xz", ".xz"),
     b"\x28\xb5\x2f\xfd": ("zstd", ".zst"),
-    b"PK\3\4": ("a zip, such as DOCX, EPUB or an archive of OPUS", ""),
+    ZIP.encode(): ("a zip, such as DOCX, EPUB or an archive of OPUS", ""),
     b"PAR1": ("Parquet", ".parquet"),
     b"%PDF-": ("PDF", ""),
     b"\x89PNG": ("PNG", ""),

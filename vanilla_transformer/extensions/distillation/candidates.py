@@ -61,11 +61,10 @@ class _Line(BaseModel, str_strip_whitespace=True):
 
 def read_candidates(path: str) -> Iterator[Entry]:
     """Yield the sources of a JSONL file with their candidates, of which all or none in the file have a score."""
-    scored, is_blank = None, True
-    for number, text in enumerate(stream_lines(path, may_be_blank=True), start=1):
+    scored: bool | None = None
+    for number, text in enumerate(stream_lines(path, may_be_markup=True), start=1):
         if not text.strip():
             continue
-        is_blank = False
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
@@ -80,5 +79,3 @@ def read_candidates(path: str) -> Iterator[Entry]:
                 rule = "All candidates of a file must have a `score`, or none"
                 raise UserError(f"{rule}, but line {number} of {path} has {len(scores)} of {len(line.candidates)}.")
         yield Entry(0, line.source, None, [each.text for each in line.candidates], scores or None)
-    if is_blank:
-        raise UserError(f"{path} must have a line such as {_EXAMPLE}, but all its lines are blank.")

@@ -1,4 +1,4 @@
-"""What the elements of HTML and of vocabularies of XML are to a translation, by `vocabularies.yaml`."""
+"""Read from `vocabularies.yaml` how a translation treats the elements of HTML and of XML vocabularies."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -109,7 +109,7 @@ BAD_FILES = [
     (b"", "file.jsonl is empty"),
     (TEXT.encode("utf-16"), "must be UTF-8, but it is UTF-16"),
     (LINES[0].encode() + b"\n\xff", "line 2 has the byte 0xff"),
-    (b"\n" * 20_000, "all its lines are blank"),
+    (b"\n" * 20_000, "must begin with text"),
 ]
 
 

@@ -71,11 +71,13 @@ def pack(weight: Tensor) -> Tensor:
 
 
 def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = None) -> _Module:
-    """Return a copy of a module that shares all but its submodules, and whose linear layers are packed."""
+    """Return a copy of a module that shares all but its submodules: linear layers are packed, and none drops out."""
     copied: Any = {} if _copied is None else _copied
     if module not in copied:
         if type(module) is nn.Linear:
             copied[module] = PackedLinear(cast(nn.Linear, module))
+        elif type(module) is nn.Dropout:
+            copied[module] = nn.Identity()
         elif is_parametrized(module):  # computes its weights at each call
             copied[module] = module
         else:

@@ -20,6 +20,7 @@ def test_packed_copy_shares_the_parameters_and_leaves_the_model():
     model = tiny_model()
     packed = packed_copy(model)
     assert kinds(packed) == {PackedLinear} and kinds(model) == {nn.Linear}
+    assert not any(isinstance(layer, nn.Dropout) for layer in packed.modules())
     for name, parameter in packed.named_parameters():
         assert parameter is model.get_parameter(name)
     assert packed.lm_head.weight is packed.model.decoder.embed_tokens.weight

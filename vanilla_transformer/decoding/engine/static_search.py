@@ -71,10 +71,9 @@ class SearchStep(nn.Module):
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
     def forward(self, state: SearchState, memory: Sequence[SlotMemory]) -> tuple[()]:
-        sizes = state.ancestors.shape  # (B, N, R)
-        slots, beams, steps = (torch.arange(size, device=self.eos.device) for size in sizes)
-        ancestors = state.ancestors
+        slots, ancestors = torch.arange(state.time.shape[0], device=self.eos.device), state.ancestors
         if self.beams > 1:
+            beams, steps = (torch.arange(size, device=self.eos.device) for size in ancestors.shape[1:])
             here = steps == state.time[:, None, None]  # (B, 1, R)
             ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
@@ -126,16 +125,16 @@ class SearchStep(nn.Module):
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
         parents = torch.zeros_like(tokens) if self.options.features else tokens  # which only features read
         model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
+        unfinished = state.done[:, None] | ~ends
         _store(
             state,
-            state.done[:, None] | ~ends,
-            finished_ancestors=ancestors,
+            unfinished,
             finished_tokens=tokens,
             finished_lengths=length[:, None],
             finished_scores=scores / self.options.divisor(length[:, None]),
         )
         if state.model_scores:
-            _store(state.model_scores, state.done[:, None] | ~ends, finished=model_scores)
+            _store(state.model_scores, unfinished, finished=model_scores)
         state.done.logical_or_(ends[:, 0])
         _store(state, state.done[:, None], scores=scores, last_tokens=tokens)
         if state.model_scores:

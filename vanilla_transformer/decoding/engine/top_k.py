@@ -27,7 +27,12 @@ class Candidates(NamedTuple):
 
 
 def argmax(scores: Tensor) -> Tensor:
-    """Return `scores.argmax(dim=-1)` of `(B, V)`."""
+    """Return `scores.argmax(dim=-1)` of `(B, V)`.
+
+    On a CPU, a maximum of few rows takes less time than the operations on blocks, unless these are compiled.
+    """
+    if _is_small(scores):
+        return scores.max(dim=-1).indices
     tokens, _ = tokens_of_blocks(reduce_blocks(scores, torch.amax).argmax(dim=-1, keepdim=True), scores.shape[1])
     return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
 
@@ -59,10 +64,15 @@ def log_sums(logits: Tensor) -> Tensor:
     On a CPU it is computed for a few rows at a time, unless it is compiled: its intermediate results would be as large
     as all logits, for which the system provides new memory at each step.
     """
-    if logits.device.type != "cpu" or torch.compiler.is_compiling() or logits.numel() <= _CHUNK:
+    if logits.device.type != "cpu" or torch.compiler.is_compiling() or _is_small(logits):
         return logits.logsumexp(dim=-1)
     chunks = logits.flatten(0, 1).split(max(1, _CHUNK // logits.shape[2]))
     return torch.cat([chunk.logsumexp(dim=-1) for chunk in chunks]).view(logits.shape[:2])
+
+
+def _is_small(logits: Tensor) -> bool:
+    """Return whether a CPU computes something of few logits, at once."""
+    return logits.device.type == "cpu" and not torch.compiler.is_compiling() and logits.numel() <= _CHUNK
 
 
 def reduce_blocks(scores: Tensor, reduce: Callable[..., Tensor]) -> Tensor:

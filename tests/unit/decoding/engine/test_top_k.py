@@ -1,10 +1,13 @@
 """The best continuations over a vocabulary, by its blocks."""
 
+from unittest import mock
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vanilla_transformer.decoding.engine import top_k
 from vanilla_transformer.decoding.engine.top_k import argmax, log_sums, top_continuations
 
 
@@ -19,7 +22,16 @@ def test_top_continuations_match_topk_for_every_vocabulary_size(vocab_size, beam
     expected, places = (scores + running[:, :, None]).flatten(1).topk(4)
     assert torch.equal(found, expected)
     assert torch.equal(parents * vocab_size + tokens, places)
-    assert torch.equal(argmax(scores[:, 0]), scores[:, 0].argmax(dim=-1))
+
+
+@pytest.mark.parametrize("most_logits", [0, 2**19])  # by blocks, and at once
+@settings(max_examples=50, deadline=None)
+@given(vocab_size=st.integers(8, 200), seed=st.integers(0, 1000))
+def test_argmax_is_the_first_of_the_best(most_logits, vocab_size, seed):
+    scores = torch.randint(0, 3, (3, vocab_size), generator=torch.Generator().manual_seed(seed)).float()
+    with mock.patch.object(top_k, "_CHUNK", most_logits):
+        best = argmax(scores)
+    assert torch.equal(best, (scores == scores.amax(dim=-1, keepdim=True)).int().argmax(dim=-1))
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 7), (64, 4, 8000), (2, 1, 2**20)])

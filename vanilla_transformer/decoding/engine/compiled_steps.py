@@ -129,7 +129,7 @@ class CompiledSteps:
     def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
         """Compute few rows on the threads that are fastest with them, and leave a core to a process that compiles."""
         for_few, threads = self._threads
-        leaves_core = threads >= usable_cores() > 1 and _is_compiling()
+        leaves_core = _is_compiling() and threads >= usable_cores() > 1
         has_few = rows <= MOST_PLAIN_ROWS and (self._kind(rows) == FEW_ROWS or not self.is_compiled)
         return at_most_threads(min(for_few if has_few else threads, threads - leaves_core))
 

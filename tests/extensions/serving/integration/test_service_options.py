@@ -299,8 +299,8 @@ def test_service_translates_a_document_beyond_the_limits_of_texts(translate):
 
 def test_service_ends_the_translation_of_a_document_in_time(translate):
     documents = DocumentTranslator(translate)
-    late = translate_with(translate, documents, document_seconds=0)
-    with pytest.raises(Refusal, match="--request_seconds"):
+    late = translate_with(translate, documents, limits=Limits().model_copy(update={"request_seconds": 0}))
+    with pytest.raises(Refusal, match=r"longer than 0 seconds \(--request_seconds\)"):
         late(["<p>A man.</p>"], 1, format="html")
     service = create_service(late, Limits(request_seconds=30), known=ENTRIES)
     with TestClient(service) as client:

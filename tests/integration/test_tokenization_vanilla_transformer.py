@@ -11,13 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 import sentencepiece
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.forked import run_python
 from tests.normal_form import normal_form
+from tests.sweeps import examples
 from tests.tiny import tiny_tokenizer
 from tests.without_package import WITHOUT_PACKAGE
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerTokenizer
@@ -102,7 +103,7 @@ def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
 # --- There and back -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(text=any_text)
 @example(text=" ")
 @example(text="  a  ")

@@ -20,6 +20,7 @@ from tests.tiny_runs import TINY
 from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.directions import read_test_sets
+from vanilla_transformer.publishing import checks
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
 TRAINING = " ".join(f"--{name} {value}" for name, value in (TINY | {"max_steps": 2, "average_checkpoints": 1}).items())
@@ -71,8 +72,9 @@ def pipe_of(name):
 
 @pytest.fixture
 def texts(folder, corpus, alignments, monkeypatch):
-    """Change into a folder with text and the model `model`."""
+    """Change into a folder with text and the model `model`, which is checked in this process alone."""
     monkeypatch.chdir(corpus)
+    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
     shutil.copyfile(CARDS / "demo.yaml", "facts.yaml")
     Path("prefixes").write_text("A\n" * 5)
     for name in ("train.a", "train.b"):

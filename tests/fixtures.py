@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 from functools import partial
+from pathlib import Path
 
 import datasets
 import pytest
@@ -97,10 +99,15 @@ def _no_pictures():
 
 
 @pytest.fixture
-def real_pictures(monkeypatch):
-    """Draw pictures in this process, too. Forked processes always do."""
-    monkeypatch.setattr(plots, "draw_picture", DRAW_PICTURE)
+def real_figures(monkeypatch):
+    """Draw figures in this process, too, except pictures of commands and trainings. Forked processes draw all."""
     monkeypatch.setattr(Figure, "savefig", SAVE_PICTURE)
+
+
+@pytest.fixture
+def real_pictures(monkeypatch, real_figures):
+    """Draw all pictures in this process, too."""
+    monkeypatch.setattr(plots, "draw_picture", DRAW_PICTURE)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -178,10 +185,15 @@ def _enable_progress_bars():
     logging.enable_progress_bar()
 
 
+@pytest.fixture(scope="session")
+def _saved_folder(tiny_tokenizer, tmp_path_factory):
+    return add_card(save_model_folder(tiny.tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("saved") / "model"))
+
+
 @pytest.fixture
-def folder(tiny_model, tiny_tokenizer, tmp_path):
-    """Return a complete checkpoint folder: weights, configurations, tokenizer, code and card."""
-    return add_card(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+def folder(tiny_model, _saved_folder, tmp_path):
+    """Return a complete checkpoint folder of `tiny_model`: weights, configurations, tokenizer, code and card."""
+    return Path(shutil.copytree(_saved_folder, tmp_path / "model"))
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 from functools import partial
+from pathlib import Path
 
 import datasets
 import pytest
@@ -32,13 +34,14 @@ from vanilla_transformer import (
     paper_generation_config,
 )
 from vanilla_transformer.decoding.engine import compiled_steps
+from vanilla_transformer.evaluation import plots
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=30)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
-SAVE_PICTURE = Figure.savefig
+DRAW_PICTURE, SAVE_PICTURE = plots.draw_picture, Figure.savefig
 THREADS = int(os.environ.get("TEST_THREADS", "1"))  # which `make test-processors` varies
 torch.set_num_threads(THREADS)  # in fixtures of a session, too, which precede `_same_threads`
 
@@ -84,17 +87,35 @@ def _no_compilation_in_the_background():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _blank_pictures():
-    """Write only the first bytes of pictures: drawing takes longer than training a tiny model."""
+def _no_pictures():
+    """Leave out pictures of commands and trainings, and write only the first bytes of others.
+
+    Drawing takes longer than training a tiny model.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "draw_picture", lambda *_: None)
         patch.setattr(Figure, "savefig", lambda figure, file, **_: file.write(b"\x89PNG\r\n\x1a\n"))
         yield
 
 
 @pytest.fixture
-def real_pictures(monkeypatch):
-    """Draw pictures in this process, too. Forked processes always do."""
+def real_figures(monkeypatch):
+    """Draw figures in this process, too, except pictures of commands and trainings. Forked processes draw all."""
     monkeypatch.setattr(Figure, "savefig", SAVE_PICTURE)
+
+
+@pytest.fixture
+def real_pictures(monkeypatch, real_figures):
+    """Draw all pictures in this process, too."""
+    monkeypatch.setattr(plots, "draw_picture", DRAW_PICTURE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_syncs():
+    """Leave files of the tests in memory: waiting for a disk takes milliseconds for each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture
@@ -164,10 +185,15 @@ def _enable_progress_bars():
     logging.enable_progress_bar()
 
 
+@pytest.fixture(scope="session")
+def _saved_folder(tiny_tokenizer, tmp_path_factory):
+    return add_card(save_model_folder(tiny.tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("saved") / "model"))
+
+
 @pytest.fixture
-def folder(tiny_model, tiny_tokenizer, tmp_path):
-    """Return a complete checkpoint folder: weights, configurations, tokenizer, code and card."""
-    return add_card(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+def folder(tiny_model, _saved_folder, tmp_path):
+    """Return a complete checkpoint folder of `tiny_model`: weights, configurations, tokenizer, code and card."""
+    return Path(shutil.copytree(_saved_folder, tmp_path / "model"))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def sample(cases: Iterable[Any], *kept: Any) -> list[Any]:
     return [case if case in kept else rare(case) for case in cases]
 
 
-def examples(number: int) -> settings:
-    """Return the settings of a property test that draws a fifth of `number` examples in `make test`."""
+def examples(number: int, **others: Any) -> settings:
+    """Return settings of a property test that draws a fifth of `number` examples in `make test`, with `others`."""
     share = 1 if settings.default is settings.get_profile("random") else 5
-    return settings(max_examples=number // share, deadline=None)
+    return settings(max_examples=number // share, deadline=None, **others)

@@ -23,6 +23,13 @@ def planted(tmp_path, monkeypatch):
 
 
 def run_compile_worker(folder):
+    """Start the worker, which ends after its imports if nothing is given to it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.save", lambda *_: None)
+        run_whole_compile_worker(folder)
+
+
+def run_whole_compile_worker(folder):
     steps = engine_of(1, compile="auto").steps
     compiled_steps._start_worker(steps.step, steps._buffers, 1, "name", "no kind").wait()
 
@@ -38,7 +45,9 @@ def run_workers(folder):
         assert len(translate(["a man", "a dog"], num_beams=1)) == 2
 
 
-@pytest.mark.parametrize("start", [run_compile_worker, rare(run_mtdata), rare(run_workers)])
+@pytest.mark.parametrize(
+    "start", [run_compile_worker, *map(rare, (run_whole_compile_worker, run_mtdata, run_workers))]
+)
 def test_processes_import_nothing_of_the_current_folder(
     start, planted, tiny_model, tiny_tokenizer, tmp_path, monkeypatch
 ):

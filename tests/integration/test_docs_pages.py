@@ -25,17 +25,19 @@ from transformers import AutoTokenizer
 from tests.aligned_corpus import write_aligned_corpus
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
 from tests.docs_pages import ROOT, SMALL, blocks
+from tests.fixtures import DRAW_PICTURE
 from tests.golden.removed_tasks import FOLDER
 from tests.inline_terms import model_with_inline_terms
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
+from vanilla_transformer.evaluation import plots
 from vanilla_transformer.extensions.conversion.commands import WRITERS
 from vanilla_transformer.extensions.distillation.distill import distill
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.utils import resources
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder, update_json
 from vanilla_transformer.utils.import_utils import USER_MODULE
 
 pytestmark = pytest.mark.usefixtures("short_translations")
@@ -75,6 +77,8 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
     (tmp_path / "recipes").symlink_to(recipes)
     (tmp_path / "models").symlink_to(ROOT / "models")
     monkeypatch.setattr(resources, "resource_folder", lambda kind: tmp_path / "resources" / kind)
+    for module in ("ctranslate2", "comparison"):  # whose value the other imports
+        monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12)
     monkeypatch.setattr(server, "run_server", lambda *_: None)
     monkeypatch.setattr(server, "bind", lambda host, port: socket.create_server(("127.0.0.1", 0)))
     return tmp_path
@@ -117,8 +121,6 @@ def prepare_architecture(monkeypatch):
 
 def prepare_convert(monkeypatch):
     prepare_marian(monkeypatch)
-    for module in ("ctranslate2", "comparison"):  # whose value the other imports
-        monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12)
     for form in ("bergamot", "transformers.js"):
         monkeypatch.setitem(WRITERS, form, lambda *given: Path(given[1]).mkdir())
 
@@ -129,7 +131,8 @@ def prepare_distill(monkeypatch):
         Path(name).write_text("A man.\nA dog.\n")
     Path("candidates.jsonl").write_text('{"source": "A man.", "candidates": ["Ein Mann.", "Ein Hund."]}\n' * 20)
     write_comet(Path("Unbabel/wmt22-cometkiwi-da").absolute(), UNIFIED)
-    shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M")
+    nllb = Path(shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M"))
+    update_json(nllb / "generation_config.json", {"max_length": 14})
 
     def distill_and_make_room(*given, **options):
         found = distill(*given, **options)
@@ -253,6 +256,11 @@ def prepare_terms(monkeypatch):
         Path(name).write_text("dog\tHund\n")
     for end in ("en", "de"):
         shutil.copy(f"test.{end}", f"terms1.{end}")
+
+
+def prepare_training_with_pictures(monkeypatch):
+    prepare_training(monkeypatch)
+    monkeypatch.setattr(plots, "draw_picture", DRAW_PICTURE)
 
 
 def prepare_training(monkeypatch):
@@ -406,7 +414,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "scores": (6, prepare_scores, check_scores),
     "serve": (8, prepare_serve, lambda _, printed: printed.index("Serving ")),
     "terms_and_markup": (4, prepare_terms, lambda *_: Path("text.de").read_text()[0]),
-    "train_on_your_own_data": (6, prepare_training, check_training),
+    "train_on_your_own_data": (6, prepare_training_with_pictures, check_training),
     "translate": (10, prepare_translate, None),
     "use_from_transformers": (0, None, lambda _, printed: printed.index("trainable params")),
 }

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 import sentencepiece
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.forked import run_python
 from tests.normal_form import normal_form
+from tests.sweeps import examples
 from tests.tiny import tiny_tokenizer
 from tests.without_package import WITHOUT_PACKAGE
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerTokenizer
@@ -102,7 +103,7 @@ def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
 # --- There and back -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(text=any_text)
 @example(text=" ")
 @example(text="  a  ")
@@ -129,23 +130,24 @@ def test_tokenizer_loads_as_saved(any_tokenizer, loaded, text):
     assert loaded.decode(ids, skip_special_tokens=True) == normal_form(text)
 
 
-def test_tokenizer_loads_without_this_package(any_tokenizer, tiny_config, tmp_path):
+def test_tokenizers_load_without_this_package(tiny_config, tmp_path):
     """Loading trusts no code of a checkpoint and asks no question: everything is in `tokenizer.json`."""
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
-    alone, beside_a_model = tmp_path / "alone", tmp_path / "beside_a_model"
-    for folder in (alone, beside_a_model):
-        any_tokenizer.save_pretrained(folder)
-    tiny_config.save_pretrained(beside_a_model)
-    command = [sys.executable, "-c", WITHOUT_PACKAGE, json.dumps(texts), alone, beside_a_model]
+    tokenizers = {model: train_tokenizer(TINY_TEXTS, vocab_size=300, model=model) for model in BYTE_LEVEL}
+    for model, tokenizer in tokenizers.items():
+        tokenizer.save_pretrained(tmp_path / model / "alone")
+        tokenizer.save_pretrained(tmp_path / model / "beside_a_model")
+        tiny_config.save_pretrained(tmp_path / model / "beside_a_model")
+    folders = [tmp_path / model / name for model in tokenizers for name in ("alone", "beside_a_model")]
+    command = [sys.executable, "-c", WITHOUT_PACKAGE, json.dumps(texts), *folders]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         output = process.stdout.read()  # an open standard input: a question would wait
-    for line in output.splitlines():
+    for folder, line in zip(folders, output.splitlines(), strict=True):
         ids, decoded, special, inputs = json.loads(line)
-        assert ids == any_tokenizer(texts)["input_ids"]
+        assert ids == tokenizers[folder.parent.name](texts)["input_ids"]
         assert decoded == [*map(normal_form, texts)]
         assert special == [0, 1, 2, None]
         assert inputs == ["input_ids", "attention_mask"]
-    assert len(output.splitlines()) == 2
 
 
 # --- Training -------------------------------------------------------------------------------------------------------

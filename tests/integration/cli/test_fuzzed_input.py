@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.sweeps import examples
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.decoding.pretrained import load_pretrained
@@ -30,7 +31,7 @@ CONFIG_KEYS += ["pad_token_id", "eos_token_id", "dtype", "auto_map", "model_type
 
 
 @given(st.dictionaries(st.sampled_from(RECIPE_KEYS) | SCALARS, VALUES, max_size=4))
-@settings(max_examples=100)
+@examples(100)
 def test_parse_recipe_raises_mistakes_only(recipe):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recipe.yaml"
@@ -45,7 +46,7 @@ def test_parse_recipe_raises_mistakes_only(recipe):
     content=st.binary(max_size=200) | st.text(alphabet='a\t\n\r\0\u2028{}":é', max_size=60).map(str.encode),
     name=st.sampled_from(["a.tsv", "a.tsv.gz", "a.tsv.xz", "a.jsonl", "a.parquet"]),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_load_texts_raises_mistakes_only(content, name):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
@@ -66,7 +67,7 @@ def model_folder(tmp_path_factory):
 
 
 @given(changes=st.dictionaries(st.sampled_from(CONFIG_KEYS), JSON_VALUES, min_size=1, max_size=2))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_load_pretrained_raises_mistakes_only(model_folder, changes):
     path = model_folder / "config.json"
     original = path.read_text()

@@ -61,7 +61,7 @@ def words(corpus, tmp_path, monkeypatch):
     return ["--data", str(corpus), "--rows", "rows.yaml", "--budget", "2", "--output", "results"]
 
 
-def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys, real_pictures):
+def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys, real_figures):
     trained, train = [], table3.train
 
     def train_two(recipe, evaluate):

@@ -46,7 +46,7 @@ def test_train_learns_and_saves_model_folder(corpus, tmp_path):
     assert [name for name in names if name.startswith(".")] == [".lock"]
 
 
-def test_train_from_python_scores_draws_and_logs_as_the_command(corpus, tmp_path, caplog):
+def test_train_from_python_scores_draws_and_logs_as_the_command(corpus, tmp_path, caplog, real_pictures):
     recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=2, eval_steps=1, eval_examples=2))
     folder = train(recipe)
     assert {"learning_curve.png", "lengths.png"} <= {path.name for path in folder.iterdir()}

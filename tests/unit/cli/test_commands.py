@@ -163,7 +163,7 @@ def test_flags_may_stand_before_between_and_after_arguments(words):
     assert (options.num_beams, options.as_json) == (1, True)
 
 
-def test_draw_picture_logs_one_line_without_matplotlib(caplog):
+def test_draw_picture_logs_one_line_without_matplotlib(caplog, real_pictures):
     def draw(name):
         raise UserError(f"{name} needs matplotlib.")
 

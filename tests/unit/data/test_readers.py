@@ -409,6 +409,7 @@ OTHER_FORMATS = {
     "PO": (b'# one\nmsgid ""\nmsgstr ""\n', "it is PO. .*[*].po"),
     "JSONL": (b'{"en": "one"}\n', "it is JSONL. .*[*].jsonl"),
     "WebVTT": (b"WEBVTT\n\n", "it is VTT. .*[*].vtt"),
+    "SubRip with points": (b"1\n00:00:01.000 --> 00:00:02.000\none\n", "it is SRT. .*[*].srt"),
     "SubRip": (b"1\r\n00:00:01,000 --> 00:00:02,000\r\none\r\n", "it is SRT. .*[*].srt"),
 }
 

@@ -6,6 +6,7 @@ import pytest
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.evaluation import plots
 from vanilla_transformer.evaluation.tables import compare_runs, render_table
 
 ROWS = [{"run": "a_b & c", "step": 1000, "bleu": 12.345}, {"run": "d, e", "step": 20, "bleu": None}]
@@ -37,6 +38,20 @@ def test_compare_runs_takes_the_final_model_or_the_last_validation(runs):
         compare_runs([runs / "none"])
     with pytest.raises(MissingFileError, match="missing must be the folder of a training run"):
         compare_runs([runs / "missing"])
+
+
+def test_compare_runs_leaves_out_scores_that_a_run_has_not(runs):
+    (runs / "begun" / "metrics.jsonl").write_text('{"step": 10, "minutes": 1.0, "validation_loss": 3.0}\n')
+    (row,) = compare_runs([runs / "begun"])
+    assert (row["validation_loss"], row["bleu"], row["chrf"]) == (3.0, None, None)
+
+
+def test_compare_runs_draws_over_the_chosen_axis(runs, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "plot_runs", lambda *given: drawn.append(given))
+    words = [str(runs / "done"), "--plot", str(runs / "runs.png"), "--over", "step"]
+    assert main(["compare-runs", *words]) == 0
+    assert drawn == [([str(runs / "done")], str(runs / "runs.png"), "step")]
 
 
 def test_compare_runs_prints_a_table_and_draws_a_picture(runs, capsys):

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sweeps import examples
 from vanilla_transformer.text.protection import KINDS, find_protected, locate, merge
 
 DOCS = Path(__file__).parents[3] / "docs" / "terms_and_markup.md"
@@ -87,7 +88,7 @@ pieces = st.sampled_from(EXAMPLES) | st.sampled_from("".join(EXAMPLES)) | st.sam
 EXPRESSIONS = [f"(?:{expression})" for kind in KINDS.values() for expression in kind.expressions]
 
 
-@settings(deadline=None, max_examples=500)
+@examples(500)
 @given(st.lists(pieces).map("".join))
 def test_find_protected_takes_the_first_expression_of_the_table_that_fits(text):
     plain = regex.compile(f"(?:{'|'.join(EXPRESSIONS)})++", regex.V1)

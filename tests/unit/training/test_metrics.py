@@ -70,6 +70,8 @@ def test_truncate_metrics_drops_a_damaged_line_and_names_it(tmp_path, caplog, li
 
 def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    tracked = []
+    monkeypatch.setattr(Accelerator, "log", lambda self, values, step: tracked.append(values))
     with MetricsLogger(tmp_path, Accelerator(cpu=True), {"seed": 0}, steps=(3, 10)) as metrics:
         metrics.advance(expected_steps=8)
         metrics.log_steps({"step": 4, "minutes": 0.5, "loss": 1.5, "tokens_per_second": 10.0, "learning_rate": 0.1})
@@ -77,7 +79,10 @@ def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplo
         assert "loss=1.500" in metrics.bar.postfix
         with caplog.at_level("INFO", logger="vanilla_transformer"):
             scored = {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
+            scored["examples"] = [{"source": "a", "hypothesis": "b", "reference": "c"}]
             metrics.log_validation({"step": 4, "minutes": 0.5, "validation_loss": 1.234, **scored})
     metrics.write({"step": 5, "minutes": 0.5})
     assert [entry["step"] for entry in read_entries(tmp_path)] == [4, 4, 5]
-    assert "Validation: step 4, minutes 0.50, validation loss 1.23, bleu 30.00" in caplog.messages
+    shown = ["Validation: step 4, minutes 0.50, validation loss 1.23, bleu 30.00"]
+    assert caplog.messages == [*shown, "  source: a\n    hypothesis: b\n    reference: c"]
+    assert tracked[1]["examples"] == "a → b → c" and "bleu_signature" not in tracked[1]

@@ -1,7 +1,5 @@
 """The choice of the best model by its validations."""
 
-import math
-
 import pytest
 
 from vanilla_transformer.evaluation.significance import build_report
@@ -26,7 +24,8 @@ def test_choose_best_ignores_a_difference_within_the_interval_of_bleu(sentences,
 
 
 def test_choose_best_goes_by_the_loss_without_chrf():
-    index, reason = best_of((0.5, -math.inf, 3.0), (0.4, -math.inf, 2.0))
+    entries = [{"bleu": 0.5, "validation_loss": 3.0}, {"bleu": 0.4, "validation_loss": 2.0}]
+    index, reason = choose_best([rank(entry, "bleu") for entry in entries], "bleu", 1000)
     assert (index, reason) == (1, "loss (3.00, 2.00), since BLEU (0.50, 0.40) is below 5")
 
 

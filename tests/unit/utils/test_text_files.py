@@ -10,9 +10,10 @@ _WIDE = ["The old house.\nIt is red.\n", "Старый дом.\nОн красн�
 
 
 @pytest.mark.parametrize("text", _WIDE)
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
 def test_decode_text_names_utf_16(text, encoding):
-    found = "UTF-32" if encoding == "utf-32" else encoding.upper().replace("16-", "16")
+    found = "UTF-32" if encoding.startswith("utf-32") else encoding.upper().replace("16-", "16")
+    text = f"\ufeff{text}" if encoding == "utf-32-be" else text
     message = f"a.en must be UTF-8, but it is {found}. Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."
     with pytest.raises(ValueError, match=re.escape(message)):
         decode_text(text.encode(encoding), "a.en")

@@ -282,7 +282,7 @@ def _wrap(
     if glossary is not None:
         find_term_mode(None, known)  # refuses a model that knows no terms
     return LoadedModel(
-        translate_with(translate, documents, languages, spoken, glossary, options.request_seconds),
+        translate_with(translate, documents, languages, spoken, glossary, options),
         count_tokens_with(translate.tokenizer),
         known,
         lambda: translate.is_compiled,

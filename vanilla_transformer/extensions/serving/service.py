@@ -4,7 +4,6 @@ import asyncio
 import copy
 import hmac
 import json
-import math
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -471,7 +470,7 @@ def translate_with(
     languages: Mapping[str, str] | None = None,
     source_language: str | None = None,
     glossary: Any = None,
-    document_seconds: float = math.inf,
+    limits: Limits | None = None,
 ) -> Translate:
     """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a format.
 
@@ -479,7 +478,7 @@ def translate_with(
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         source_language: Language of texts that are split into sentences and have no `src_lang`, as an ISO 639-1 code.
         glossary: Terms of all requests in these languages, besides their own.
-        document_seconds: Time after which the translation of documents ends without an answer.
+        limits: Limits of requests. The translation of a document ends with the time of its request.
     """
 
     def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:
@@ -491,11 +490,12 @@ def translate_with(
             options["glossary"] = glossary.override(options["glossary"]) if "glossary" in options else glossary
         if format is not None:
             assert translate_documents is not None
-            deadline = time.monotonic() + document_seconds
+            allowed = limits or Limits()
+            deadline = time.monotonic() + allowed.request_seconds
 
             def check_time(done: int, total: int) -> None:
                 if time.monotonic() > deadline:
-                    raise Refusal(503, f"The request took longer than {document_seconds} seconds (--request_seconds).")
+                    raise allowed.late()
 
             options = choose_beams(options, pipeline.model.generation_config.num_beams)
             return [[text] for text in translate_documents(texts, format, progress=check_time, **options)]

@@ -210,13 +210,13 @@ def test_compile_converts_in_memory(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     "option",
-    [{"repetition_penalty": 1.5}, {"bad_words_ids": [[3, 4]]}, {"max_length": 400, **LANGUAGES[nllb]}],
+    [{"repetition_penalty": 1.5}, {"bad_words_ids": [[3, 4]]}, {"max_length": 40, **LANGUAGES[nllb]}],
     ids=str,
 )
 def test_option_that_no_engine_decodes_is_said_once(tmp_path, caplog, option):
     tokenizer = build_nllb_tokenizer() if "max_length" in option else build_marian_tokenizer(tmp_path)
     make = m2m_100 if "max_length" in option else marian_model
-    model = make(len(tokenizer), max_position_embeddings=256)
+    model = make(len(tokenizer), max_position_embeddings=24)
     translate = TranslationPipeline(model, tokenizer, **{"max_length": 9, **option})
     for text in ("A man.", "A dog."):
         assert translate(text) == by_generate(model, tokenizer, text, **{"max_length": 9, **option})

@@ -1,10 +1,11 @@
 """Markdown keeps the form that its author chose."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fake_translation import by_word, shout
+from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions.documents import parse_document, translate_document
 from vanilla_transformer.extensions.documents.markdown_format import MarkdownDocument
@@ -81,7 +82,7 @@ def test_markdown_is_written_in_its_own_form(name):
     assert translate(swapped, swap) == text  # every block was written twice
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.sampled_from(LINES), max_size=12), st.randoms(use_true_random=False), st.booleans())
 def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
     text = "\n".join(lines)

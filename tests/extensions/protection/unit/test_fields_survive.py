@@ -4,9 +4,10 @@ from collections import Counter
 from random import Random
 
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sweeps import examples
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
@@ -77,7 +78,7 @@ sources = st.tuples(parts, st.sampled_from(FIELDS), parts).map(lambda each: " ".
 doors = st.sampled_from([search, translate_block])
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(sources, st.integers(0, 999), st.sampled_from([(), MASKS]), doors)
 def test_fields_come_back_whatever_the_model_says(text, seed, masks, door):
     translation = door(text, Random(seed), masks)

@@ -10,12 +10,13 @@ from itertools import product
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.forked import Forked
 from tests.service_answers import TEXTS
 from tests.service_models import SlowModel, shout
+from tests.sweeps import examples
 from vanilla_transformer import TranslationPipeline, __version__
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
@@ -151,7 +152,7 @@ REQUESTS = st.fixed_dictionaries(
 
 
 @given(body=st.binary(max_size=60) | (VALUES | REQUESTS).map(json.dumps))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_translate_answers_any_body(client_of_shout, body):
     """Each body gets translations, or one short reason, and the service keeps running."""
     answer = client_of_shout.post("/translate", content=body)

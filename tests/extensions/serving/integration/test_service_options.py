@@ -19,6 +19,7 @@ from tests.service_models import shout
 from tests.sweeps import examples
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.options import SOFT
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
 from vanilla_transformer.extensions.documents import (
     DocumentTranslator,
@@ -31,6 +32,7 @@ from vanilla_transformer.extensions.serving.features import SOFT_TERMS, known_op
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
+from vanilla_transformer.extensions.terms.glossary import Glossary
 from vanilla_transformer.text.languages import Direction, add_language_tags
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -297,10 +299,18 @@ def test_service_translates_a_document_beyond_the_limits_of_texts(translate):
         assert refused.status_code == 413 and flag in refused.json()["detail"]
 
 
+def test_service_annotates_the_terms_of_its_glossary_for_a_model_that_knows_them(inline_terms):
+    """Such a model may sample, since the search need not contain the terms."""
+    glossary, options = Glossary([("dog", "Hund")]), {"do_sample": True, "seed": 1}
+    expected = inline_terms(["A dog."], num_beams=1, glossary=glossary, term_mode=SOFT, **options)
+    found = translate_with(inline_terms, glossary=glossary)(["A dog."], 1, **options)
+    assert found == [[answer["translation_text"] for answer in expected]]
+
+
 def test_service_ends_the_translation_of_a_document_in_time(translate):
     documents = DocumentTranslator(translate)
-    late = translate_with(translate, documents, document_seconds=0)
-    with pytest.raises(Refusal, match="--request_seconds"):
+    late = translate_with(translate, documents, limits=Limits().model_copy(update={"request_seconds": 0}))
+    with pytest.raises(Refusal, match=r"longer than 0 seconds \(--request_seconds\)"):
         late(["<p>A man.</p>"], 1, format="html")
     service = create_service(late, Limits(request_seconds=30), known=ENTRIES)
     with TestClient(service) as client:

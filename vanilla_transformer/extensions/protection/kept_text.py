@@ -5,10 +5,11 @@ from itertools import chain
 
 import regex
 
-from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, Range, overlapping
+from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, WORD_CHARACTER, Range, overlapping
 
-# Words beside which there is a space. In other scripts, and as short ones, they may be parts of the next word.
-_APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabic}\p{Hebrew}]{4}"
+# A letter beside which there is a space. Korean attaches particles, and Hebrew a letter that is a preposition.
+_LETTER = rf"(?V1)[{WORD_CHARACTER}--[\p{{Hangul}}\p{{M}}]]"
+_BEGINS_WORD, _ENDS_WORD = regex.compile(_LETTER), regex.compile(rf"(?!\b\p{{Hebrew}}$){_LETTER}\p{{M}}*$")
 _JOINS = r"[\w'’]"  # a letter may touch what touches one of these in the source
 
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
@@ -76,18 +77,18 @@ def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str
         return 0, " " if left or right else ""
     size = len(gap)
     if left:
-        gap = left + gap if regex.match(_APART, gap) else gap
+        gap = left + gap if _BEGINS_WORD.match(gap) else gap
     elif after is not None and regex.match(rf"\s+{_whole(_UNIT.match(after)[0])}", gap):  # type: ignore[index]
         gap = gap.lstrip()
     elif after is not None and not regex.match(_JOINS, after):
-        gap = " " + gap if regex.match(_APART, gap) else gap
+        gap = " " + gap if _BEGINS_WORD.match(gap) else gap
     lead = len(gap) - size
     if right:
-        gap += right if regex.search(rf"(?:{_APART})$", gap) else ""
+        gap += right if _ENDS_WORD.search(gap) else ""
     elif before is not None and regex.search(rf"{_whole(_LAST_UNIT.search(before)[0])}\s+$", gap):  # type: ignore[index]
         gap = gap.rstrip()
     elif before is not None and not regex.match(_JOINS, before[-1:]):
-        gap += " " if regex.search(rf"(?:{_APART})$", gap) else ""
+        gap += " " if _ENDS_WORD.search(gap) else ""
     return lead, gap
 
 

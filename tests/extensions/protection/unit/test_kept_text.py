@@ -41,7 +41,15 @@ def test_keeps_order_tells_fields_without_names_from_others(texts, order, is_kep
         ("ファイル", "-file", None, (0, "ファイル")),
         ("s", "s", None, (0, "s")),
         ("ב", None, "in ", (0, "ב")),
+        ("מ", " in", None, (1, " מ")),
+        ("של", None, "of ", (0, "של ")),
         ("مبلغ", None, "amount ", (0, "مبلغ ")),
+        ("و", None, "and ", (0, "و ")),
+        ("و", None, "(", (0, "و ")),
+        ("و", " and", None, (1, " و")),
+        ("की", None, "of ", (0, "की ")),
+        ("เป็น", None, "is ", (0, "เป็น")),
+        ("か\u3099", None, "is ", (0, "か\u3099")),
     ],
 )
 def test_space_gap_gives_words_the_spaces_of_the_source(gap, after, before, expected):

@@ -92,10 +92,7 @@ def move_tokens(
 
 
 def to_entries(tokens: Sequence[Token], text: str) -> list[dict[str, Any]]:
-    """Return `{"text": …, "log_probability": …}` for each token, with the name of a special one as its text.
-
-    The others join to the whole text. If it goes on after the last one, an entry of log-probability 0 has the rest.
-    """
+    """Return `{"text": …, "log_probability": …}` for each token, and one of 0 for what follows the last one."""
     entries, start = list[dict[str, Any]](), 0
     for end, log_probability, name in [*tokens, Token(len(text), 0.0)]:
         end = start if name else max(start, end)

@@ -54,9 +54,7 @@ class Message:
         Returns: the message, without scores; and the place of each part of the syntax in the first one and in it.
         """
         own, text, end, moved = next(found), self.spaces[0], 0, list[tuple[Range, Range]]()
-        syntax = [
-            [Translation(p) if isinstance(p, str) else p.render(found)[0] for p in parts] for parts in self.syntax
-        ]
+        syntax = [[Translation(p) if isinstance(p, str) else p.render(found)[0] for p in some] for some in self.syntax]
         tokens = list[Token]()
         for match in _STAND_IN.finditer(own.text) if syntax else ():  # otherwise braces are the model's own
             text += self._quote(own.text[end : match.start()])

@@ -96,10 +96,9 @@ class _Protected:
         for gap, left, right in zip(gaps, [None, *order], [*order, None], strict=True):
             after = None if left is None else source[self._kept[left][1] :]
             before = None if right is None else source[: self._kept[right][0]]
-            lead, gap = space_gap(gap, after, before)
-            leads.append(lead)
-            pieces.append(gap)
-            start += len(gap)
+            pieces.append(space_gap(gap, after, before))
+            leads.append(len(pieces[-1].rstrip()) - len(gap.rstrip()))
+            start += len(pieces[-1])
             if right is not None:
                 pieces.append(self._kept_texts[right])
                 moved.append((start, start := start + len(pieces[-1])))

@@ -153,7 +153,7 @@ def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]], spa
 
     Args:
         pieces: The start, the text and the translation of each piece.
-        space: What is between pieces that touch.
+        space: Text between pieces that touch.
     """
     target, end, tokens, links = "", 0, list[Token](), list[Link]()
     for start, text, translation in pieces:

@@ -75,7 +75,7 @@ def test_tokens_of_the_command_line_and_of_the_service_join_to_the_text(translat
             assert_tokens_join(each["text"], each["tokens"], each["log_probability"])
 
 
-def test_copied_text_is_a_token_of_its_own(translate):
+def test_copied_text_is_a_token_by_itself(translate):
     (one,), (both,) = translate("A man.", **ALL), translate("-\nA man.\n(1)\n", **ALL)
     first, *rest = one["tokens"]
     assert both["tokens"] == [

@@ -8,7 +8,7 @@ from tests.token_entries import EOS, joined
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.decoding.token_texts import Token, to_entries
+from vanilla_transformer.decoding.token_texts import Token, move_tokens, to_entries
 from vanilla_transformer.extensions.documents import block_translator
 from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch, remove_masks
 
@@ -44,6 +44,7 @@ def shout(text):
         ("{a}s %s", lambda text: "<ph1> <ph0> s", ["%s", " {a}", "s", EOS]),
         # The model knows no masks.
         ("see {abcd} now", lambda text: "NOW {abcd} SEE", ["NOW", " {ab", "cd}", " SEE", EOS]),
+        ("see {abcd} now", lambda text: "NOW{abcd} SEE", ["NOW", " {ab", "cd}", " SEE", EOS]),
         # Only the text around is translated.
         ("see {a} now", lambda text: text.upper() if "<" not in text else "", ["SEE", EOS, " {a}", " NOW", EOS]),
         ("see {a} now", lambda text: "%d", ["see", "", EOS, " {a}", " now", "", EOS]),
@@ -70,3 +71,8 @@ def test_tokens_of_masks_that_are_removed_have_no_text():
 def test_tokens_of_a_translation_whose_spans_cross_have_no_text(monkeypatch):
     monkeypatch.setattr(block_translator, "join_block", lambda block, sentences: None)
     assert tokens_of("<b>see</b> me", shout) == ["<b>see</b> me", "", "", EOS]
+
+
+def test_tokens_of_white_space_stay_in_a_text_that_does_not_change():
+    tokens = [Token(1, 0.0), Token(2, 0.0)]
+    assert move_tokens(tokens, " a", " a") == tokens

@@ -1,9 +1,9 @@
 """From hypotheses to answers: their texts, and on request scores, tokens, alignments, confidence and warnings."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-from vanilla_transformer.pipeline_vanilla_transformer import join_translations
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 from vanilla_transformer.text.units import split_units
@@ -11,7 +11,7 @@ from vanilla_transformer.text.units import split_units
 from .engine.search_state import Hypothesis
 from .options import TranslationOptions
 from .segments import Sentence
-from .token_texts import token_entries
+from .token_texts import Token, locate_tokens, to_entries
 
 
 class Link(NamedTuple):
@@ -35,16 +35,14 @@ class Translation(NamedTuple):
 
     Attributes:
         score, log_probability: See [`Hypothesis`]; 0 if `generate()` decoded it.
-        token_log_probabilities: The log-probability of each token, EOS included.
-        tokens: `{"text": …, "log_probability": …}` for each token.
+        tokens: The tokens, EOS included, and one of log-probability 0 for text that is copied.
         alignment: Links between the sentence and its translation.
     """
 
     text: str
     score: float = 0.0
     log_probability: float = 0.0
-    token_log_probabilities: Sequence[float] = ()
-    tokens: Sequence[dict[str, Any]] = ()
+    tokens: Sequence[Token] = ()
     alignment: Sequence[Link] = ()
 
 
@@ -83,10 +81,10 @@ def to_translations(
             links = _align(sentences, flat, texts, tokenizer)
         translations = []
         for text, each, alignment in zip(texts, flat, links, strict=True):
-            log_probabilities = each.token_log_probabilities
-            tokens = token_entries(tokenizer, each.tokens, log_probabilities) if options.return_tokens else ()
-            scores = each.score, each.log_probability, log_probabilities
-            translations.append(Translation(text, *scores, tokens, alignment))
+            tokens = [Token(0, value) for value in each.token_log_probabilities]
+            if options.return_tokens:
+                tokens = locate_tokens(tokenizer, each.tokens, each.token_log_probabilities, text)
+            translations.append(Translation(text, each.score, each.log_probability, tokens, alignment))
     return [translations[start : start + count] for start in range(0, len(translations), count)]
 
 
@@ -123,11 +121,13 @@ def build_answer(
     Args:
         config: The configuration of the model.
     """
-    joined = join_translations(sentences, [each.text for each in translations])
-    answer: dict[str, Any] = {"translation_text": joined}
+    source = "".join(sentence.text + sentence.separator for sentence in sentences)
+    starts = accumulate((len(sentence.text + sentence.separator) for sentence in sentences), initial=0)
+    rows = zip(starts, sentences, translations, strict=False)
+    joined = join_pieces(source, [(start, sentence.text, each) for start, sentence, each in rows], " ")
+    answer: dict[str, Any] = {"translation_text": joined.text}
     if options.returned is None:
         return answer
-    source = "".join(sentence.text + sentence.separator for sentence in sentences)
     if options.return_scores:
         decoded = sum(bool(each.tokens) for each in sentences)
         answer["score"] = sum(each.score for each in translations) / max(1, decoded)
@@ -135,46 +135,40 @@ def build_answer(
     if options.return_confidence:
         from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
 
-        values = [value for each in translations for value in each.token_log_probabilities]
-        features = measure_features(source, joined, values, _join_links(sentences, translations))
+        values = [token.log_probability for token in joined.tokens]
+        features = measure_features(source, joined.text, values, joined.alignment)
         answer["confidence"] = Calibration.from_config(config).predict(features)
     if options.return_warnings:
-        answer["warnings"] = find_warnings(source, joined, WarningLimits.from_config(config), options.glossary)
+        answer["warnings"] = find_warnings(source, joined.text, WarningLimits.from_config(config), options.glossary)
     if options.return_tokens:
-        answer["tokens"] = [token for each in translations for token in each.tokens]
+        answer["tokens"] = to_entries(joined.tokens, joined.text)
     if options.return_alignments:
         before = len(text) - len(text.lstrip())
-        answer["alignment"] = [link.shift(before, 0) for link in _join_links(sentences, translations)]
+        answer["alignment"] = [link.shift(before, 0) for link in joined.alignment]
     return answer
 
 
-def _join_links(sentences: Sequence[Sentence], translations: Sequence[Translation]) -> list[Link]:
-    """Return the links from the characters after the first sentence begins to the joined translation."""
-    links, source, target = list[Link](), 0, 0
-    for sentence, translation in zip(sentences, translations, strict=True):
-        links += [link.shift(source, target) for link in translation.alignment]
-        source += len(sentence.text + sentence.separator)
-        target += len(translation.text + (sentence.separator or " "))
-    return links
-
-
-def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]]) -> tuple[str, list[Link]]:
-    """Return the joined translations of the pieces of a text, with the white space between these, and their links.
+def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]], space: str = "") -> Translation:
+    """Return the joined translations of the pieces of a text, with the white space between these, without scores.
 
     Args:
         pieces: The start, the text and the translation of each piece.
+        space: Text between pieces that touch.
     """
-    target, end, links = "", 0, list[Link]()
+    target, end, tokens, links = "", 0, list[Token](), list[Link]()
     for start, text, translation in pieces:
-        target += source[end:start]
+        target += source[end:start] or (space if end else "")
+        tokens += [token._replace(end=token.end + len(target)) for token in translation.tokens]
         links += [link.shift(start, len(target)) for link in translation.alignment]
         target += translation.text
         end = start + len(text)
-    return target + source[end:], links
+    return Translation(target + source[end:], tokens=tokens, alignment=links)
 
 
-def copy_sentence(text: str) -> Translation:
-    return Translation(text, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)])
+def copy_sentence(text: str, lost: Sequence[Token] = ()) -> Translation:
+    """Return a text as its own translation, instead of one whose tokens are lost and get no text."""
+    tokens = [Token(len(text), 0.0), *(each._replace(end=len(text)) for each in lost)]
+    return Translation(text, tokens=tokens, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)])
 
 
 def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:

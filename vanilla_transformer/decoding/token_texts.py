@@ -2,8 +2,11 @@
 
 import copy
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+from vanilla_transformer.text.protection import Range, mask
 
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a token of SentencePiece
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
@@ -52,7 +55,47 @@ def next_token_text(tokenizer: Any, before: Sequence[int], token: int) -> str:
     return longer.rstrip(_INCOMPLETE)[len(shorter.rstrip(_INCOMPLETE)) :]
 
 
-def token_entries(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float]) -> list[dict[str, Any]]:
-    """Return `{"text": …, "log_probability": …}` for each token."""
-    rows = zip(token_texts(tokenizer, ids), log_probabilities, strict=True)
-    return [{"text": text, "log_probability": value} for text, value in rows]
+class Token(NamedTuple):
+    """A token in a text: where it ends, and its name if it is special and has no text."""
+
+    end: int
+    log_probability: float
+    name: str = ""
+
+
+def locate_tokens(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float], text: str) -> list[Token]:
+    """Return where the tokens are in the text that they are decoded to."""
+    special, tokens, decoded = {*tokenizer.all_special_ids}, list[Token](), ""
+    for token, shown, value in zip(ids, token_texts(tokenizer, ids), log_probabilities, strict=True):
+        decoded += "" if token in special else shown
+        tokens.append(Token(len(decoded), value, shown if token in special else ""))
+    return move_tokens(tokens, decoded, text)
+
+
+def move_tokens(
+    tokens: Sequence[Token], old: str, new: str, replaced: Sequence[tuple[Range, Range]] = ()
+) -> list[Token]:
+    """Return where the tokens of a text are in a new one. White space belongs to the token after it.
+
+    Args:
+        old, new: Both texts, with white space instead of the characters that only one of them has.
+        replaced: Places of text in the old one, and of other text in the new one. The first token there has all of it.
+    """
+    if old == new:
+        return [*tokens]
+    changed = [(place, other) for place, other in replaced if old[slice(*place)] != new[slice(*other)]]
+    old, _ = mask(old, [place for place, _ in changed], ["x".ljust(end - start) for (start, end), _ in changed])
+    new, _ = mask(new, [place for _, place in changed], ["x".rjust(end - start) for _, (start, end) in changed])
+    known = [at for at, character in enumerate(old) if not character.isspace()]
+    ends = [0, *(at + 1 for at, character in enumerate(new) if not character.isspace())]
+    return [each._replace(end=ends[min(bisect_left(known, each.end), len(ends) - 1)]) for each in tokens]
+
+
+def to_entries(tokens: Sequence[Token], text: str) -> list[dict[str, Any]]:
+    """Return `{"text": …, "log_probability": …}` for each token, and one of 0 for what follows the last one."""
+    entries, start = list[dict[str, Any]](), 0
+    for end, log_probability, name in [*tokens, Token(len(text), 0.0)]:
+        end = start if name else max(start, end)
+        entries.append({"text": name or text[start:end], "log_probability": log_probability})
+        start = end
+    return entries if entries[-1]["text"] else entries[:-1]

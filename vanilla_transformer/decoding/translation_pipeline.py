@@ -47,7 +47,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     [`TranslationPipeline.refresh`] for others.
 
     Answers have `translation_text`, and on request `score` and `log_probability` (see [`Hypothesis`]; in a text of
-    several segments, log-probabilities add up, and the score is the mean), `tokens` with their log-probabilities,
+    several segments, log-probabilities add up, and the score is the mean), `tokens`, whose texts join to the answer's,
     `alignment` (a list of [`Link`]s), `confidence` (see [`Calibration`]) and `warnings` (see [`find_warnings`]).
 
     Args:

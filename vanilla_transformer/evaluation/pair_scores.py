@@ -11,7 +11,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.corpus_shards import Shard
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
-from vanilla_transformer.decoding.token_texts import token_entries
+from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.device_utils import process_state
 
@@ -103,6 +103,7 @@ class PairScorer:
             if not self._with_tokens:
                 yield f"{pair.log_probability:.6f}"
                 continue
-            tokens = token_entries(self._tokenizer, pair.tokens, pair.token_log_probabilities)
+            rows = zip(token_texts(self._tokenizer, pair.tokens), pair.token_log_probabilities, strict=True)
+            tokens = [{"text": token, "log_probability": value} for token, value in rows]
             entry = text._asdict() | {"log_probability": pair.log_probability, "tokens": tokens}
             yield json.dumps(entry, ensure_ascii=False)

@@ -39,9 +39,10 @@ _NAME = r"[A-Za-z_][A-Za-z_0-9]*+"
 _BRACES = r"\{[^{}\s]*\}"
 _DOUBLE_BRACES = r"\{{2,3}[^{}\n]*+\}{2,3}"
 WIDTH = r"(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh?|ll?|[jztLq])?"
-# A conversion may touch a unit, as in %dMB, and one of a date is a letter. A percentage such as 50 %ige is none.
+# A conversion may touch a unit, as in %dMB, and one of a date is a letter. A percentage such as 50 %ige is none, and
+# %1timed is a word after a placeholder of Qt.
 _CONVERSION = (
-    rf"(?<!\d\s?)%(?:(?:\d+\$)?[0#]*+{WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
+    rf"(?<!\d\s?)%(?!\d+[jtLq][a-z]{{2}})(?:(?:\d+\$)?[0#]*+{WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
     rf"|%(?:\d+\$)?[-+0#]*+{WIDTH}[diouxXeEfFgGcCaAps@](?!{_LETTER})"
 )
 PERCENT_NAME = rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"
@@ -93,7 +94,7 @@ KINDS = {
             PERCENT_NAME,
             rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{WIDTH}[A-Za-z]",  # Python
             rf"{_CONVERSION}|%%",  # printf
-            rf"(?<!\d\s?|%)%L?(?:[1-9]\d?|n)(?![{_LETTER}$%]|[.,]\d)",  # Qt
+            rf"(?<!\d\s?|%)%L?(?:[1-9]\d?(?![\d_])|n(?!{_LETTER}))(?![$%]|[.,]\d)",  # Qt
             rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}",  # shells
             rf"(?<!{_LETTER})__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})",
             r"@:[A-Za-z_]\w*+(?:\.\w++)*+",  # Vue

@@ -62,6 +62,10 @@ def test_find_protected_finds_each_example(example):
             "%Y-%m-%d https://a.b/{id}. (https://a.b/{{x}}/?y={y}), Https://a.b/%(v)s",
             ["%Y", "%m", "%d", "https://a.b/{id}", "https://a.b/{{x}}/?y={y}", "Https://a.b/%(v)s"],
         ),
+        # Qt's placeholders touch words if no conversion of printf fits.
+        ("%1timed %1MB %1ms %12ago %L1abc %1Link", ["%1", "%1", "%1", "%12", "%L1", "%1"]),
+        ("%1s %1d %10d %5jd %1td %1Lf %1$s %n", None),
+        ("50 %ig 100%ige 5%1 5 %1 %nabc %1_a %1% %1.5", ["100", "1.5"]),
         ("예:https://a.b 注意:URL 기타/a/b 3.5-inch R&D; Q&A;", ["https://a.b", "3.5"]),
     ],
 )

@@ -11,7 +11,7 @@ Letters in shapes: T target tokens, S source tokens.
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vanilla_transformer.decoding.answers import Link
 from vanilla_transformer.decoding.engine.search_state import Hypothesis
-from vanilla_transformer.decoding.token_texts import token_texts
+from vanilla_transformer.decoding.token_texts import locate_tokens
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.units import Span, split_units
 
@@ -36,12 +36,8 @@ def align(source: str, source_spans: Sequence[Span], text: str, hypothesis: Hypo
         hypothesis: Its tokens, with attention.
     """
     assert hypothesis.attention is not None
-    special, texts = {*tokenizer.all_special_ids}, token_texts(tokenizer, hypothesis.tokens)
-    shown = ["" if token in special else each for each, token in zip(texts, hypothesis.tokens, strict=True)]
-    whole = "".join(shown)
-    before = len(whole) - len(whole.lstrip())
-    ends = [min(max(0, end - before), len(text)) for end in accumulate(map(len, shown), initial=0)]
-    target_spans = [*zip(ends[:-1], ends[1:], strict=True)]
+    tokens = locate_tokens(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities, text)
+    target_spans = [*pairwise([0, *(token.end for token in tokens)])]
     return link_units(source, source_spans, text, target_spans, torch.tensor(hypothesis.attention))
 
 

@@ -137,15 +137,15 @@ def join_block(block: Block, sentences: Sequence[tuple[int, Sentence, Translatio
             found = found._replace(alignment=[*found.alignment, *proportional_links(len(sentence.text), found.text)])
         pieces.append((start, sentence.text, found))
         kept |= {(start + low, start + high) for low, high in sentence.kept or ()}
-    target, links = join_pieces(block.text, pieces)
-    if target == block.text:
+    joined = join_pieces(block.text, pieces)
+    if joined.text == block.text:
         return block  # its markup is where it was, also within words
-    fixed = [((start, end), (low, high)) for start, end, low, high, _ in links if (start, end) in kept]
+    fixed = [((start, end), (low, high)) for start, end, low, high, _ in joined.alignment if (start, end) in kept]
     ends = [start + len(text) for start, text, _ in pieces]
     longer = [*accumulate((len(found.text) - len(text) for _, text, found in pieces), initial=0)]
     fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in _breaks(block)]
     try:
-        return Block(target, project(block.spans, block.text, target, links, fixed))
+        return Block(joined.text, project(block.spans, block.text, joined.text, joined.alignment, fixed))
     except CrossingSpansError:
         return None
 

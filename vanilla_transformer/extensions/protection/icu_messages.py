@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import regex
 
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.token_texts import Token, move_tokens
 from vanilla_transformer.text.protection import Range
 
 _CHOICE = regex.compile(r"\{\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?")
@@ -46,19 +48,24 @@ class Message:
                 if isinstance(part, Message):
                     yield from part.messages()
 
-    def render(self, texts: Iterator[str]) -> tuple[str, list[tuple[Range, Range]]]:
-        """Return the message with other texts, in the order of [`messages`], and where its syntax is.
+    def render(self, found: Iterator[Translation]) -> tuple[Translation, list[tuple[Range, Range]]]:
+        """Return the message with translations, in the order of [`messages`], and where its syntax is.
 
-        Returns: the message; and the place of each part of the syntax in the first text and in the message.
+        Returns: the message, without scores; and the place of each part of the syntax in the first one and in it.
         """
-        own, text, end, moved = next(texts), self.spaces[0], 0, list[tuple[Range, Range]]()
-        syntax = ["".join(p if isinstance(p, str) else p.render(texts)[0] for p in parts) for parts in self.syntax]
-        for match in _STAND_IN.finditer(own) if syntax else ():  # otherwise braces are the model's own
-            text += self._quote(own[end : match.start()])
+        own, text, end, moved = next(found), self.spaces[0], 0, list[tuple[Range, Range]]()
+        syntax = [[Translation(p) if isinstance(p, str) else p.render(found)[0] for p in some] for some in self.syntax]
+        tokens = list[Token]()
+        for match in _STAND_IN.finditer(own.text) if syntax else ():  # otherwise braces are the model's own
+            text += self._quote(own.text[end : match.start()])
             end, start = match.end(), len(text)
-            text += syntax[int(match[1])]
+            for part in syntax[int(match[1])]:
+                tokens += [token._replace(end=token.end + len(text)) for token in part.tokens]
+                text += part.text
             moved.append((match.span(), (start, len(text))))
-        return text + self._quote(own[end:]) + self.spaces[1], moved
+        text += self._quote(own.text[end:]) + self.spaces[1]
+        tokens += move_tokens(own.tokens, own.text.replace("'", " "), text.replace("'", " "), moved)  # some are new
+        return Translation(text, tokens=sorted(tokens, key=lambda each: each.end)), moved
 
     def _quote(self, text: str) -> str:
         special = "[{}#]+" if self._is_plural else "[{}]+"

@@ -1,13 +1,14 @@
 """Markup, entities and escapes in plain text: the model reads words, and translations are written as the text was."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from html import unescape
 from itertools import pairwise
 
 import regex
 
-from vanilla_transformer.decoding.answers import Link, Translation
+from vanilla_transformer.decoding.answers import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.token_texts import move_tokens
 
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
 # Escapes of white space and tags of blocks, which part text; and other tags. C:\new and \textbf{} have none.
@@ -63,8 +64,8 @@ class MarkedText:
         """Return what the model reads: the text between breaks."""
         return [part for _, part in self._parts]
 
-    def join(self, found: Sequence[Translation]) -> tuple[str, list[Link]]:
-        """Return the translation of the text, given the ones of [`messages`], and a link of the two as a whole."""
+    def join(self, found: Sequence[Translation]) -> Translation:
+        """Return the translation of the text, given the ones of [`messages`], linked as a whole, without scores."""
         from vanilla_transformer.extensions.documents.block_translator import join_block
         from vanilla_transformer.extensions.documents.blocks import write_block
 
@@ -73,10 +74,19 @@ class MarkedText:
             exact = [link for link in each.alignment if link.weight == 1]
             kept = [link[:2] for link in exact if part.text[slice(*link[:2])] == each.text[slice(*link[2:4])]]
             sentences.append((start, part._replace(kept=kept), each))
-        block = join_block(self._block, sentences) or self._block
-        written = str.maketrans(self._written)
-        text = write_block(block, lambda each: each.translate(written), lambda tags, inner: (inner or "").join(tags))
-        return text, [Link(0, self._length, 0, len(text), 1.0)]
+        joined = join_pieces(self._block.text, [(start, part.text, each) for start, part, each in sentences])
+        block = join_block(self._block, sentences)
+        if block is None:
+            block, joined = self._block, copy_sentence(self._block.text, joined.tokens)
+
+        def write(written: dict[str, str], tag: Callable[[str], str]) -> str:
+            table = str.maketrans(written)
+            return write_block(block, lambda it: it.translate(table), lambda tags, it: (it or "").join(map(tag, tags)))
+
+        shown = write({each: each.rjust(len(name)) for each, name in self._written.items()}, lambda it: " " * len(it))
+        text = write(self._written, str)
+        links = [Link(0, self._length, 0, len(text), 1.0)]
+        return Translation(text, tokens=move_tokens(joined.tokens, joined.text, shown), alignment=links)
 
 
 def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:

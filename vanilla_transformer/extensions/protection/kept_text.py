@@ -5,11 +5,12 @@ from itertools import chain
 
 import regex
 
-from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, Range, overlapping
+from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, WORD_CHARACTER, Range, overlapping
 
-# Words beside which there is a space. In other scripts, and as short ones, they may be parts of the next word.
-_APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabic}\p{Hebrew}]{4}"
-_JOINS = r"[\w'’]"  # a letter may touch what touches one of these in the source
+# A letter beside which there is a space. Korean attaches particles, and Hebrew a letter that is a preposition.
+_LETTER = rf"(?V1)[{WORD_CHARACTER}--[\p{{Hangul}}\p{{M}}]]"
+_BEGINS_WORD, _ENDS_WORD = regex.compile(_LETTER), regex.compile(rf"(?!\b\p{{Hebrew}}$){_LETTER}\p{{M}}*$")
+_JOINS = regex.compile(r"[\w'’]")  # a letter may touch what touches one of these in the source
 
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # Fields without names or numbers, which are filled in the order in which they come; and codes that open and close.
@@ -58,7 +59,7 @@ def keeps_order(texts: Sequence[str], order: Sequence[int]) -> bool:
     return True
 
 
-def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str]:
+def space_gap(gap: str, after: str | None, before: str | None) -> str:
     """
     Return the text of a translation between two texts that are kept, with white space beside them as in the source.
 
@@ -68,37 +69,26 @@ def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str
     Args:
         after: The text after the first of the two in the source, or None if the gap begins the translation.
         before: The text before the second one in the source, or None if the gap ends the translation.
-
-    Returns: how much longer the gap begins, and the gap.
     """
-    left, right = "" if after is None else _space(after[:1]), "" if before is None else _space(before[-1:])
     if after is not None and before is not None and not gap:
-        return 0, " " if left or right else ""
-    size = len(gap)
-    if left:
-        gap = left + gap if regex.match(_APART, gap) else gap
-    elif after is not None and regex.match(rf"\s+{_whole(_UNIT.match(after)[0])}", gap):  # type: ignore[index]
+        return "" if after[:1].strip() and before[-1:].strip() else " "
+    if after is not None and _BEGINS_WORD.match(gap):
+        gap = _space(after[:1]) + gap
+    elif after and (unit := _UNIT.match(after)) and regex.match(rf"\s+{_whole(unit[0])}", gap):
         gap = gap.lstrip()
-    elif after is not None and not regex.match(_JOINS, after):
-        gap = " " + gap if regex.match(_APART, gap) else gap
-    lead = len(gap) - size
-    if right:
-        gap += right if regex.search(rf"(?:{_APART})$", gap) else ""
-    elif before is not None and regex.search(rf"{_whole(_LAST_UNIT.search(before)[0])}\s+$", gap):  # type: ignore[index]
+    if before is not None and _ENDS_WORD.search(gap):
+        gap += _space(before[-1:])
+    elif before and (unit := _LAST_UNIT.search(before)) and regex.search(rf"{_whole(unit[0])}\s+$", gap):
         gap = gap.rstrip()
-    elif before is not None and not regex.match(_JOINS, before[-1:]):
-        gap += " " if regex.search(rf"(?:{_APART})$", gap) else ""
-    return lead, gap
+    return gap
 
 
-_UNIT, _LAST_UNIT = regex.compile(r"\w+|."), regex.compile(r"(?r)(?:\w+|.)$")
+_UNIT, _LAST_UNIT = regex.compile(r"\w+|\S"), regex.compile(r"(?r)(?:\w+|\S)\Z")
 
 
 def _space(character: str) -> str:
-    """Return the white space of the source, or a space for a line break or the edge of the text; else nothing."""
-    if character and not character.isspace():
-        return ""
-    return character if character in ("\t", "\u00a0", "\u202f") else " "
+    """Return white space of the source as it is, nothing for a letter or an apostrophe, and a space for all else."""
+    return character if character in ("\t", "\u00a0", "\u202f") else "" if _JOINS.match(character) else " "
 
 
 def _whole(unit: str) -> str:

@@ -23,6 +23,7 @@ from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintErr
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
+from vanilla_transformer.decoding.token_texts import move_tokens
 from vanilla_transformer.text.protection import MASK, Range, find_masks, find_protected, find_texts, mask, overlapping
 
 from .icu_messages import parse_message
@@ -95,10 +96,9 @@ class _Protected:
         for gap, left, right in zip(gaps, [None, *order], [*order, None], strict=True):
             after = None if left is None else source[self._kept[left][1] :]
             before = None if right is None else source[: self._kept[right][0]]
-            lead, gap = space_gap(gap, after, before)
-            leads.append(lead)
-            pieces.append(gap)
-            start += len(gap)
+            pieces.append(space_gap(gap, after, before))
+            leads.append(len(pieces[-1].rstrip()) - len(gap.rstrip()))
+            start += len(pieces[-1])
             if right is not None:
                 pieces.append(self._kept_texts[right])
                 moved.append((start, start := start + len(pieces[-1])))
@@ -115,7 +115,8 @@ class _Protected:
         links = _move(apart, _shifts(zip(self._places, self._kept, strict=True)), there)
         links += [Link(*self._kept[index], *targets[index], 1.0) for index in order]
         links.sort(key=lambda link: (link.target_start, link.source_start))
-        return translation._replace(text=text, alignment=links)
+        tokens = move_tokens(translation.tokens, shown, text, [*zip(ends, moved, strict=True)])
+        return translation._replace(text=text, tokens=tokens, alignment=links)
 
     def _find(self, translation: Translation) -> list[Range] | None:
         """Return where a translation has the text that must survive; None if it lacks some or has some too often.
@@ -163,14 +164,14 @@ class _Protected:
         for start, text, is_kept in self._pieces():
             answer = copy_sentence(text)
             if is_kept:
-                answer = Translation(text, alignment=[Link(0, len(text), 0, len(text), 1.0)])
+                answer = answer._replace(alignment=[Link(0, len(text), 0, len(text), 1.0)])
             elif _LETTER.search(text):
                 answer = next(answers)
                 places = find_protected(answer.text, self._protect)
                 if has_others(answer.text, places, []) or not answer.text.strip():
-                    answer = copy_sentence(text)
+                    answer = copy_sentence(text, answer.tokens)
             pieces.append((start, text, answer))
-        return _join_scores(*join_pieces(self._source, pieces), found)
+        return _join_scores(join_pieces(self._source, pieces), found)
 
 
 def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
@@ -195,13 +196,10 @@ def _move(links: Iterable[Link], source: Sequence[tuple[int, int]], target: Sequ
     ]
 
 
-def _join_scores(text: str, links: Sequence[Link], found: Sequence[Translation]) -> Translation:
+def _join_scores(joined: Translation, found: Sequence[Translation]) -> Translation:
     """Return a joined translation: log-probabilities add up, and the score is the mean, as for sentences of a text."""
     score = sum(each.score for each in found) / max(1, len(found))
-    log_probability = sum(each.log_probability for each in found)
-    values = [value for each in found for value in each.token_log_probabilities]
-    tokens = [token for each in found for token in each.tokens]
-    return Translation(text, score, log_probability, values, tokens, links)
+    return joined._replace(score=score, log_probability=sum(each.log_probability for each in found))
 
 
 # --- The search -----------------------------------------------------------------------------------------------------
@@ -259,11 +257,12 @@ class ProtectedSearch:
             joined = list[Translation]()
             for found in zip(*(next(of_parts) for _ in whole.messages()), strict=True):
                 if isinstance(whole, MarkedText):
-                    text, links = whole.join(found)
+                    answer = whole.join(found)
                 else:
-                    text, moved = whole.render(each.text for each in found)
+                    answer, moved = whole.render(iter(found))
                     links = _move(found[0].alignment, _shifts(whole.moved), _shifts(moved))  # of the first text
-                joined.append(_join_scores(text, links, found))
+                    answer = answer._replace(alignment=links)
+                joined.append(_join_scores(answer, found))
             answers.append(joined)
         return answers
 
@@ -371,9 +370,11 @@ def remove_masks(decode: Decode) -> Decode:
                 places = [match.span() for match in found if match[0].strip() not in sentence.text]
                 if places:
                     text, removed = mask(answer.text, places, [""] * len(places))
+                    blank, _ = mask(answer.text, places, [" " * (end - start) for start, end in places])
                     links = [link for link in answer.alignment if not overlapping(link[2:4], places)]
                     links = _move(links, [], _shifts(zip(places, removed, strict=True)))
-                    answer = answer._replace(text=text, alignment=links)
+                    tokens = move_tokens(answer.tokens, blank, text)
+                    answer = answer._replace(text=text, tokens=tokens, alignment=links)
                 answers[-1].append(answer)
         return answers
 

@@ -52,7 +52,7 @@ def tune_reranking(
     options |= {"protect": False, "src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
     candidates = [
-        [Translation(each["translation_text"], 0.0, each["log_probability"], (), each["tokens"]) for each in some]
+        [Translation(each["translation_text"], 0.0, each["log_probability"], each["tokens"]) for each in some]
         for some in answers
     ]
     texts = [[each.text for each in some] for some in candidates]

@@ -4,11 +4,18 @@ import time
 
 import pytest
 
+from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.extensions.protection.icu_messages import parse_message
 
 
 def shout(message):
-    return message.render(iter([each.text.upper() for each in message.messages()]))[0]
+    return render(message, *(each.text.upper() for each in message.messages()))[0]
+
+
+def render(message, *texts):
+    """Return the message with texts, and where its syntax is."""
+    found, moved = message.render(map(Translation, texts))
+    return found.text, moved
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,7 @@ def test_parse_message_returns_none_without_branches_or_matching_braces(text):
 
 def test_render_quotes_what_would_be_syntax():
     message = parse_message("{n, plural, one {a} other {# b}}")
-    assert message.render(iter(["{0}", "l'{7}", "{0}#'s"]))[0] == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
+    assert render(message, "{0}", "l'{7}", "{0}#'s")[0] == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_parse_message_takes_linear_time(text):
 def test_message_tells_where_its_syntax_is_in_the_source_and_in_a_rendered_text():
     text = "it''s {name} or {n, plural, one {a} other {b}}!"
     message = parse_message(text)
-    rendered, moved = message.render(iter(["{1}! l'{0}", "A", "B"]))
+    rendered, moved = render(message, "{1}! l'{0}", "A", "B")
     assert [text[slice(*place)] for _, place in message.moved] == ["{name}", "{n, plural, one {a} other {b}}"]
     assert [message.text[slice(*place)] for place, _ in message.moved] == ["{0}", "{1}"]
     assert [rendered[slice(*place)] for _, place in moved] == ["{n, plural, one {A} other {B}}", "{name}"]

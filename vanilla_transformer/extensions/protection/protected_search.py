@@ -170,8 +170,18 @@ class _Protected:
                 places = find_protected(answer.text, self._protect)
                 if has_others(answer.text, places, []) or not answer.text.strip():
                     answer = copy_sentence(text, answer.tokens)
+                answer = self._space(start, start + len(text), answer)
             pieces.append((start, text, answer))
         return _join_scores(join_pieces(self._source, pieces), found)
+
+    def _space(self, start: int, end: int, answer: Translation) -> Translation:
+        """Return the translation of a range with spaces where it touches text that is kept, see [`space_gap`]."""
+        after = self._source[start:] if any(place[1] == start for place in self._kept) else None
+        before = self._source[:end] if any(place[0] == end for place in self._kept) else None
+        text = space_gap(answer.text, after, before)
+        lead = len(text.rstrip()) - len(answer.text.rstrip())
+        links = [link.shift(0, lead) for link in answer.alignment]
+        return answer._replace(text=text, tokens=move_tokens(answer.tokens, answer.text, text), alignment=links)
 
 
 def _texts_at(text: str, places: Sequence[Range]) -> list[str]:

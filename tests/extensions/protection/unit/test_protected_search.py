@@ -193,6 +193,15 @@ def test_protected_search_links_what_survives_with_itself():
     assert [link[:4] for link in found.alignment] == [(0, 3, 0, 3), (4, 7, 4, 7), (8, 9, 8, 9), (10, 13, 10, 13)]
 
 
+def test_protected_search_spaces_translations_around_what_survives():
+    answers = {"Name:": "NAME", ", or": "OR", "men": "MEN"}
+    found = search(
+        "Name:{a}, or {b} men", lambda text: Translation(answers.get(text, ""), alignment=[Link(0, 1, 0, 1, 0.5)])
+    )
+    assert found.text == "NAME {a} OR {b} MEN"
+    assert Link(8, 9, 9, 10, 0.5) in found.alignment  # of ", or"
+
+
 def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
     found = search("{a} men", lambda shown: Translation("{a}MEN", alignment=[Link(4, 7, 3, 6, 0.5)]))
     assert found.text == "{a} MEN" and Link(4, 7, 4, 7, 0.5) in found.alignment

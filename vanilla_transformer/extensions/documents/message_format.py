@@ -9,6 +9,7 @@ from typing import Any
 import regex
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.catalogs import MESSAGE_FORMAT, RESX_TEXTS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.utils.import_utils import requires_extra
 
@@ -31,7 +32,6 @@ _VALUES = {  # each value, with its quotation marks, after its key
     ),
 }
 _ESCAPE = re.compile(r'\\\n[ \t\f]*|\\(?P<letter>.)|"')
-_MESSAGE_FORMAT = re.compile(r"\{\d+[,}]")  # of Java, in which '' is an apostrophe
 _BRACES = str.maketrans({brace: f'{{"{brace}"}}' for brace in "{}"})
 
 
@@ -124,7 +124,7 @@ class ValuesDocument(MessageDocument):
         in_ascii = self.text.isascii() and (self._form == "properties" or "\\u" in self.text)
         if self._form != "properties":
             return json.dumps(text, ensure_ascii=in_ascii)
-        if _MESSAGE_FORMAT.search(raw):
+        if MESSAGE_FORMAT.search(raw):
             text = text.replace("'", "''")
         return re.sub(r"\A(?= )", r"\\", json.dumps(text, ensure_ascii=in_ascii)[1:-1].replace('\\"', '"'))
 
@@ -143,7 +143,7 @@ class ValuesDocument(MessageDocument):
             text = json.loads(f'"{inner}"', strict=False)
         except ValueError:
             raise self.error(self._form, start) from None
-        is_format = self._form == "properties" and _MESSAGE_FORMAT.search(raw)
+        is_format = self._form == "properties" and MESSAGE_FORMAT.search(raw)
         return text.replace("''", "'") if is_format else text
 
 
@@ -193,12 +193,7 @@ class ResxDocument(MarkupDocument):
         root = self.tokens[self.root].element
         if root.tag != "root":
             raise UserError(f"The root element must be <root>, got <{root.tag}>.")
-        values = {
-            value
-            for entry in root.iterchildren("data")
-            if not (entry.get("type") or entry.get("mimetype") or entry.get("name", "").startswith(">>"))
-            for value in entry.iterchildren("value")
-        }
+        values = {*root.xpath(f"{RESX_TEXTS}/value")}
         for index, token in enumerate(self.tokens):
             if token.kind == "open" and token.element in values:
                 self.add_run(index + 1, self.end(token), keeps_space=True)

@@ -14,8 +14,8 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 TEXTS = {
     "json": (
         '{"key": "A \\"b\\"\\nc",  "n": {"x": ["One {name}", 2, null, true], "e": {}, "f": []},\n'
-        '  "padded": " q ", "link": "@:common.off", "@meta": {"description": "no"}, "dots.in.key": "É"}\n',
-        {'"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"', "One {name}": "ONE {name}", '" q "': '" Q "'},
+        '  "padded": " q ", "link": "@:common.off", "@meta": {"description": "no"}, "dots.in.key": "é"}\n',
+        {'"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"', "One {name}": "ONE {name}", '" q "': '" Q "', '"é"': '"É"'},
     ),
     "strings": (
         '/* "A" = "note"; */\n// another\n"key \\"q\\"" = "A \\"b\\" %1$@\\n%d \\U00e4";\n'

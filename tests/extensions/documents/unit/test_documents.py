@@ -602,5 +602,5 @@ def test_work_grows_with_the_markup_of_a_paragraph(inline):
             sys.setprofile(None)
         return calls
 
-    count_calls(1)  # what is loaded and compiled once
+    count_calls(1)  # imports and compiled expressions
     assert count_calls(160) < 2.6 * count_calls(80)

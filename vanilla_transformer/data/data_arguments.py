@@ -67,9 +67,9 @@ class DataArguments(Schema, frozen=True):
     corpora: Yaml | None = fixed(
         None,
         "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
-        "(text files), `file` (.tsv, .jsonl, .tmx, .xliff, .po, .ts, .parquet, or .zip of OPUS) or `dataset` (and "
-        "`split`), optionally with `name`, `weight`, `source_language` and `target_language`, and `reverse` or "
-        "`both_directions`.",
+        "(two files of text or of messages), `file` (.tsv, .jsonl, .tmx, .xliff, .po, .ts, .parquet, or .zip of OPUS) "
+        "or `dataset` (and `split`), optionally with `name`, `weight`, `source_language` and `target_language`, and "
+        "`reverse` or `both_directions`.",
     )
     stages: Yaml | None = fixed(
         None,

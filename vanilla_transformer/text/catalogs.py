@@ -1,4 +1,4 @@
-"""Catalogs of messages of programs, which translate-toolkit reads and writes: PO and TS of Qt."""
+"""Catalogs of messages of programs, which translate-toolkit reads: PO, TS of Qt, and formats of one language."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +13,18 @@ from .xml_tree import DECLARATION, parse_xml
 
 # The mark of the letter that chooses an item of a menu, as in &File and _File, but not in &amp;
 ACCELERATOR = r"(?<=\A|[\s(])[&_](?=\p{L})(?!\w*[;=_(])"
+MESSAGE_FORMAT = regex.compile(r"\{\d+[,}]")  # of Java, in which '' is an apostrophe
+RESX_TEXTS = "data[not(@type or @mimetype or starts-with(@name, '>>'))]"  # but no files and names of controls
+_STORES = {
+    "po": ("pypo", "pofile"),
+    "ts": ("ts2", "tsfile"),
+    **dict.fromkeys(("json", "arb"), ("jsonl10n", "JsonNestedFile")),
+    "properties": ("properties", "javautf8file"),
+    "strings": ("properties", "stringsutf8file"),
+    "ftl": ("fluent", "FluentFile"),
+}
+_STRINGS = regex.compile(r'(?P<kept>"(?:[^"\\]|\\.)*"|;)|/\*.*?\*/|//[^\n]*|\s+', regex.DOTALL)
+_ATTRIBUTE = regex.compile(r"(?:\A|\n)(\.[a-zA-Z][\w-]*) =\s")  # of a message of Fluent
 _WITHIN_WORD = regex.compile(r"\b(\p{Lu}|\p{L}*\p{Ll})&(?=\p{Ll})(?!\w*[;=])")  # as in E&xit, but not in AT&T
 
 
@@ -20,23 +32,24 @@ def read_catalog(text: str, form: str) -> Any:
     """Return the store of a text.
 
     Args:
-        form: po or ts.
+        form: po, ts, json, arb, properties, strings or ftl.
     """
     with requires_extra("documents", "Reading catalogs of messages"):
-        from translate.storage import pypo, ts2
+        from translate.storage import base, factory
     if form == "ts":
         root = parse_xml(text).getroot()
         if root.tag != "TS":
             raise UserError(f"The root element must be <TS>, got <{root.tag}>.")
         for nameless in root.xpath("context[not(name)]"):
             raise UserError(f"Each <context> must have a <name>, got none in line {nameless.sourceline}.")
-    store: Any = pypo.pofile() if form == "po" else ts2.tsfile()
+    if form == "strings":  # translate-toolkit reads one message on each line
+        text = _STRINGS.sub(lambda match: (match["kept"] or " ").replace("\n", r"\n") + "\n" * (match[0] == ";"), text)
+    store: Any = factory.getclass("", form, classes_str=_STORES)()
     try:
         store.parse(DECLARATION.sub("", text).encode())
-    except ValueError as error:
-        raise UserError(
-            f"The text must be in the format {form}: {' '.join(str(error).split()).rstrip('.')}."
-        ) from None
+    except (ValueError, RecursionError, base.ParseError) as error:
+        reason = " ".join(str(getattr(error, "inner_exc", error)).split()).rstrip(".")
+        raise UserError(f"The text must be in the format {form}: {reason}.") from None
     for forms in store.document.iterfind(".//message[@numerus='yes']/translation") if form == "ts" else ():
         if len(forms) == 0:  # which the store cannot read
             forms.append(forms.makeelement("numerusform"))
@@ -44,6 +57,21 @@ def read_catalog(text: str, form: str) -> Any:
     if charset.lower() not in ("", "utf-8", "utf8", "us-ascii", "ascii", "charset"):
         raise UserError(f"The text must be UTF-8, but its header says {charset}. Convert it by `msgconv -t UTF-8`.")
     return store
+
+
+def read_messages(text: str, form: str) -> dict[str, str]:
+    """Return the messages of a text in one language by their keys. Attributes of Fluent are messages."""
+    if form == "resx":
+        return {each.get("name"): each.findtext("value", "") for each in parse_xml(text).getroot().xpath(RESX_TEXTS)}
+    found = dict[str, str]()
+    for unit in read_catalog(text, form).units:
+        key, message = unit.getid(), unit.source
+        if isinstance(message, str) and ".@" not in key:  # which describes messages in ARB
+            if form == "properties" and MESSAGE_FORMAT.search(message):
+                message = message.replace("''", "'")
+            pieces = ["", *(_ATTRIBUTE.split(message) if form == "ftl" else [message])]
+            found |= {key + name: piece for name, piece in zip(pieces[::2], pieces[1::2], strict=True) if piece}
+    return found
 
 
 def find_catalog_languages(store: Any, form: str) -> Direction:

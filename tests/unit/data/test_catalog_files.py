@@ -1,10 +1,10 @@
-"""PO and TS files as corpora: translated messages are pairs."""
+"""Catalogs as corpora: translated messages of PO and TS are pairs, and messages of two files with the same key."""
 
 import gzip
 
 import pytest
 
-from vanilla_transformer.data.readers import CorpusSpec, open_corpus, read_pairs
+from vanilla_transformer.data.readers import CorpusSpec, content_key, open_corpus, read_pairs
 from vanilla_transformer.errors import UserError
 
 PO = """msgid ""
@@ -73,3 +73,98 @@ def test_a_mistake_is_named_with_its_file(tmp_path, text, words):
     with pytest.raises(UserError) as caught:
         read(tmp_path / "a.po")
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+DATA = '<data name="{}" {}><value>{}</value><comment>no</comment></data>'
+TYPED = 'type="t"'
+# Format → a file of each language, with text that is no message.
+MESSAGES = {
+    "json": (
+        '{"a": {"b": "E&xit\\nthe dog", "@b": "no"}, "c": ["Cat"], "n": 2, "e": "",'
+        ' "p": "{n, plural, other{# cows}}"}',
+        '{"a": {"b": "Be&enden Hund"}, "c": ["Katze"], "n": 2, "d": "Kuh", "p": "{n, plural, other{# Kühe}}"}',
+    ),
+    "arb": (
+        '{"@@locale": "en", "a": "Exit the dog", "@a": {"description": "no"}, "c": "Cat",'
+        ' "p": "{n, plural, other{# cows}}"}',
+        '{"@@locale": "de", "a": "Beenden Hund", "c": "Katze", "d": "Kuh", "p": "{n, plural, other{# Kühe}}"}',
+    ),
+    "properties": (
+        "# a = no\na = E&xit \\\n   the dog\nc: Cat\np={n, plural, other{# cows}}\n",
+        "a=Beenden Hund\r\nc=Katze\nd=Kuh\np={n, plural, other{# K\\u00fche}}",
+    ),
+    "strings": (
+        '/* "a" = "no"; */ "a" = "Exit\nthe dog"; // no\n"c" = "Cat"; p = "{n, plural, other{# cows}}";\n',
+        '"a" = "Beenden Hund";\nc = "Katze";\n"d"\n= "Kuh";\n"p" = "{n, plural, other{# K\\U00fche}}";',
+    ),
+    "resx": (
+        f"<root>{DATA.format('a', '', '&amp;Exit the dog')}{DATA.format('c', '', 'Cat')}{DATA.format('>>x', '', 'no')}"
+        f"{DATA.format('y', TYPED, 'no')}{DATA.format('p', '', '{n, plural, other{# cows}}')}</root>",
+        f"<root>{DATA.format('a', '', 'Beenden Hund')}{DATA.format('c', '', 'Katze')}{DATA.format('d', '', 'Kuh')}"
+        f"{DATA.format('y', f'mime{TYPED}', 'no')}{DATA.format('p', '', '{n, plural, other{# Kühe}}')}</root>",
+    ),
+    "ftl": (
+        "### no\na =\n    Exit\n    the dog\nb =\n    .c = Cat\np = { $n ->\n   *[other] { $n } cows\n }\n",
+        "a = Beenden Hund\nb =\n    .c = Katze\n-d = Kuh\np = { $n ->\n   *[other] { $n } Kühe\n }\n",
+    ),
+}
+
+
+def read_keyed(folder, form, texts, ending="", encoding="utf-8"):
+    paths = [folder / f"{language}.{form}{ending}" for language in ("en", "de")]
+    for path, text in zip(paths, texts, strict=True):
+        content = text.encode(encoding)
+        path.write_bytes(gzip.compress(content) if ending else content)
+    with open_corpus(CorpusSpec(source=str(paths[0]), target=str(paths[1]))) as corpus:
+        assert content_key(corpus)[0] == f".{form}"
+        return [tuple(pair) for pair in read_pairs(corpus)]
+
+
+@pytest.mark.parametrize("form", MESSAGES)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_messages_of_two_files_with_the_same_key_are_pairs(tmp_path, form, ending):
+    plural = "{ $n -> *[other] { $n } cows }" if form == "ftl" else "{n, plural, other{# cows}}"
+    expected = [
+        ("Exit the dog", "Beenden Hund"),
+        ("Cat", "Katze"),
+        (plural, plural.replace("cows", "Kühe")),
+        ("", "Kuh"),
+    ]
+    assert read_keyed(tmp_path, form, MESSAGES[form], ending) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "encoding"), [("properties", "latin-1"), ("properties", "utf-8"), ("strings", "utf-16")]
+)
+def test_messages_have_the_encodings_of_their_programs(tmp_path, form, encoding):
+    texts = ("a=cow", "a=Kühe") if form == "properties" else ('"a" = "cow";', '"a" = "Kühe";')
+    assert read_keyed(tmp_path, form, texts, encoding=encoding) == [("cow", "Kühe")]
+
+
+def test_java_doubles_the_apostrophes_of_formats_only(tmp_path):
+    assert read_keyed(tmp_path, "properties", ("a=it''s {0}", "a=it''s")) == [("it's {0}", "it''s")]
+
+
+@pytest.mark.parametrize(
+    ("form", "texts", "words"),
+    [
+        ("json", ('{"a": "b"}', '{"c": "d"}'), "en.json | {folder}/de.json must have messages with the same keys"),
+        ("properties", ("# note\na=b", "# note\nc=d"), "must have messages with the same keys, they have none"),
+        (
+            "json",
+            ('{"a": "b"}', '{"a":\n1x}'),
+            "de.json: The text must be in the format json: Expecting ',' delimiter: line 2",
+        ),
+        ("json", ("[" * 100_000, "{}"), "en.json: The text must be in the format json: "),
+        (
+            "ftl",
+            ("a = b", "hello world"),
+            "de.ftl: The text must be in the format ftl: Parsing error for fluent source: hello",
+        ),
+        ("resx", ("<root>", "<root/>"), "en.resx: The text must be well-formed XML"),
+    ],
+)
+def test_a_mistake_in_messages_is_named_with_its_file(tmp_path, form, texts, words):
+    with pytest.raises(UserError) as caught:
+        read_keyed(tmp_path, form, texts)
+    assert words.replace("{folder}", str(tmp_path)) in str(caught.value) and "\n" not in str(caught.value)

@@ -47,6 +47,7 @@ def test_clean_text_drops_low_scores():
     [
         ([("", ""), ("same", "same")], FILES, {"empty": 1}),
         ([("a", ""), ("a", "b")], CorpusSpec(dataset="x"), {"empty": 1}),
+        ([("a", ""), ("a", "b")], CorpusSpec(source="a.json", target="b.json"), {"empty": 1}),
     ],
 )
 def test_clean_text_without_rules_drops_blank_lines_and_rows_of_datasets(pairs, spec, dropped):

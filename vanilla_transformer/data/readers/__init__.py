@@ -1,4 +1,4 @@
-"""Readers of parallel text: text, TSV, JSONL, TMX, XLIFF, PO, TS and Parquet files, archives of OPUS, and datasets."""
+"""Readers of parallel text: lines, tables, TMX, XLIFF, catalogs of messages, archives of OPUS, and datasets."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -6,6 +6,7 @@ from itertools import count
 from vanilla_transformer.utils.text_files import check_version, has_invalid_unicode, read_lines, stream_lines
 
 from .corpora import (
+    MESSAGE_FORMATS,
     ROWS_PER_BATCH,
     CorpusRow,
     CorpusSpec,
@@ -55,17 +56,17 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
 def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     if corpus.rows is not None:
         return parse_tables(corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH), corpus.spec)
-    form = "" if corpus.spec.source is not None else file_format(corpus.files[0].name)
+    form = corpus.spec.format if corpus.spec.source is not None else file_format(corpus.files[0].name)
     if form in _ROW_PARSERS:
         return _ROW_PARSERS[form](corpus)
     if form == "":
         pairs = parse_parallel_lines(corpus)
     elif form == ".zip":
         pairs = parse_moses_zip(corpus)
-    elif form in (".po", ".ts"):
-        from .catalogs import parse_catalog
+    elif form in (".po", ".ts", *MESSAGE_FORMATS):
+        from .catalogs import parse_catalog, parse_messages
 
-        pairs = parse_catalog(corpus)
+        pairs = parse_messages(corpus) if form in MESSAGE_FORMATS else parse_catalog(corpus)
     else:
         from .xml_formats import parse_tmx, parse_xliff
 

@@ -1,15 +1,22 @@
-"""PO and TS files: the messages of programs with their translations."""
+"""Messages of programs: PO and TS files with their translations, and two files with the same keys."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import regex
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.catalogs import ACCELERATOR, find_catalog_languages, read_catalog, strings_of
+from vanilla_transformer.text.catalogs import (
+    ACCELERATOR,
+    find_catalog_languages,
+    read_catalog,
+    read_messages,
+    strings_of,
+)
 from vanilla_transformer.text.languages import is_of_language
-from vanilla_transformer.utils.text_files import decode_text, decompress
+from vanilla_transformer.utils.text_files import decode_document, decompress
 
-from .corpora import OpenCorpus, SentencePair, file_format
+from .corpora import OpenCorpus, SentencePair
 from .xml_formats import nothing_found_error
 
 
@@ -19,14 +26,8 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
     A file from the target to the source language is reversed. Of plurals, the last forms are a pair.
     """
-    languages, name = corpus.spec.require_languages(), corpus.files[0].name
-    form = file_format(name)[1:]
-    with decompress(corpus.files[0]) as stream:
-        text = decode_text(stream.read(), name).replace("\r\n", "\n")
-    try:
-        store = read_catalog(text, form)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
+    languages, form = corpus.spec.require_languages(), corpus.spec.format[1:]
+    (store,) = _read_files(corpus, read_catalog)
     named, found = find_catalog_languages(store, form), False
     order = next(
         (
@@ -42,7 +43,32 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
             is_done = unit.istranslated() and all(targets)
             found |= is_done
             texts = sources[-1], targets[-1] if is_done else ""
-            sides = [" ".join(regex.sub(ACCELERATOR, "", text).split()) for text in texts]
-            yield SentencePair(*sides[::order])
+            yield SentencePair(*[*map(_write_on_line, texts)][::order])
     if not found:
         raise nothing_found_error(corpus, form.upper(), {code for code in named if code})
+
+
+def parse_messages(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    """Pair the messages of two files by their keys, without accelerators. A key that a file lacks has a blank side."""
+    sources, targets = _read_files(corpus, read_messages)
+    if sources.keys().isdisjoint(targets):
+        raise UserError(f"The two files of {corpus.spec.name} must have messages with the same keys, they have none.")
+    for key in sources | targets:
+        yield SentencePair(*(_write_on_line(side.get(key, "")) for side in (sources, targets)))
+
+
+def _read_files(corpus: OpenCorpus, read: Callable[[str, str], Any]) -> Iterator[Any]:
+    form = corpus.spec.format[1:]
+    for file in corpus.files:
+        with decompress(file) as stream:
+            content = stream.read()
+        is_latin = form == "properties" and content.decode(errors="ignore").encode() != content  # as Java reads it
+        text = content.decode("latin-1") if is_latin else decode_document(content, file.name)[0]
+        try:
+            yield read(text.removeprefix("\ufeff").replace("\r\n", "\n"), form)
+        except UserError as error:
+            raise UserError(f"{file.name}: {error}") from None
+
+
+def _write_on_line(text: str) -> str:
+    return " ".join(regex.sub(ACCELERATOR, "", *strings_of(text)).split())

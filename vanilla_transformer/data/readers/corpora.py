@@ -22,6 +22,7 @@ from vanilla_transformer.utils.schemas import Schema
 from vanilla_transformer.utils.text_files import file_version, open_file
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".po", ".ts", ".parquet", ".zip")
+MESSAGE_FORMATS = (".json", ".arb", ".properties", ".strings", ".resx", ".ftl")  # of each of two files
 _NEVER_COMPRESSED = (".parquet", ".zip")
 _CONVERT_CSV = "from pyarrow import csv, parquet as p; p.write_table(csv.read_csv('A.csv'), 'A.parquet')"
 _LIBRARIES = ("opus:", "mtdata:")
@@ -50,8 +51,8 @@ class CorpusSpec(Schema, frozen=True):
     One corpus of a mix: two parallel text files, one file with both sides, or a dataset.
 
     Args:
-        source, target (`str`): Text files with one sentence per line; `.gz`, `.xz`, `.bz2` and `.zst` files are
-            decompressed.
+        source, target (`str`): Text files with one sentence per line, or `.json`, `.arb`, `.properties`, `.strings`,
+            `.resx` or `.ftl` files with messages of the same keys; `.gz`, `.xz`, `.bz2` and `.zst` are decompressed.
         file (`str`):
             A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff`,
             `.mqxliff`, `.po` or `.ts` (of Qt) file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with
@@ -118,8 +119,9 @@ class CorpusSpec(Schema, frozen=True):
 
     @property
     def format(self) -> str:
-        """Return the suffix of `file` without the suffix of a compression."""
-        return file_format(self.file or "")
+        """Return the suffix of `file` or of two files of messages, without the suffix of a compression."""
+        form = file_format(self.file or self.source or "")
+        return form if self.source is None or form in MESSAGE_FORMATS else ""
 
     @property
     def is_downloaded(self) -> bool:
@@ -178,7 +180,7 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
     languages: list[Any] = [spec.source_language, spec.target_language, *(["reverse"] if spec.reverse else [])]
     if corpus.rows is None:
         paths = [Path(file.name) for file in corpus.files]
-        form = "" if spec.source is not None else file_format(paths[0].name)
+        form = spec.format if spec.source is not None else file_format(paths[0].name)
         digests = []
         for file in corpus.files:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())

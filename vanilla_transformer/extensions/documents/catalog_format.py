@@ -105,6 +105,6 @@ class CatalogDocument(Document):
 
 def _kind_of(unit: Any) -> str:
     """Return `open`, why a message is not translated, or an empty text for a unit that holds no message."""
-    if unit.isobsolete() or not unit.istranslatable() or not any(strings_of(unit.source)):
+    if not unit.istranslatable() or not any(strings_of(unit.source)):
         return "obsolete" if unit.isobsolete() else ""
     return "with a translation" if any(strings_of(unit.target)) else "open"

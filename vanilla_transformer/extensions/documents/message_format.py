@@ -2,18 +2,18 @@
 
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import regex
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.catalogs import MESSAGE_FORMAT, RESX_TEXTS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.utils.import_utils import requires_extra
 
 from .blocks import Block, SpanBuilder, unify_line_ends, write_block
-from .source_text import Place, SourceDocument, Token
+from .source_text import Place, SourceDocument
 from .xml_format import MarkupDocument
 
 LINE_BREAK = r"\A\s+|\s+\Z|\s*\n\s*"
@@ -31,8 +31,6 @@ _VALUES = {  # each value, with its quotation marks, after its key
     ),
 }
 _ESCAPE = re.compile(r'\\\n[ \t\f]*|\\(?P<letter>.)|"')
-_MESSAGE_FORMAT = re.compile(r"\{\d+[,}]")  # of Java, in which '' is an apostrophe
-_BRACES = str.maketrans({brace: f'{{"{brace}"}}' for brace in "{}"})
 
 
 def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanBuilder:
@@ -53,12 +51,7 @@ class MessageDocument(SourceDocument):
         self._mark, self._line_end, text = unify_line_ends(text)
         super().__init__(text, ())
 
-    def role_of(self, token: Token) -> str:
-        return "fixed"
-
-    def add(self, builder: SpanBuilder, start: int, end: int) -> None:
-        """Translate the text between two places."""
-        self._add_block(builder, Place(start, end))
+    characters: dict[int, str] = {}  # how characters between marks are written
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -70,22 +63,17 @@ class MessageDocument(SourceDocument):
         def write_mark(mark: Any, content: str | None) -> str:
             return mark if isinstance(mark, str) else self.slice(*mark)
 
-        return self.escape(write_block(block, self.escape_text, write_mark), place)
+        return self.escape(write_block(block, lambda text: text.translate(self.characters), write_mark), place)
 
     def error(self, form: str, at: int) -> UserError:
         """Return the error for a text that is not of its format from a place on."""
-        start = self.text.rfind("\n", 0, at) + 1
         number = self.text.count("\n", 0, at) + 1
-        line = self.text[start:].partition("\n")[0].strip()
+        line = self.text.split("\n")[number - 1].strip()
         return UserError(f"The text must be in the format {form}, but line {number} is not: {line[:60]}")
 
-    def escape_text(self, text: str) -> str:
-        """Return the text between marks as it is written."""
-        return text
-
-    @abstractmethod
     def escape(self, text: str, place: Place) -> str:
         """Return a message as it is written at its place."""
+        return text
 
 
 class ValuesDocument(MessageDocument):
@@ -115,7 +103,7 @@ class ValuesDocument(MessageDocument):
                 keys[-1] = json.loads(match["key"])
             elif value is not None and not any(key.startswith("@") for key in keys):
                 builder = add_lines(SpanBuilder(keeps_space=True), self._read(value, match.start("value")))
-                self.add(builder, *match.span("value"))
+                self._add_block(builder, Place(*match.span("value")))
             elif keys[-1] == "@@locale" and value and direction.target:
                 self.replaced.append((*match.span(), f'"{name_language(direction.target).replace("-", "_")}"'))
 
@@ -124,7 +112,7 @@ class ValuesDocument(MessageDocument):
         in_ascii = self.text.isascii() and (self._form == "properties" or "\\u" in self.text)
         if self._form != "properties":
             return json.dumps(text, ensure_ascii=in_ascii)
-        if _MESSAGE_FORMAT.search(raw):
+        if MESSAGE_FORMAT.search(raw):
             text = text.replace("'", "''")
         return re.sub(r"\A(?= )", r"\\", json.dumps(text, ensure_ascii=in_ascii)[1:-1].replace('\\"', '"'))
 
@@ -143,12 +131,14 @@ class ValuesDocument(MessageDocument):
             text = json.loads(f'"{inner}"', strict=False)
         except ValueError:
             raise self.error(self._form, start) from None
-        is_format = self._form == "properties" and _MESSAGE_FORMAT.search(raw)
+        is_format = self._form == "properties" and MESSAGE_FORMAT.search(raw)
         return text.replace("''", "'") if is_format else text
 
 
 class FluentDocument(MessageDocument):
     """The values, attributes and variants of the messages of a Fluent text, and of its terms but `-brand-…`."""
+
+    characters = str.maketrans({brace: f'{{"{brace}"}}' for brace in "{}"})
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
@@ -168,21 +158,16 @@ class FluentDocument(MessageDocument):
                 self.generic_visit(pattern)
                 builder = SpanBuilder()
                 for element in pattern.elements:
-                    place = element.span.start, element.span.end
+                    mark = element.span.start, element.span.end
                     if isinstance(element, ast.TextElement):
                         add_lines(builder, element.value.replace("\n\n", "\n\n    "), r"\n\n+ *")
                     else:
                         is_choice = isinstance(element.expression, ast.SelectExpression)
-                        builder.add_mark(place, "" if is_choice else document.text[slice(*place)])
-                document.add(builder, pattern.elements[0].span.start, pattern.elements[-1].span.end)
+                        builder.add_mark(mark, "" if is_choice else document.text[slice(*mark)])
+                place = Place(pattern.elements[0].span.start, pattern.elements[-1].span.end)
+                document._add_block(builder, place)
 
         Patterns().visit(FluentParser().parse(self.text))
-
-    def escape_text(self, text: str) -> str:
-        return text.translate(_BRACES)
-
-    def escape(self, text: str, place: Place) -> str:
-        return text
 
 
 class ResxDocument(MarkupDocument):
@@ -193,15 +178,7 @@ class ResxDocument(MarkupDocument):
         root = self.tokens[self.root].element
         if root.tag != "root":
             raise UserError(f"The root element must be <root>, got <{root.tag}>.")
-        values = {
-            value
-            for entry in root.iterchildren("data")
-            if not (entry.get("type") or entry.get("mimetype") or entry.get("name", "").startswith(">>"))
-            for value in entry.iterchildren("value")
-        }
+        values = {*root.xpath(f"{RESX_TEXTS}/value")}
         for index, token in enumerate(self.tokens):
             if token.kind == "open" and token.element in values:
                 self.add_run(index + 1, self.end(token), keeps_space=True)
-
-    def role_of(self, token: Token) -> str:
-        return "fixed"

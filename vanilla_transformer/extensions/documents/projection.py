@@ -1,9 +1,12 @@
 """Put the markup of a text into its translation, by aligned characters."""
 
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from operator import itemgetter
+from typing import Any
 
 import regex
 
@@ -55,14 +58,16 @@ def project(
     def inner_edges(start: int, end: int) -> list[int]:
         return edges[bisect_right(edges, start) : bisect_left(edges, end)]
 
+    words, sources = defaultdict[str, list[Range]](list), _Overlaps([link[:4] for link in links])
+    for other in _UNIT.finditer(target):
+        words[other[0]].append(other.span())
     # Words of the source in which markup begins or ends, and which are also in the target
     for word in _UNIT.finditer(source):
         here = word.span()
         if overlapping(here, known) or not inner_edges(*here):
             continue
-        equal = [other.span() for other in _UNIT.finditer(target) if other[0] == word[0]]
-        equal = [there for there in equal if not overlapping(there, taken)]
-        near = [link[2:4] for link in links if overlapping(link[:2], [here])]
+        equal = [there for there in words.get(word[0], ()) if not overlapping(there, taken)]
+        near = [link[2:4] for link in sources.find(*here)]
         linked = [there for there in equal if any(overlapping(each, [there]) for each in near)]
         if equal:
             there = (linked or equal)[0]
@@ -70,10 +75,23 @@ def project(
             fixed.append((here, there))
     # Markup may begin and end within equal ranges.
     pieces = list[tuple[Range, Range]]()
-    for (start, end), (there, _) in fixed:
-        shift, borders = there - start, [start, *inner_edges(start, end), end]
+    for (start, end), (begin, _) in fixed:
+        shift, borders = begin - start, [start, *inner_edges(start, end), end]
         pieces += [((low, high), (low + shift, high + shift)) for low, high in pairwise(borders)]
     return _Projection(source, target, links, pieces).place(spans, (0, len(source)), None)
+
+
+class _Overlaps:
+    """Ranges that may overlap, each with what belongs to it."""
+
+    def __init__(self, ranges: Sequence[Any]):
+        self._ranges = sorted(ranges)
+        self._longest = max((each[1] - each[0] for each in ranges), default=0)
+
+    def find(self, start: int, end: int) -> list[Any]:
+        """Return those that share characters with a range."""
+        first, last = (bisect_left(self._ranges, at, key=itemgetter(0)) for at in (start - self._longest, end))
+        return [each for each in self._ranges[first:last] if each[1] > start]
 
 
 class _Projection:
@@ -82,8 +100,14 @@ class _Projection:
         self.fixed = dict(fixed)
         kept = sorted(end for end in self.fixed.values() if end[1] > end[0])
         borders = [0, *sorted(start for start, end in self.fixed.values() if start == end), len(target)]
-        inside = [match.span() for low, high in pairwise(borders) for match in _UNIT.finditer(target, low, high)]
+        inside = [
+            (low + match.start(), low + match.end())
+            for low, high in pairwise(borders)
+            for match in _UNIT.finditer(target[low:high])
+        ]
         self.units = sorted([*(unit for unit in inside if not overlapping(unit, kept)), *kept])
+        self.numbers = {unit: number for number, unit in enumerate(self.units)}
+        self.edges = [edge for unit in self.units for edge in unit] or [0]
         exact = [Link(*start, *end, 1.0) for start, end in fixed if start[1] > start[0]]
         known = sorted(self.fixed)
         free = [link for link in links if not overlapping(link[:2], known)]
@@ -92,21 +116,22 @@ class _Projection:
             for unit in overlapping(link[2:4], self.units):
                 of_units.setdefault(unit, []).append(link)
         self.links = [of_units.get(unit, []) for unit in self.units]
+        self.sources = _Overlaps([(*link[:2], unit) for unit, of_unit in of_units.items() for link in of_unit])
 
     def place(self, spans: Sequence[Span], outer: Range, interval: Range | None) -> list[Span]:
         """Return the spans that are in `outer` of the source, within an interval of the target's units."""
         low, high = interval or (0, len(self.units))
         left, right = self._edges(interval)
         wide = [span for span in spans if self.source[span.start : span.end].strip()]
-        runs = self._runs(wide, low, high)
-        covered = [(*self._edges(run), span) for span, run in zip(wide, runs, strict=True) if run]
+        runs = {id(span): run for span, run in zip(wide, self._runs(wide, low, high), strict=True)}
+        covered = [(*self._edges(run), span) for span in wide if (run := runs[id(span)])]
+        covered.sort(key=itemgetter(0))
         placed = list[tuple[Span, int]]()
         for position, span in enumerate(spans):
-            run = runs[wide.index(span)] if span in wide else None
-            if run:
+            if run := runs.get(id(span)):
                 start, end = self._edges(run)
-                around = self.source[outer[0] : span.start] + self.source[span.end : outer[1]]
-                if not span.fixed and len(spans) == 1 and not around.strip():
+                around = (self.source[outer[0] : span.start], self.source[span.end : outer[1]])
+                if not span.fixed and len(spans) == 1 and not "".join(around).strip():
                     start, end = left, right
                 children = [] if span.fixed else self.place(span.children, (span.start, span.end), run)
             else:
@@ -123,24 +148,28 @@ class _Projection:
     def _runs(self, spans: Sequence[Span], low: int, high: int) -> list[Range | None]:
         """Return the run of units of each span, or None. Runs do not overlap."""
         labels = list[int]()  # of the span that a unit is aligned with, or -1
-        for links in self.links[low:high]:
-            weights, total = [0.0] * len(spans), 0.0
+        aligned = defaultdict[int, list[int]](list)  # the units of a label
+        starts, ends = [span.start for span in spans], [span.end for span in spans]
+        for unit, links in enumerate(self.links[low:high]):
+            weights, total = defaultdict[int, float](float), 0.0
             for start, end, _, _, weight in links:
                 total += weight
-                for index, span in enumerate(spans):
-                    shared = min(end, span.end) - max(start, span.start)
-                    weights[index] += weight * max(0, shared) / max(1, end - start)
-            best = max(range(len(spans)), key=weights.__getitem__, default=-1)
-            is_aligned = best >= 0 and weights[best] > 0 and weights[best] >= total - sum(weights)
+                for index in range(bisect_right(ends, start), bisect_left(starts, end)):
+                    shared = min(end, ends[index]) - max(start, starts[index])
+                    weights[index] += weight * shared / max(1, end - start)
+            inside = [weights[index] for index in sorted(weights)]
+            best = max(sorted(weights), key=weights.__getitem__, default=-1)
+            is_aligned = best >= 0 and weights[best] > 0 and weights[best] >= total - sum(inside)
             labels.append(best if is_aligned else -1)
+            aligned[labels[-1]].append(unit)
         owners = [-1] * (high - low)
         hulls = list[Range | None]()
         for index, span in enumerate(spans):
-            kept = [self.fixed[inner.start, inner.end] for inner in walk([span]) if self._is_kept(inner)]
-            inside = [unit - low for unit in range(low, high) if self.units[unit] in kept]
-            if len(inside) < len(set(kept)):
+            kept = {self.fixed[inner.start, inner.end] for inner in walk([span]) if self._is_kept(inner)}
+            places = [self.numbers[place] - low for place in kept]
+            if not all(0 <= unit < high - low for unit in places):
                 raise CrossingSpansError
-            hulls.append((min(inside), max(inside) + 1) if inside else None)
+            hulls.append((min(places), max(places) + 1) if places else None)
             for unit in range(*(hulls[index] or (0, 0))):
                 if owners[unit] >= 0:
                     raise CrossingSpansError
@@ -150,11 +179,13 @@ class _Projection:
             if self._is_kept(spans[index]):
                 run = hulls[index]
             else:
+                reach = [*aligned[index], *(hulls[index] or ())]  # a run ends at one of these
+                begin, end = min(reach, default=0), max(reach, default=-1) + 1
                 gains = [
                     float("-inf") if owner not in (-1, index) else 1.0 if label == index else -0.5 - (label >= 0) / 2
-                    for label, owner in zip(labels, owners, strict=True)
+                    for label, owner in zip(labels[begin:end], owners[begin:end], strict=True)
                 ]
-                run = _best_run(gains, hulls[index])
+                run = _best_run(gains, hulls[index], begin)
             if run:
                 owners[run[0] : run[1]] = [index] * (run[1] - run[0])
                 found[index] = run[0] + low, run[1] + low
@@ -178,20 +209,17 @@ class _Projection:
             character = place - 1 if after_word else place
             while not after_word and self.source[character].isspace():
                 character += 1
-            found = [
-                unit
-                for unit, links in zip(self.units, self.links, strict=True)
-                if any(start <= character < end for start, end, *_ in links)
-            ]
+            found = [unit for _, _, unit in self.sources.find(character, character + 1)]
             if found:
-                position = found[-1][1] if after_word else found[0][0]
+                position = max(found)[1] if after_word else min(found)[0]
             else:
                 guess = place * len(self.target) / len(self.source)
-                edges = [edge for unit in self.units for edge in unit] or [0]
-                position = min(edges, key=lambda edge: abs(edge - guess))
+                at = bisect_left(self.edges, guess)
+                position = min(self.edges[max(0, at - 1) : at + 1], key=lambda edge: abs(edge - guess))
         position = min(max(position, left), right)
-        for start, end, other in covered:
-            if start < position < end:
+        before = bisect_left(covered, position, key=itemgetter(0))
+        for start, end, other in covered[max(0, before - 1) : before]:
+            if position < end:
                 position = start if place <= other.start else end
         return position
 
@@ -201,15 +229,15 @@ def _collapse(span: Span, position: int) -> Span:
     return replace(span, start=position, end=position, children=children)
 
 
-def _best_run(gains: Sequence[float], core: Range | None) -> Range | None:
-    """Return the consecutive units with the largest positive sum, or around `core`, or None."""
+def _best_run(gains: Sequence[float], core: Range | None, first: int) -> Range | None:
+    """Return the consecutive units, from `first` on, with the largest positive sum, or around `core`, or None."""
     if core:
-        sides = gains[: core[0]][::-1], gains[core[1] :]
+        sides = gains[: core[0] - first][::-1], gains[core[1] - first :]
         sums = [[0.0, *accumulate(side)] for side in sides]
         before, after = (side.index(max(side)) for side in sums)
         return core[0] - before, core[1] + after
     best, found, total, begin = 0.0, None, 0.0, 0
-    for unit, gain in enumerate(gains):
+    for unit, gain in enumerate(gains, first):
         if total <= 0:
             total, begin = 0.0, unit
         total += gain

@@ -5,7 +5,6 @@ A tree would forget quotation marks, entities, the case of names and white space
 """
 
 import re
-from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,9 +178,9 @@ class SourceDocument(Document):
         self.spelling: Callable[..., Place] = Place
         self._attributes = dict[int, dict[str, Attribute]]()
 
-    @abstractmethod
     def role_of(self, token: Token) -> str:
         """Return the role of an element within a paragraph, see [`Token`]."""
+        return "fixed"
 
     def add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
         """Add a token of a paragraph, or all tokens of an element that is a mark in it.

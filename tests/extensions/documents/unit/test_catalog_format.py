@@ -79,7 +79,8 @@ def test_plurals_need_a_language():
 
 def test_a_template_gets_an_encoding_that_its_translation_has():
     template = HEADER.format("", "").replace("UTF-8", "CHARSET") + 'msgid "ä"\nmsgstr ""\n'
-    assert "charset=UTF-8" in translate(template, "po", "de")
+    translated = translate(template.rstrip("\n"), "po", "pt-BR")
+    assert "charset=UTF-8" in translated and '"Language: pt_BR\\n"' in translated and not translated.endswith("\n")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Documents keep their markup at its words, what must survive, and all else byte for byte."""
 
 import re
+import sys
 import time
 from dataclasses import replace
 
@@ -583,3 +584,23 @@ def test_read_document_names_a_closed_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(OSError, match="must be open, but it is closed"):
         read_document(None)
+
+
+@pytest.mark.parametrize("inline", ["<math><mi>x</mi></math>", "<b>cow</b>", "H<sub>2</sub>O", "<code>x</code>"])
+def test_work_grows_with_the_markup_of_a_paragraph(inline):
+    def count_calls(number):
+        calls, text = 0, f"<p>{f'the big {inline} of. ' * number}</p>"
+
+        def count(frame, event, argument):
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            translated(text)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    count_calls(1)  # imports and compiled expressions
+    assert count_calls(160) < 2.6 * count_calls(80)

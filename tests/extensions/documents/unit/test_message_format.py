@@ -14,8 +14,8 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 TEXTS = {
     "json": (
         '{"key": "A \\"b\\"\\nc",  "n": {"x": ["One {name}", 2, null, true], "e": {}, "f": []},\n'
-        '  "link": "@:common.off", "@meta": {"description": "no"}, "dots.in.key": "É"}\n',
-        {'"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"', "One {name}": "ONE {name}"},
+        '  "padded": " q ", "link": "@:common.off", "@meta": {"description": "no"}, "dots.in.key": "é"}\n',
+        {'"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"', "One {name}": "ONE {name}", '" q "': '" Q "', '"é"': '"É"'},
     ),
     "strings": (
         '/* "A" = "note"; */\n// another\n"key \\"q\\"" = "A \\"b\\" %1$@\\n%d \\U00e4";\n'
@@ -24,8 +24,14 @@ TEXTS = {
     ),
     "properties": (
         "# note = a\n  ! another\nkey=one \\\n    two\n\n"
-        "k.2 : it''s {0}\nk\\ 3 don't\nempty=\nbare\nu=\\u00e4 \\\\ x\\:\n\n",
-        {"one \\\n    two": "ONE TWO", "it''s": "IT''S", "don't": "DON'T", "\\u00e4 \\\\ x\\:": "\\u00c4 \\\\ X:"},
+        "k.2 : it''s {0}\nk\\ 3 don't\nempty=\nbare\nspaced=\\ z\nu=\\u00e4 \\\\ x\\:\n\n",
+        {
+            "one \\\n    two": "ONE TWO",
+            "it''s": "IT''S",
+            "don't": "DON'T",
+            "\\ z": "\\ Z",
+            "\\u00e4 \\\\ x\\:": "\\u00c4 \\\\ X:",
+        },
     ),
     "fluent": (
         "# Note\nkey = Hello { $name }, <b>you</b>!\nlong =\n    One\n    two.\n\n    Three { -brand-name }.\n"

@@ -241,7 +241,7 @@ def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
     """Return a document, its encoding, and a line that says its format: text if `auto` finds no wrapped lines."""
     from vanilla_transformer.extensions.documents import WrappedText, read_document
 
-    text, encoding = read_document(options.input)
+    text, encoding = read_document(options.input, options.format)
     if options.join_lines != "auto":
         return (
             text,

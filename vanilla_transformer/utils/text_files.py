@@ -5,6 +5,7 @@ Bytes of lines that are not UTF-8 become lone surrogates (PEP 383).
 """
 
 import codecs
+import json
 import lzma
 import os
 import re
@@ -29,6 +30,7 @@ _DECLARED = re.compile(
     rb"\s*<(?:\?xml\s[^>]*?\sencoding\s*=\s*[\"']|.{,4000}?<meta\s[^>]*?charset\s*=\s*[\"']?\s*)([\w.:-]+)",
     re.DOTALL | re.IGNORECASE,
 )
+_LATIN = "latin-1"
 _MOST_BLANK_LINES = 10_000  # before the first line with text
 
 
@@ -44,19 +46,22 @@ def decode_text(content: bytes, name: str, first: int = 1) -> str:
         raise not_utf_8_error(name, line, decoded[error.start], decoded) from None
 
 
-def decode_document(content: bytes, name: str) -> tuple[str, str]:
+def decode_document(content: bytes, name: str, format: str = "") -> tuple[str, str]:
     """
     Return a text and its encoding: of its byte order mark, which stays, or that XML or HTML declares, or UTF-8.
 
-    The text of a zip is its bytes, as Latin-1.
+    The text of a zip is its bytes, as Latin-1. Text of the format `properties` is Latin-1 if it is not UTF-8.
     """
     if content.startswith(ZIP.encode()):
-        return content.decode("latin-1"), "latin-1"
+        return content.decode(_LATIN), _LATIN
     marked = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), "")
     declared, is_utf_8 = _DECLARED.match(content), content.decode(errors="ignore").encode() == content
     encoding = marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE") if marked else "UTF-8"
     if declared and (content.isascii() or not is_utf_8):  # UTF-8 under another name is UTF-8
         encoding = declared[1].decode()
+    elif format == "properties" and not (marked or is_utf_8):
+        refuse_binary(content[:HEAD_BYTES], name)
+        encoding = _LATIN
     with suppress(LookupError, UnicodeDecodeError):
         text = content.decode(encoding)
         if marked or (encoding != "UTF-8" and text.isascii() == content.isascii()):
@@ -65,9 +70,11 @@ def decode_document(content: bytes, name: str) -> tuple[str, str]:
 
 
 def fit_encoding(text: str, encoding: str) -> str:
-    """Return a document for an encoding, which XML declares: references stand for characters that it does not have."""
+    """Return a document for an encoding. References of XML or escapes stand for characters that it does not have."""
     if encoding == "UTF-8":
         return text
+    if encoding == _LATIN and not _DECLARED.match(text.encode()):
+        return re.sub(r"[^\0-\xff]", lambda match: json.dumps(match[0])[1:-1], text)
     text = _XML_ENCODING.sub(rf"\g<1>{encoding.removesuffix('-LE').removesuffix('-BE')}", text)
     return text.encode(encoding, "xmlcharrefreplace").decode(encoding)
 

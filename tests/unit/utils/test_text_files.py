@@ -80,6 +80,14 @@ def test_decode_document_refuses_other_encodings():
             decode_document(content, "a")
 
 
+def test_decode_document_reads_properties_as_java_does():
+    assert decode_document("a = ä".encode("latin-1"), "a", "properties") == ("a = ä", "latin-1")
+    assert decode_document("a = ä".encode(), "a", "properties") == ("a = ä", "UTF-8")
+    assert fit_encoding("a = ä ж 😀", "latin-1") == r"a = ä \u0436 \ud83d\ude00"
+    with pytest.raises(ValueError, match="a must be text"):
+        decode_document(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff", "a", "properties")
+
+
 def test_fit_encoding_writes_references_and_the_name():
     declared = XML.format("UTF-8", "ä ж")
     assert fit_encoding(declared, "ISO-8859-1") == XML.format("ISO-8859-1", "ä &#1078;")

@@ -61,9 +61,7 @@ def _read_files(corpus: OpenCorpus, read: Callable[[str, str], Any]) -> Iterator
     form = corpus.spec.format[1:]
     for file in corpus.files:
         with decompress(file) as stream:
-            content = stream.read()
-        is_latin = form == "properties" and content.decode(errors="ignore").encode() != content  # as Java reads it
-        text = content.decode("latin-1") if is_latin else decode_document(content, file.name)[0]
+            text, _ = decode_document(stream.read(), file.name, form)
         try:
             yield read(text.removeprefix("\ufeff").replace("\r\n", "\n"), form)
         except UserError as error:

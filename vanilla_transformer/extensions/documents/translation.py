@@ -87,10 +87,10 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
         raise UserError("A document must not be nested as deeply as one that was given.") from error
 
 
-def read_document(path: str | None) -> tuple[str, str]:
+def read_document(path: str | None, format: str) -> tuple[str, str]:
     """Return the text of a file with its byte order mark, or of standard input if there is none, and its encoding."""
     with open_input(path or STDIN) as file, decompress(file) as plain:
-        return decode_document(plain.read(), path or "Standard input")
+        return decode_document(plain.read(), path or "Standard input", format)
 
 
 def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:

@@ -281,7 +281,7 @@ async def _read_file(request: Request) -> tuple[Question, str, str, str]:
     if format == "text":
         text = decode_text(content, "`file`")
     else:
-        text, encoding = decode_document(content, "`file`")
+        text, encoding = decode_document(content, "`file`", format)
     return Question(q=text, format=format, **entries), name, client, encoding
 
 

@@ -583,7 +583,7 @@ def test_another_number_of_translations_is_refused(found, given):
 def test_read_document_names_a_closed_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(OSError, match="must be open, but it is closed"):
-        read_document(None)
+        read_document(None, "html")
 
 
 @pytest.mark.parametrize("inline", ["<math><mi>x</mi></math>", "<b>cow</b>", "H<sub>2</sub>O", "<code>x</code>"])

@@ -48,7 +48,7 @@ def test_choose_takes_the_highest_expected_utility(utility):
     assert (
         choose([*map(Translation, TEXTS)], utility, by_probability=False).text == TEXTS[expected.index(max(expected))]
     )
-    translations = [Translation(text, 1.0, weight, [], [], []) for text, weight in zip(TEXTS, WEIGHTS, strict=True)]
+    translations = [Translation(text, 1.0, weight) for text, weight in zip(TEXTS, WEIGHTS, strict=True)]
     expected = literal(utility, WEIGHTS)
     best = choose(translations, utility, by_probability=True)
     assert best.text == TEXTS[expected.index(max(expected))]

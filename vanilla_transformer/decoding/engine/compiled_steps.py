@@ -20,8 +20,8 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -57,6 +57,7 @@ from .step_package import (
     kinds_of,
     threads_for_few_rows,
 )
+from .thread_choice import ThreadChoice
 
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
@@ -101,6 +102,8 @@ class CompiledSteps:
         self.step = step
         self._compile, self._buffers = compile, buffers
         self._forms = {kind: _Form() for kind in kinds_of(step)}
+        self._choices = dict[Any, ThreadChoice]()  # by the number of rows, and whether steps are compiled
+        self._steps, self._seconds = 0, 0.0  # of all steps
 
     def run(self, count: int, *arguments: Any) -> None:
         """
@@ -111,11 +114,13 @@ class CompiledSteps:
         step, start = self.find(arguments), time.perf_counter()
         for _ in range(count):
             step(*arguments)
+        elapsed = time.perf_counter() - start
+        self._steps, self._seconds = self._steps + count, self._seconds + elapsed
         kind = self._kind(arguments[0].last_tokens.numel())
         form = self._forms[kind]
         if step is form.step or self._compile != "auto" or form.began:
             return
-        form.missed_seconds += time.perf_counter() - start
+        form.missed_seconds += elapsed
         if form.missed_seconds > EAGER_SECONDS and usable_cores() > FEW_CORES:
             self._compile_elsewhere(kind)
         elif form.missed_seconds > EAGER_SECONDS:
@@ -126,12 +131,21 @@ class CompiledSteps:
         """Tell others that an engine decodes."""
         return idle_work.decoding()
 
-    def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
+    @contextmanager
+    def sharing_cores(self, rows: int) -> Iterator[None]:
         """Compute few rows on the threads that are fastest with them, and leave a core to a process that compiles."""
-        for_few, threads = self._threads
+        _, threads = self._threads
         leaves_core = _is_compiling() and threads >= usable_cores() > 1
-        has_few = rows <= MOST_PLAIN_ROWS and (self._kind(rows) == FEW_ROWS or not self.is_compiled)
-        return at_most_threads(min(for_few if has_few else threads, threads - leaves_core))
+        most = threads - leaves_core
+        if rows > MOST_PLAIN_ROWS or most == 1:
+            with at_most_threads(most):
+                yield
+            return
+        choice = self._choices.setdefault((rows, self.is_compiled), ThreadChoice(threads))
+        number, steps, seconds = choice.choose(), self._steps, self._seconds
+        with at_most_threads(min(number, most)):
+            yield
+        choice.add(number, (self._seconds - seconds) / (self._steps - steps))
 
     def find(self, arguments: Any) -> Step:
         """Return the step: a compiled one, if there is one or it is to be made now. Few rows also use that of many."""

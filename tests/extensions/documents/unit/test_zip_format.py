@@ -68,6 +68,7 @@ BOLD, ENGLISH = "<w:rPr><w:b/></w:rPr>", '<w:rPr><w:noProof/><w:lang w:val="en-U
 TAB, BEGIN = "<w:r><w:tab/></w:r>", '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
 CODE = '<w:r><w:instrText>PAGE x</w:instrText></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>'
 DELETED = "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
+MOVED = "<w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom>"
 BOX = "<w:r><w:pict><w:txbxContent>{}</w:txbxContent></w:pict></w:r>"
 MARKS = '<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>'
 CONTROL = '<w:sdt><w:sdtPr><w:alias w:val="x"/></w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>'
@@ -87,6 +88,8 @@ RUNS = {
     "a tab": ([run("a"), TAB, run("b")], [run("A"), TAB, run("B")]),
     "a tab in a run": (["<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t></w:r>"], [run("A"), TAB, run("B")]),
     "a field": ([run("page "), BEGIN, CODE, run(" of")], [run("PAGE "), BEGIN, CODE, run(" OF")]),
+    "a line": ([run("a"), "<w:r><w:cr/></w:r>", run("b")], [run("A"), "<w:r><w:cr/></w:r>", run("B")]),
+    "moved text": ([run("a "), MOVED, run("b")], [run("A "), MOVED, run("B")]),
     "deleted text": ([run("a "), DELETED, run("b")], [run("A "), DELETED, run("B")]),
     "marks at the ends": ([MARKS[0], run("a"), MARKS[1]], [MARKS[0], run("A"), MARKS[1]]),
     "a link": (
@@ -120,7 +123,10 @@ def test_other_elements_of_docx_stay():
 
 def test_runs_of_pptx_are_translated_with_their_properties():
     text = '<a:p><a:pPr lvl="1"/>{}<a:r><a:rPr b="1"/><a:t>{}</a:t></a:r><a:br/><a:fld><a:t>1 x</a:t></a:fld>{}</a:p>'
-    noise, end = '<a:r><a:rPr lang="en" dirty="0"/><a:t>{}</a:t></a:r>', '<a:endParaRPr lang="en"/>'
+    noise, end = (
+        '<a:r><a:rPr lang="en" altLang="de" dirty="0" smtClean="0"/><a:t>{}</a:t></a:r>',
+        '<a:endParaRPr lang="en"/>',
+    )
     source = text.format(noise.format("a d") + "<a:r><a:t>og </a:t></a:r>", "ran", end)
     assert translated("pptx", source) == text.format("<a:r><a:t>A DOG </a:t></a:r>", "RAN", end)
 
@@ -170,8 +176,16 @@ def test_pages_and_titles_of_epub_are_translated():
     assert found.getinfo("META-INF/container.xml").compress_type == ZIP_DEFLATED
 
 
+def test_members_keep_their_encoding():
+    page = DOCUMENT.replace("?>", ' encoding="UTF-16"?>') % paragraph(run("a dög"))
+    text = pack(("word/document.xml", page.encode("utf-16")))
+    found = unpack(translate_document(text, "docx", shout, split_simply)).read("word/document.xml")
+    assert found.decode("utf-16") == page.replace("a dög", "A DÖG")
+
+
 def test_a_copied_zip_has_the_same_members():
     text = pack(*epub("en", "one", "two", "three"))
+    text = text[:-2] + "\x03\0abc"  # a comment and its length
     found = translate_document(text, "epub", copy, split_simply)
     assert found == text
 

@@ -16,6 +16,7 @@ from vanilla_transformer import Engine, TranslationPipeline
 from vanilla_transformer.decoding.engine import compiled_steps, idle_work, sources, step_package
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
+from vanilla_transformer.decoding.engine.thread_choice import ThreadChoice
 
 
 def identity(model, **options):
@@ -80,7 +81,8 @@ def two_threads():
 
 
 @pytest.mark.parametrize(("sentences", "expected"), [(1, 1), (2, 1), (3, 2)])
-def test_few_rows_run_on_one_thread(two_threads, monkeypatch, sentences, expected):
+def test_few_rows_run_on_the_chosen_threads(two_threads, monkeypatch, sentences, expected):
+    monkeypatch.setattr(ThreadChoice, "choose", lambda choice: 1)
     engine = engine_of(4, compile=False, slots=4)
     threads, prefill, step = [], sources.prefill, engine.steps.step.forward
     monkeypatch.setattr(sources, "prefill", lambda *args: threads.append(torch.get_num_threads()) or prefill(*args))
@@ -117,15 +119,24 @@ def test_python_threads_that_begin_beside_few_rows_have_all_threads(two_threads,
     assert found == {2}
 
 
-def test_compiled_steps_keep_their_threads_for_many_rows(two_threads):
-    steps = engine_of(4, compile=True).steps
-    for rows in (1, 8):
-        with steps.sharing_cores(rows):
-            assert torch.get_num_threads() == 1  # until there are some
-    steps._forms["many_rows"].step = steps.step
-    for rows, expected in ((1, 1), (4, 1), (8, 2)):
-        with steps.sharing_cores(rows):
-            assert torch.get_num_threads() == expected
+@pytest.mark.parametrize(("seconds", "fastest"), [({1: 1.0, 2: 3.0}, 1), ({1: 3.0, 2: 1.0}, 2)])
+def test_few_rows_are_computed_on_the_threads_that_are_faster(two_threads, monkeypatch, seconds, fastest):
+    engine, used, now = engine_of(2, compile=False), [], [0.0]
+
+    def step(*arguments):
+        used.append(torch.get_num_threads())
+        now[0] += seconds[used[-1]]
+        arguments[0].done.fill_(True)
+
+    monkeypatch.setattr(compiled_steps.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(engine.steps, "find", lambda arguments: step)
+    for _ in range(40):
+        engine.decode([[7, 8, 2]])
+    assert used[:4] == [2, 1, 2, 1]
+    assert used[4:].count(3 - fastest) == 1  # which is tried again
+    used.clear()
+    engine.decode([[7, 8, 2]] * 5)  # ten rows
+    assert used[0] == 2
 
 
 @pytest.mark.parametrize(("small", "threads", "expected"), [(2**18, 8, 1), (2, 8, 8), (2, 2, 2), (2, 1, 1)])

@@ -1,0 +1,31 @@
+"""The choice of the number of threads by the times of steps."""
+
+from vanilla_transformer.decoding.engine.thread_choice import ThreadChoice
+
+
+def choices(choice, count, seconds):
+    """Return the numbers of threads that are chosen, given the seconds of a step on each."""
+    found = []
+    for _ in range(count):
+        found.append(choice.choose())
+        choice.add(found[-1], seconds[found[-1]])
+    return found
+
+
+def test_thread_choice_follows_the_machine():
+    choice = ThreadChoice(4)
+    assert choices(choice, 10, {4: 1.0, 1: 2.0}) == [4, 1, 4, 1, *[4] * 6]
+    assert choices(choice, 10, {4: 9.0, 1: 3.0}) == [4, 4, *[1] * 8]  # other programs began
+    idle_again = choices(choice, 32, {4: 1.0, 1: 2.0})
+    assert idle_again.count(4) > 16 and idle_again[-1] == 4
+
+
+def test_thread_choice_ignores_single_hiccups():
+    choice = ThreadChoice(2)
+    choices(choice, 4, {2: 1.0, 1: 2.0})
+    assert choices(choice, 1, {2: 50.0}) == [2]
+    assert choices(choice, 3, {2: 1.0}) == [2, 2, 2]
+
+
+def test_thread_choice_of_one_thread():
+    assert choices(ThreadChoice(1), 40, {1: 1.0}) == [1] * 40

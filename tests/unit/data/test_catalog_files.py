@@ -22,6 +22,11 @@ msgstr "Katze"
 msgid "Cow"
 msgstr ""
 
+msgid "hen"
+msgid_plural "Hen"
+msgstr[0] "Huhn"
+msgstr[1] ""
+
 msgid "one bird"
 msgid_plural "%d birds"
 msgstr[0] "ein Vogel"
@@ -34,10 +39,12 @@ TS = """<!DOCTYPE TS><TS version="2.1" language="de_AT" sourcelanguage="en"><con
 <message><source>Exit the dog</source><translation>Beenden Hund</translation></message>
 <message><source>Cat</source><translation type="unfinished">Katze</translation></message>
 <message numerus="yes"><source>Cow</source><translation type="unfinished"></translation></message>
+<message numerus="yes"><source>Hen</source><translation><numerusform>Huhn</numerusform><numerusform/>\
+</translation></message>
 <message numerus="yes"><source>%d birds</source><translation><numerusform>%d Vogel</numerusform>\
 <numerusform>%d Vögel</numerusform></translation></message>
 <message><source>Gone</source><translation type="vanished">Weg</translation></message></context></TS>"""
-PAIRS = [("Exit the dog", "Beenden Hund"), ("Cat", ""), ("Cow", ""), ("%d birds", "%d Vögel")]
+PAIRS = [("Exit the dog", "Beenden Hund"), ("Cat", ""), ("Cow", ""), ("Hen", ""), ("%d birds", "%d Vögel")]
 
 
 def read(path, source="en", target="de"):
@@ -65,7 +72,7 @@ def test_a_file_of_the_other_direction_is_reversed(tmp_path, name, text):
     [
         (PO.replace("de\\n", "fr\\n"), "must be PO with pairs in the languages en and de, but it has fr"),
         ('msgid "a"\nmsgstr ""\n', "but it has no translated units"),
-        (PO + 'msgid "a\n', "a.po: The text must be in the format po: end-of-line within string on line 23"),
+        (PO + 'msgid "a\n', "a.po: The text must be in the format po: end-of-line within string on line 28"),
     ],
 )
 def test_a_mistake_is_named_with_its_file(tmp_path, text, words):
@@ -141,7 +148,14 @@ def test_messages_have_the_encodings_of_their_programs(tmp_path, form, encoding)
     assert read_keyed(tmp_path, form, texts, encoding=encoding) == [("cow", "Kühe")]
 
 
+@pytest.mark.parametrize("form", MESSAGES)
+def test_messages_may_begin_with_a_byte_order_mark(tmp_path, form):
+    marked = read_keyed(tmp_path, form, MESSAGES[form], encoding="utf-8-sig")
+    assert marked == read_keyed(tmp_path, form, MESSAGES[form])
+
+
 def test_java_doubles_the_apostrophes_of_formats_only(tmp_path):
+    assert read_keyed(tmp_path, "json", ('{"a": "it\'\'s {0}"}', '{"a": "b"}')) == [("it''s {0}", "b")]
     assert read_keyed(tmp_path, "properties", ("a=it''s {0}", "a=it''s")) == [("it's {0}", "it''s")]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sweeps import examples
-from vanilla_transformer.text.protection import KINDS, find_protected, locate, merge
+from vanilla_transformer.text.protection import KINDS, are_two_words, find_protected, find_texts, locate, merge
 
 DOCS = Path(__file__).parents[3] / "docs" / "terms_and_markup.md"
 
@@ -172,3 +172,18 @@ def test_find_protected_takes_linear_time(text):
     started = time.process_time()
     find_protected(text)
     assert time.process_time() - started < 5  # 30 ms, and 30 s in quadratic time
+
+
+def test_texts_are_found_once_and_not_within_longer_ones():
+    assert find_texts(["a.b", "a.b/c"], "a.b/c a.b") == {"a.b/c": [(0, 5)], "a.b": [(6, 9)]}
+    assert find_texts(["1"], "1/2 1") == {"1": [(4, 5)]}
+
+
+def test_words_are_two_after_a_mark_that_ends_a_sentence():
+    assert all(are_two_words(before, "b") for before in ("a", "a…", "a.", "a)"))
+    assert not are_two_words("a-", "b")
+
+
+@pytest.mark.parametrize("text", ["see %nab", "see %1$ now"])
+def test_a_letter_or_a_sign_after_a_placeholder_of_qt_makes_it_none(text):
+    assert not find_protected(text)

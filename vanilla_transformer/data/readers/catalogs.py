@@ -38,11 +38,10 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
         None,
     )
     for unit in store.units if order else ():
-        if unit.istranslatable() and not unit.isheader():
+        if unit.istranslatable():
             sources, targets = strings_of(unit.source), strings_of(unit.target)
-            is_done = unit.istranslated() and all(targets)
-            found |= is_done
-            texts = sources[-1], targets[-1] if is_done else ""
+            found |= unit.istranslated()
+            texts = sources[-1], targets[-1] if unit.istranslated() else ""
             yield SentencePair(*[*map(_write_on_line, texts)][::order])
     if not found:
         raise nothing_found_error(corpus, form.upper(), {code for code in named if code})

@@ -76,3 +76,9 @@ def test_tokens_of_a_translation_whose_spans_cross_have_no_text(monkeypatch):
 def test_tokens_of_white_space_stay_in_a_text_that_does_not_change():
     tokens = [Token(1, 0.0), Token(2, 0.0)]
     assert move_tokens(tokens, " a", " a") == tokens
+
+
+def test_entries_have_all_text_and_names_of_special_tokens_have_none():
+    entries = to_entries([Token(1, -1.0), Token(3, -0.5, EOS), Token(3, -1.0)], "abc</b>")
+    assert [each["text"] for each in entries] == ["a", EOS, "bc", "</b>"]
+    assert entries[-1]["log_probability"] == 0.0

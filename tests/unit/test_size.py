@@ -8,16 +8,16 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "vanilla_transformer/*.py": 4418,
     "vanilla_transformer/cli": 2000,
-    "vanilla_transformer/data": 4323,
-    "vanilla_transformer/decoding": 7182,
+    "vanilla_transformer/data": 4322,
+    "vanilla_transformer/decoding": 7227,
     "vanilla_transformer/evaluation": 1574,
     "vanilla_transformer/extensions": 15711,
     "vanilla_transformer/publishing": 1190,
     "vanilla_transformer/text": 1334,
     "vanilla_transformer/training": 4998,
     "vanilla_transformer/utils": 2219,
-    "tests": 56350,
-    "docs/*.md": 4504,
+    "tests": 56441,
+    "docs/*.md": 4506,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

@@ -76,20 +76,27 @@ def to_translations(
     if options.returned is None:
         translations = [Translation(text) for text in texts]
     else:
-        links: list[Sequence[Link]] = [()] * len(flat)
-        if needs_alignments(options, config):
-            links = _align(sentences, flat, texts, tokenizer)
-        translations = []
-        for text, each, alignment in zip(texts, flat, links, strict=True):
-            tokens = [Token(0, value) for value in each.token_log_probabilities]
-            if options.return_tokens:
-                tokens = locate_tokens(tokenizer, each.tokens, each.token_log_probabilities, text)
-            translations.append(Translation(text, each.score, each.log_probability, tokens, alignment))
+        aligns = needs_alignments(options, config)
+        tokens = [
+            locate_tokens(tokenizer, each.tokens, each.token_log_probabilities, text)
+            if aligns or options.return_tokens
+            else [Token(0, value) for value in each.token_log_probabilities]
+            for text, each in zip(texts, flat, strict=True)
+        ]
+        links = _align(sentences, flat, texts, tokens, tokenizer) if aligns else [()] * len(flat)
+        translations = [
+            Translation(text, each.score, each.log_probability, located, alignment)
+            for text, each, located, alignment in zip(texts, flat, tokens, links, strict=True)
+        ]
     return [translations[start : start + count] for start in range(0, len(translations), count)]
 
 
 def _align(
-    sentences: Sequence[Sentence], flat: Sequence[Hypothesis], texts: Sequence[str], tokenizer: Any
+    sentences: Sequence[Sentence],
+    flat: Sequence[Hypothesis],
+    texts: Sequence[str],
+    tokens: Sequence[Sequence[Token]],
+    tokenizer: Any,
 ) -> list[Sequence[Link]]:
     """Return the links of each hypothesis; there are as many of each sentence."""
     from vanilla_transformer.extensions.alignments.unit_links import align, token_spans
@@ -99,8 +106,8 @@ def _align(
     count = len(flat) // len(sentences)
     repeated = [row for row in zip(read, spans, strict=True) for _ in range(count)]
     return [
-        align(each.plain, [*map(each.original, places)], text, hypothesis, tokenizer)
-        for (each, places), text, hypothesis in zip(repeated, texts, flat, strict=True)
+        align(each.plain, [*map(each.original, places)], text, located, hypothesis)
+        for (each, places), text, located, hypothesis in zip(repeated, texts, tokens, flat, strict=True)
     ]
 
 

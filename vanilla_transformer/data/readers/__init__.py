@@ -56,7 +56,7 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
 def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     if corpus.rows is not None:
         return parse_tables(corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH), corpus.spec)
-    form = corpus.spec.format if corpus.spec.source is not None else file_format(corpus.files[0].name)
+    form = corpus.format
     if form in _ROW_PARSERS:
         return _ROW_PARSERS[form](corpus)
     if form == "":

@@ -53,7 +53,7 @@ def parse_messages(corpus: OpenCorpus) -> Iterator[SentencePair]:
     if sources.keys().isdisjoint(targets):
         raise UserError(f"The two files of {corpus.spec.name} must have messages with the same keys, they have none.")
     for key in sources | targets:
-        yield SentencePair(*(_write_on_line(side.get(key, "")) for side in (sources, targets)))
+        yield SentencePair(*(_write_on_line(*strings_of(side.get(key, ""))) for side in (sources, targets)))
 
 
 def _read_files(corpus: OpenCorpus, read: Callable[[str, str], Any]) -> Iterator[Any]:
@@ -68,4 +68,4 @@ def _read_files(corpus: OpenCorpus, read: Callable[[str, str], Any]) -> Iterator
 
 
 def _write_on_line(text: str) -> str:
-    return " ".join(regex.sub(ACCELERATOR, "", *strings_of(text)).split())
+    return " ".join(regex.sub(ACCELERATOR, "", text).split())

@@ -157,6 +157,11 @@ class OpenCorpus(NamedTuple):
     rows: Any = None
     versions: Sequence[tuple[int, int]] = ()  # of the files when they were opened
 
+    @property
+    def format(self) -> str:
+        """The format of its files as [`CorpusSpec.format`], also of a downloaded one."""
+        return file_format(self.files[0].name) if self.spec.source is None else self.spec.format
+
 
 @contextmanager
 def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
@@ -180,12 +185,11 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
     languages: list[Any] = [spec.source_language, spec.target_language, *(["reverse"] if spec.reverse else [])]
     if corpus.rows is None:
         paths = [Path(file.name) for file in corpus.files]
-        form = spec.format if spec.source is not None else file_format(paths[0].name)
         digests = []
         for file in corpus.files:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
             file.seek(0)
-        return [form, *map(compression_of, paths), *languages, *digests]
+        return [corpus.format, *map(compression_of, paths), *languages, *digests]
     arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
     # A dataset small enough to be held in memory has no files but a fingerprint of its content.
     return ["dataset", *languages, *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint])]

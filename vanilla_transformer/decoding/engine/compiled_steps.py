@@ -55,7 +55,6 @@ from .step_package import (
     Dimensions,
     StepCompiler,
     kinds_of,
-    threads_for_few_rows,
 )
 from .thread_choice import ThreadChoice
 
@@ -134,14 +133,13 @@ class CompiledSteps:
     @contextmanager
     def sharing_cores(self, rows: int) -> Iterator[None]:
         """Compute few rows on the threads that are fastest with them, and leave a core to a process that compiles."""
-        _, threads = self._threads
-        leaves_core = _is_compiling() and threads >= usable_cores() > 1
-        most = threads - leaves_core
+        leaves_core = _is_compiling() and self._threads >= usable_cores() > 1
+        most = self._threads - leaves_core
         if rows > MOST_PLAIN_ROWS or most == 1:
             with at_most_threads(most):
                 yield
             return
-        choice = self._choices.setdefault((rows, self.is_compiled), ThreadChoice(threads))
+        choice = self._choices.setdefault((rows, self.is_compiled), ThreadChoice(self._threads))
         number, steps, seconds = choice.choose(), self._steps, self._seconds
         with at_most_threads(min(number, most)):
             yield
@@ -163,10 +161,9 @@ class CompiledSteps:
         return any(form.step is not None for form in self._forms.values())
 
     @cached_property
-    def _threads(self) -> tuple[int, int]:
-        """The threads that compute few and many rows, outside of [`sharing_cores`]."""
-        threads = torch.get_num_threads()
-        return threads_for_few_rows(self.step, threads), threads
+    def _threads(self) -> int:
+        """The threads that compute outside of [`sharing_cores`]."""
+        return torch.get_num_threads()
 
     @cached_property
     def identity(self) -> str:
@@ -233,7 +230,7 @@ class CompiledSteps:
             if not form.began or not is_usable(folder) or not _has_compiler():
                 return
             try:
-                _latest = form.worker = _start_worker(self.step, self._buffers, self._threads[1], folder.name, kind)
+                _latest = form.worker = _start_worker(self.step, self._buffers, self._threads, folder.name, kind)
             except Exception as problem:  # decoding does not need it
                 _warn_of_failure(f"{type(problem).__name__}: {' '.join(str(problem).split())}")
 

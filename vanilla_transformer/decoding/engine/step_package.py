@@ -151,7 +151,7 @@ def kinds_of(step: nn.Module) -> tuple[str, ...]:
 
 
 def threads_for_few_rows(step: nn.Module, threads: int) -> int:
-    """Return the number of threads, of so many, that computes a step of few rows fastest.
+    """Return the number of threads, of so many, for which a step of few rows is compiled.
 
     Threads wait for each other in each operation, on busy cores for longer than one of them reads small weights.
     """

@@ -31,7 +31,7 @@ def argmax(scores: Tensor) -> Tensor:
 
     On a CPU, a maximum of few rows takes less time than the operations on blocks, unless these are compiled.
     """
-    if _is_small(scores):
+    if _is_eager_on_cpu(scores) and scores.numel() <= _CHUNK:
         return scores.max(dim=-1).indices
     tokens, _ = tokens_of_blocks(reduce_blocks(scores, torch.amax).argmax(dim=-1, keepdim=True), scores.shape[1])
     return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
@@ -64,15 +64,14 @@ def log_sums(logits: Tensor) -> Tensor:
     On a CPU it is computed for a few rows at a time, unless it is compiled: its intermediate results would be as large
     as all logits, for which the system provides new memory at each step.
     """
-    if logits.device.type != "cpu" or torch.compiler.is_compiling() or _is_small(logits):
+    if not _is_eager_on_cpu(logits) or logits.numel() <= _CHUNK:
         return logits.logsumexp(dim=-1)
     chunks = logits.flatten(0, 1).split(max(1, _CHUNK // logits.shape[2]))
     return torch.cat([chunk.logsumexp(dim=-1) for chunk in chunks]).view(logits.shape[:2])
 
 
-def _is_small(logits: Tensor) -> bool:
-    """Return whether a CPU computes something of few logits, at once."""
-    return logits.device.type == "cpu" and not torch.compiler.is_compiling() and logits.numel() <= _CHUNK
+def _is_eager_on_cpu(logits: Tensor) -> bool:
+    return logits.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def reduce_blocks(scores: Tensor, reduce: Callable[..., Tensor]) -> Tensor:

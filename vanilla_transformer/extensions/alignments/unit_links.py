@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vanilla_transformer.decoding.answers import Link
 from vanilla_transformer.decoding.engine.search_state import Hypothesis
-from vanilla_transformer.decoding.token_texts import locate_tokens
+from vanilla_transformer.decoding.token_texts import Token
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.units import Span, split_units
 
@@ -27,16 +27,18 @@ _LEAST_WEIGHT = 0.2  # of a link; the attention of words without a counterpart i
 _SHARE_OF_BEST = 0.5
 
 
-def align(source: str, source_spans: Sequence[Span], text: str, hypothesis: Hypothesis, tokenizer: Any) -> list[Link]:
+def align(
+    source: str, source_spans: Sequence[Span], text: str, tokens: Sequence[Token], hypothesis: Hypothesis
+) -> list[Link]:
     """Return the links between a source and its translation, in the order of the translation.
 
     Args:
         source_spans: The characters of each token of the source, as [`token_spans`] returns them.
         text: The translation, without white space at its ends.
-        hypothesis: Its tokens, with attention.
+        tokens: Its tokens.
+        hypothesis: The same ones, with attention.
     """
     assert hypothesis.attention is not None
-    tokens = locate_tokens(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities, text)
     target_spans = [*pairwise([0, *(token.end for token in tokens)])]
     return link_units(source, source_spans, text, target_spans, torch.tensor(hypothesis.attention))
 

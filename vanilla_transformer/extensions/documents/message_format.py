@@ -47,11 +47,11 @@ def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanB
 class MessageDocument(SourceDocument):
     """A text of which messages are translated, and all else is written as it was."""
 
+    characters: dict[int, str] = {}  # how characters between marks are written
+
     def __init__(self, text: str):
         self._mark, self._line_end, text = unify_line_ends(text)
         super().__init__(text, ())
-
-    characters: dict[int, str] = {}  # how characters between marks are written
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""

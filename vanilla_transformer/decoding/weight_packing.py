@@ -28,9 +28,10 @@ class PackedLinear(nn.Linear):
 
     Args:
         linears (`nn.Linear`): The layers, which must not change as long as this one is used.
+        activation: `"relu"`, computed with the product, or `"none"`.
     """
 
-    def __init__(self, *linears: nn.Linear):
+    def __init__(self, *linears: nn.Linear, activation: str = "none"):
         first, outputs = linears[0], sum(linear.out_features for linear in linears)
         super().__init__(first.in_features, outputs, first.bias is not None, device="meta")
         self.weight = first.weight if len(linears) == 1 else _join([linear.weight for linear in linears])
@@ -38,6 +39,7 @@ class PackedLinear(nn.Linear):
             is_shared = len(linears) == 1 and first.bias.is_contiguous()  # oneDNN reads it as if it were
             self.bias = first.bias if is_shared else _join([linear.bias for linear in linears])
         self._packed: Tensor | None = None
+        self._activation = activation
         self._is_small = self.weight.dtype == torch.float32 and self.weight.numel() <= SMALL_WEIGHT
 
     def __getstate__(self) -> dict[str, Any]:
@@ -45,14 +47,14 @@ class PackedLinear(nn.Linear):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         # While it is compiled, the number of rows must not be looked at.
-        if torch.compiler.is_compiling() or (
+        is_plain = torch.compiler.is_compiling() or (
             self._is_small and hidden_states.numel() <= MOST_PLAIN_ROWS * self.in_features
-        ):
-            return nn.functional.linear(hidden_states, self.weight, self.bias)
-        packed = self.packed()
-        if not packed.is_mkldnn:
-            return nn.functional.linear(hidden_states, packed, self.bias)
-        return torch.ops.mkldnn._linear_pointwise(hidden_states, packed, self.bias, "none", [], "")
+        )
+        weight = self.weight if is_plain else self.packed()
+        if weight.is_mkldnn:
+            return torch.ops.mkldnn._linear_pointwise(hidden_states, weight, self.bias, self._activation, [], "")
+        output = nn.functional.linear(hidden_states, weight, self.bias)
+        return output.relu() if self._activation == "relu" else output
 
     def packed(self) -> Tensor:
         if self._packed is None:
@@ -85,6 +87,9 @@ def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = No
             children = {
                 name: packed_copy(child, copied) for name, child in module._modules.items() if child is not None
             }
+            if type(children.get("activation_fn")) is nn.ReLU and type(children.get("fc1")) is PackedLinear:
+                inner = PackedLinear(cast(nn.Linear, module.fc1), activation="relu")  # equation 2 in one product
+                children |= {"fc1": inner, "activation_fn": nn.Identity()}
             copied[module]._modules = module._modules | children
     return copied[module]
 

@@ -168,7 +168,8 @@ def test_pipeline_compiles_on_request_only(monkeypatch, tiny_model, tiny_tokeniz
 
 
 @pytest.mark.parametrize(
-    ("sentences", "beams", "slots"), [(1, 4, 1), (2, 4, 2), (16, 1, 16), (17, 4, 24), (49, 1, 64), (80, 2, 32)]
+    ("sentences", "beams", "slots"),
+    [(1, 4, 1), (2, 4, 2), (16, 1, 16), (17, 4, 24), (49, 1, 64), (80, 2, 64), (130, 1, 128)],
 )
 def test_pipeline_uses_as_many_slots_as_the_sentences_need(
     monkeypatch, tiny_model, tiny_tokenizer, sentences, beams, slots

@@ -27,13 +27,31 @@ def test_packed_copy_shares_the_parameters_and_leaves_the_model():
 
 
 @needs_onednn
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_packed_copy_gives_the_outputs_of_plain_layers(dtype):
-    model = tiny_model(attention_bias=True, decoder_layers=2).to(dtype)
+def test_packed_copy_gives_the_outputs_of_plain_layers(dtype, activation):
+    model = tiny_model(attention_bias=True, decoder_layers=2, activation_function=activation).to(dtype)
     source, target = torch.randint(3, 48, (7, 9)), torch.randint(3, 48, (7, 5))
     with torch.no_grad():
         plain, packed = (each(source, decoder_input_ids=target).logits for each in (model, packed_copy(model)))
     torch.testing.assert_close(packed, plain, atol=1e-5 if dtype == torch.float32 else 0.1, rtol=1e-2)
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_packed_linear_computes_relu(dtype, rows):
+    layer, states = nn.Linear(48, 64, dtype=dtype), torch.randn(rows, 48, dtype=dtype)
+    with torch.no_grad():
+        found, plain = PackedLinear(layer, activation="relu")(states), layer(states).relu()
+    assert (plain == 0).any()
+    torch.testing.assert_close(found, plain, atol=1e-5 if dtype != torch.bfloat16 else 0.05, rtol=1e-2)
+
+
+def test_packed_copy_computes_relu_with_the_product_before_it():
+    layer = packed_copy(tiny_model().get_encoder().layers[0])
+    assert type(layer.activation_fn) is nn.Identity
+    with torch.no_grad():
+        assert layer.fc1(torch.randn(20, layer.fc1.in_features)).min() == 0
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -47,9 +47,9 @@ GPU = DeviceProfile(
 )
 CPU = DeviceProfile(
     captures_steps=False,
-    greedy_slots=64,
-    beam_slots=32,
-    few_slots=(1, 2, 4, 8, 16, 24, 32, 48),
+    greedy_slots=128,
+    beam_slots=64,
+    few_slots=(1, 2, 4, 8, 16, 24, 32, 48, 64, 96),
     steps_between_looks=1,
     pads_prefill=False,
     spare_bytes=2**25,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
 _BLOCK = 32  # entries of the vocabulary
-_CHUNK = 2**19  # logits that are summed at once
+_CHUNK = 2**17  # logits that are summed at once, which fit in a core's cache
 
 
 class Candidates(NamedTuple):

@@ -9,14 +9,14 @@ LINES = {
     "vanilla_transformer/*.py": 4418,
     "vanilla_transformer/cli": 2000,
     "vanilla_transformer/data": 4326,
-    "vanilla_transformer/decoding": 7235,
+    "vanilla_transformer/decoding": 7238,
     "vanilla_transformer/evaluation": 1574,
     "vanilla_transformer/extensions": 15713,
     "vanilla_transformer/publishing": 1190,
     "vanilla_transformer/text": 1334,
     "vanilla_transformer/training": 4998,
     "vanilla_transformer/utils": 2219,
-    "tests": 56460,
+    "tests": 56474,
     "docs/*.md": 4518,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

@@ -12,6 +12,7 @@ import torch
 
 _SPARE_ON_GPU = 0.5  # of the memory that is free or holds such buffers
 _MEMORY_OF_ALL_SLOTS = 2**33  # free bytes with which a GPU gets all its slots
+_LEAST_GREEDY_SLOTS, _LEAST_BEAM_SLOTS = 64, 32  # of a GPU
 
 
 class DeviceProfile(NamedTuple):
@@ -79,7 +80,9 @@ def spare_memory(device: torch.device, spare: int) -> float:
 def usual_slots(beams: int, device: torch.device) -> int:
     """Return the number of slots of a pipeline's engines: on a GPU with little free memory, fewer than usual."""
     profile = profile_of(device)
-    slots, least = (profile.greedy_slots, CPU.greedy_slots) if beams == 1 else (profile.beam_slots, CPU.beam_slots)
+    slots, least = profile.beam_slots, _LEAST_BEAM_SLOTS
+    if beams == 1:
+        slots, least = profile.greedy_slots, _LEAST_GREEDY_SLOTS
     free = free_memory(device)
     while slots > least and free < _MEMORY_OF_ALL_SLOTS:
         slots, free = slots // 2, free * 2

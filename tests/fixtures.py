@@ -43,7 +43,7 @@ settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
 DRAW_PICTURE, SAVE_PICTURE = plots.draw_picture, Figure.savefig
 THREADS = int(os.environ.get("TEST_THREADS", "1"))  # which `make test-processors` varies
-torch.set_num_threads(THREADS)  # in fixtures of a session, too, which precede `_same_threads`
+torch.set_num_threads(THREADS)
 
 
 def pytest_collection_finish():
@@ -54,7 +54,8 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def _same_threads():
-    """Undo the number of threads of an earlier test. Small models gain nothing from two, and sums differ in bits."""
+    """Undo the number of threads of a test. Small models gain nothing from two, and sums differ in bits."""
+    yield  # fixtures of a module or a session precede the next test
     torch.set_num_threads(THREADS)
 
 

@@ -13,7 +13,7 @@ from benchmarks.harness import run_command
 from vanilla_transformer.utils.device_utils import usable_cores
 
 USUAL = {"GOMP_SPINCOUNT": "300000"}  # libgomp's default
-OURS = {"GOMP_SPINCOUNT": "1000"}  # of the command line
+OURS = {"GOMP_SPINCOUNT": "10000"}  # of the command line
 # Trains for some seconds, and prints updates a second.
 WORK = """
 import time

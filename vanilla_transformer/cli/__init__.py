@@ -26,8 +26,9 @@ from vanilla_transformer.utils.input_files import forget_pipes
 _LONGEST_MESSAGE = 900  # characters
 _TRACKER = "https://github.com/vanilla-transformer/vanilla-transformer/issues"
 # How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
-# cores of those that they wait for if other processes take cores, too.
-_SPIN_COUNT = "1000"
+# cores of those that they wait for if other processes take cores, too. After a tenth of these, some operations of idle
+# cores wait for a thread to wake: a step of training took 1.2 times as long.
+_SPIN_COUNT = "10000"
 # The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
 GROUPS = {
     "train": {

@@ -114,7 +114,7 @@ sys.meta_path.insert(0, Torch())
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, "1000 None"),
+        ({}, "10000 None"),
         ({"GOMP_SPINCOUNT": "7"}, "7 None"),
         ({"OMP_WAIT_POLICY": "active"}, "None active"),
     ],

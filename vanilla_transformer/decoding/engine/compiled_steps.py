@@ -101,7 +101,7 @@ class CompiledSteps:
         self.step = step
         self._compile, self._buffers = compile, buffers
         self._forms = {kind: _Form() for kind in kinds_of(step)}
-        self._choices = dict[Any, ThreadChoice]()  # by the number of rows, and whether steps are compiled
+        self._choices = dict[Any, ThreadChoice]()  # by the power of two of the number of rows, and threads
         self._steps, self._seconds = 0, 0.0  # of all steps
 
     def run(self, count: int, *arguments: Any) -> None:
@@ -132,16 +132,13 @@ class CompiledSteps:
 
     @contextmanager
     def sharing_cores(self, rows: int) -> Iterator[None]:
-        """Compute few rows on the threads that are fastest with them, and leave a core to a process that compiles."""
+        """Compute on the threads that are fastest with so many rows, and leave a core to a process that compiles."""
         leaves_core = _is_compiling() and self._threads >= usable_cores() > 1
         most = self._threads - leaves_core
-        if rows > MOST_PLAIN_ROWS or most == 1:
-            with at_most_threads(most):
-                yield
-            return
-        choice = self._choices.setdefault((rows, self.is_compiled), ThreadChoice(self._threads))
+        numbers = most, 1 if rows <= MOST_PLAIN_ROWS else -(-most // 2)
+        choice = self._choices.setdefault(((rows - 1).bit_length(), numbers), ThreadChoice(*numbers))
         number, steps, seconds = choice.choose(), self._steps, self._seconds
-        with at_most_threads(min(number, most)):
+        with at_most_threads(number):
             yield
         choice.add(number, (self._seconds - seconds) / (self._steps - steps))
 

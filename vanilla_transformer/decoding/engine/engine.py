@@ -220,7 +220,7 @@ class Engine:
 
     def _advance(self) -> Iterable[tuple[Search, list[Hypothesis]]]:
         """Run steps, while sentences enter free slots, until some are done, and return their hypotheses."""
-        present, ended = len(self._schedule) + len(self._queue), list[int]()
+        present, ended = min(len(self._schedule) + len(self._queue), self.slots), list[int]()
         with self.steps.sharing_cores(present * self.options.num_beams):
             while not ended:
                 self._schedule.fill(self._queue, self._look_every)

@@ -107,9 +107,11 @@ class StepCompiler:
             return nodes
 
         threads = torch.get_num_threads()
+        threads = threads_for_few_rows(step, threads) if kind == FEW_ROWS else threads
         settings = {
             **_SETTINGS[kind],
-            "cpp.threads": threads_for_few_rows(step, threads) if kind == FEW_ROWS else threads,
+            "cpp.threads": threads,
+            "cpp.dynamic_threads": threads > 1,  # so that steps take as many as are set, up to these
             "freezing": True,
             "always_keep_tensor_constants": True,  # also vectors of up to 8 numbers, which would become code
             "aot_inductor.compile_wrapper_opt_level": "O0",

@@ -133,6 +133,26 @@ def test_compiled_step_decodes_sentences_of_any_length(cache, beams):
     assert len(folders(cache)) == 4
 
 
+def test_compiled_steps_take_no_more_threads_than_are_set(empty_cache):
+    torch.set_num_threads(2)
+    model = tiny_model(0, vocab_size=4_000, d_model=256)
+    engine = Engine(model, slots=64, num_beams=4, compile=True, max_new_tokens=4)
+    engine.decode([[7, 8, 2]] * 64)
+
+    def other_threads():
+        """Return the share of processor time that other threads than this one take."""
+        total, this = time.process_time(), time.thread_time()
+        engine.steps.run(200, *engine.buffers.arguments)
+        return 1 - (time.thread_time() - this) / (time.process_time() - total)
+
+    assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step
+    other_threads()
+    assert other_threads() > 0.2
+    torch.set_num_threads(1)
+    other_threads()
+    assert other_threads() < 0.02
+
+
 def test_compiled_step_loads_in_a_new_process_in_less_than_a_second(cache):
     files = {path: path.stat().st_mtime_ns for path in cache.glob("*/*")}
     output = start_process(4).communicate(timeout=300)[0]

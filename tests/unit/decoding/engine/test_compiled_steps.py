@@ -80,8 +80,8 @@ def two_threads():
     torch.set_num_threads(2)  # until the next test
 
 
-@pytest.mark.parametrize(("sentences", "expected"), [(1, 1), (2, 1), (3, 2)])
-def test_few_rows_run_on_the_chosen_threads(two_threads, monkeypatch, sentences, expected):
+@pytest.mark.parametrize("sentences", [1, 4, 9])
+def test_steps_run_on_the_chosen_threads(two_threads, monkeypatch, sentences):
     monkeypatch.setattr(ThreadChoice, "choose", lambda choice: 1)
     engine = engine_of(4, compile=False, slots=4)
     threads, prefill, step = [], sources.prefill, engine.steps.step.forward
@@ -90,7 +90,7 @@ def test_few_rows_run_on_the_chosen_threads(two_threads, monkeypatch, sentences,
         engine.steps.step, "forward", lambda *args: threads.append(torch.get_num_threads()) or step(*args)
     )
     engine.decode([[7, 8, 2]] * sentences)
-    assert threads[:2] == [expected, expected] and torch.get_num_threads() == 2
+    assert {*threads} == {1} and torch.get_num_threads() == 2
 
 
 def test_threads_are_restored_after_an_error(two_threads, monkeypatch):
@@ -119,24 +119,59 @@ def test_python_threads_that_begin_beside_few_rows_have_all_threads(two_threads,
     assert found == {2}
 
 
+@pytest.fixture
+def used_threads(monkeypatch):
+    """Return a function that decodes numbers of sentences, given the seconds of a step by threads and sentences."""
+
+    def decode(numbers, seconds):
+        engine, used, now = engine_of(2, compile=False, slots=8), [], [0.0]
+
+        def step(*arguments):
+            used.append(torch.get_num_threads())
+            now[0] += seconds(used[-1], sentences)
+            arguments[0].done.fill_(True)
+
+        monkeypatch.setattr(compiled_steps.time, "perf_counter", lambda: now[0])
+        monkeypatch.setattr(engine.steps, "find", lambda arguments: step)
+        for sentences in numbers:
+            engine.decode([[7, 8, 2]] * sentences)
+        return used
+
+    return decode
+
+
 @pytest.mark.parametrize(("seconds", "fastest"), [({1: 1.0, 2: 3.0}, 1), ({1: 3.0, 2: 1.0}, 2)])
-def test_few_rows_are_computed_on_the_threads_that_are_faster(two_threads, monkeypatch, seconds, fastest):
-    engine, used, now = engine_of(2, compile=False), [], [0.0]
+@pytest.mark.parametrize("sentences", [1, 8])
+def test_steps_are_computed_on_the_threads_that_are_faster(two_threads, used_threads, sentences, seconds, fastest):
+    used = used_threads([sentences] * 40, lambda threads, _: seconds[threads])
+    assert used[:2] == [2, 1] and {*used[2:]} == {fastest}
 
-    def step(*arguments):
-        used.append(torch.get_num_threads())
-        now[0] += seconds[used[-1]]
-        arguments[0].done.fill_(True)
 
-    monkeypatch.setattr(compiled_steps.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(engine.steps, "find", lambda arguments: step)
-    for _ in range(40):
-        engine.decode([[7, 8, 2]])
-    assert used[:4] == [2, 1, 2, 1]
-    assert used[4:].count(3 - fastest) == 1  # which is tried again
-    used.clear()
-    engine.decode([[7, 8, 2]] * 5)  # ten rows
-    assert used[0] == 2
+def test_threads_are_chosen_for_each_size_of_the_batch(two_threads, used_threads):
+    used = used_threads([1, 8] * 20, lambda threads, sentences: threads if sentences == 1 else 1 / threads)
+    assert used == [2, 2, 1, 1, *[1, 2] * 18]
+
+
+def test_steps_of_full_slots_are_alike_however_many_sentences_wait(two_threads, used_threads):
+    assert used_threads([100], lambda threads, _: 1 / threads).count(1) == 1
+
+
+@pytest.mark.parametrize(("sentences", "fewer"), [(1, 1), (4, 1), (5, 2), (8, 2)])
+def test_many_rows_are_never_computed_on_less_than_half_of_the_threads(used_threads, sentences, fewer):
+    torch.set_num_threads(4)
+    assert {*used_threads([sentences] * 4, lambda threads, _: threads)} == {4, fewer}
+
+
+def test_a_process_that_compiles_has_a_core_until_it_ends(two_threads, used_threads, monkeypatch):
+    def numbers():
+        yield from [8] * 3
+        worker.returncode = 0
+        yield from [8] * 3
+
+    worker = EndedWorker(returncode=None)
+    monkeypatch.setattr(compiled_steps, "usable_cores", lambda: 2)
+    monkeypatch.setattr(compiled_steps, "_latest", worker)
+    assert used_threads(numbers(), lambda threads, _: 1 / threads) == [1, 1, 1, 2, 1, 2]
 
 
 @pytest.mark.parametrize(("small", "threads", "expected"), [(2**18, 8, 1), (2, 8, 8), (2, 2, 2), (2, 1, 1)])

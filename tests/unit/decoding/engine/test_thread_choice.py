@@ -13,19 +13,26 @@ def choices(choice, count, seconds):
 
 
 def test_thread_choice_follows_the_machine():
-    choice = ThreadChoice(4)
-    assert choices(choice, 10, {4: 1.0, 1: 2.0}) == [4, 1, 4, 1, *[4] * 6]
+    choice = ThreadChoice(4, 1)
+    assert choices(choice, 10, {4: 1.0, 1: 2.0}) == [4, 1, *[4] * 8]
     assert choices(choice, 10, {4: 9.0, 1: 3.0}) == [4, 4, *[1] * 8]  # other programs began
-    idle_again = choices(choice, 32, {4: 1.0, 1: 2.0})
-    assert idle_again.count(4) > 16 and idle_again[-1] == 4
+    idle_again = choices(choice, 600, {4: 1.0, 1: 2.0})
+    assert idle_again.count(4) > 200 and idle_again[-1] == 4
+
+
+def test_trials_of_slower_numbers_take_a_hundredth_of_the_time():
+    for seconds in ({2: 1.0, 1: 1.3}, {2: 1.0, 1: 30.0}, {2: 1.0, 1: 0.5}):
+        found = choices(ThreadChoice(2, 1), 10_000, seconds)
+        lost = sum(seconds[number] - min(seconds.values()) for number in found)
+        assert 0.005 < lost / sum(seconds[number] for number in found) < 0.02
 
 
 def test_thread_choice_ignores_single_hiccups():
-    choice = ThreadChoice(2)
+    choice = ThreadChoice(2, 1)
     choices(choice, 4, {2: 1.0, 1: 2.0})
     assert choices(choice, 1, {2: 50.0}) == [2]
     assert choices(choice, 3, {2: 1.0}) == [2, 2, 2]
 
 
 def test_thread_choice_of_one_thread():
-    assert choices(ThreadChoice(1), 40, {1: 1.0}) == [1] * 40
+    assert choices(ThreadChoice(1, 1), 200, {1: 1.0}) == [1] * 200

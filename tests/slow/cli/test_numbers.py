@@ -27,7 +27,7 @@ COMMANDS = {
     "score": ["model", *TEXTS],
     "explain": ["model", "A man.", "--output", "page.html"],
     "tune-reranking": ["model", *TEXTS, "--rerank_reverse", "model"],
-    "back-translate": ["model", "--input", "a.en", "--output", "back.tsv"],
+    "back-translate": ["model", "--input", "a.en", "--output", "back.tsv", "--keep_warnings"],
     "train-tokenizer": ["a.en", "--output_dir", "out"],
     "write-corpus": ["--output_dir", "out"],
 }

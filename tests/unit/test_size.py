@@ -11,12 +11,12 @@ LINES = {
     "vanilla_transformer/data": 4326,
     "vanilla_transformer/decoding": 7241,
     "vanilla_transformer/evaluation": 1574,
-    "vanilla_transformer/extensions": 15713,
+    "vanilla_transformer/extensions": 15715,
     "vanilla_transformer/publishing": 1190,
     "vanilla_transformer/text": 1334,
     "vanilla_transformer/training": 4998,
     "vanilla_transformer/utils": 2219,
-    "tests": 56537,
+    "tests": 56544,
     "docs/*.md": 4525,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

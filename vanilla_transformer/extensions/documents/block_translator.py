@@ -134,7 +134,9 @@ def join_block(block: Block, sentences: Sequence[tuple[int, Sentence, Translatio
             ]
             found = found._replace(alignment=links)
         elif all(link[:2] in sentence.kept for link in found.alignment):  # and no words are linked
-            found = found._replace(alignment=[*found.alignment, *proportional_links(len(sentence.text), found.text)])
+            words = proportional_links(len(sentence.text), found.text)
+            free = [link for link in words if not overlapping(link[:2], sentence.kept)]
+            found = found._replace(alignment=[*found.alignment, *free])
         pieces.append((start, sentence.text, found))
         kept |= {(start + low, start + high) for low, high in sentence.kept or ()}
     joined = join_pieces(block.text, pieces)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import html5lib
 import pytest
 
-from tests.fake_translation import copy, copy_kept, reverse, shout, without_alignment
+from tests.fake_translation import contain, copy, copy_kept, reverse, shout, without_alignment
 from tests.whole_pages import DOCTYPES, PAGES
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.extensions.documents import (
@@ -524,6 +524,13 @@ def test_translate_document_translates_again_under_constraints_if_text_is_lost()
     translated = translate_document(text, "html", without_alignment(shout), **given)
     assert seen == [("Press <kbd> <ph1>", ["<kbd>", "<ph1>"]), ("x <kbd> y", ["<kbd>"]), ("no <kbd> z", ["<kbd>"])]
     assert translated == "<p>DRÜCK {a} <kbd>B c</kbd></p><p>X {b} Y</p><p>NO {c} Z</p><p>FINE</p>"
+
+
+@pytest.mark.parametrize("inner", [" über", "<b> über </b>"])
+def test_kept_text_has_its_place_though_no_words_are_aligned(inner):
+    translate = without_alignment(reverse)
+    text = translate_document(f"<p><kbd>Ctrl</kbd>{inner}</p>", "html", translate, SPLIT, constrain=contain(translate))
+    assert re.sub("</?[bp]>", "", text).split() == ["ÜBER", "<kbd>Ctrl</kbd>"]
 
 
 def test_find_masks_takes_tokens_that_appear_in_text():

@@ -16,8 +16,8 @@ LINES = {
     "vanilla_transformer/text": 1334,
     "vanilla_transformer/training": 4998,
     "vanilla_transformer/utils": 2219,
-    "tests": 56544,
-    "docs/*.md": 4525,
+    "tests": 56547,
+    "docs/*.md": 4526,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

@@ -60,10 +60,7 @@ needs_bfloat16 = pytest.mark.skipif(
 )
 CASES = [
     pytest.param("engine", "float32", id="engine-float32"),
-    *(
-        pytest.param(door, "bfloat16", id=f"{door}-bfloat16", marks=needs_bfloat16)
-        for door in ("engine", "generate", "pipeline")
-    ),
+    *(pytest.param(door, "bfloat16", id=f"{door}-bfloat16", marks=needs_bfloat16) for door in ("engine", "pipeline")),
 ]
 
 
@@ -71,6 +68,12 @@ CASES = [
 @pytest.mark.parametrize(("door", "precision"), CASES)
 def test_memory_of_decoding_reaches_a_plateau(door, precision):
     assert growth(door, precision) < 0.03
+
+
+@needs_onednn
+@needs_bfloat16
+def test_memory_of_generate_reaches_a_plateau_with_the_limits_that_troubleshooting_names():
+    assert growth("generate", "bfloat16", **dict.fromkeys(VARIABLES, "64")) < 0.03
 
 
 @needs_onednn

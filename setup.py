@@ -8,7 +8,9 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 REPOSITORY = "https://github.com/vanilla-transformer/vanilla-transformer"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE)
+VERSION = re.search(
+    r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE
+)
 PLOTS = ["matplotlib>=3.10"]
 EVALUATION = ["sacremoses>=0.1", "scipy>=1.12"]
 PEFT = ["peft>=0.21.2"]
@@ -17,7 +19,13 @@ TORCHAO = ["torchao>=0.18"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
 ONNX = ["transformers>=5.23", "onnx>=1.20", "onnxscript>=0.6", "onnxruntime>=1.29"]
 BABEL = ["babel>=2.14"]
-SERVE = [*BABEL, "fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20", "python-multipart>=0.0.18"]
+SERVE = [
+    *BABEL,
+    "fastapi>=0.115",
+    "uvicorn>=0.30",
+    "prometheus-client>=0.20",
+    "python-multipart>=0.0.18",
+]
 CLEANING = [*BABEL, "py3langid>=0.4"]
 CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
 RAY = ["ray[data]>=2.40"]
@@ -29,8 +37,26 @@ DOCUMENTS = [
     "fluent.syntax>=0.19",
 ]
 DOCUMENTS += [*BABEL, "sentencex>=1.0.11"]
-OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *DOCUMENTS, *CLEANING, *CORPORA]
-TESTS = ["pytest>=8", "pytest-xdist>=3.8", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
+OPTIONAL = [
+    *PLOTS,
+    *EVALUATION,
+    *PEFT,
+    *TRACKING,
+    *CTRANSLATE2,
+    *ONNX,
+    *SERVE,
+    *DOCUMENTS,
+    *CLEANING,
+    *CORPORA,
+]
+TESTS = [
+    "pytest>=8",
+    "pytest-xdist>=3.8",
+    "hypothesis>=6.100",
+    "parameterized>=0.9",
+    "httpx>=0.27",
+    "selenium>=4.20",
+]
 TESTS += ["html5lib>=1.1", "jsonschema>=4.20", "openapi-spec-validator>=0.7.1"]
 TESTS += ["libretranslatepy>=2.1.4"]  # a client of the service
 TESTS += ["gradio>=6"]  # of the Space
@@ -58,11 +84,17 @@ setup(
         "vanilla_transformer.recipes",
         "vanilla_transformer.model_card",
     ],
-    package_dir={"vanilla_transformer.recipes": "recipes", "vanilla_transformer.model_card": "model_card"},
+    package_dir={
+        "vanilla_transformer.recipes": "recipes",
+        "vanilla_transformer.model_card": "model_card",
+    },
     package_data={
         "vanilla_transformer": ["py.typed", "data/demo_corpus/*"],
         "vanilla_transformer.extensions.alignments.explanation": ["page.[chj]*"],
-        "vanilla_transformer.extensions.conversion": ["bergamot_translate.cjs", "bergamot_config.yml"],
+        "vanilla_transformer.extensions.conversion": [
+            "bergamot_translate.cjs",
+            "bergamot_config.yml",
+        ],
         "vanilla_transformer.extensions.documents": ["*.yaml"],
         "vanilla_transformer.evaluation.quality_report": ["page.[ch]*"],
         "vanilla_transformer.extensions.serving": ["page.[chj]*"],

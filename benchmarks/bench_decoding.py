@@ -75,7 +75,11 @@ OPUS_SIZES = {
     "encoder_ffn_dim": 2048,
     "decoder_ffn_dim": 2048,
 }
-OPUS_SIZES |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "max_position_embeddings": 512}
+OPUS_SIZES |= {
+    "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8,
+    "max_position_embeddings": 512,
+}
 TRAINED = "trained"
 SEARCHES = {"greedy": 1, "beam 4": 4}
 SENTENCES, SOURCE_WORDS, TARGET_WORDS = 32, 24, 32
@@ -111,12 +115,20 @@ class Engine(Peer):
     def load(self, folder: Path) -> Translate:
         model = AutoModelForSeq2SeqLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        pipe = TranslationPipeline(model, tokenizer, precision=self.precision, compile=self.compiled)
+        pipe = TranslationPipeline(
+            model, tokenizer, precision=self.precision, compile=self.compiled
+        )
 
         def translate(texts: Sequence[str], beams: int, most: int) -> list[str]:
-            search: dict[str, Any] = {"num_beams": beams, "length_penalty": 1.0, "length_penalty_type": "power"}
+            search: dict[str, Any] = {
+                "num_beams": beams,
+                "length_penalty": 1.0,
+                "length_penalty_type": "power",
+            }
             search["protect"] = False  # the peers keep no text
-            answers = pipe(list(texts), max_new_tokens=most, progress_bar=False, early_stopping=False, **search)
+            answers = pipe(
+                list(texts), max_new_tokens=most, progress_bar=False, early_stopping=False, **search
+            )
             return [answer["translation_text"] for answer in answers]
 
         return translate
@@ -146,20 +158,31 @@ class DecodingArguments(BenchmarkArguments):
         },
     )
     rows: list[str] | None = field(
-        default=None, metadata={"help": "Only rows whose name contains one of these words; by default all."}
+        default=None,
+        metadata={"help": "Only rows whose name contains one of these words; by default all."},
     )
     systems: list[str] | None = field(
-        default=None, metadata={"help": "Only systems whose name contains one of these words; by default all."}
+        default=None,
+        metadata={"help": "Only systems whose name contains one of these words; by default all."},
     )
     rounds: int = field(default=5, metadata={"help": "Rounds per system; half as many for texts."})
-    folder: str | None = field(default=None, metadata={"help": "Trained model, which translates `sentences`."})
-    sentences: str | None = field(default=None, metadata={"help": "Source text to translate."})
-    references: str | None = field(default=None, metadata={"help": "Reference translations, for BLEU."})
-    count: int = field(
-        default=1000, metadata={"help": f"Number of sentences of a text; the base model gets 1/{_BASE_SHARE}."}
+    folder: str | None = field(
+        default=None, metadata={"help": "Trained model, which translates `sentences`."}
     )
-    singles: int = field(default=40, metadata={"help": "Number of sentences that are translated one at a time."})
-    threads: int | None = field(default=None, metadata={"help": "Threads per system; by default all cores."})
+    sentences: str | None = field(default=None, metadata={"help": "Source text to translate."})
+    references: str | None = field(
+        default=None, metadata={"help": "Reference translations, for BLEU."}
+    )
+    count: int = field(
+        default=1000,
+        metadata={"help": f"Number of sentences of a text; the base model gets 1/{_BASE_SHARE}."},
+    )
+    singles: int = field(
+        default=40, metadata={"help": "Number of sentences that are translated one at a time."}
+    )
+    threads: int | None = field(
+        default=None, metadata={"help": "Threads per system; by default all cores."}
+    )
 
 
 class Task(NamedTuple):
@@ -186,7 +209,12 @@ class Task(NamedTuple):
 
     def request(self, count: int | None = None) -> dict[str, Any]:
         """Return the request of the first texts, by default of all, to a worker; see [`peers.serve`]."""
-        return {"texts": self.texts[:count], "beams": self.beams, "most": self.most, "at_once": self.at_once}
+        return {
+            "texts": self.texts[:count],
+            "beams": self.beams,
+            "most": self.most,
+            "at_once": self.at_once,
+        }
 
 
 def is_chosen(name: str, words: Sequence[str] | None) -> bool:
@@ -199,17 +227,25 @@ def main(arguments: Sequence[str]) -> None:
     threads = options.threads or torch.get_num_threads()
     torch.set_num_threads(threads)
     systems = [system for system in PEERS.values() if is_chosen(system.name, options.systems)]
-    reasons = {system.name: reason for system in systems if (reason := system.reason_to_leave_out())}
+    reasons = {
+        system.name: reason for system in systems if (reason := system.reason_to_leave_out())
+    }
     systems = [system for system in systems if system.name not in reasons]
     notes = [f"{threads} threads.", *dict.fromkeys(reasons.values())]
     if "int8" not in _COMPILED:
-        notes.append("The engine has no int8 without torchao: pip install 'vanilla-transformer[int8]'.")
+        notes.append(
+            "The engine has no int8 without torchao: pip install 'vanilla-transformer[int8]'."
+        )
     sizes = (options.sizes or ("small,base" if options.folder is None else TRAINED)).split(",")
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         for size in sizes:
             folder = Path(name, size)
-            tasks = trained_tasks(folder, options) if size == TRAINED else random_tasks(size, folder, options)
+            tasks = (
+                trained_tasks(folder, options)
+                if size == TRAINED
+                else random_tasks(size, folder, options)
+            )
             model = AutoModelForSeq2SeqLM.from_pretrained(folder)
             notes.append(f"{size}: auto is {resolve_precision(model, 'auto')}.")
             tasks = [
@@ -223,7 +259,9 @@ def main(arguments: Sequence[str]) -> None:
                 progress("\n".join(map(str, found)))
                 write_report("decoding", options, rows, notes, overview(rows), shown=False)
     if not rows:
-        raise ValueError(f"There must be a row and a system, got --rows {options.rows} --systems {options.systems}.")
+        raise ValueError(
+            f"There must be a row and a system, got --rows {options.rows} --systems {options.systems}."
+        )
     write_report("decoding", options, rows, notes, [*overview(rows), *table(rows)])
 
 
@@ -233,7 +271,10 @@ def random_tasks(size: str, folder: Path, options: DecodingArguments) -> list[Ta
     if size == OPUS:
         model, tokenizer = build_opus(vocab_size)
     else:  # MarianMTModel has this ε
-        model, tokenizer = build_model(size, vocab_size, layer_norm_eps=1e-5), build_tokenizer(vocab_size)
+        model, tokenizer = (
+            build_model(size, vocab_size, layer_norm_eps=1e-5),
+            build_tokenizer(vocab_size),
+        )
         with torch.no_grad():
             model.lm_head.bias[model.config.decoder_start_token_id] = -1e4  # which is no word
     save_model_folder(model, tokenizer, folder)
@@ -249,7 +290,12 @@ def random_tasks(size: str, folder: Path, options: DecodingArguments) -> list[Ta
 def build_opus(vocab_size: int) -> tuple[MarianMTModel, PreTrainedTokenizerFast]:
     """Build a model with random weights that is otherwise as OPUS-MT's, and a tokenizer of whole words w0, w1, …"""
     eos, pad = 0, vocab_size - 1
-    ids = {"eos_token_id": eos, "bos_token_id": eos, "pad_token_id": pad, "decoder_start_token_id": pad}
+    ids = {
+        "eos_token_id": eos,
+        "bos_token_id": eos,
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+    }
     config = MarianConfig(
         vocab_size=vocab_size,
         activation_function="swish",
@@ -266,12 +312,21 @@ def build_opus(vocab_size: int) -> tuple[MarianMTModel, PreTrainedTokenizerFast]
                 torch.nn.init.xavier_uniform_(parameter)
         model.get_input_embeddings().weight[pad] = 0.0  # CTranslate2's decoder starts with zero
         model.final_logits_bias[0, eos] = -1e4  # all translations have as many words
-    search = {"bad_words_ids": [[pad]], "forced_eos_token_id": eos, "renormalize_logits": True, "num_beams": 4}
+    search = {
+        "bad_words_ids": [[pad]],
+        "forced_eos_token_id": eos,
+        "renormalize_logits": True,
+        "num_beams": 4,
+    }
     model.generation_config = GenerationConfig(**ids, **search, max_length=512)
     words = ["</s>", "<unk>", *(f"w{number}" for number in range(vocab_size - 3)), "<pad>"]
-    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", eos)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", eos)]
+    )
     special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
     return model, PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
@@ -287,7 +342,9 @@ def trained_tasks(folder: Path, options: DecodingArguments) -> list[Task]:
     return [text._replace(exact=False, references=references), single._replace(exact=False)]
 
 
-def text_tasks(model: str, texts: list[str], most: int, options: DecodingArguments) -> tuple[Task, Task]:
+def text_tasks(
+    model: str, texts: list[str], most: int, options: DecodingArguments
+) -> tuple[Task, Task]:
     """Return the task of a text as a whole and of its first sentences one at a time."""
     rounds = max(1, options.rounds // 2)
     whole = Task(f"{model}, text", texts, most, len(texts), rounds)
@@ -309,7 +366,9 @@ def measure(
             yield compared(systems, task, in_turns(workers, task.request(), task.rounds))
 
 
-def compared(systems: Sequence[Peer], task: Task, answers: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def compared(
+    systems: Sequence[Peer], task: Task, answers: Mapping[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
     """
     Return the rows of systems, compared with the first one and ours with the better CTranslate2.
 
@@ -322,18 +381,33 @@ def compared(systems: Sequence[Peer], task: Task, answers: Mapping[str, list[dic
             outputs[system.name] = [text.rpartition(" ")[0] for text in outputs[system.name]]
     words = {name: sum(len(text.split()) for text in texts) for name, texts in outputs.items()}
     most = task.most - task.forced
-    wrong = {name for name, number in words.items() if task.exact and number != len(task.texts) * most}
+    wrong = {
+        name for name, number in words.items() if task.exact and number != len(task.texts) * most
+    }
     if wrong:
-        raise ValueError(f"Every system must return {most} words per sentence, but {wrong} did not.")
-    seconds = {name: [median(each["seconds"]) / task.at_once for each in rounds] for name, rounds in answers.items()}
+        raise ValueError(
+            f"Every system must return {most} words per sentence, but {wrong} did not."
+        )
+    seconds = {
+        name: [median(each["seconds"]) / task.at_once for each in rounds]
+        for name, rounds in answers.items()
+    }
     best = {name: min(each) for name, each in seconds.items()}
-    rival = min((best[system.name] for system in systems if isinstance(system, peers.CTranslate2)), default=None)
+    rival = min(
+        (best[system.name] for system in systems if isinstance(system, peers.CTranslate2)),
+        default=None,
+    )
     first, rows = systems[0].name, []
     for system in systems:
         name = system.name
         same = sum(one == other for one, other in zip(outputs[name], outputs[first], strict=True))
         speed = {_SPEED: 1 / best[name]} if task.at_once > 1 else {_LATENCY: 1000 * best[name]}
-        row = {"what": task.what, "system": name, **speed, f"speedup over {first}": best[first] / best[name]}
+        row = {
+            "what": task.what,
+            "system": name,
+            **speed,
+            f"speedup over {first}": best[first] / best[name],
+        }
         row[_RATIO] = rival / best[name] if rival is not None and system.ours else None
         row[f"outputs as {first}'s"] = f"{same} of {len(task.texts)}"
         row["slowest round, %"] = 100 * (max(seconds[name]) / best[name] - 1)
@@ -351,14 +425,20 @@ def overview(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         for row in rows:
             size, _, what = row["what"].partition(", ")
             if size == model:
-                speed, column = (row[_SPEED], what) if _SPEED in row else (row[_LATENCY], f"{what}, ms")
+                speed, column = (
+                    (row[_SPEED], what) if _SPEED in row else (row[_LATENCY], f"{what}, ms")
+                )
                 ratio = "" if row[_RATIO] is None else f" ({cell(row[_RATIO])})"
-                cells.setdefault(row["system"], {model: row["system"]})[column] = cell(speed) + ratio
+                cells.setdefault(row["system"], {model: row["system"]})[column] = (
+                    cell(speed) + ratio
+                )
         lines += [*table([*cells.values()]), ""]
     return lines
 
 
-def translate_in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int, most: int) -> list[str]:
+def translate_in_file_order(
+    model: Any, tokenizer: Any, texts: Sequence[str], beams: int, most: int
+) -> list[str]:
     """Translate batches of 32 by `generate()`, as a loop over the lines of a file does."""
     answers = []
     for start in range(0, len(texts), 32):
@@ -371,7 +451,9 @@ def translate_in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], be
             length_penalty=1.0,
             max_new_tokens=most,
         )
-        answers += [text.strip() for text in tokenizer.batch_decode(tokens, skip_special_tokens=True)]
+        answers += [
+            text.strip() for text in tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        ]
     return answers
 
 

@@ -34,10 +34,25 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest")
+REQUIREMENTS = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "pytest",
+)
 # Seconds of each part; together with the start of this command they are at most 30 minutes.
 # The tests compile the layers for each precision and attention, and each run traces them again.
-PARTS = {"correctness": 270, "decoding": 405, "pipeline": 180, "training": 240, "recipe": 240, "corpus": 420}
+PARTS = {
+    "correctness": 270,
+    "decoding": 405,
+    "pipeline": 180,
+    "training": 240,
+    "recipe": 240,
+    "corpus": 420,
+}
 _ON_TRAINING = ("training", "recipe", "corpus")  # which share their seconds
 # The module of each part but the tests; its arguments are the part, the file of its rows, and its seconds.
 MODULES = {"training": "benchmarks.gpu_training"}
@@ -54,11 +69,16 @@ class BenchmarkArguments:
     """Where the results are written, and where text is."""
 
     output_dir: str | None = field(
-        default=None, metadata={"help": "Folder of gpu.json and gpu.md; by default docs, and none without a GPU."}
+        default=None,
+        metadata={
+            "help": "Folder of gpu.json and gpu.md; by default docs, and none without a GPU."
+        },
     )
     multi30k: str | None = field(
         default=None,
-        metadata={"help": "Folder with the text of Multi30k; by default data/multi30k, downloaded if it is missing."},
+        metadata={
+            "help": "Folder with the text of Multi30k; by default data/multi30k, downloaded if it is missing."
+        },
     )
 
 
@@ -70,8 +90,12 @@ def main(arguments: Sequence[str]) -> None:
     if unknown:
         raise ValueError(f"There is no part {unknown[0]!r}. The parts are {', '.join(PARTS)}.")
     if options.multi30k is not None and not Path(options.multi30k).is_dir():
-        raise ValueError(f"`multi30k` must be a folder with train.en, train.de and so on, got {options.multi30k}.")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a part does not outlive this command
+        raise ValueError(
+            f"`multi30k` must be a folder with train.en, train.de and so on, got {options.multi30k}."
+        )
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # so that a part does not outlive this command
     from benchmarks.gpu_report import ON_GPU
 
     folder = options.output_dir or ("docs" if ON_GPU else None)
@@ -100,7 +124,9 @@ def run_parts(names: Sequence[str], folder: Path | None, multi30k: str | None = 
         if results is not None:
             results.add(name, records[name])
         # Measurements that time does not suffice for are missing from a table; tests are not.
-        if records[name]["status"] == FAILED or (name == "correctness" and records[name]["status"] != FINISHED):
+        if records[name]["status"] == FAILED or (
+            name == "correctness" and records[name]["status"] != FINISHED
+        ):
             failed.append(name)
     print(markdown(records))
     return failed
@@ -133,7 +159,9 @@ def run_part(name: str, seconds: float, words: Sequence[str] = ()) -> dict[str, 
 
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the tests run the same with whatever else is installed
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = (
+        "1"  # the tests run the same with whatever else is installed
+    )
     with tempfile.TemporaryDirectory() as temporary:
         rows, started = Path(temporary) / "rows.jsonl", time.monotonic()
         rows.touch()
@@ -141,14 +169,20 @@ def run_part(name: str, seconds: float, words: Sequence[str] = ()) -> dict[str, 
             command = ["pytest", *PYTEST_FLAGS, "--rows", str(rows), TESTS]
         else:
             command = [MODULES[name], name, str(rows), str(seconds), *words]
-        process = subprocess.Popen([sys.executable, "-m", *command], env=environment, cwd=ROOT, stdout=sys.stderr)
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command], env=environment, cwd=ROOT, stdout=sys.stderr
+        )
         try:
             status = FINISHED if process.wait(seconds) == 0 else FAILED
         except subprocess.TimeoutExpired:
             status = OUT_OF_TIME
         finally:
             _stop(process)
-        return {"status": status, "seconds": round(time.monotonic() - started, 1), "rows": read_rows(rows)}
+        return {
+            "status": status,
+            "seconds": round(time.monotonic() - started, 1),
+            "rows": read_rows(rows),
+        }
 
 
 def find_unmet_requirement() -> str | None:
@@ -160,11 +194,15 @@ def find_unmet_requirement() -> str | None:
 
     names = "|".join(REQUIREMENTS)
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    for text in re.findall(rf'^ +"((?:{names})[<>=][^"]*)",$', setup, re.MULTILINE):  # without the extras
+    for text in re.findall(
+        rf'^ +"((?:{names})[<>=][^"]*)",$', setup, re.MULTILINE
+    ):  # without the extras
         wanted = Requirement(text)
         if not wanted.specifier.contains(version(wanted.name), prereleases=True):
             found = f"has {wanted.name} {version(wanted.name)}"
-            return f"{sys.executable} must have {text}, but {found}. Install it, or leave PYTHON out."
+            return (
+                f"{sys.executable} must have {text}, but {found}. Install it, or leave PYTHON out."
+            )
     return None
 
 

@@ -48,7 +48,11 @@ def _training_jobs(size: str, steps: int) -> dict[str, dict[str, Any]]:
 def _decoding_jobs(size: str) -> dict[str, dict[str, Any]]:
     searches = {"greedy": 1, "beam 4": 4}
     kinds: list[tuple[str, str, dict[str, bool]]] = [("generate", "", {})]
-    kinds += [(job, mark, {"int8": bool(mark)}) for job in ("pipeline", "stream", "engine") for mark in ("", ", int8")]
+    kinds += [
+        (job, mark, {"int8": bool(mark)})
+        for job in ("pipeline", "stream", "engine")
+        for mark in ("", ", int8")
+    ]
     return {
         f"{size}: {job}, {search}{mark}": {"job": job, "size": size, "num_beams": beams} | more
         for job, mark, more in kinds
@@ -73,7 +77,8 @@ class RevisionsArguments(BenchmarkArguments):
         default=None, metadata={"help": "Interpreter of NEW; default NEW/.venv/bin/python."}
     )
     jobs: list[str] | None = field(
-        default=None, metadata={"help": "Only jobs whose name contains one of these words; by default all."}
+        default=None,
+        metadata={"help": "Only jobs whose name contains one of these words; by default all."},
     )
     rounds: int = field(default=15, metadata={"help": "Pairs of rounds of each job."})
     threads: int | None = field(
@@ -83,13 +88,23 @@ class RevisionsArguments(BenchmarkArguments):
 
 def main(arguments: Sequence[str]) -> None:
     """Measure the chosen jobs on both checkouts and write the table."""
-    roots, options = read_arguments(RevisionsArguments, arguments, "bench_paired_revisions OLD NEW", (2,))
+    roots, options = read_arguments(
+        RevisionsArguments, arguments, "bench_paired_revisions OLD NEW", (2,)
+    )
     for root in roots:
         if not Path(root, "vanilla_transformer").is_dir():
-            raise ValueError(f"Name the roots of two checkouts, OLD and NEW, but {root} is not one.")
-    chosen = {name: job for name, job in JOBS.items() if any(word in name for word in options.jobs or [""])}
+            raise ValueError(
+                f"Name the roots of two checkouts, OLD and NEW, but {root} is not one."
+            )
+    chosen = {
+        name: job
+        for name, job in JOBS.items()
+        if any(word in name for word in options.jobs or [""])
+    }
     if not chosen or options.rounds < 1:
-        raise ValueError(f"There must be a job and a round, got --jobs {options.jobs} and --rounds {options.rounds}.")
+        raise ValueError(
+            f"There must be a job and a round, got --jobs {options.jobs} and --rounds {options.rounds}."
+        )
     sides, results = _sides(roots, options), []
     with tempfile.TemporaryDirectory(prefix="revisions-") as folder:
         write_text(Path(folder))
@@ -118,14 +133,20 @@ def write_text(folder: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     lengths = torch.randint(4, 31, (_TEXT_PAIRS,), generator=generator).tolist()
     for side in ("a", "b"):
-        lines = (torch.randint(VOCAB_SIZE - 3, (length,), generator=generator).tolist() for length in lengths)
+        lines = (
+            torch.randint(VOCAB_SIZE - 3, (length,), generator=generator).tolist()
+            for length in lengths
+        )
         text = "".join(" ".join(f"w{word}" for word in line) + "\n" for line in lines)
         (folder / f"train.{side}").write_text(text, encoding="utf-8")
     build_tokenizer().save_pretrained(folder / "tokenizer")
 
 
 def measure(
-    sides: dict[str, tuple[Path, str]], job: dict[str, Any], folder: Path, options: RevisionsArguments
+    sides: dict[str, tuple[Path, str]],
+    job: dict[str, Any],
+    folder: Path,
+    options: RevisionsArguments,
 ) -> dict[str, list[dict[str, Any]]]:
     """
     Return the rounds of both sides, which take turns.
@@ -138,7 +159,9 @@ def measure(
         for name, (root, python) in sides.items():
             request = job | ({"folder": str(folder), "name": name} if job["job"] == "train" else {})
             environment = {"PYTHONPATH": str(root), "TOKENIZERS_PARALLELISM": "false"}
-            environment |= {} if options.threads is None else {"OMP_NUM_THREADS": str(options.threads)}
+            environment |= (
+                {} if options.threads is None else {"OMP_NUM_THREADS": str(options.threads)}
+            )
             command = [python, str(ROOT / "benchmarks" / "revision_worker.py"), json.dumps(request)]
             workers[name] = stack.enter_context(start_worker(command, environment, root))
             imported = Path(receive(workers[name])["ready"])
@@ -157,7 +180,8 @@ def row(rounds: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Return the row of a job: ratios, speeds, and whether both sides had the same outputs."""
     digests = {each["digest"] for side in rounds.values() for each in side}
     speeds = {
-        f"{name}, units/s": median(each["units"] / each["seconds"] for each in side) for name, side in rounds.items()
+        f"{name}, units/s": median(each["units"] / each["seconds"] for each in side)
+        for name, side in rounds.items()
     }
     return {
         "time ratio": ratios(rounds, "seconds"),

@@ -49,7 +49,10 @@ _PACKAGE = "@browsermt/bergamot-translator@0.4.9"
 _NODE = ENVIRONMENTS / "bergamot"
 _CALIBRATION = 200  # sentences
 _MOST_TOKENS = 128  # of a translation
-_BERGAMOT_FILES, _CTRANSLATE2_FILES = ("model.intgemm.alphas.bin", "lex.bin"), ("model.bin", "vmap.txt")
+_BERGAMOT_FILES, _CTRANSLATE2_FILES = (
+    ("model.intgemm.alphas.bin", "lex.bin"),
+    ("model.bin", "vmap.txt"),
+)
 
 
 @dataclass
@@ -61,7 +64,8 @@ class PocketArguments(BenchmarkArguments):
     train_source: str = field(default="", metadata={"help": "Source text of the shortlist."})
     train_target: str = field(default="", metadata={"help": "Target text of the shortlist."})
     systems: list[str] | None = field(
-        default=None, metadata={"help": "Only systems whose name contains one of these words; by default all."}
+        default=None,
+        metadata={"help": "Only systems whose name contains one of these words; by default all."},
     )
     rounds: int = field(default=3, metadata={"help": "Rounds of each system but Bergamot."})
     lines: int = field(default=64, metadata={"help": "Lines that Bergamot translates at once."})
@@ -96,7 +100,12 @@ def systems_of(teacher: Path, student: Path, converted: Path) -> list[System]:
         System("teacher, float32, beam 4", "engine", teacher, beams=4),
         System("teacher, float32", "engine", teacher),
         System("student, float32", "engine", student),
-        System("student, compiled, bfloat16", "engine", student, options={"precision": "bfloat16", "compiled": True}),
+        System(
+            "student, compiled, bfloat16",
+            "engine",
+            student,
+            options={"precision": "bfloat16", "compiled": True},
+        ),
     ]
     if find_spec("torchao") is not None:
         compiled = {"precision": "int8", "compiled": True}
@@ -105,7 +114,11 @@ def systems_of(teacher: Path, student: Path, converted: Path) -> list[System]:
         folder = converted / f"ctranslate2{name}"
         found.append(System(f"CTranslate2, int8{name}", "ctranslate2", folder, _CTRANSLATE2_FILES))
     for name in ("", " with the shortlist"):
-        found.append(System(f"Bergamot, int8{name}", "bergamot", converted / f"bergamot{name}", _BERGAMOT_FILES))
+        found.append(
+            System(
+                f"Bergamot, int8{name}", "bergamot", converted / f"bergamot{name}", _BERGAMOT_FILES
+            )
+        )
     return found
 
 
@@ -128,39 +141,78 @@ def install_bergamot() -> str | None:
         return "Bergamot needs Node and npm, which are not installed."
     if not (_NODE / "node_modules").exists():
         progress(f"Installing {_PACKAGE} ...")
-        command = ["npm", "install", "--prefix", str(_NODE), "--ignore-scripts", "--no-audit", _PACKAGE]
+        command = [
+            "npm",
+            "install",
+            "--prefix",
+            str(_NODE),
+            "--ignore-scripts",
+            "--no-audit",
+            _PACKAGE,
+        ]
         run_command(command, "npm", {})
     return None
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = read_arguments(PocketArguments, arguments, "bench_pocket TEACHER STUDENT", words=(2,))
+    words, options = read_arguments(
+        PocketArguments, arguments, "bench_pocket TEACHER STUDENT", words=(2,)
+    )
     teacher, student = map(Path, words)
     texts, references = read_lines(options.sentences), read_lines(options.references)
     if len(texts) <= options.lines:
-        raise ValueError(f"The text must have more lines than --lines {options.lines}, got {len(texts)}.")
+        raise ValueError(
+            f"The text must have more lines than --lines {options.lines}, got {len(texts)}."
+        )
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
-        systems = [each for each in systems_of(teacher, student, Path(name)) if is_chosen(each.name, options.systems)]
-        missing = install_bergamot() if any(system.kind == "bergamot" for system in systems) else None
+        systems = [
+            each
+            for each in systems_of(teacher, student, Path(name))
+            if is_chosen(each.name, options.systems)
+        ]
+        missing = (
+            install_bergamot() if any(system.kind == "bergamot" for system in systems) else None
+        )
         systems = [system for system in systems if system.kind != "bergamot" or missing is None]
         notes = [*filter(None, [missing]), *convert(systems, student, options)]
-        notes.append(f"One thread; {len(texts):,} lines, {sum(len(text.split()) for text in texts):,} source words.")
+        notes.append(
+            f"One thread; {len(texts):,} lines, {sum(len(text.split()) for text in texts):,} source words."
+        )
         for system in systems:
-            request = {"kind": system.kind, "folder": str(system.folder), "beams": system.beams, **system.options}
-            request |= {"sentences": options.sentences, "rounds": options.rounds, "lines": options.lines}
+            request = {
+                "kind": system.kind,
+                "folder": str(system.folder),
+                "beams": system.beams,
+                **system.options,
+            }
+            request |= {
+                "sentences": options.sentences,
+                "rounds": options.rounds,
+                "lines": options.lines,
+            }
             found = run_worker("bench_pocket", request, system.name, {"OMP_NUM_THREADS": "1"})
             scores = score(found["outputs"], references)
-            row = {"system": system.name, "BLEU": round(scores.bleu, 2), "chrF": round(scores.chrf, 2)}
+            row = {
+                "system": system.name,
+                "BLEU": round(scores.bleu, 2),
+                "chrF": round(scores.chrf, 2),
+            }
             row |= {"MB": system.megabytes(), "words/s": found["words_per_second"]}
-            rows.append(row | {"speedup": found["words_per_second"] / rows[0]["words/s"] if rows else 1.0})
+            rows.append(
+                row | {"speedup": found["words_per_second"] / rows[0]["words/s"] if rows else 1.0}
+            )
             progress(str(rows[-1]))
             write_report("pocket", options, rows, notes, shown=False)
     write_report("pocket", options, rows, notes)
 
 
 def run_engine(
-    folder: Path, texts: Sequence[str], precision: str = "float32", compiled: bool = False, **further: Any
+    folder: Path,
+    texts: Sequence[str],
+    precision: str = "float32",
+    compiled: bool = False,
+    **further: Any,
 ) -> dict[str, Any]:
     """Translate by the engine of this package."""
     return best_round(Engine(precision, compiled).load(folder), texts, **further)
@@ -171,17 +223,24 @@ def run_ctranslate2(folder: Path, texts: Sequence[str], **further: Any) -> dict[
     return best_round(CTranslate2("int8").load(folder), texts, **further)
 
 
-def best_round(translate: Translate, texts: Sequence[str], beams: int, rounds: int, **_: Any) -> dict[str, Any]:
+def best_round(
+    translate: Translate, texts: Sequence[str], beams: int, rounds: int, **_: Any
+) -> dict[str, Any]:
     """Translate once to warm up and then in rounds, of which the best counts."""
     outputs, seconds = translate(texts, beams, _MOST_TOKENS), []
     for _round in range(rounds):
         started = time.perf_counter()
         outputs = translate(texts, beams, _MOST_TOKENS)
         seconds.append(time.perf_counter() - started)
-    return {"outputs": outputs, "words_per_second": sum(len(text.split()) for text in texts) / min(seconds)}
+    return {
+        "outputs": outputs,
+        "words_per_second": sum(len(text.split()) for text in texts) / min(seconds),
+    }
 
 
-def run_bergamot(folder: Path, texts: Sequence[str], sentences: str, lines: int, **_: Any) -> dict[str, Any]:
+def run_bergamot(
+    folder: Path, texts: Sequence[str], sentences: str, lines: int, **_: Any
+) -> dict[str, Any]:
     """Translate by Bergamot in Node, which writes so many lines at a time."""
     command = ["node", str(folder / "translate.cjs"), "int8", str(lines)]
     outputs, times = [], []

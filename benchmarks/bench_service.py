@@ -49,10 +49,16 @@ class ServiceArguments(BenchmarkArguments):
 
     SHORT: ClassVar[dict[str, Any]] = {"requests": 500, "seconds": 5, "connections": 50}
 
-    requests: int = field(default=10_000, metadata={"help": "Requests of random lengths, for the growth of memory."})
-    seconds: int = field(default=20, metadata={"help": "Seconds to measure waiting times, with and without a rival."})
+    requests: int = field(
+        default=10_000, metadata={"help": "Requests of random lengths, for the growth of memory."}
+    )
+    seconds: int = field(
+        default=20, metadata={"help": "Seconds to measure waiting times, with and without a rival."}
+    )
     connections: int = field(default=300, metadata={"help": "Connections held open at the end."})
-    checkout: str = field(default=str(ROOT), metadata={"help": "Root of the repository whose service is measured."})
+    checkout: str = field(
+        default=str(ROOT), metadata={"help": "Root of the repository whose service is measured."}
+    )
 
 
 class Service(NamedTuple):
@@ -65,7 +71,9 @@ class Service(NamedTuple):
         """Send a request and return the status and the bytes of the answer; the status is 0 without an answer."""
         body = text if isinstance(text, bytes) else json.dumps({"text": text}).encode()
         address = ("127.0.0.1", self.port)
-        connection = http.client.HTTPConnection(*address, timeout=_LONGEST_SECONDS, source_address=(source, 0))
+        connection = http.client.HTTPConnection(
+            *address, timeout=_LONGEST_SECONDS, source_address=(source, 0)
+        )
         with closing(connection):
             try:
                 connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
@@ -87,7 +95,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def save_random_model(folder: Path) -> Path:
     """Save a small model with random weights and return its folder."""
-    tokenizer = train_tokenizer([pair.source for pair in read_demo_corpus("test", 500)], vocab_size=800)
+    tokenizer = train_tokenizer(
+        [pair.source for pair in read_demo_corpus("test", 500)], vocab_size=800
+    )
     config = VanillaTransformerConfig(
         vocab_size=len(tokenizer),
         d_model=256,
@@ -108,8 +118,18 @@ def running_service(folder: Path, checkout: str) -> Iterator[Service]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "vanilla_transformer", "serve", str(folder), "--port", str(port)]
-    process = subprocess.Popen(command, cwd=checkout, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [
+        sys.executable,
+        "-m",
+        "vanilla_transformer",
+        "serve",
+        str(folder),
+        "--port",
+        str(port),
+    ]
+    process = subprocess.Popen(
+        command, cwd=checkout, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     service = Service(process, port)
     try:
         while service.ask(_SENTENCE)[0] != 200:
@@ -128,7 +148,10 @@ def measure(folder: Path, options: ServiceArguments) -> dict[str, Any]:
     Waiting times and memory are measured on fresh services, since an attack can keep one busy for minutes.
     """
     with running_service(folder, options.checkout) as service:
-        found: dict[str, Any] = {"failed": count_failures(service), "invalid": send_invalid_list(service)}
+        found: dict[str, Any] = {
+            "failed": count_failures(service),
+            "invalid": send_invalid_list(service),
+        }
         found["emoji"] = send_emoji(service)
     with running_service(folder, options.checkout) as service:
         found["alone"] = waiting_times(service, options.seconds)
@@ -146,19 +169,29 @@ def count_failures(service: Service) -> dict[str, int]:
     with ThreadPoolExecutor(16) as pool:
         bodies = [bad if number % 5 == 4 else _SENTENCE for number in range(100)]
         statuses = list(pool.map(lambda body: (body == bad, service.ask(body)[0]), bodies))
-    return {"requests": 80, "failed": sum(not is_bad and status != 200 for is_bad, status in statuses)}
+    return {
+        "requests": 80,
+        "failed": sum(not is_bad and status != 200 for is_bad, status in statuses),
+    }
 
 
 def send_invalid_list(service: Service) -> dict[str, float]:
     """Send a list of 300,000 numbers and return the bytes and the seconds of the answer."""
     body, start = json.dumps({"text": [1] * 300_000}).encode(), time.perf_counter()
-    return {"sent": len(body), "received": service.ask(body)[1], "seconds": time.perf_counter() - start}
+    return {
+        "sent": len(body),
+        "received": service.ask(body)[1],
+        "seconds": time.perf_counter() - start,
+    }
 
 
 def send_emoji(service: Service) -> dict[str, float]:
     """Send four texts of 5,000 emoji and return the status and the seconds of the answer."""
     start = time.perf_counter()
-    return {"status": service.ask(["\U0001f642" * 5000] * 4)[0], "seconds": time.perf_counter() - start}
+    return {
+        "status": service.ask(["\U0001f642" * 5000] * 4)[0],
+        "seconds": time.perf_counter() - start,
+    }
 
 
 def waiting_times(service: Service, seconds: float) -> dict[str, float]:
@@ -204,7 +237,9 @@ def memory_by_requests(service: Service, requests: int) -> dict[str, Any]:
     """Return the resident megabytes of the service after 1%, 10%, 50% and all of the requests, and the failed ones."""
     generator = random.Random(0)
     words = _SENTENCE.split()
-    texts = [" ".join(generator.choices(words, k=generator.randint(1, 40))) for _ in range(requests)]
+    texts = [
+        " ".join(generator.choices(words, k=generator.randint(1, 40))) for _ in range(requests)
+    ]
     megabytes, failed, start = {}, 0, 0
     with ThreadPoolExecutor(16) as pool:
         for share in (0.01, 0.1, 0.5, 1.0):
@@ -217,7 +252,12 @@ def memory_by_requests(service: Service, requests: int) -> dict[str, Any]:
 def end_with_held_connections(service: Service, connections: int) -> dict[str, float]:
     """Send SIGTERM while connections are silent, half a request or in progress; return the seconds to the end."""
     head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    beginnings = [b"", head, head + b"Content-Length: 1000\r\n\r\n{", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"]
+    beginnings = [
+        b"",
+        head,
+        head + b"Content-Length: 1000\r\n\r\n{",
+        b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
+    ]
     with ExitStack() as held, ThreadPoolExecutor(1) as pool:
         for number in range(connections):
             connection = held.enter_context(socket.create_connection(("127.0.0.1", service.port)))
@@ -236,18 +276,33 @@ def end_with_held_connections(service: Service, connections: int) -> dict[str, f
 def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a row of the table for each attack."""
     invalid, emoji, memory = found["invalid"], found["emoji"], found["memory"]
-    megabytes = ", ".join(f"{size:,.0f} MB after {count:,}" for count, size in memory["megabytes"].items())
+    megabytes = ", ".join(
+        f"{size:,.0f} MB after {count:,}" for count, size in memory["megabytes"].items()
+    )
     lines = [
         ("good requests beside lone surrogates", "", found["failed"]),
-        ("a list of 300,000 numbers", f"{invalid['received']:,} bytes, {invalid['seconds']:.2f} s", {}),
+        (
+            "a list of 300,000 numbers",
+            f"{invalid['received']:,} bytes, {invalid['seconds']:.2f} s",
+            {},
+        ),
         ("four texts of 5,000 emoji", f"status {emoji['status']}, {emoji['seconds']:.2f} s", {}),
         ("waiting times of four clients", _waited(found["alone"]), found["alone"]),
-        ("the same beside a client with 256 texts", _waited(found["beside a rival"]), found["beside a rival"]),
+        (
+            "the same beside a client with 256 texts",
+            _waited(found["beside a rival"]),
+            found["beside a rival"],
+        ),
         ("SIGTERM to the end with held connections", f"{found['held']['seconds']:.1f} s", {}),
         ("resident memory by requests of random lengths", megabytes, memory),
     ]
     return [
-        {"attack": attack, "result": result, "requests": counts.get("requests"), "failed": counts.get("failed")}
+        {
+            "attack": attack,
+            "result": result,
+            "requests": counts.get("requests"),
+            "failed": counts.get("failed"),
+        }
         for attack, result, counts in lines
     ]
 

@@ -74,12 +74,19 @@ def main(files: Sequence[str]) -> None:
     wheels = [file for file in files if file.endswith(".whl")]
     corpora = {language: read_catalogs(wheels, language) for language in LANGUAGES if wheels}
     corpora |= {Path(file).name: read_lines(file) for file in files if file not in wheels}
-    print("| text | script | lines | SentencePiece | this package | ratio |\n|---|---|---|---|---|---|")
+    print(
+        "| text | script | lines | SentencePiece | this package | ratio |\n|---|---|---|---|---|---|"
+    )
     for name, texts in corpora.items():
         if texts:
             _, theirs, ours = compare(texts)
             row = (name, ", ".join(find_scripts(texts, 0.2)), f"{len(texts):,}")
-            print("|", " | ".join([*row, *(f"{each:.3f}" for each in (theirs, ours, ours / theirs))]), "|", flush=True)
+            print(
+                "|",
+                " | ".join([*row, *(f"{each:.3f}" for each in (theirs, ours, ours / theirs))]),
+                "|",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

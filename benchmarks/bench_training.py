@@ -64,12 +64,23 @@ class OurLoop(Peer):
 
         watch(meter, VanillaTransformerModel)
         flags = sizes_of(options) | {"label_smoothing": 0.1}
-        flags |= {name: options[name] for name in ("warmup_steps", "max_tokens", "attn_implementation")}
-        flags |= {f"train_{side}": folder / f"train.{end}" for side, end in (("source", "en"), ("target", "de"))}
-        flags |= {"tokenizer": folder / "tokenizer", "cache_dir": folder / "cache", "output_dir": folder / "out"}
+        flags |= {
+            name: options[name] for name in ("warmup_steps", "max_tokens", "attn_implementation")
+        }
+        flags |= {
+            f"train_{side}": folder / f"train.{end}"
+            for side, end in (("source", "en"), ("target", "de"))
+        }
+        flags |= {
+            "tokenizer": folder / "tokenizer",
+            "cache_dir": folder / "cache",
+            "output_dir": folder / "out",
+        }
         flags |= {"mixed_precision": "bf16" if self.bf16 else "no", "overwrite_output_dir": True}
         flags |= {"max_steps": 10**6, "save_steps": 10**6}
-        recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", str(value))])
+        recipe = parse_recipe(
+            [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+        )
         train(recipe, evaluate=lambda *_, **__: {})
 
 
@@ -81,7 +92,9 @@ class StockTrainer(Peer):
 
     def __init__(self, bf16: bool, sampling: str = "group_by_length", marian: bool = True):
         words = [self.trainer + (" + Marian" if marian else "")]
-        words += ["group_by_length"] * (sampling == "group_by_length") + ["bf16" if bf16 else "float32"]
+        words += ["group_by_length"] * (sampling == "group_by_length") + [
+            "bf16" if bf16 else "float32"
+        ]
         self.name, self.bf16, self.sampling, self.marian = ", ".join(words), bf16, sampling, marian
 
     def train(self, folder: Path, options: Mapping[str, Any], meter: ThroughputMeter) -> None:
@@ -90,9 +103,21 @@ class StockTrainer(Peer):
         watch(meter, MarianMTModel if self.marian else VanillaTransformerModel)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
         model = build_model(self.marian, tokenizer, options)
-        shared: dict[str, Any] = _ADAM | {"output_dir": str(folder / "out"), "bf16": self.bf16, "use_cpu": True}
-        shared |= {"max_steps": 10**6, "warmup_steps": options["warmup_steps"], "max_grad_norm": 0.0}
-        shared |= {"label_smoothing_factor": 0.1, "optim": "adamw_torch_fused", "save_strategy": "no"}
+        shared: dict[str, Any] = _ADAM | {
+            "output_dir": str(folder / "out"),
+            "bf16": self.bf16,
+            "use_cpu": True,
+        }
+        shared |= {
+            "max_steps": 10**6,
+            "warmup_steps": options["warmup_steps"],
+            "max_grad_norm": 0.0,
+        }
+        shared |= {
+            "label_smoothing_factor": 0.1,
+            "optim": "adamw_torch_fused",
+            "save_strategy": "no",
+        }
         shared |= {"logging_steps": 50, "report_to": "none", "disable_tqdm": True}
         trainer_class, arguments = self.trainer_and_arguments(shared, options)
         trainer = trainer_class(
@@ -104,11 +129,18 @@ class StockTrainer(Peer):
         )
         trainer.train()
 
-    def trainer_and_arguments(self, shared: dict[str, Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
+    def trainer_and_arguments(
+        self, shared: dict[str, Any], options: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
         """Return the class of the trainer and its arguments."""
-        shared |= {"per_device_train_batch_size": options["sentences"], "train_sampling_strategy": self.sampling}
+        shared |= {
+            "per_device_train_batch_size": options["sentences"],
+            "train_sampling_strategy": self.sampling,
+        }
         peak = (options["d_model"] * options["warmup_steps"]) ** -0.5  # the peak of equation 3
-        return Seq2SeqTrainer, Seq2SeqTrainingArguments(lr_scheduler_type="inverse_sqrt", learning_rate=peak, **shared)
+        return Seq2SeqTrainer, Seq2SeqTrainingArguments(
+            lr_scheduler_type="inverse_sqrt", learning_rate=peak, **shared
+        )
 
 
 class OurTrainer(StockTrainer):
@@ -120,10 +152,17 @@ class OurTrainer(StockTrainer):
     def __init__(self, bf16: bool, marian: bool = False):
         super().__init__(bf16, "budget", marian)
 
-    def trainer_and_arguments(self, shared: dict[str, Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
-        from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
+    def trainer_and_arguments(
+        self, shared: dict[str, Any], options: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
+        from vanilla_transformer.training.seq2seq_trainer import (
+            TokenBudgetTrainingArguments,
+            VanillaSeq2SeqTrainer,
+        )
 
-        return VanillaSeq2SeqTrainer, TokenBudgetTrainingArguments(max_tokens=options["max_tokens"], **shared)
+        return VanillaSeq2SeqTrainer, TokenBudgetTrainingArguments(
+            max_tokens=options["max_tokens"], **shared
+        )
 
 
 _PRECISIONS = (False, True)  # in bfloat16
@@ -144,29 +183,44 @@ class ModelSizes:
 
     d_model: int = field(default=256, metadata={"help": "Width of the model."})
     heads: int = field(default=4, metadata={"help": "Attention heads per layer."})
-    layers: int = field(default=3, metadata={"help": "Layers of the encoder and of the decoder each."})
+    layers: int = field(
+        default=3, metadata={"help": "Layers of the encoder and of the decoder each."}
+    )
     ffn_dim: int = field(default=1024, metadata={"help": "Width of the feed-forward layers."})
-    vocab_size: int = field(default=8000, metadata={"help": "Maximum size of the joint vocabulary."})
+    vocab_size: int = field(
+        default=8000, metadata={"help": "Maximum size of the joint vocabulary."}
+    )
 
 
 @dataclass
 class TrainingArguments(BenchmarkArguments, ModelSizes):
     """Model, batches, and length of the measurements."""
 
-    SHORT: ClassVar[dict[str, Any]] = {"seconds": 5.0, "updates": 5, "repeats": 1, "sides": [0, 1, 6, 7]}
+    SHORT: ClassVar[dict[str, Any]] = {
+        "seconds": 5.0,
+        "updates": 5,
+        "repeats": 1,
+        "sides": [0, 1, 6, 7],
+    }
 
     fill_vocabulary: bool = field(
-        default=False, metadata={"help": "Fill the vocabulary up to `vocab_size` with unused entries."}
+        default=False,
+        metadata={"help": "Fill the vocabulary up to `vocab_size` with unused entries."},
     )
     max_tokens: int = field(
-        default=2048, metadata={"help": "Maximum tokens per batch, for this package and the toolkits."}
+        default=2048,
+        metadata={"help": "Maximum tokens per batch, for this package and the toolkits."},
     )
     seed: int = field(default=1, metadata={"help": "Random seed of the toolkits."})
     warmup_steps: int = field(
         default=4000, metadata={"help": "Warm-up updates of the learning rate, for all systems."}
     )
-    sentences: int = field(default=128, metadata={"help": "Sentences per batch of `Seq2SeqTrainer`."})
-    attn_implementation: str = field(default="sdpa", metadata={"help": "Attention of all systems: sdpa or eager."})
+    sentences: int = field(
+        default=128, metadata={"help": "Sentences per batch of `Seq2SeqTrainer`."}
+    )
+    attn_implementation: str = field(
+        default="sdpa", metadata={"help": "Attention of all systems: sdpa or eager."}
+    )
     sides: list[int] | None = field(
         default=None,
         metadata={
@@ -174,7 +228,9 @@ class TrainingArguments(BenchmarkArguments, ModelSizes):
             + "; ".join(f"{i} {n}" for i, n in enumerate(PEERS))
         },
     )
-    seconds: float = field(default=12.0, metadata={"help": "Seconds per measurement, without warm-up."})
+    seconds: float = field(
+        default=12.0, metadata={"help": "Seconds per measurement, without warm-up."}
+    )
     warm_up: int = field(default=5, metadata={"help": "Warm-up updates before each measurement."})
     updates: int = field(
         default=50,
@@ -194,9 +250,13 @@ class TrainingArguments(BenchmarkArguments, ModelSizes):
 
 
 def main(arguments: Sequence[str]) -> None:
-    files, options = read_arguments(TrainingArguments, arguments, "bench_training SOURCE TARGET", (0, 2))
+    files, options = read_arguments(
+        TrainingArguments, arguments, "bench_training SOURCE TARGET", (0, 2)
+    )
     if options.updates < 1 or options.warm_up < 1:
-        raise ValueError(f"`updates` and `warm_up` must be at least 1, got {options.updates} and {options.warm_up}.")
+        raise ValueError(
+            f"`updates` and `warm_up` must be at least 1, got {options.updates} and {options.warm_up}."
+        )
     sides = options.sides or range(len(PEERS))
     if not set(sides) <= set(range(len(PEERS))):
         raise ValueError(f"`sides` must be from 0 to {len(PEERS) - 1}, got {sides}.")
@@ -207,7 +267,12 @@ def main(arguments: Sequence[str]) -> None:
         prepare(Path(folder), files, options.vocab_size, options.fill_vocabulary)
         results = measure_in_turns(Path(folder), systems, options)
     text = " and ".join(Path(name).name for name in files) or "the demo corpus"
-    write_report("training", options, rows(results, options), [*reasons, f"Training on {text}.", *about(results)])
+    write_report(
+        "training",
+        options,
+        rows(results, options),
+        [*reasons, f"Training on {text}.", *about(results)],
+    )
 
 
 def measure_in_turns(
@@ -219,11 +284,15 @@ def measure_in_turns(
         # Turn -1 fills the caches of tokens and bytecode and is not counted.
         for system in systems if turn >= 0 else (systems[0], systems[-1]):
             shortened = {} if turn >= 0 else {"seconds": 0.0, "warm_up": 1, "updates": 1}
-            request = asdict(options) | {"output": str(folder / f"model-{system.toolkit}")} | shortened
+            request = (
+                asdict(options) | {"output": str(folder / f"model-{system.toolkit}")} | shortened
+            )
             found = system.measure_training(folder, request, _environment(folder, options))
             if turn >= 0:
                 results[system.name].append(found)
-                progress(f"{turn + 1}/{options.repeats} {system.name}: {found['tokens_per_second']:.0f}")
+                progress(
+                    f"{turn + 1}/{options.repeats} {system.name}: {found['tokens_per_second']:.0f}"
+                )
     sizes = [each["parameters"] for found in results.values() for each in found]
     if max(sizes) > 1.005 * min(sizes):  # some have biases or a normalization that others lack
         raise RuntimeError(f"The models differ in size: {results}")
@@ -233,7 +302,10 @@ def measure_in_turns(
 def _environment(folder: Path, options: TrainingArguments) -> dict[str, str]:
     environment = {"OMP_WAIT_POLICY": "passive"} if options.passive_wait else {}
     if os.environ.get("PYTHONDONTWRITEBYTECODE"):  # share compiled bytecode between the processes
-        environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+        environment |= {
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+        }
     return environment
 
 
@@ -245,7 +317,9 @@ def about(results: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
     yield f"Models of {min(sizes):,} to {max(sizes):,} parameters. Other work kept at most {busy:.1f} cores busy."
 
 
-def rows(results: Mapping[str, list[dict[str, Any]]], options: TrainingArguments) -> list[dict[str, Any]]:
+def rows(
+    results: Mapping[str, list[dict[str, Any]]], options: TrainingArguments
+) -> list[dict[str, Any]]:
     """Return a row of the table for each system, with ratios to the best system that is not ours."""
 
     def of(found: Sequence[Mapping[str, Any]], name: str) -> list[float]:
@@ -254,7 +328,10 @@ def rows(results: Mapping[str, list[dict[str, Any]]], options: TrainingArguments
     others = [found for name, found in results.items() if not PEERS[name].ours]
     speeds = {"tokens_per_second": ("target tokens/s", "ratio to the best other")}
     if options.passive_wait:
-        speeds["tokens_per_cpu_second"] = ("target tokens per CPU second", "CPU ratio to the best other")
+        speeds["tokens_per_cpu_second"] = (
+            "target tokens per CPU second",
+            "CPU ratio to the best other",
+        )
     lines = []
     for name, found in results.items():
         row: dict[str, Any] = {"system": name}
@@ -264,7 +341,9 @@ def rows(results: Mapping[str, list[dict[str, Any]]], options: TrainingArguments
             row[ratio] = None if best is None else median(of(found, speed)) / best
         row["peak memory, MiB"] = of(found, "peak_mib")
         leanest = min((median(of(other, "peak_mib")) for other in others), default=None)
-        row["ratio to the leanest other"] = None if leanest is None else median(of(found, "peak_mib")) / leanest
+        row["ratio to the leanest other"] = (
+            None if leanest is None else median(of(found, "peak_mib")) / leanest
+        )
         row["added by training, MiB"] = of(found, "peak_over_resident_mib")
         row["padding, %"] = 100 * median(of(found, "target_padding"))
         row["target tokens per update"] = round(median(of(found, "target_tokens_an_update")))
@@ -281,7 +360,9 @@ def prepare(folder: Path, files: Sequence[str], vocab_size: int, fill: bool = Fa
     if not files:
         write_demo_corpus(folder, train=25_000, validation=1, test=1)
     for end, name in zip(("en", "de"), files, strict=False):
-        (folder / f"train.{end}").write_text(Path(name).read_text(encoding="utf-8"), encoding="utf-8")
+        (folder / f"train.{end}").write_text(
+            Path(name).read_text(encoding="utf-8"), encoding="utf-8"
+        )
     sides = [folder / "train.en", folder / "train.de"]
     texts = chain.from_iterable(side.read_text(encoding="utf-8").splitlines() for side in sides)
     tokenizer = train_tokenizer(texts, vocab_size=vocab_size)
@@ -291,19 +372,27 @@ def prepare(folder: Path, files: Sequence[str], vocab_size: int, fill: bool = Fa
     encoded_dataset(tokenizer, *sides).save_to_disk(folder / "dataset")
 
 
-def fill_vocabulary(tokenizer: VanillaTransformerTokenizer, vocab_size: int) -> VanillaTransformerTokenizer:
+def fill_vocabulary(
+    tokenizer: VanillaTransformerTokenizer, vocab_size: int
+) -> VanillaTransformerTokenizer:
     """Return a tokenizer with further entries that no merge makes, so that no text has them.
 
     Added tokens would do the same, but each text is searched for them, which takes minutes.
     """
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    state["model"]["vocab"] |= {f"filler{number}": number for number in range(len(tokenizer), vocab_size)}
+    state["model"]["vocab"] |= {
+        f"filler{number}": number for number in range(len(tokenizer), vocab_size)
+    }
     return tokenizer_from_state(state, tokenizer)
 
 
 def sizes_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that the configurations of both packages share."""
-    fields: dict[str, Any] = {"d_model": options["d_model"], "dropout": 0.1, "activation_function": "relu"}
+    fields: dict[str, Any] = {
+        "d_model": options["d_model"],
+        "dropout": 0.1,
+        "activation_function": "relu",
+    }
     for part in ("encoder", "decoder"):
         fields |= {f"{part}_layers": options["layers"], f"{part}_ffn_dim": options["ffn_dim"]}
         fields |= {f"{part}_attention_heads": options["heads"]}
@@ -316,9 +405,13 @@ def build_model(marian: bool, tokenizer: Any, options: Mapping[str, Any]) -> Any
     special |= {"decoder_start_token_id": tokenizer.bos_token_id, "vocab_size": len(tokenizer)}
     fields = sizes_of(options) | special
     if marian:
-        model: Any = MarianMTModel(MarianConfig(**fields, scale_embedding=True, forced_eos_token_id=None))
+        model: Any = MarianMTModel(
+            MarianConfig(**fields, scale_embedding=True, forced_eos_token_id=None)
+        )
     else:
-        model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields, attention_bias=True))
+        model = VanillaTransformerForConditionalGeneration(
+            VanillaTransformerConfig(**fields, attention_bias=True)
+        )
     model.set_attn_implementation(options["attn_implementation"])
     return model
 
@@ -331,7 +424,9 @@ def watch(meter: ThroughputMeter, model_class: Any) -> None:
     @functools.wraps(forward)
     def counted(model: Any, *arguments: Any, **tensors: Any) -> Any:
         if model.training:
-            decoder_input_ids = signature.bind(model, *arguments, **tensors).arguments["decoder_input_ids"]
+            decoder_input_ids = signature.bind(model, *arguments, **tensors).arguments[
+                "decoder_input_ids"
+            ]
             meter.count(model, *target_tokens(decoder_input_ids, model.config.eos_token_id))
         return forward(model, *arguments, **tensors)
 
@@ -346,7 +441,9 @@ def target_tokens(decoder_input_ids: torch.Tensor, eos_token_id: int) -> tuple[i
     its EOS, the last label, after as many tokens as it has labels.
     """
     ends = decoder_input_ids == eos_token_id
-    lengths = ends.int().argmax(dim=1).where(ends.any(dim=1), decoder_input_ids.new_tensor(ends.shape[1]))
+    lengths = (
+        ends.int().argmax(dim=1).where(ends.any(dim=1), decoder_input_ids.new_tensor(ends.shape[1]))
+    )
     return int(lengths.sum()), ends.numel()
 
 

@@ -26,7 +26,11 @@ def misread(text: str) -> str:
 def mark_up(text: str, number: int, tag: str, entity: str) -> str:
     """Put a text into a tag, one of its words into a tag, or an entity into it."""
     first, _, rest = text.partition(" ")
-    return (f"<p>{text}</p>", f"{first} <{tag}>{rest}</{tag.split()[0]}>", f"{first}{entity}{rest}")[number % 3]
+    return (
+        f"<p>{text}</p>",
+        f"{first} <{tag}>{rest}</{tag.split()[0]}>",
+        f"{first}{entity}{rest}",
+    )[number % 3]
 
 
 def copy(text: str, number: int) -> str:
@@ -40,26 +44,43 @@ def make_kinds(sides: list[list[str]], draw: random.Random) -> Kinds:
     rows = draw.sample(range(len(sides[0])), len(sides[0]))
     taken = iter(rows)
 
-    def take(count: int, change: Callable[[str, str, int], tuple[str, str]]) -> list[tuple[str, str]]:
-        return [change(sides[0][row], sides[1][row], number) for number, row in zip(range(count), taken, strict=False)]
+    def take(
+        count: int, change: Callable[[str, str, int], tuple[str, str]]
+    ) -> list[tuple[str, str]]:
+        return [
+            change(sides[0][row], sides[1][row], number)
+            for number, row in zip(range(count), taken, strict=False)
+        ]
 
     def long(text: str, side: int, count: int) -> str:
         return " ".join([text, *draw.choices(sides[side], k=count)])
 
     shifted = [next(taken) for _ in range(300)]
     kinds: Kinds = {
-        "misaligned": [(sides[0][row], sides[1][rows[place - 1]]) for place, row in enumerate(shifted) if place],
-        "markup": take(150, lambda s, t, n: (mark_up(s, n, "b", "&nbsp;"), mark_up(t, n, 'a href="x"', " &amp; "))),
+        "misaligned": [
+            (sides[0][row], sides[1][rows[place - 1]]) for place, row in enumerate(shifted) if place
+        ],
+        "markup": take(
+            150,
+            lambda s, t, n: (mark_up(s, n, "b", "&nbsp;"), mark_up(t, n, 'a href="x"', " &amp; ")),
+        ),
         "long": take(20, lambda s, t, _: (long(s, 0, 110), long(t, 1, 110))),
         "unbalanced": take(20, lambda s, t, _: (s, long(t, 1, 5))),
-        "not translated": take(100, lambda s, t, _: (s, s)) + take(50, lambda s, t, _: (s, f"{s.rstrip('.')}!")),
-        "NUL, U+FFFD": take(20, lambda s, t, n: (f"{s}\0", t) if n % 2 else (s, f"{t[:5]}\ufffd{t[6:]}")),
+        "not translated": take(100, lambda s, t, _: (s, s))
+        + take(50, lambda s, t, _: (s, f"{s.rstrip('.')}!")),
+        "NUL, U+FFFD": take(
+            20, lambda s, t, n: (f"{s}\0", t) if n % 2 else (s, f"{t[:5]}\ufffd{t[6:]}")
+        ),
         "empty": take(50, lambda s, t, n: (s, "") if n % 2 else ("", t)),
         "no letters": [(f"{n} -- {n} | 3", f"*** {n} *** 3") for n in range(50)],
-        "other numbers": take(50, lambda s, t, n: (f"{s} It cost {20 + n} euros.", f"{t} Es kostete {90 + n} Euro.")),
+        "other numbers": take(
+            50, lambda s, t, n: (f"{s} It cost {20 + n} euros.", f"{t} Es kostete {90 + n} Euro.")
+        ),
     }
     if len(sides) == 3:
-        kinds["other language"] = [(sides[0][row], sides[2][row]) for row in [next(taken) for _ in range(100)]]
+        kinds["other language"] = [
+            (sides[0][row], sides[2][row]) for row in [next(taken) for _ in range(100)]
+        ]
     originals = take(300, lambda s, t, _: (s, t))
     copies = [(copy(s, n), copy(t, n)) for n, (s, t) in enumerate(originals[:200])]
     kinds["pairs and their copies, of which half should stay"] = originals[:200] + copies
@@ -80,18 +101,27 @@ def run(folder: Path) -> None:
     """Write the pairs of all kinds in any order, clean them, and print how many of each kind were dropped."""
     draw = random.Random(0)
     files = [folder / f"train.{language}" for language in ("en", "de", "fr")]
-    kinds = make_kinds([[line.strip() for line in lines(file)] for file in files if file.exists()], draw)
+    kinds = make_kinds(
+        [[line.strip() for line in lines(file)] for file in files if file.exists()], draw
+    )
     pairs = [pair for found in kinds.values() for pair in found]
     draw.shuffle(pairs)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        words = ["clean-corpus", "--source_language=en", "--target_language=de", f"--cache_dir={work / 'cache'}"]
+        words = [
+            "clean-corpus",
+            "--source_language=en",
+            "--target_language=de",
+            f"--cache_dir={work / 'cache'}",
+        ]
         for side, flag in enumerate(("train_source", "train_target")):
             (work / flag).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
             words.append(f"--{flag}={work / flag}")
         if main([*words, f"--output_dir={work / 'out'}"]):
             sys.exit(2)
-        kept = Counter(zip(*(lines(work / f"out/train.en-de.{side}") for side in ("en", "de")), strict=True))
+        kept = Counter(
+            zip(*(lines(work / f"out/train.en-de.{side}") for side in ("en", "de")), strict=True)
+        )
     print("\nkind: dropped of pairs")
     for kind, found in kinds.items():
         wanted = Counter((source.strip(), target.strip()) for source, target in found)

@@ -55,9 +55,15 @@ class Setting(NamedTuple):
 
 
 DECODING = (
-    Setting("base", 32_000, (1, 8, 128, 512, 1024, 4096), 32, 64) if ON_GPU else Setting("tiny", 100, (1, 3), 6, 8)
+    Setting("base", 32_000, (1, 8, 128, 512, 1024, 4096), 32, 64)
+    if ON_GPU
+    else Setting("tiny", 100, (1, 3), 6, 8)
 )
-CAPTIONS = Setting("small", 8000, (1, 1_000, 10_000), None, 14) if ON_GPU else Setting("tiny", 600, (1, 20), None, 14)
+CAPTIONS = (
+    Setting("small", 8000, (1, 1_000, 10_000), None, 14)
+    if ON_GPU
+    else Setting("tiny", 600, (1, 20), None, 14)
+)
 
 
 class Systems(Protocol):
@@ -86,7 +92,9 @@ def load_ctranslate2(model: Any, folder: str) -> Any:
 
     from vanilla_transformer.extensions.conversion.ctranslate2 import VanillaTransformerLoader
 
-    spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))  # it rounds weights in place
+    spec = VanillaTransformerLoader().get_model_spec(
+        copy.deepcopy(model)
+    )  # it rounds weights in place
     names = [str(index) for index in range(model.config.vocab_size)]  # ids as the names of tokens
     for token, index in (("bos", 1), ("eos", 2), ("decoder_start", 1), ("unk", 0)):
         setattr(spec.config, f"{token}_token", str(index))
@@ -120,7 +128,9 @@ class TokenSystems:
                 names = (name for name in systems if batch < _LARGE or name in IN_LARGE_BATCHES)
                 yield from ((name, batch, beams) for name in names)
         if ON_GPU:
-            typical_first = sorted((batch for batch in batches if batch < _LARGE), key=lambda batch: batch != 128)
+            typical_first = sorted(
+                (batch for batch in batches if batch < _LARGE), key=lambda batch: batch != 128
+            )
             yield from ((STATIC, batch, beams) for beams in (1, 4) for batch in typical_first)
 
     def describe(self, cell: Cell) -> dict[str, Any]:
@@ -136,20 +146,32 @@ class TokenSystems:
         translate, target = self._translator(*cell), self._setting.target_tokens
         lengths = {len(tokens) for tokens in translate()}
         if lengths != {target}:
-            raise ValueError(f"each translation must have {target} tokens, got {min(lengths)} to {max(lengths)}")
+            raise ValueError(
+                f"each translation must have {target} tokens, got {min(lengths)} to {max(lengths)}"
+            )
         seconds = median_seconds(translate, warm_ups=1)
-        return {"tokens_per_second": round(cell[1] * target / seconds), "seconds": round(seconds, 4)}
+        return {
+            "tokens_per_second": round(cell[1] * target / seconds),
+            "seconds": round(seconds, 4),
+        }
 
     def _translator(self, name: str, batch: int, beams: int) -> Callable[[], list[list[int]]]:
         generator, length = torch.Generator().manual_seed(0), self._setting.source_tokens
         vocabulary, eos = self._model.config.vocab_size, self._model.config.eos_token_id
         source = torch.randint(3, vocabulary, (batch, length), generator=generator)  # type: ignore[arg-type]
         source[:, -1] = eos
-        options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": self._setting.target_tokens}
-        options |= {"do_sample": False} | ({"length_penalty": 1.0, "early_stopping": True} if beams > 1 else {})
+        options: dict[str, Any] = {
+            "num_beams": beams,
+            "max_new_tokens": self._setting.target_tokens,
+        }
+        options |= {"do_sample": False} | (
+            {"length_penalty": 1.0, "early_stopping": True} if beams > 1 else {}
+        )
         if name == ENGINE:
             compiling = "auto" if ON_GPU else False
-            engine = Engine(self._model, slots=batch, precision=PRECISION, compile=compiling, **options)
+            engine = Engine(
+                self._model, slots=batch, precision=PRECISION, compile=compiling, **options
+            )
             sources = source.tolist()
             return lambda: [hypotheses[0].tokens for hypotheses in engine.decode(sources)]
         if name == CTRANSLATE2:
@@ -173,9 +195,13 @@ class TextSystems:
     def __init__(self, setting: Setting, folder: str):
         self._setting, self._captions = setting, random_captions(max(setting.batches))
         model = marian_like_model(setting)
-        self._tokenizer = VanillaTransformerTokenizer.train_from_iterator(self._captions[:2000], setting.vocab_size)
+        self._tokenizer = VanillaTransformerTokenizer.train_from_iterator(
+            self._captions[:2000], setting.vocab_size
+        )
         self._ctranslate2 = load_ctranslate2(model, folder)  # before the pipeline moves the model
-        self._pipeline = TranslationPipeline(model, self._tokenizer, device=DEVICE, precision=PRECISION)
+        self._pipeline = TranslationPipeline(
+            model, self._tokenizer, device=DEVICE, precision=PRECISION
+        )
         self._translators = {PIPELINE: self._translate}
         if self._ctranslate2 is not None:
             self._translators[CTRANSLATE2] = self._translate_by_ctranslate2
@@ -197,7 +223,9 @@ class TextSystems:
             singles = self._captions[:_SINGLE]
             for text in singles:
                 translate([text], beams)
-            seconds = median(median_seconds(partial(translate, [text], beams), 0, 1, 1) for text in singles)
+            seconds = median(
+                median_seconds(partial(translate, [text], beams), 0, 1, 1) for text in singles
+            )
             return {"milliseconds": round(seconds * 1000, 2)}
         seconds = median_seconds(partial(translate, self._captions[:captions], beams), warm_ups=1)
         return {"captions_per_second": round(captions / seconds), "seconds": round(seconds, 3)}
@@ -208,7 +236,10 @@ class TextSystems:
 
     def _translate_by_ctranslate2(self, texts: list[str], beams: int) -> list[str]:
         sources = [[str(token) for token in row] for row in self._tokenizer(texts)["input_ids"]]
-        limits = {"max_decoding_length": self._setting.target_tokens, "max_batch_size": 1024 if ON_GPU else 32}
+        limits = {
+            "max_decoding_length": self._setting.target_tokens,
+            "max_batch_size": 1024 if ON_GPU else 32,
+        }
         results = self._ctranslate2.translate_batch(sources, beam_size=beams, **limits)
         rows = [[int(token) for token in result.hypotheses[0]] for result in results]
         return self._tokenizer.batch_decode(rows, skip_special_tokens=True)
@@ -217,10 +248,16 @@ class TextSystems:
 def random_captions(count: int) -> list[str]:
     """Return texts of 5 to 30 random words, some of which are much more frequent than others."""
     generator = random.Random(0)
-    words = ["".join(generator.choices("abdeghiklmnoprstu", k=generator.randint(2, 9))) for _ in range(_WORDS)]
+    words = [
+        "".join(generator.choices("abdeghiklmnoprstu", k=generator.randint(2, 9)))
+        for _ in range(_WORDS)
+    ]
     weights = [1 / rank for rank in range(1, _WORDS + 1)]
     lengths = [max(5, min(30, round(generator.gauss(13, 4)))) for _ in range(count)]
-    return [" ".join(generator.choices(words, weights, k=length)).capitalize() + "." for length in lengths]
+    return [
+        " ".join(generator.choices(words, weights, k=length)).capitalize() + "."
+        for length in lengths
+    ]
 
 
 def main(part: str, rows_file: str, seconds: float | None = None) -> int:
@@ -231,7 +268,9 @@ def main(part: str, rows_file: str, seconds: float | None = None) -> int:
         time.monotonic() + (_SECONDS[part] if seconds is None else seconds),
     )
     with tempfile.TemporaryDirectory() as folder:
-        systems: Systems = TokenSystems(DECODING, folder) if part == "decoding" else TextSystems(CAPTIONS, folder)
+        systems: Systems = (
+            TokenSystems(DECODING, folder) if part == "decoding" else TextSystems(CAPTIONS, folder)
+        )
         for cell in systems.cells():
             row = systems.describe(cell)
             if time.monotonic() > end:
@@ -239,7 +278,9 @@ def main(part: str, rows_file: str, seconds: float | None = None) -> int:
                 continue
             try:
                 row |= systems.measure(cell)
-            except Exception as error:  # of a library, the driver or the allocator: the other cells are measured
+            except (
+                Exception
+            ) as error:  # of a library, the driver or the allocator: the other cells are measured
                 row["error"] = first_line(error)
                 failed |= cell[0] in OURS
             rows.add(**row)

@@ -41,7 +41,11 @@ class Rows:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         values = ", ".join(f"{name} {value}" for name, value in row.items() if value is not None)
-        print(f"{self._part} [{time.monotonic() - self._started:5.1f} s] {values}", file=sys.stderr, flush=True)
+        print(
+            f"{self._part} [{time.monotonic() - self._started:5.1f} s] {values}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -54,7 +58,12 @@ def describe_device() -> dict[str, str]:
     """Return the names of the device and the releases that a figure depends on."""
     name = torch.cuda.get_device_name() if ON_GPU else f"no GPU ({platform.machine()})"
     releases = {name: version(name) for name in ("torch", "transformers")}
-    return {"device": name, "cuda": torch.version.cuda or "none", "python": platform.python_version(), **releases}
+    return {
+        "device": name,
+        "cuda": torch.version.cuda or "none",
+        "python": platform.python_version(),
+        **releases,
+    }
 
 
 def model_flops_utilization(parameters: int, pairs_per_second: float, device: str) -> float | None:
@@ -77,12 +86,18 @@ def _peak(device: str) -> float | None:
 
 
 def judge(
-    row: dict[str, Any], at_least: Mapping[str, float] | None = None, at_most: Mapping[str, float] | None = None
+    row: dict[str, Any],
+    at_least: Mapping[str, float] | None = None,
+    at_most: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return a row with its goals, if it has any, and whether all of them that it has a number for are met."""
     goals = {"at_least": dict(at_least or {}), "at_most": dict(at_most or {})}
-    reached = [row[name] >= goal for name, goal in goals["at_least"].items() if row.get(name) is not None]
-    reached += [row[name] <= goal for name, goal in goals["at_most"].items() if row.get(name) is not None]
+    reached = [
+        row[name] >= goal for name, goal in goals["at_least"].items() if row.get(name) is not None
+    ]
+    reached += [
+        row[name] <= goal for name, goal in goals["at_most"].items() if row.get(name) is not None
+    ]
     given = {kind: values for kind, values in goals.items() if values}
     return row | given | ({"met": bool(reached) and all(reached)} if given else {})
 
@@ -93,7 +108,9 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def median_seconds(function: Callable[[], Any], warm_ups: int = 2, least: int = 3, most: int = 10) -> float:
+def median_seconds(
+    function: Callable[[], Any], warm_ups: int = 2, least: int = 3, most: int = 10
+) -> float:
     """Return the median time of a function after warm-up calls: of `least` rounds, or more of short ones."""
     for _ in range(warm_ups):
         function()
@@ -160,7 +177,9 @@ class Results:
         try:
             return json.loads(self._file.read_text(encoding="utf-8"))["parts"]
         except (ValueError, LookupError, TypeError):
-            raise ValueError(f"{self._file} must be a file that `make gpu` wrote. Delete it.") from None
+            raise ValueError(
+                f"{self._file} must be a file that `make gpu` wrote. Delete it."
+            ) from None
 
     def check_device(self, device: str, on_gpu: bool) -> None:
         """Refuse to replace measurements of a GPU on a machine without one.
@@ -168,7 +187,9 @@ class Results:
         Raises:
             ValueError: it would.
         """
-        measured = [record["machine"]["device"] for record in self.parts.values() if record["on_gpu"]]
+        measured = [
+            record["machine"]["device"] for record in self.parts.values() if record["on_gpu"]
+        ]
         if measured and not on_gpu:
             raise ValueError(
                 f"{self._file} must keep the results of {measured[0]}, but this machine has {device}. Choose another "
@@ -187,26 +208,46 @@ def markdown(parts: Mapping[str, Record]) -> str:
     lines = ["# Measurements on a GPU", "", "`make gpu` writes this page and `gpu.json`.", ""]
     for name in _ABOUT:
         if name in parts:
-            lines += [f"## {name.capitalize()}", "", _ABOUT[name], "", *_part(name, parts[name]), ""]
+            lines += [
+                f"## {name.capitalize()}",
+                "",
+                _ABOUT[name],
+                "",
+                *_part(name, parts[name]),
+                "",
+            ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _part(name: str, record: Record) -> Iterator[str]:
     machine = record["machine"]
-    releases = ", ".join(f"{package} {release}" for package, release in machine.items() if package != "device")
+    releases = ", ".join(
+        f"{package} {release}" for package, release in machine.items() if package != "device"
+    )
     yield f"{machine['device']}; {releases}; {record['date']}; {record['seconds']:.0f} s, {record['status']}."
     yield ""
-    tables = {"correctness": _outcomes, "decoding": _decoding, "pipeline": _pipeline, "training": _training}
+    tables = {
+        "correctness": _outcomes,
+        "decoding": _decoding,
+        "pipeline": _pipeline,
+        "training": _training,
+    }
     tables |= dict.fromkeys(("recipe", "corpus"), _runs)
     yield from tables[name](record["rows"])
 
 
 def _outcomes(rows: list[Record]) -> Iterator[str]:
-    counts = {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in ("passed", "failed", "skipped")}
+    counts = {
+        outcome: sum(row["outcome"] == outcome for row in rows)
+        for outcome in ("passed", "failed", "skipped")
+    }
     yield f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped."
     failed = [row for row in rows if row["outcome"] == "failed"]
     if failed:
-        yield from ["", *_table(["failed test", "reason"], ([row["test"], row["reason"]] for row in failed))]
+        yield from [
+            "",
+            *_table(["failed test", "reason"], ([row["test"], row["reason"]] for row in failed)),
+        ]
 
 
 def _decoding(rows: list[Record]) -> Iterator[str]:
@@ -214,17 +255,23 @@ def _decoding(rows: list[Record]) -> Iterator[str]:
     heads = [f"{_search(beams)}, batch {batch:,}" for beams, batch in columns]
     cells = {(row["system"], row["beams"], row["batch"]): _speed(row) for row in rows}
     systems = list(dict.fromkeys(row["system"] for row in rows))
-    lines = ([system, *(cells.get((system, *column), "") for column in columns)] for system in systems)
+    lines = (
+        [system, *(cells.get((system, *column), "") for column in columns)] for system in systems
+    )
     yield from _table([f"system ({', '.join({row['size'] for row in rows})})", *heads], lines)
 
 
 def _pipeline(rows: list[Record]) -> Iterator[str]:
     columns = list(dict.fromkeys((row["beams"], row["captions"]) for row in rows))
-    heads = [f"{_search(beams)}, {'one' if captions == 1 else f'{captions:,}'}" for beams, captions in columns]
+    heads = [
+        f"{_search(beams)}, {'one' if captions == 1 else f'{captions:,}'}"
+        for beams, captions in columns
+    ]
     cells = {(row["system"], row["beams"], row["captions"]): _captions(row) for row in rows}
     systems = list(dict.fromkeys(row["system"] for row in rows))
     yield from _table(
-        ["system", *heads], ([name, *(cells.get((name, *each), "") for each in columns)] for name in systems)
+        ["system", *heads],
+        ([name, *(cells.get((name, *each), "") for each in columns)] for name in systems),
     )
 
 
@@ -240,7 +287,13 @@ def _training(rows: list[Record]) -> Iterator[str]:
         "idle",
     ]
     lines = (
-        [row["size"], row["system"], f"{row['max_tokens']:,}", _speed(row), _percent(row.get("mfu"))]
+        [
+            row["size"],
+            row["system"],
+            f"{row['max_tokens']:,}",
+            _speed(row),
+            _percent(row.get("mfu")),
+        ]
         + [row.get("ratio"), f"{row['peak_gib']} GiB" if row.get("peak_gib") is not None else ""]
         + [_percent(row.get("idle")), _seconds(row.get("compile_seconds")), _goals(row), _met(row)]
         for row in rows
@@ -249,10 +302,29 @@ def _training(rows: list[Record]) -> Iterator[str]:
 
 
 def _runs(rows: list[Record]) -> Iterator[str]:
-    heads = ["run", "measured", "value", "compiling", "steps", "MFU", "ratio", "validations", "checkpoints"]
+    heads = [
+        "run",
+        "measured",
+        "value",
+        "compiling",
+        "steps",
+        "MFU",
+        "ratio",
+        "validations",
+        "checkpoints",
+    ]
     lines = (
-        [row["run"], row["measured"], row["error"] if "error" in row else f"{row['value']:,} {row['unit']}"]
-        + [_seconds(row.get("compile_seconds")), row.get("steps"), _percent(row.get("mfu")), row.get("ratio")]
+        [
+            row["run"],
+            row["measured"],
+            row["error"] if "error" in row else f"{row['value']:,} {row['unit']}",
+        ]
+        + [
+            _seconds(row.get("compile_seconds")),
+            row.get("steps"),
+            _percent(row.get("mfu")),
+            row.get("ratio"),
+        ]
         + [row.get("validations"), row.get("checkpoints"), _goals(row), _met(row)]
         for row in rows
     )
@@ -287,7 +359,11 @@ def _search(beams: int) -> str:
 def _captions(row: Record) -> str:
     if "error" in row:
         return row["error"]
-    return f"{row['milliseconds']} ms" if "milliseconds" in row else f"{row['captions_per_second']:,}/s"
+    return (
+        f"{row['milliseconds']} ms"
+        if "milliseconds" in row
+        else f"{row['captions_per_second']:,}/s"
+    )
 
 
 def _speed(row: Record) -> str:

@@ -34,8 +34,24 @@ import numpy as np
 import yaml
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from benchmarks.gpu_report import DEVICE, ON_GPU, Rows, first_line, judge, release_memory, synchronize
-from benchmarks.gpu_training import OURS, SETTING, TINY_MODELS, TINY_SETTING, Setting, measure_ours, mfu_cells
+from benchmarks.gpu_report import (
+    DEVICE,
+    ON_GPU,
+    Rows,
+    first_line,
+    judge,
+    release_memory,
+    synchronize,
+)
+from benchmarks.gpu_training import (
+    OURS,
+    SETTING,
+    TINY_MODELS,
+    TINY_SETTING,
+    Setting,
+    measure_ours,
+    mfu_cells,
+)
 from benchmarks.harness import ROOT
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data.download import download_corpus
@@ -47,7 +63,9 @@ FIRST_START, SECOND_START = "first logged steps, empty caches", "first logged st
 # The command needs all requirements of the package, and `make gpu PYTHON=python3` may have fewer.
 _REQUIREMENTS = ("datasets", "sacrebleu", "sentencepiece")
 _SECONDS_BETWEEN_LOOKS = 0.1
-_MARGIN = 15.0  # seconds of a part for imports before, and for deleting files after its measurements
+_MARGIN = (
+    15.0  # seconds of a part for imports before, and for deleting files after its measurements
+)
 
 
 def check_packages() -> None:
@@ -86,7 +104,9 @@ class RunRows:
         row: dict[str, Any] = {"run": self._run, "measured": measured, "unit": unit}
         try:
             row |= measure()
-        except Exception as error:  # of the command, a library or the driver: the other rows are measured
+        except (
+            Exception
+        ) as error:  # of the command, a library or the driver: the other rows are measured
             row["error"] = first_line(error)
             self.failed += not isinstance(error, TimeoutError)
         self._rows.add(**judge(row, **self._goals.get(measured, {})))
@@ -109,14 +129,27 @@ class TrainCommand:
 
     def __init__(self, words: Sequence[str], output_dir: Path, caches: Path):
         self.output_dir, self._log = output_dir, output_dir.with_suffix(".log")
-        folders = {"TORCHINDUCTOR_CACHE_DIR": caches / "inductor", "TRITON_CACHE_DIR": caches / "triton"}
+        folders = {
+            "TORCHINDUCTOR_CACHE_DIR": caches / "inductor",
+            "TRITON_CACHE_DIR": caches / "triton",
+        }
         for folder in folders.values():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "vanilla_transformer", "train", *words, "--output_dir", str(output_dir)]
+        command = [
+            sys.executable,
+            "-m",
+            "vanilla_transformer",
+            "train",
+            *words,
+            "--output_dir",
+            str(output_dir),
+        ]
         environment = os.environ | {name: str(folder) for name, folder in folders.items()}
         self._started = time.monotonic()
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +185,9 @@ class TrainCommand:
                 return True
             if status:
                 lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
-                raise RuntimeError(next((line for line in reversed(lines) if line.strip()), f"status {status}"))
+                raise RuntimeError(
+                    next((line for line in reversed(lines) if line.strip()), f"status {status}")
+                )
             if status is not None or time.monotonic() > end:
                 return status is not None and until is None
             time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -167,7 +202,11 @@ class TrainCommand:
         if not self.wait(end, until=bool):
             raise TimeoutError(f"no step was logged in {self.seconds:.0f} s")
         seconds, first = self.seconds, self.step_entries()[0]
-        return {"value": round(seconds, 1), "compile_seconds": round(60 * first["minutes"], 1), "step": first["step"]}
+        return {
+            "value": round(seconds, 1),
+            "compile_seconds": round(60 * first["minutes"], 1),
+            "step": first["step"],
+        }
 
 
 def steady_entries(entries: Entries, minutes: float) -> Entries:
@@ -191,8 +230,13 @@ def rates(entries: Entries) -> dict[str, float]:
     minutes = [entry["minutes"] for entry in entries]
     seconds, steps = 60 * (minutes[-1] - minutes[0]), entries[-1]["step"] - entries[0]["step"]
     # Each line has the mean rate since the line before it.
-    intervals = [60 * (later - earlier) for earlier, later in zip(minutes, minutes[1:], strict=False)]
-    tokens = sum(entry["tokens_per_second"] * each for entry, each in zip(entries[1:], intervals, strict=True))
+    intervals = [
+        60 * (later - earlier) for earlier, later in zip(minutes, minutes[1:], strict=False)
+    ]
+    tokens = sum(
+        entry["tokens_per_second"] * each
+        for entry, each in zip(entries[1:], intervals, strict=True)
+    )
     return {
         "seconds": round(seconds, 1),
         "steps": steps,
@@ -225,18 +269,35 @@ RECIPE_GOALS: dict[str, dict[str, Any]] = {
     VALIDATION: {"at_most": {"value": 1}},
 }
 _SIZES = {"layers": "1", "attention_heads": "2", "ffn_dim": "16"}
-_TINY_SIZES = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in _SIZES.items()}
-_TINY_SIZES |= {"d_model": "16", "vocab_size": "300", "max_tokens": "300", "warmup_steps": "10", "max_steps": "12"}
+_TINY_SIZES = {
+    f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in _SIZES.items()
+}
+_TINY_SIZES |= {
+    "d_model": "16",
+    "vocab_size": "300",
+    "max_tokens": "300",
+    "warmup_steps": "10",
+    "max_steps": "12",
+}
 _TINY_SIZES |= {"logging_steps": "2", "eval_steps": "6", "save_steps": "6", "mixed_precision": "no"}
 TINY_RECIPE = RecipeSetting(_TINY_SIZES, 0.0, {})
 RECIPE_SETTING = RecipeSetting({}, 1.0, RECIPE_GOALS) if ON_GPU else TINY_RECIPE
 
 
-def measure_run(rows: RunRows, text: Path, folder: Path, end: float, setting: RecipeSetting) -> None:
+def measure_run(
+    rows: RunRows, text: Path, folder: Path, end: float, setting: RecipeSetting
+) -> None:
     """Run the command with the text of a folder twice, in another folder, and measure each row."""
-    flags = {f"{part}_{side}": str(text / f"{_FILES[part]}.{ending}") for part in _FILES for side, ending in _SIDES}
+    flags = {
+        f"{part}_{side}": str(text / f"{_FILES[part]}.{ending}")
+        for part in _FILES
+        for side, ending in _SIDES
+    }
     flags |= {"cache_dir": str(folder / "cache")} | setting.changes
-    words = [str(find_recipe(MULTI30K_RECIPE)), *(word for name in flags for word in (f"--{name}", flags[name]))]
+    words = [
+        str(find_recipe(MULTI30K_RECIPE)),
+        *(word for name in flags for word in (f"--{name}", flags[name])),
+    ]
     first, caches, end_of_first = folder / "first", folder / "compiled", end - _SPARE
     with TrainCommand(words, first, caches) as command:
         if not rows.add(FIRST_START, "s", lambda: command.measure_start(end_of_first)):
@@ -286,7 +347,11 @@ def measure_validation(folder: Path, words: list[str], text: Path) -> dict[str, 
             scores = validation.measure(model, num_beams=1)
             synchronize()
             seconds.append(time.perf_counter() - started)
-    row = {"value": round(median(seconds[1:]), 3), "first_seconds": round(seconds[0], 3), "pairs": len(pairs)}
+    row = {
+        "value": round(median(seconds[1:]), 3),
+        "first_seconds": round(seconds[0], 3),
+        "pairs": len(pairs),
+    }
     return row | {"bleu": round(scores["bleu"], 2)}
 
 
@@ -303,7 +368,14 @@ def find_text(folder: str | None) -> Path:
 
 WMT14_RECIPE = "wmt14_en_de_base"
 TEXT, READY = "generation of the text", "updates on ready batches"
-_OTHER_TEXT = ("dataset", "source_language", "target_language", "vocab_size", "report_to", "output_dir")
+_OTHER_TEXT = (
+    "dataset",
+    "source_language",
+    "target_language",
+    "vocab_size",
+    "report_to",
+    "output_dir",
+)
 _SHAPE = [*TINY_MODELS["tiny"]]
 
 
@@ -324,10 +396,18 @@ CORPUS_GOALS: dict[str, dict[str, Any]] = {
     TRAINING: {"at_least": {"ratio": 0.95, "seconds": 600, "validations": 1, "checkpoints": 1}},
     SECOND_START: {"at_most": {"compile_seconds": 10}},
 }
-_TINY_RUN = TINY_MODELS["tiny"] | {"tokens_per_step": TINY_SETTING.tokens, "mixed_precision": "no", "warmup_steps": 10}
+_TINY_RUN = TINY_MODELS["tiny"] | {
+    "tokens_per_step": TINY_SETTING.tokens,
+    "mixed_precision": "no",
+    "warmup_steps": 10,
+}
 _TINY_RUN |= {"logging_steps": 5, "eval_steps": 10, "save_minutes": 0.005}
 TINY_CORPUS = Corpus(2_000, 10, 100, _TINY_RUN, 1.0, TINY_SETTING, {})
-CORPUS = Corpus(4_500_000, 3_000, 32_000, {"save_minutes": 2}, 600.0, SETTING, CORPUS_GOALS) if ON_GPU else TINY_CORPUS
+CORPUS = (
+    Corpus(4_500_000, 3_000, 32_000, {"save_minutes": 2}, 600.0, SETTING, CORPUS_GOALS)
+    if ON_GPU
+    else TINY_CORPUS
+)
 
 
 class Cells:
@@ -354,26 +434,37 @@ class Cells:
             self._rows.add(SECOND_START, "s", lambda: command.measure_start(self._end))
 
     def _start(self, name: str) -> TrainCommand:
-        return TrainCommand([str(self._folder / "recipe.yaml")], self._folder / name, self._folder / "compiled")
+        return TrainCommand(
+            [str(self._folder / "recipe.yaml")], self._folder / name, self._folder / "compiled"
+        )
 
     def _write(self) -> dict[str, Any]:
         """Write text, tokenizer and recipe."""
         started, corpus, files = time.perf_counter(), self._corpus, dict[str, str]()
-        for seed, (name, pairs) in enumerate({"train": corpus.pairs, "validation": corpus.validation_pairs}.items()):
+        for seed, (name, pairs) in enumerate(
+            {"train": corpus.pairs, "validation": corpus.validation_pairs}.items()
+        ):
             sides = write_text(self._folder, name, pairs, corpus.vocab_size, seed)
             files |= {f"{name}_{side}": str(path) for side, path in sides._asdict().items()}
         tokenizer = self._folder / "tokenizer"
         build_tokenizer(corpus.vocab_size).save_pretrained(tokenizer)
         known = yaml.safe_load(find_recipe(WMT14_RECIPE).read_text(encoding="utf-8"))
-        self._recipe = {name: value for name, value in known.items() if name not in _OTHER_TEXT} | corpus.changes
-        self._recipe |= files | {"tokenizer": str(tokenizer), "cache_dir": str(self._folder / "cache")}
+        self._recipe = {
+            name: value for name, value in known.items() if name not in _OTHER_TEXT
+        } | corpus.changes
+        self._recipe |= files | {
+            "tokenizer": str(tokenizer),
+            "cache_dir": str(self._folder / "cache"),
+        }
         self._recipe["vocab_size"] = corpus.vocab_size
         (self._folder / "recipe.yaml").write_text(json.dumps(self._recipe), encoding="utf-8")
         return {"value": round(time.perf_counter() - started, 1), "pairs": corpus.pairs}
 
     def _measure_ready(self) -> dict[str, Any]:
         fields = {name: self._recipe[name] for name in _SHAPE}
-        self._ready = measure_ours(fields, self._recipe["tokens_per_step"], OURS, self._corpus.updates)
+        self._ready = measure_ours(
+            fields, self._recipe["tokens_per_step"], OURS, self._corpus.updates
+        )
         release_memory()
         return {"value": self._ready["tokens_per_second"]} | self._ready
 
@@ -385,7 +476,8 @@ class Cells:
         row["ratio"] = round(found["tokens_per_second"] / self._ready["tokens_per_second"], 3)
         steps = range(logged[0]["step"], logged[-1]["step"])
         row["validations"] = sum(
-            "validation_loss" in entry and entry["step"] in steps for entry in read_entries(command.output_dir)
+            "validation_loss" in entry and entry["step"] in steps
+            for entry in read_entries(command.output_dir)
         )
         row["checkpoints"] = len([*command.output_dir.glob("checkpoint-*")])
         return row | mfu_cells(self._ready["parameters"], found["tokens_per_second"])
@@ -426,7 +518,10 @@ def write_text(folder: Path, name: str, pairs: int, vocab_size: int, seed: int) 
     translations = np.random.default_rng(0).permutation(len(words))
     common = random.normal(_MEAN, _COMMON_DEVIATION, pairs)
     sources, targets = (
-        np.exp(common + random.normal(0.0, _OWN_DEVIATION, pairs)).round().clip(1, _LONGEST).astype(int)
+        np.exp(common + random.normal(0.0, _OWN_DEVIATION, pairs))
+        .round()
+        .clip(1, _LONGEST)
+        .astype(int)
         for _ in range(2)
     )
     files = TextFiles(folder / f"{name}.source", folder / f"{name}.target")
@@ -447,7 +542,9 @@ def build_tokenizer(vocab_size: int) -> VanillaTransformerTokenizer:
     vocabulary = {word: number for number, word in enumerate([*_SPECIAL_TOKENS.values(), *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_SPECIAL_TOKENS["bos_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 2)]
+    )
     return VanillaTransformerTokenizer(tokenizer_object=tokenizer, **_SPECIAL_TOKENS)
 
 
@@ -462,7 +559,9 @@ def _aligned(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return the index of the source word of each target word, given the words of each line."""
     begins, own_begins = (np.cumsum(side) - side for side in (source, target))
     places = np.arange(target.sum()) - np.repeat(own_begins, target)  # in their lines
-    return np.repeat(begins, target) + places * np.repeat(source, target) // np.repeat(target, target)
+    return np.repeat(begins, target) + places * np.repeat(source, target) // np.repeat(
+        target, target
+    )
 
 
 def _write_lines(file: BinaryIO, words: np.ndarray, lengths: np.ndarray) -> None:

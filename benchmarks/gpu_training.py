@@ -47,7 +47,13 @@ from benchmarks.gpu_report import (
     synchronize,
 )
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
-from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
+from vanilla_transformer.data.batches import (
+    IGNORED_LABEL,
+    MicroBatch,
+    TokenCounts,
+    plan_batches,
+    round_up,
+)
 from vanilla_transformer.data.packing import pack_pairs, packed_shape, plan_packed_batches
 from vanilla_transformer.training.compilation import choose_padding
 from vanilla_transformer.training.distributed import create_accelerator
@@ -78,7 +84,9 @@ PAD: Any = VanillaTransformerConfig().pad_token_id
 
 def _fields(d_model: int, heads: int, d_ff: int, layers: int, vocab_size: int) -> dict[str, Any]:
     sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": d_ff}
-    sides = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()}
+    sides = {
+        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()
+    }
     return {"d_model": d_model, "vocab_size": vocab_size} | sides
 
 
@@ -104,12 +112,16 @@ _BATCHES_PER_EPOCH = 128
 _PROFILED = 4  # updates
 
 
-def synthetic_batches(tokens: int, vocab_size: int, pad_to_multiple_of: int = 1) -> list[MicroBatch]:
+def synthetic_batches(
+    tokens: int, vocab_size: int, pad_to_multiple_of: int = 1
+) -> list[MicroBatch]:
     """Return updates of random tokens with the lengths of sentences, planned as in training, on the host."""
     lengths = _synthetic_lengths(tokens)
     plan = plan_batches(lengths, lengths, tokens, pad_to_multiple_of=pad_to_multiple_of)
     updates = [lengths[plan[step][0]] for step in range(min(_DIFFERENT_BATCHES, len(plan)))]
-    return [_fill(each, round_up(int(each.max()), pad_to_multiple_of), vocab_size) for each in updates]
+    return [
+        _fill(each, round_up(int(each.max()), pad_to_multiple_of), vocab_size) for each in updates
+    ]
 
 
 def packed_batches(tokens: int, vocab_size: int) -> list[MicroBatch]:
@@ -147,12 +159,19 @@ def _fill(lengths: np.ndarray, longest: int, vocab_size: int) -> MicroBatch:
     tensors = {"input_ids": source.where(seen, torch.tensor(PAD)), "attention_mask": seen.long()}
     tensors["labels"] = target.where(seen, torch.tensor(IGNORED_LABEL))
     tokens = int(lengths.sum())
-    return MicroBatch(_pinned(tensors), np.arange(len(lengths)), TokenCounts(tokens, tokens, 2 * seen.numel()), tokens)
+    return MicroBatch(
+        _pinned(tensors),
+        np.arange(len(lengths)),
+        TokenCounts(tokens, tokens, 2 * seen.numel()),
+        tokens,
+    )
 
 
 def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
     """Return a new run of the package's training, as a recipe with `changes` would create it."""
-    AcceleratorState._reset_state(reset_partial_state=True)  # Accelerate keeps the options of the first run otherwise
+    AcceleratorState._reset_state(
+        reset_partial_state=True
+    )  # Accelerate keeps the options of the first run otherwise
     flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
     flags |= changes
     recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])
@@ -166,7 +185,9 @@ def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
     return state
 
 
-def measure_updates(state: TrainState, batches: Sequence[MicroBatch], setting: Setting) -> dict[str, Any]:
+def measure_updates(
+    state: TrainState, batches: Sequence[MicroBatch], setting: Setting
+) -> dict[str, Any]:
     """Return the speed of updates after a warm-up, the seconds to compile them, their memory, and the idle time."""
     updates, compiling = cycle(batches), time.perf_counter()
     if state.compiled:
@@ -201,9 +222,10 @@ def mfu_cells(parameters: int, rate: float) -> dict[str, Any]:
     device = describe_device()["device"]
     utilization = model_flops_utilization(parameters, rate, device)
     formula = describe_utilization(parameters, rate, device)
-    return {"mfu": None if utilization is None else round(utilization, 3), "mfu_formula": formula} | {
-        "parameters": parameters
-    }
+    return {
+        "mfu": None if utilization is None else round(utilization, 3),
+        "mfu_formula": formula,
+    } | {"parameters": parameters}
 
 
 def busy_seconds(update: Callable[[], Any]) -> float | None:
@@ -218,7 +240,11 @@ def busy_seconds(update: Callable[[], Any]) -> float | None:
             update()
         synchronize()
     kernels = [event for event in recorded.events() if event.device_type == DeviceType.CUDA]
-    spans = [(event.time_range.start, event.time_range.end) for event in kernels if not event.is_user_annotation]
+    spans = [
+        (event.time_range.start, event.time_range.end)
+        for event in kernels
+        if not event.is_user_annotation
+    ]
     return covered_time(spans) / 1e6 / _PROFILED if spans else None
 
 
@@ -232,10 +258,16 @@ def covered_time(spans: Sequence[tuple[float, float]]) -> float:
     return busy
 
 
-def measure_ours(fields: dict[str, Any], tokens: int, system: str, setting: Setting) -> dict[str, Any]:
+def measure_ours(
+    fields: dict[str, Any], tokens: int, system: str, setting: Setting
+) -> dict[str, Any]:
     state = create_state(fields, **_CHANGES[system])
     vocabulary, unit = fields["vocab_size"], choose_padding({}, state.compiled)
-    batches = packed_batches(tokens, vocabulary) if state.packing else synthetic_batches(tokens, vocabulary, unit)
+    batches = (
+        packed_batches(tokens, vocabulary)
+        if state.packing
+        else synthetic_batches(tokens, vocabulary, unit)
+    )
     if system != NOT_CAPTURED:
         capture_steps(state)
     return measure_updates(state, batches, setting)
@@ -259,32 +291,62 @@ class _Clock(TrainerCallback):
 def measure_peer(fields: dict[str, Any], tokens: int, setting: Setting) -> dict[str, Any]:
     """Return the figures of `Seq2SeqTrainer`, which gets the same batches, already padded."""
     batches = synthetic_batches(tokens, fields["vocab_size"])
-    shared = {"dropout": 0.1, "activation_function": "relu", "scale_embedding": True, "decoder_start_token_id": 1}
+    shared = {
+        "dropout": 0.1,
+        "activation_function": "relu",
+        "scale_embedding": True,
+        "decoder_start_token_id": 1,
+    }
     shared |= {"pad_token_id": PAD, "eos_token_id": 2, "forced_eos_token_id": None}
     model = MarianMTModel(MarianConfig(**fields, **shared))
     dataset = [
-        batch.tensors | {"decoder_input_ids": model.prepare_decoder_input_ids_from_labels(batch.tensors["labels"])}
+        batch.tensors
+        | {
+            "decoder_input_ids": model.prepare_decoder_input_ids_from_labels(
+                batch.tensors["labels"]
+            )
+        }
         for batch in batches
     ]
     mean = sum(batch.counts.target_tokens for batch in batches) / len(batches)
-    options = {"per_device_train_batch_size": 1, "label_smoothing_factor": 0.1, "max_grad_norm": 0.0}
+    options = {
+        "per_device_train_batch_size": 1,
+        "label_smoothing_factor": 0.1,
+        "max_grad_norm": 0.0,
+    }
     return _time_trainer(
-        Seq2SeqTrainer, Seq2SeqTrainingArguments, model, dataset, lambda rows: rows[0], options, mean, setting
+        Seq2SeqTrainer,
+        Seq2SeqTrainingArguments,
+        model,
+        dataset,
+        lambda rows: rows[0],
+        options,
+        mean,
+        setting,
     )
 
 
-def measure_own_trainer(fields: dict[str, Any], tokens: int, packing: bool | None, setting: Setting) -> dict[str, Any]:
+def measure_own_trainer(
+    fields: dict[str, Any], tokens: int, packing: bool | None, setting: Setting
+) -> dict[str, Any]:
     """Return the figures of `VanillaSeq2SeqTrainer`, which plans and pads or packs its batches itself.
 
     Raises:
         ImportError: `datasets` is not installed.
     """
-    from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
+    from vanilla_transformer.training.seq2seq_trainer import (
+        TokenBudgetTrainingArguments,
+        VanillaSeq2SeqTrainer,
+    )
 
     random, lengths = np.random.default_rng(1), _synthetic_lengths(tokens)
     bounds = np.cumsum(lengths)[:-1]
-    sides = (np.split(random.integers(3, fields["vocab_size"], lengths.sum()), bounds) for _ in range(2))
-    dataset = [{"input_ids": source, "labels": target} for source, target in zip(*sides, strict=True)]
+    sides = (
+        np.split(random.integers(3, fields["vocab_size"], lengths.sum()), bounds) for _ in range(2)
+    )
+    dataset = [
+        {"input_ids": source, "labels": target} for source, target in zip(*sides, strict=True)
+    ]
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel({"<pad>": PAD}, "<pad>")), pad_token="<pad>"
@@ -336,8 +398,13 @@ def _time_trainer(
             use_cpu=not ON_GPU,
             **options,
         )
-        trainer_class(model, arguments, train_dataset=dataset, data_collator=collate, callbacks=[clock]).train()
-    return figures(tokens * measured / clock.seconds, model) | {"idle": None, "update_tokens": round(tokens)}
+        trainer_class(
+            model, arguments, train_dataset=dataset, data_collator=collate, callbacks=[clock]
+        ).train()
+    return figures(tokens * measured / clock.seconds, model) | {
+        "idle": None,
+        "update_tokens": round(tokens),
+    }
 
 
 class Cells:
@@ -374,7 +441,9 @@ class Cells:
                     row |= measure_ours(fields, tokens, system, self._setting)
                 peer = self._peer_rates.get((size, tokens))
                 row["ratio"] = None if peer is None else round(row["tokens_per_second"] / peer, 2)
-        except Exception as error:  # of a library, the driver or the allocator: the other cells are measured
+        except (
+            Exception
+        ) as error:  # of a library, the driver or the allocator: the other cells are measured
             row["error"] = first_line(error)
             self.failed += system == OURS
         goals = GOALS.get(size) if system == OURS and tokens == self._setting.tokens else None

@@ -33,16 +33,26 @@ class BenchmarkArguments:
 
     SHORT: ClassVar[dict[str, Any]] = {}  # values of a quick version
 
-    short: bool = field(default=False, metadata={"help": "Measure a quick version: fewer rounds, sizes and seconds."})
-    note: str = field(default="", metadata={"help": "Note for the reader, such as other work on the machine."})
-    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of the table and the JSON file."})
+    short: bool = field(
+        default=False,
+        metadata={"help": "Measure a quick version: fewer rounds, sizes and seconds."},
+    )
+    note: str = field(
+        default="", metadata={"help": "Note for the reader, such as other work on the machine."}
+    )
+    output_dir: str = field(
+        default="benchmarks/results", metadata={"help": "Folder of the table and the JSON file."}
+    )
 
 
 Arguments = TypeVar("Arguments", bound=BenchmarkArguments)
 
 
 def read_arguments(
-    arguments_class: type[Arguments], arguments: Sequence[str], usage: str, words: Sequence[int] = (0,)
+    arguments_class: type[Arguments],
+    arguments: Sequence[str],
+    usage: str,
+    words: Sequence[int] = (0,),
 ) -> tuple[list[str], Arguments]:
     """
     Split a command line into the words before the first flag and the flags.
@@ -57,11 +67,15 @@ def read_arguments(
     found, options = parse_flags(arguments_class, arguments, usage)
     if len(found) not in words:
         numbers = " or ".join(map(str, words))
-        raise ValueError(f"`{usage}` takes {numbers} words before its flags, got {len(found)}: {' '.join(found)!r}.")
+        raise ValueError(
+            f"`{usage}` takes {numbers} words before its flags, got {len(found)}: {' '.join(found)!r}."
+        )
     return found, replace(options, **options.SHORT) if options.short else options
 
 
-def parse_flags(arguments_class: type[Any], arguments: Sequence[str], usage: str) -> tuple[list[str], Any]:
+def parse_flags(
+    arguments_class: type[Any], arguments: Sequence[str], usage: str
+) -> tuple[list[str], Any]:
     """Return the words of a command line, and its flags as a dataclass."""
     from typing import Annotated, get_type_hints
 
@@ -75,7 +89,10 @@ def parse_flags(arguments_class: type[Any], arguments: Sequence[str], usage: str
         item.name: (hints[item.name], Field(item.default, description=item.metadata["help"]))
         for item in fields(arguments_class)
     }
-    flags["words"] = Annotated[list[str], ARGUMENT], Field([], description="Systems or settings to measure.")
+    flags["words"] = (
+        Annotated[list[str], ARGUMENT],
+        Field([], description="Systems or settings to measure."),
+    )
     schema = create_model("Flags", __base__=Schema, **flags)
     program = f"python -m benchmarks.{usage.split()[0]}"
     values = dict(schema(**CommandLine({"flags": schema.model_fields}, program).read(arguments)))
@@ -102,7 +119,12 @@ def write_report(
     text = "\n".join([*head, *(table(rows) if lines is None else lines)]) + "\n"
     folder = Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    report = {"machine": about, "options": asdict(options), "notes": notes, "rows": [dict(row) for row in rows]}
+    report = {
+        "machine": about,
+        "options": asdict(options),
+        "notes": notes,
+        "rows": [dict(row) for row in rows],
+    }
     (folder / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
     if shown:
@@ -121,7 +143,9 @@ def table(rows: Sequence[Row]) -> list[str]:
     """
     columns = list(dict.fromkeys(column for row in rows for column in row))
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    return lines + [f"| {' | '.join(cell(row.get(column)) for column in columns)} |" for row in rows]
+    return lines + [
+        f"| {' | '.join(cell(row.get(column)) for column in columns)} |" for row in rows
+    ]
 
 
 def cell(value: Any) -> str:
@@ -140,7 +164,9 @@ def cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "¦")
 
 
-def in_turns(workers: Mapping[str, "subprocess.Popen[str]"], request: Any, rounds: int) -> dict[str, list[Any]]:
+def in_turns(
+    workers: Mapping[str, "subprocess.Popen[str]"], request: Any, rounds: int
+) -> dict[str, list[Any]]:
     """Return each worker's answers to a request, in rounds of changing order (A B, B A, …) under the same load."""
     answers: dict[str, list[Any]] = {name: [] for name in workers}
     for number in range(rounds):
@@ -178,14 +204,18 @@ def receive(worker: "subprocess.Popen[str]") -> Any:
     return json.loads(line)
 
 
-def run_command(command: Sequence[str], name: str, environment: Mapping[str, str], text: str | None = None) -> str:
+def run_command(
+    command: Sequence[str], name: str, environment: Mapping[str, str], text: str | None = None
+) -> str:
     """
     Run a command with `text` as its standard input and return its standard output.
 
     Raises:
         RuntimeError: the command failed; the message ends with its standard error.
     """
-    ended = subprocess.run(command, env={**os.environ, **environment}, input=text, capture_output=True, text=True)
+    ended = subprocess.run(
+        command, env={**os.environ, **environment}, input=text, capture_output=True, text=True
+    )
     if ended.returncode:
         raise RuntimeError(f"{name} ended with status {ended.returncode}:\n{ended.stderr[-3000:]}")
     return ended.stdout
@@ -265,5 +295,9 @@ def peak_bytes() -> int:
     """
     status = Path("/proc/self/status")
     if status.exists():
-        return next(int(line.split()[1]) * 1024 for line in status.open() if line.startswith("VmHWM"))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return next(
+            int(line.split()[1]) * 1024 for line in status.open() if line.startswith("VmHWM")
+        )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )

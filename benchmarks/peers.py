@@ -27,14 +27,24 @@ from shutil import rmtree
 from types import ModuleType
 from typing import Any, ClassVar
 
-from benchmarks.harness import ROOT, is_worker, peak_bytes, progress, run_worker, start_worker, worker_command
+from benchmarks.harness import (
+    ROOT,
+    is_worker,
+    peak_bytes,
+    progress,
+    run_worker,
+    start_worker,
+    worker_command,
+)
 
 ENVIRONMENTS = ROOT / ".venv-peers"
 SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]
 _FOREVER = 10**7
 _WARM_UP = 64  # sentences at most, which fill the engine's slots
 
-Translate = Callable[[Sequence[str], int, int], list[str]]  # texts, beams and the most new tokens → translations
+Translate = Callable[
+    [Sequence[str], int, int], list[str]
+]  # texts, beams and the most new tokens → translations
 
 
 class InstallationFailed(Exception):
@@ -87,8 +97,18 @@ class Peer:
         if not packages:
             return
         # the same version of torch for all systems
-        wanted = [f"torch=={version('torch').split('+')[0]}" if name == "torch" else name for name in packages]
-        command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        wanted = [
+            f"torch=={version('torch').split('+')[0]}" if name == "torch" else name
+            for name in packages
+        ]
+        command = [
+            str(folder / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         ended = subprocess.run([*command, *options, *wanted], capture_output=True, text=True)
         if ended.returncode:
             reason = ended.stderr.strip().splitlines()[-1]
@@ -120,7 +140,9 @@ class Peer:
 
     def start(self, folder: Path, threads: int) -> "subprocess.Popen[str]":
         """Start the system's own process, which loads the model of a folder and answers requests; see [`serve`]."""
-        command = worker_command(self.worker, {"peer": self.name, "folder": str(folder)}, self.python())
+        command = worker_command(
+            self.worker, {"peer": self.name, "folder": str(folder)}, self.python()
+        )
         return start_worker(command, {"OMP_NUM_THREADS": str(threads)})
 
     def load(self, folder: Path) -> Translate:
@@ -148,7 +170,9 @@ class CTranslate2(Peer):
         converted = folder.with_name(f"{folder.name}.{self.kind}")
         if json.loads((folder / "config.json").read_text())["model_type"] == "marian":
             converter = TransformersConverter(str(folder), copy_files=["tokenizer.json"])
-            converter.convert(str(converted), quantization=None if self.kind == "float32" else self.kind)
+            converter.convert(
+                str(converted), quantization=None if self.kind == "float32" else self.kind
+            )
         else:
             WRITERS["ctranslate2"](folder, converted, ["a"], quantization=self.kind)
         return super().start(converted, threads)
@@ -157,7 +181,9 @@ class CTranslate2(Peer):
         import ctranslate2
         from tokenizers import Tokenizer
 
-        translator = ctranslate2.Translator(str(folder), intra_threads=int(os.environ["OMP_NUM_THREADS"]))
+        translator = ctranslate2.Translator(
+            str(folder), intra_threads=int(os.environ["OMP_NUM_THREADS"])
+        )
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         vocabulary = tokenizer.get_vocab()
 
@@ -165,7 +191,9 @@ class CTranslate2(Peer):
             sentences = [encoding.tokens for encoding in tokenizer.encode_batch(list(texts))]
             options = {"beam_size": beams, "max_decoding_length": most, "length_penalty": 1.0}
             options["use_vmap"] = True  # where the folder has a shortlist
-            results = translator.translate_batch(sentences, max_batch_size=128, disable_unk=True, **options)
+            results = translator.translate_batch(
+                sentences, max_batch_size=128, disable_unk=True, **options
+            )
             ids = [[vocabulary[token] for token in result.hypotheses[0]] for result in results]
             return [text.strip() for text in tokenizer.decode_batch(ids, skip_special_tokens=True)]
 
@@ -199,7 +227,10 @@ class JoeyNMT(Toolkit):
 
     def configuration(self, text: Path, output: Path, options: Mapping[str, Any]) -> dict[str, Any]:
         width, seed = options["d_model"], options["seed"]
-        special = {f"{name}_token": token for name, token in zip(("unk", "pad", "bos", "eos"), SPECIAL, strict=True)}
+        special = {
+            f"{name}_token": token
+            for name, token in zip(("unk", "pad", "bos", "eos"), SPECIAL, strict=True)
+        }
         side = {
             "type": "transformer",
             "num_layers": options["layers"],
@@ -211,7 +242,12 @@ class JoeyNMT(Toolkit):
             "ff_size": options["ffn_dim"],
             "activation": "relu",
         }
-        language = {"level": "word", "voc_file": str(text / "vocabulary"), "lowercase": False, "max_length": 256}
+        language = {
+            "level": "word",
+            "voc_file": str(text / "vocabulary"),
+            "lowercase": False,
+            "max_length": 256,
+        }
         return {
             "name": "benchmark",
             "model_dir": str(output),
@@ -279,7 +315,12 @@ class JoeyNMT(Toolkit):
             return plain_step(manager, batch)
 
         TrainManager._train_step = counted
-        sys.argv = ["joeynmt", "train", str(Path(options["output"]).with_suffix(".yaml")), "--skip-test"]
+        sys.argv = [
+            "joeynmt",
+            "train",
+            str(Path(options["output"]).with_suffix(".yaml")),
+            "--skip-test",
+        ]
         command.main()
 
 
@@ -288,8 +329,26 @@ class Eole(Toolkit):
     toolkit = "eole"
     # Its dependencies include servers, speech and trackers, which training and translation do not need.
     packages: ClassVar[list[str]] = [
-        *("torch", "psutil", "pyonmttok", "configargparse", "rapidfuzz", "pyahocorasick", "six", "pyyaml", "tqdm"),
-        *("sacrebleu", "pydantic", "safetensors", "huggingface_hub", "requests", "sentencepiece", "subword-nmt"),
+        *(
+            "torch",
+            "psutil",
+            "pyonmttok",
+            "configargparse",
+            "rapidfuzz",
+            "pyahocorasick",
+            "six",
+            "pyyaml",
+            "tqdm",
+        ),
+        *(
+            "sacrebleu",
+            "pydantic",
+            "safetensors",
+            "huggingface_hub",
+            "requests",
+            "sentencepiece",
+            "subword-nmt",
+        ),
         *("transformers", "aiohttp", "uvicorn", "fastapi", "pillow"),
     ]
     alone: ClassVar[list[str]] = ["eole==0.6.4"]
@@ -359,7 +418,11 @@ class Eole(Toolkit):
         def counted(trainer: Any, batches: Any, *arguments: Any, **others: Any) -> Any:
             for batch in batches:
                 target = batch["tgt"][:, 1:]
-                meter.count(trainer.model, int(target.ne(trainer.train_loss.padding_idx).sum()), target.numel())
+                meter.count(
+                    trainer.model,
+                    int(target.ne(trainer.train_loss.padding_idx).sum()),
+                    target.numel(),
+                )
             return plain_step(trainer, batches, *arguments, **others)
 
         Trainer._train_step = counted
@@ -367,7 +430,9 @@ class Eole(Toolkit):
         main()
 
 
-PEERS: dict[str, Peer] = {peer.name: peer for peer in (CTranslate2("float32"), CTranslate2("int8"), JoeyNMT(), Eole())}
+PEERS: dict[str, Peer] = {
+    peer.name: peer for peer in (CTranslate2("float32"), CTranslate2("int8"), JoeyNMT(), Eole())
+}
 
 
 class ThroughputMeter:
@@ -405,7 +470,10 @@ class ThroughputMeter:
         self.updates += 1
         if self.updates == self.warm_up:
             self.begin, self.tokens, self.padded = _clocks(), 0, 0
-        elif self.updates >= self.warm_up + self.least and time.monotonic() - self.begin["wall"] >= self.seconds:
+        elif (
+            self.updates >= self.warm_up + self.least
+            and time.monotonic() - self.begin["wall"] >= self.seconds
+        ):
             self._finish()
             self.hook.remove()
             raise TimeLimitReached
@@ -420,7 +488,9 @@ class ThroughputMeter:
             "target_padding": 1.0 - self.tokens / self.padded,
             "peak_mib": peak_bytes() / 2**20,
             "peak_over_resident_mib": (peak_bytes() - self.resident_before) / 2**20,
-            "cores_busy_with_others": max(0.0, (all_busy - own) / seconds),  # the clocks have different resolutions
+            "cores_busy_with_others": max(
+                0.0, (all_busy - own) / seconds
+            ),  # the clocks have different resolutions
             "parameters": self.parameters,
         }
 
@@ -442,8 +512,12 @@ def write_subwords(folder: Path, names: Iterable[str]) -> None:
     subwords.mkdir(exist_ok=True)
     tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
     own = set(tokenizer.all_special_tokens)
-    vocabulary = [token for token, _ in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])]
-    (subwords / "vocabulary").write_text("\n".join([*SPECIAL, *(t for t in vocabulary if t not in own)]) + "\n")
+    vocabulary = [
+        token for token, _ in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+    ]
+    (subwords / "vocabulary").write_text(
+        "\n".join([*SPECIAL, *(t for t in vocabulary if t not in own)]) + "\n"
+    )
     for name in names:
         if (subwords / name).exists():
             continue

@@ -46,7 +46,9 @@ def model_fields(size: str) -> dict[str, int]:
     """Return the configuration's fields for one of `SIZES`, the encoder and the decoder alike."""
     shape = dict(SIZES[size])
     fields = {"d_model": shape.pop("d_model")}
-    return fields | {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in shape.items()}
+    return fields | {
+        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in shape.items()
+    }
 
 
 def build_model(size: str, vocab_size: int = VOCAB_SIZE, **changes: Any) -> Any:
@@ -56,7 +58,11 @@ def build_model(size: str, vocab_size: int = VOCAB_SIZE, **changes: Any) -> Any:
     It never ends a sentence by itself, so that every system decodes the same number of tokens: the bias of EOS and
     padding is low.
     """
-    fields = model_fields(size) | {"vocab_size": vocab_size, "lm_head_bias": True, "dropout": 0.1} | changes
+    fields = (
+        model_fields(size)
+        | {"vocab_size": vocab_size, "lm_head_bias": True, "dropout": 0.1}
+        | changes
+    )
     config = vanilla_transformer.VanillaTransformerConfig(**fields)
     model = vanilla_transformer.VanillaTransformerForConditionalGeneration(config).eval()
     torch.manual_seed(0)
@@ -70,8 +76,13 @@ def build_model(size: str, vocab_size: int = VOCAB_SIZE, **changes: Any) -> Any:
 
 def build_tokenizer(vocab_size: int = VOCAB_SIZE) -> PreTrainedTokenizerFast:
     """Build a tokenizer of whole words w0, w1, … whose sentences end with EOS."""
-    words = [*SPECIAL_TOKENS.values(), *(f"w{number}" for number in range(vocab_size - len(SPECIAL_TOKENS)))]
-    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="w0"))
+    words = [
+        *SPECIAL_TOKENS.values(),
+        *(f"w{number}" for number in range(vocab_size - len(SPECIAL_TOKENS))),
+    ]
+    tokenizer = Tokenizer(
+        models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="w0")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     eos = SPECIAL_TOKENS["eos_token"]
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -83,8 +94,13 @@ def build_tokenizer(vocab_size: int = VOCAB_SIZE) -> PreTrainedTokenizerFast:
 def forward_backward(size: str, steps: int) -> Round:
     """Train the plain model on one synthetic batch: forward, backward, Adam."""
     model = build_model(size).train()
-    source, labels = (torch.randint(3, VOCAB_SIZE, (SENTENCES, length)) for length in (SOURCE_TOKENS, TARGET_TOKENS))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    source, labels = (
+        torch.randint(3, VOCAB_SIZE, (SENTENCES, length))
+        for length in (SOURCE_TOKENS, TARGET_TOKENS)
+    )
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True
+    )
 
     def train() -> tuple[int, Any]:
         torch.manual_seed(1)
@@ -165,17 +181,25 @@ def decode_by_engine(size: str, num_beams: int, int8: bool) -> Round:
 def build_pipeline(size: str, int8: bool) -> Any:
     """Build the translation pipeline with the model and the tokenizer of this module."""
     precision = "int8" if int8 else None
-    return vanilla_transformer.TranslationPipeline(build_model(size), build_tokenizer(), precision=precision)
+    return vanilla_transformer.TranslationPipeline(
+        build_model(size), build_tokenizer(), precision=precision
+    )
 
 
-def random_texts(sentences: int, shortest: int, longest: int, vocab_size: int = VOCAB_SIZE) -> list[str]:
+def random_texts(
+    sentences: int, shortest: int, longest: int, vocab_size: int = VOCAB_SIZE
+) -> list[str]:
     """Return texts of `shortest` to `longest` random words."""
     lengths = torch.randint(shortest, longest + 1, (sentences,)).tolist()
-    words = (torch.randint(vocab_size - len(SPECIAL_TOKENS), (length,)).tolist() for length in lengths)
+    words = (
+        torch.randint(vocab_size - len(SPECIAL_TOKENS), (length,)).tolist() for length in lengths
+    )
     return [" ".join(f"w{word}" for word in sentence) for sentence in words]
 
 
-def run_training_command(size: str, steps: int, mixed_precision: str, folder: str, name: str) -> None:
+def run_training_command(
+    size: str, steps: int, mixed_precision: str, folder: str, name: str
+) -> None:
     """Train by the command `train` for ever; every `steps` optimizer steps after the warm-up are one round."""
     tokens_of = _count_target_tokens()
     done = 0
@@ -195,8 +219,15 @@ def run_training_command(size: str, steps: int, mixed_precision: str, folder: st
         tokens_of["total"], clocks = 0, _clocks()
 
     register_optimizer_step_post_hook(after_step)
-    flags: dict[str, Any] = {"train_source": f"{folder}/train.a", "train_target": f"{folder}/train.b"}
-    flags |= {"tokenizer": f"{folder}/tokenizer", "output_dir": f"{folder}/{name}", "cache_dir": f"{folder}/{name}.c"}
+    flags: dict[str, Any] = {
+        "train_source": f"{folder}/train.a",
+        "train_target": f"{folder}/train.b",
+    }
+    flags |= {
+        "tokenizer": f"{folder}/tokenizer",
+        "output_dir": f"{folder}/{name}",
+        "cache_dir": f"{folder}/{name}.c",
+    }
     flags |= {"max_steps": 10**6, "max_minutes": 10**6, "save_steps": 10**6, "logging_steps": 10**6}
     flags["mixed_precision"] = mixed_precision
     # The checkout's own recipe, if the size has one: it may name another attention implementation than the old one.
@@ -252,7 +283,9 @@ def serve_rounds(work: Round) -> None:
         started = _clocks()
         units, outputs = work()
         elapsed = _elapsed(started)
-        digest = None if outputs is None else hashlib.sha256(json.dumps(outputs).encode()).hexdigest()
+        digest = (
+            None if outputs is None else hashlib.sha256(json.dumps(outputs).encode()).hexdigest()
+        )
         _answer(elapsed | {"units": units, "digest": digest})
 
 

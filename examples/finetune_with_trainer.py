@@ -35,7 +35,9 @@ class Arguments:
 
     model: str = field(metadata={"help": "Folder or Hub name of the model."})
     train_source: Path = field(metadata={"help": "Training text, source side."})
-    train_target: Path = field(metadata={"help": "Training text, target side, aligned line by line."})
+    train_target: Path = field(
+        metadata={"help": "Training text, target side, aligned line by line."}
+    )
     validation_source: Path = field(metadata={"help": "Validation text, source side."})
     validation_target: Path = field(metadata={"help": "Validation text, target side."})
 
@@ -52,13 +54,19 @@ def main(words: Sequence[str]) -> None:
             ids[ids < 0] = tokenizer.pad_token_id  # Trainer pads with -100
             return tokenizer.batch_decode(ids, skip_special_tokens=True)
 
-        return {"bleu": sacrebleu.corpus_bleu(decode(prediction.predictions), [decode(prediction.label_ids)]).score}
+        return {
+            "bleu": sacrebleu.corpus_bleu(
+                decode(prediction.predictions), [decode(prediction.label_ids)]
+            ).score
+        }
 
     trainer = Seq2SeqTrainer(
         model,
         training,
         train_dataset=encoded_dataset(tokenizer, options.train_source, options.train_target),
-        eval_dataset=encoded_dataset(tokenizer, options.validation_source, options.validation_target),
+        eval_dataset=encoded_dataset(
+            tokenizer, options.validation_source, options.validation_target
+        ),
         # With the model it adds decoder_input_ids, which label smoothing needs.
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         processing_class=tokenizer,

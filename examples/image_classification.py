@@ -15,7 +15,10 @@ import torch
 from torch import nn
 from transformers import EvalPrediction, HfArgumentParser, Trainer, TrainingArguments
 
-from vanilla_transformer import VanillaTransformerEncoderConfig, VanillaTransformerForSequenceClassification
+from vanilla_transformer import (
+    VanillaTransformerEncoderConfig,
+    VanillaTransformerForSequenceClassification,
+)
 
 SIZE, PATCH = 24, 6  # pixels
 DIRECTIONS = ["horizontal", "rising", "vertical", "falling"]
@@ -54,7 +57,9 @@ class PatchClassifier(nn.Module):
         self.model = VanillaTransformerForSequenceClassification(config)
 
     def forward(self, pixel_values: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
-        squares = pixel_values.unfold(1, PATCH, PATCH).unfold(2, PATCH, PATCH)  # (B, rows, columns, PATCH, PATCH)
+        squares = pixel_values.unfold(1, PATCH, PATCH).unfold(
+            2, PATCH, PATCH
+        )  # (B, rows, columns, PATCH, PATCH)
         patches = squares.flatten(3).flatten(1, 2)  # (B, patches, PATCH²)
         return self.model(inputs_embeds=self.project(patches), labels=labels)
 
@@ -67,7 +72,11 @@ def compute_accuracy(prediction: EvalPrediction) -> dict[str, float]:
 def main(words: Sequence[str]) -> None:
     parser = HfArgumentParser(TrainingArguments, allow_abbrev=False)
     parser.set_defaults(
-        learning_rate=1e-3, num_train_epochs=5, per_device_train_batch_size=64, save_strategy="no", report_to="none"
+        learning_rate=1e-3,
+        num_train_epochs=5,
+        per_device_train_batch_size=64,
+        save_strategy="no",
+        report_to="none",
     )
     (training,) = parser.parse_args_into_dataclasses(list(words))
     trainer = Trainer(
@@ -79,7 +88,9 @@ def main(words: Sequence[str]) -> None:
     )
     trainer.train()
     metrics = trainer.evaluate()
-    print(f"Accuracy on 400 new images: {metrics['eval_accuracy']:.1%}; chance is {1 / len(DIRECTIONS):.0%}.")
+    print(
+        f"Accuracy on 400 new images: {metrics['eval_accuracy']:.1%}; chance is {1 / len(DIRECTIONS):.0%}."
+    )
 
 
 if __name__ == "__main__":

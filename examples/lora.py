@@ -33,8 +33,12 @@ class Arguments:
     """The model, the training text and the adapters."""
 
     model: str = field(metadata={"help": "Folder or Hub name of the model."})
-    train_source: Path = field(metadata={"help": "Training text, source side, one sentence per line."})
-    train_target: Path = field(metadata={"help": "Training text, target side, aligned line by line."})
+    train_source: Path = field(
+        metadata={"help": "Training text, source side, one sentence per line."}
+    )
+    train_target: Path = field(
+        metadata={"help": "Training text, target side, aligned line by line."}
+    )
     rank: int = field(default=8, metadata={"help": "Rank of each adapter."})
     target_modules: list[str] = field(
         default_factory=lambda: ["q_proj", "v_proj"],

@@ -19,7 +19,11 @@ def build_service() -> Any:
     from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
     from vanilla_transformer.extensions.serving.features import known_options
-    from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service, translate_with
+    from vanilla_transformer.extensions.serving.service import (
+        count_tokens_with,
+        create_service,
+        translate_with,
+    )
 
     translate = load_pipeline(os.environ["MODEL"])
     return create_service(

@@ -52,7 +52,9 @@ class Forecaster(nn.Module):
         self.forecast = nn.Linear(config.d_model, 1)
 
     def forward(self, values: torch.Tensor) -> dict[str, torch.Tensor]:
-        states = self.model(inputs_embeds=self.project(values[:, :-1, None]), use_cache=False).last_hidden_state
+        states = self.model(
+            inputs_embeds=self.project(values[:, :-1, None]), use_cache=False
+        ).last_hidden_state
         forecasts = self.forecast(states)[..., 0]
         return {"loss": nn.functional.mse_loss(forecasts, values[:, 1:]), "forecasts": forecasts}
 
@@ -60,7 +62,11 @@ class Forecaster(nn.Module):
 def main(words: Sequence[str]) -> None:
     parser = HfArgumentParser(TrainingArguments, allow_abbrev=False)
     parser.set_defaults(
-        learning_rate=3e-3, num_train_epochs=10, per_device_train_batch_size=64, save_strategy="no", report_to="none"
+        learning_rate=3e-3,
+        num_train_epochs=10,
+        per_device_train_batch_size=64,
+        save_strategy="no",
+        report_to="none",
     )
     (training,) = parser.parse_args_into_dataclasses(list(words))
     model = Forecaster()

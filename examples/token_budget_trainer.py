@@ -13,7 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq, HfArgumentParser
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    HfArgumentParser,
+)
 
 import vanilla_transformer  # noqa: F401  registers the model with the Auto classes
 from vanilla_transformer.training.seq2seq_trainer import (
@@ -29,7 +34,9 @@ class Arguments:
 
     model: str = field(metadata={"help": "Folder or Hub name of the model."})
     train_source: Path = field(metadata={"help": "Training text, source side."})
-    train_target: Path = field(metadata={"help": "Training text, target side, aligned line by line."})
+    train_target: Path = field(
+        metadata={"help": "Training text, target side, aligned line by line."}
+    )
 
 
 def main(words: Sequence[str]) -> None:

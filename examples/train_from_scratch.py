@@ -41,7 +41,9 @@ def read_pairs(*files: Path) -> tuple[list[str], list[str]]:
     return [*sources], [*targets]
 
 
-def create_model(tokenizer: VanillaTransformerTokenizer) -> VanillaTransformerForConditionalGeneration:
+def create_model(
+    tokenizer: VanillaTransformerTokenizer,
+) -> VanillaTransformerForConditionalGeneration:
     """Create a small model. Without arguments the configuration is the paper's base model (table 3)."""
     config = VanillaTransformerConfig(
         vocab_size=len(tokenizer),
@@ -56,7 +58,9 @@ def create_model(tokenizer: VanillaTransformerTokenizer) -> VanillaTransformerFo
     return VanillaTransformerForConditionalGeneration(config)
 
 
-def load_batches(sources: list[str], targets: list[str], tokenizer: VanillaTransformerTokenizer) -> Iterator[Batch]:
+def load_batches(
+    sources: list[str], targets: list[str], tokenizer: VanillaTransformerTokenizer
+) -> Iterator[Batch]:
     """Yield batches of pairs of similar length, epoch after epoch, each in another order (section 5.1)."""
     encoded = tokenizer(sources, text_target=targets)  # ids, with EOS at the end of each side
     lengths = PairLengths([*map(len, encoded["input_ids"])], [*map(len, encoded["labels"])])
@@ -69,11 +73,15 @@ def load_batches(sources: list[str], targets: list[str], tokenizer: VanillaTrans
         yield from loader
 
 
-def train(model: VanillaTransformerForConditionalGeneration, batches: Iterator[Batch], steps: int) -> None:
+def train(
+    model: VanillaTransformerForConditionalGeneration, batches: Iterator[Batch], steps: int
+) -> None:
     """Minimize the label-smoothed cross-entropy, and leave the mean of the last models in `model`."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)  # section 5.3
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9
+    )  # section 5.3
     scheduler = LambdaLR(optimizer, noam_lambda(model.config.d_model, WARMUP_STEPS))  # equation 3
     averaged = range(steps, 0, -max(1, steps // 100))[:AVERAGED]
     kept = []
@@ -82,7 +90,9 @@ def train(model: VanillaTransformerForConditionalGeneration, batches: Iterator[B
         # The decoder reads the target shifted right: position i sees the tokens before i and predicts token i.
         labels = batch.pop("labels")
         batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
-        loss = cross_entropy(model(**batch).logits, labels, smoothing=0.1)  # section 5.4, summed over the tokens
+        loss = cross_entropy(
+            model(**batch).logits, labels, smoothing=0.1
+        )  # section 5.4, summed over the tokens
         tokens = (labels != -100).sum()
         (loss.smoothed / tokens).backward()
         optimizer.step()
@@ -96,7 +106,9 @@ def train(model: VanillaTransformerForConditionalGeneration, batches: Iterator[B
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("source", "target", "output_dir"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--steps", type=int, default=4000)
@@ -105,12 +117,16 @@ def main(words: Sequence[str] | None = None) -> None:
     torch.manual_seed(0)
     sources, targets = read_pairs(options.source, options.target)
     # One vocabulary for both languages (section 5.1).
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator([*sources, *targets], options.vocab_size)
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(
+        [*sources, *targets], options.vocab_size
+    )
     model = create_model(tokenizer)
     train(model, load_batches(sources, targets, tokenizer), options.steps)
     model.save_pretrained(options.output_dir)
     tokenizer.save_pretrained(options.output_dir)
-    translate = pipeline("translation", model=str(options.output_dir))  # beam search with 4 beams, as in section 6.1
+    translate = pipeline(
+        "translation", model=str(options.output_dir)
+    )  # beam search with 4 beams, as in section 6.1
     for source, answer in zip(sources[:3], translate(sources[:3]), strict=True):
         print(f"{source} → {answer['translation_text']}")
 

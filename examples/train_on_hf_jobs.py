@@ -28,13 +28,39 @@ OUTPUT = "runs/job"
 
 def training_command(recipe: str, flags: Sequence[str]) -> list[str]:
     """Return the command that trains on all GPUs of this machine, or on its cores, and again after a lost process."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "auto", "--max_restarts", "2"]
-    return [*torchrun, "--module", "vanilla_transformer", "train", recipe, "--output_dir", OUTPUT, *flags]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "auto",
+        "--max_restarts",
+        "2",
+    ]
+    return [
+        *torchrun,
+        "--module",
+        "vanilla_transformer",
+        "train",
+        recipe,
+        "--output_dir",
+        OUTPUT,
+        *flags,
+    ]
 
 
 def push_command(repo_id: str, facts: str) -> list[str]:
     """Return the command that checks and publishes the model. It reads the token from HF_TOKEN."""
-    push = [sys.executable, "-m", "vanilla_transformer", "push-to-hub", OUTPUT, repo_id, "--facts", facts]
+    push = [
+        sys.executable,
+        "-m",
+        "vanilla_transformer",
+        "push-to-hub",
+        OUTPUT,
+        repo_id,
+        "--facts",
+        facts,
+    ]
     return [*push, "--private", "True"]
 
 

@@ -5,7 +5,11 @@ from pathlib import Path
 
 from vanilla_transformer.data.readers import SentencePair
 
-_ARTICLES = {"m": ("der", "den"), "f": ("die", "die"), "n": ("das", "das")}  # nominative, accusative
+_ARTICLES = {
+    "m": ("der", "den"),
+    "f": ("die", "die"),
+    "n": ("das", "das"),
+}  # nominative, accusative
 # No content word is in a tenth of the sentences.
 _NOUNS = {  # by gender
     "m": "dog Hund man Mann table Tisch apple Apfel key Schlüssel hat Hut letter Brief tree Baum spoon Löffel",
@@ -53,7 +57,9 @@ def write_aligned_corpus(folder: Path, **counts: int) -> None:
             ("de", [pair.target for pair, _ in taken]),
             ("align", [alignment for _, alignment in taken]),
         ):
-            (folder / f"{name}.{end}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            (folder / f"{name}.{end}").write_text(
+                "".join(f"{line}\n" for line in lines), encoding="utf-8"
+            )
 
 
 def _sentence(draw: random.Random) -> list[_Word]:

@@ -22,7 +22,9 @@ def open_browser(profile):
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     for flag in (*_FLAGS, f"user-data-dir={profile}"):
         options.add_argument(f"--{flag}")
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    driver = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(shutil.which("chromedriver"))
+    )
     try:
         yield driver
     finally:
@@ -45,6 +47,8 @@ def requested_addresses(browser):
     """Return the addresses that pages have requested since the last call, without data in addresses."""
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     requests = [
-        event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
     ]
     return [address for address in requests if not address.startswith(("data:", "chrome"))]

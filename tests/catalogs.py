@@ -50,16 +50,23 @@ msgstr ""
 """
 )
 _ENTRY = '\n#, c-format\nmsgid "{}"\nmsgid_plural "{}"\nmsgstr[0] ""\nmsgstr[1] ""\n'
-PLURALS = HEADER.format("", "") + _ENTRY.format("one dog", "%d dogs") + _ENTRY.format("%d cat", "%d cats")
+PLURALS = (
+    HEADER.format("", "") + _ENTRY.format("one dog", "%d dogs") + _ENTRY.format("%d cat", "%d cats")
+)
 # Language → the forms of "one dog", "%d dogs" (an argument that numbers other than 1 need) and of "%d cat", "%d cats".
 FORMS = {
     "de": ("ONE DOG|%d DOGS", "%d CAT|%d CATS"),
     "fr": ("ONE DOG|%d DOGS", "%d CAT|%d CATS"),
     "ja": ("%d DOGS", "%d CATS"),
     "ru": ("%d DOGS|%d DOGS|%d DOGS", "%d CAT|%d CATS|%d CATS"),
-    "ar": ("%d DOGS|ONE DOG|" + "|".join(["%d DOGS"] * 4), "%d CATS|%d CAT|" + "|".join(["%d CATS"] * 4)),
+    "ar": (
+        "%d DOGS|ONE DOG|" + "|".join(["%d DOGS"] * 4),
+        "%d CATS|%d CAT|" + "|".join(["%d CATS"] * 4),
+    ),
 }
 
 
 def translate(text, form, target=None):
-    return translate_document(text, form, shout, AbbreviationSplitter(), direction=Direction(None, target))
+    return translate_document(
+        text, form, shout, AbbreviationSplitter(), direction=Direction(None, target)
+    )

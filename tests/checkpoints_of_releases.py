@@ -19,12 +19,21 @@ def search(model, tokenizer):
     batches = [TEXTS] if model.config.is_encoder_decoder else [[text] for text in TEXTS]
     inputs = [tokenizer(batch, padding=True, return_tensors="pt")["input_ids"] for batch in batches]
     options = {"max_new_tokens": 12, "do_sample": False}
-    return [[model.generate(each, num_beams=beams, **options).tolist() for each in inputs] for beams in (1, 4)]
+    return [
+        [model.generate(each, num_beams=beams, **options).tolist() for each in inputs]
+        for beams in (1, 4)
+    ]
 
 
 def save(parent):
     """Save a checkpoint of each kind of model that generates, and return its answers from before."""
-    from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_model, tiny_tokenizer
+    from tests.tiny import (
+        tiny_causal_lm,
+        tiny_long_causal_lm,
+        tiny_long_model,
+        tiny_model,
+        tiny_tokenizer,
+    )
     from vanilla_transformer.utils.file_utils import save_model_folder
 
     tokenizer, found = tiny_tokenizer(), {}
@@ -33,7 +42,9 @@ def save(parent):
         found[name] = search(model, tokenizer)
         save_model_folder(model, tokenizer, parent / name)
         if build is tiny_model:
-            found[name].append(pipeline("translation", model=model, tokenizer=tokenizer)(TEXTS, max_new_tokens=12))
+            found[name].append(
+                pipeline("translation", model=model, tokenizer=tokenizer)(TEXTS, max_new_tokens=12)
+            )
     return found
 
 
@@ -41,12 +52,21 @@ def load(folder, is_carried):
     """Return the answers of a saved checkpoint."""
     options = {"trust_remote_code": True} if is_carried else {}
     is_seq2seq = transformers.AutoConfig.from_pretrained(folder, **options).is_encoder_decoder
-    auto_class = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
-    model, tokenizer = auto_class.from_pretrained(folder, **options), AutoTokenizer.from_pretrained(folder, **options)
-    assert type(model).__module__.startswith("transformers_modules." if is_carried else "vanilla_transformer.")
+    auto_class = (
+        transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
+    )
+    model, tokenizer = (
+        auto_class.from_pretrained(folder, **options),
+        AutoTokenizer.from_pretrained(folder, **options),
+    )
+    assert type(model).__module__.startswith(
+        "transformers_modules." if is_carried else "vanilla_transformer."
+    )
     found = search(model.eval(), tokenizer)
     if folder.name.startswith("tiny_model"):
-        found.append(pipeline("translation", model=str(folder), **options)(TEXTS, max_new_tokens=12))
+        found.append(
+            pipeline("translation", model=str(folder), **options)(TEXTS, max_new_tokens=12)
+        )
     return found
 
 
@@ -55,7 +75,11 @@ def main(how, parent):
         sys.modules["vanilla_transformer"] = None  # every import of it fails
     else:
         import vanilla_transformer  # noqa: F401
-    found = save(parent) if how == "save" else {path.name: load(path, how == "code") for path in parent.iterdir()}
+    found = (
+        save(parent)
+        if how == "save"
+        else {path.name: load(path, how == "code") for path in parent.iterdir()}
+    )
     json.dump([transformers.__version__, found], sys.stdout)
 
 

@@ -13,7 +13,9 @@ def p_value(observed: Tensor, expected: Tensor, fitted: int = 0) -> float:
         fitted: Parameters that were estimated from the observed counts.
     """
     often = expected >= 5
-    cells = [torch.cat([each[often], each[~often].sum()[None]]).double() for each in (observed, expected)]
+    cells = [
+        torch.cat([each[often], each[~often].sum()[None]]).double() for each in (observed, expected)
+    ]
     torch.testing.assert_close(cells[1].sum(), cells[0].sum(), rtol=1e-4, atol=0.0)
     assert (observed[expected == 0] == 0).all()
     counts, wanted = (each[cells[1] > 0] for each in cells)

@@ -35,7 +35,11 @@ def count_missing(tokens: list[int], phrases: list[tuple[int, ...]]) -> int:
         if absent > 0:
             missing += absent * len(phrase)
             rest = tuple(tokens[end:])
-            begun = [size for size in range(1, min(len(phrase), len(rest) + 1)) if rest[-size:] == phrase[:size]]
+            begun = [
+                size
+                for size in range(1, min(len(phrase), len(rest) + 1))
+                if rest[-size:] == phrase[:size]
+            ]
             most = max([most, *begun])
     return missing - most
 
@@ -56,7 +60,11 @@ def next_tokens(tokens: list[int], phrases: list[tuple[int, ...]]) -> set[int]:
         count, end = occurrences(tokens, phrase)
         if count < phrases.count(phrase):
             rest = tuple(tokens[end:])
-            found |= {phrase[size] for size in range(len(phrase)) if size == 0 or rest[-size:] == phrase[:size]}
+            found |= {
+                phrase[size]
+                for size in range(len(phrase))
+                if size == 0 or rest[-size:] == phrase[:size]
+            }
     return found
 
 
@@ -95,9 +103,13 @@ class ConstrainedBeamSearch:
             ordered = ordered[: max(2, 1 + len(self.eos)) * self.beams]
             ends = [tokens[-1] in self.eos or length == self.limit for _, tokens in ordered]
             of_best = zip(ordered[: self.beams], ends, strict=False)
-            done = [(score / self._penalty(length), tokens) for (score, tokens), end in of_best if end]
+            done = [
+                (score / self._penalty(length), tokens) for (score, tokens), end in of_best if end
+            ]
             self.finished = sorted([*self.finished, *done], key=lambda each: -each[0])[: self.beams]
-            running = [each for each, end in zip(ordered, ends, strict=True) if not end][: self.beams]
+            running = [each for each, end in zip(ordered, ends, strict=True) if not end][
+                : self.beams
+            ]
             if not running or self._is_done(running, length):
                 break
         return self.finished
@@ -108,7 +120,9 @@ class ConstrainedBeamSearch:
             return False
         farthest = self.early_stopping == "never" and self.penalty > 0 and not self.phrases
         complete = [score for score, tokens in running if count_missing(tokens, self.phrases) == 0]
-        possible = max(complete, default=-torch.inf) / self._penalty(self.limit if farthest else length)
+        possible = max(complete, default=-torch.inf) / self._penalty(
+            self.limit if farthest else length
+        )
         return self.early_stopping is True or possible <= self.finished[-1][0]
 
     def _candidates(self, running: list[tuple[float, list[int]]]) -> list[tuple[float, list[int]]]:
@@ -129,14 +143,21 @@ class ConstrainedBeamSearch:
         different = {tuple(tokens): score for score, tokens in found if score > -torch.inf}
         return [(score, list(tokens)) for tokens, score in different.items()]
 
-    def _allocate(self, candidates: list[tuple[float, list[int]]], length: int) -> list[tuple[float, list[int]]]:
+    def _allocate(
+        self, candidates: list[tuple[float, list[int]]], length: int
+    ) -> list[tuple[float, list[int]]]:
         banks = dict[int, list[tuple[float, list[int]]]]()
         for score, tokens in sorted(candidates, key=lambda each: -each[0]):
             missing = count_missing(tokens, self.phrases)
             if missing <= self.limit - length:
                 banks.setdefault(missing, []).append((score, tokens))
         rounds = max(map(len, banks.values()), default=0)
-        return [bank[turn] for turn in range(rounds) for _, bank in sorted(banks.items()) if turn < len(bank)]
+        return [
+            bank[turn]
+            for turn in range(rounds)
+            for _, bank in sorted(banks.items())
+            if turn < len(bank)
+        ]
 
     def _penalty(self, length: int) -> float:
         return float(length_penalty(torch.tensor([length]), self.penalty, self.penalty_type))
@@ -144,7 +165,12 @@ class ConstrainedBeamSearch:
     @torch.no_grad()
     def _log_probabilities(self, tokens: list[int]) -> torch.Tensor:
         inputs, written = torch.tensor([self.source]), torch.tensor([[self.start, *tokens]])
-        return self.model(input_ids=inputs, decoder_input_ids=written).logits[0, -1].float().log_softmax(-1)
+        return (
+            self.model(input_ids=inputs, decoder_input_ids=written)
+            .logits[0, -1]
+            .float()
+            .log_softmax(-1)
+        )
 
 
 __all__ = ["ConstrainedBeamSearch", "count_missing", "has_closed", "next_tokens", "occurrences"]

@@ -39,7 +39,9 @@ def command_lines(page: Path) -> list[str]:
     """Return the shell commands of a page: lines of blocks, indented lines, and commands of this package in prose."""
     text = page.read_text().replace("\\\n", " ")
     fenced = [
-        line for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL) for line in block.splitlines()
+        line
+        for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
     ]
     indented = re.findall(r"^    (\w.*scripts/.*|vanilla-transformer .*)$", text, re.MULTILINE)
     prose = re.findall(r"(?<!`)`(vanilla-transformer [^`]+)`(?!`)", text)
@@ -68,7 +70,10 @@ def flags_of(command: str) -> frozenset[str]:
     shown = io.StringIO()
     with redirect_stdout(shown), suppress(SystemExit):
         main([command, "--help_all"])
-    return frozenset(re.findall(r"^  --(\w+)", shown.getvalue(), re.MULTILINE)) | {"help", "help_all"}
+    return frozenset(re.findall(r"^  --(\w+)", shown.getvalue(), re.MULTILINE)) | {
+        "help",
+        "help_all",
+    }
 
 
 def write_workspace(folder: Path) -> None:
@@ -76,7 +81,11 @@ def write_workspace(folder: Path) -> None:
     (folder / "scripts").symlink_to(ROOT / "scripts")
     (folder / "recipes").mkdir()
     for path in (ROOT / "recipes").glob("*.yaml"):
-        recipe = {name: value for name, value in yaml.safe_load(path.read_text()).items() if "_minutes" not in name}
+        recipe = {
+            name: value
+            for name, value in yaml.safe_load(path.read_text()).items()
+            if "_minutes" not in name
+        }
         (folder / "recipes" / path.name).write_text(yaml.safe_dump(recipe | SMALL))
     write_aligned_corpus(folder, train=60, valid=5, test=5)
     shutil.copy(folder / "test.de", folder / "theirs.de")

@@ -44,10 +44,17 @@ def random_case(seed: int) -> Case:
     longest = draw.choice([3, 12, 36])
     # The library attends to nothing if a source has only the EOS that the model must not see.
     shortest = 0 if model.config.source_eos else 1
-    lengths = [draw.randint(shortest, longest) for _ in range(draw.randint(2, 4))] + [draw.randint(shortest, 3)]
+    lengths = [draw.randint(shortest, longest) for _ in range(draw.randint(2, 4))] + [
+        draw.randint(shortest, 3)
+    ]
     draw.shuffle(lengths)
-    sources = [[draw.randrange(5, model.config.vocab_size) for _ in range(length)] + [EOS] for length in lengths]
-    return Case(model, sources, draw.choice([1, 2, 3, 9]), options, draw.randint(1, options["num_beams"]))
+    sources = [
+        [draw.randrange(5, model.config.vocab_size) for _ in range(length)] + [EOS]
+        for length in lengths
+    ]
+    return Case(
+        model, sources, draw.choice([1, 2, 3, 9]), options, draw.randint(1, options["num_beams"])
+    )
 
 
 def _options(draw: random.Random) -> dict[str, Any]:
@@ -56,7 +63,10 @@ def _options(draw: random.Random) -> dict[str, Any]:
     options["length_penalty"] = draw.choice([-0.5, 0.0, 0.6, 1.0, 2.0])
     options["early_stopping"] = draw.choice([True, False, "never"])
     options["min_new_tokens"] = draw.choice([0, 0, 1, 4])
-    limits = {"max_new_tokens": draw.randint(1, 18), "max_new_tokens_beyond_source": draw.randint(0, 6)}
+    limits = {
+        "max_new_tokens": draw.randint(1, 18),
+        "max_new_tokens_beyond_source": draw.randint(0, 6),
+    }
     limits["max_length"] = draw.randint(2, 18)
     limit = draw.choice([*limits])
     options[limit] = limits[limit]
@@ -99,7 +109,9 @@ def _model(draw: random.Random, seed: int, options: dict[str, Any]) -> Any:
         if config.lm_head_bias:
             model.lm_head.bias[[EOS, 4]] = draw.choice([0.0, 2.0, 4.0, 8.0])
     margin = draw.randint(0, 6)
-    model.generation_config = paper_generation_config(PAD, EOS, START, max_new_tokens_beyond_source=margin)
+    model.generation_config = paper_generation_config(
+        PAD, EOS, START, max_new_tokens_beyond_source=margin
+    )
     return model
 
 
@@ -108,7 +120,11 @@ def hypotheses_of_library(case: Case, source: list[int]) -> list[LibraryHypothes
     ids, count = torch.tensor([source]), case.num_return_sequences
     start = 1 if case.model.config.is_encoder_decoder else len(source)  # of the new tokens
     found = case.model.generate(
-        ids, **case.options, num_return_sequences=count, return_dict_in_generate=True, output_scores=True
+        ids,
+        **case.options,
+        num_return_sequences=count,
+        return_dict_in_generate=True,
+        output_scores=True,
     )
     if case.options["num_beams"] == 1:
         return [LibraryHypothesis(found.sequences[0, start:].tolist(), float("nan"))]

@@ -29,7 +29,18 @@ def greedy_search(models, weights, source, start, eos, limit, alpha=0.6, penalty
     return [(score / penalty(penalty_type, alpha, len(tokens)), tokens)]
 
 
-def beam_search(models, weights, source, start, eos, limit, beams, alpha=0.6, penalty_type="wu", early_stopping=False):
+def beam_search(
+    models,
+    weights,
+    source,
+    start,
+    eos,
+    limit,
+    beams,
+    alpha=0.6,
+    penalty_type="wu",
+    early_stopping=False,
+):
     """Return the score and the tokens of the best finished hypotheses, best first."""
     running, finished = [(0.0, [])], []
     for length in range(1, limit + 1):
@@ -39,7 +50,11 @@ def beam_search(models, weights, source, start, eos, limit, beams, alpha=0.6, pe
             candidates += [(score + row[token], [*tokens, token]) for token in range(len(row))]
         best = sorted(candidates, reverse=True)[: 2 * beams]
         divisor = penalty(penalty_type, alpha, length)
-        ended = [(score / divisor, tokens) for score, tokens in best[:beams] if tokens[-1] == eos or length == limit]
+        ended = [
+            (score / divisor, tokens)
+            for score, tokens in best[:beams]
+            if tokens[-1] == eos or length == limit
+        ]
         finished = sorted(finished + ended, reverse=True)[:beams]
         running = [(score, tokens) for score, tokens in best if tokens[-1] != eos][:beams]
         worst = finished[-1][0] if len(finished) == beams else -math.inf

@@ -10,13 +10,17 @@ _WORD, _UNIT = re.compile(r"\S+"), re.compile(r"\w+|[^\w\s]")
 def by_word(change):
     """Return a model that changes text in place, with the alignment of its words and marks."""
     return lambda texts: [
-        (change(text), [(*match.span(), *match.span(), 1.0) for match in _UNIT.finditer(text)]) for text in texts
+        (change(text), [(*match.span(), *match.span(), 1.0) for match in _UNIT.finditer(text)])
+        for text in texts
     ]
 
 
 def shout(texts):
     """Return each text in upper case with an alignment of its words."""
-    return [(text.upper(), [(*match.span(), *match.span(), 1.0) for match in _WORD.finditer(text)]) for text in texts]
+    return [
+        (text.upper(), [(*match.span(), *match.span(), 1.0) for match in _WORD.finditer(text)])
+        for text in texts
+    ]
 
 
 def copy(texts):

@@ -188,7 +188,11 @@ def _enable_progress_bars():
 
 @pytest.fixture(scope="session")
 def _saved_folder(tiny_tokenizer, tmp_path_factory):
-    return add_card(save_model_folder(tiny.tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("saved") / "model"))
+    return add_card(
+        save_model_folder(
+            tiny.tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("saved") / "model"
+        )
+    )
 
 
 @pytest.fixture

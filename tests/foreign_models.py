@@ -14,16 +14,25 @@ from tests.marian_models import build_marian_tokenizer
 from tests.opennmt_files import eole_folder, opennmt_checkpoint
 from vanilla_transformer.extensions.conversion import joeynmt as joeynmt_format
 from vanilla_transformer.extensions.conversion.common import rename
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 
 SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
-SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "vocab_size": 20}
+SIZES |= {
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 16,
+    "decoder_ffn_dim": 16,
+    "vocab_size": 20,
+}
 
 
 def hugging_face_marian(folder, _):
     folder.mkdir()
     build_marian_tokenizer(folder).save_pretrained(folder)
-    MarianMTModel(MarianConfig(**SIZES, pad_token_id=0, decoder_start_token_id=0)).save_pretrained(folder)
+    MarianMTModel(MarianConfig(**SIZES, pad_token_id=0, decoder_start_token_id=0)).save_pretrained(
+        folder
+    )
     return folder / "model.safetensors"
 
 
@@ -55,7 +64,9 @@ def joeynmt(folder, _):
     with pytest.MonkeyPatch.context() as patch, suppress(LookupError):
         patch.setattr(joeynmt_format, "build_model", build)
         joeynmt_format.model_from_joeynmt(joeynmt_format.read_joeynmt_folder(joey))
-    weights = {rename(name, joeynmt_format.NAMES): tensor for name, tensor in built[0].state_dict().items()}
+    weights = {
+        rename(name, joeynmt_format.NAMES): tensor for name, tensor in built[0].state_dict().items()
+    }
     torch.save({"model_state": weights}, joey / "best.ckpt")
     return folder / "best.ckpt"
 

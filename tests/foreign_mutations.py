@@ -23,7 +23,12 @@ OPTIONS = "special:model.yml"  # of Marian, in its weights
 
 def mutate_file(path: Path, draw: random.Random) -> None:
     """Replace a file by a mutation of it: of its entries where it has some, or of its text or bytes."""
-    entries = {".json": _mutate_json, ".yaml": _mutate_yaml, ".pt": _mutate_pickle, ".ckpt": _mutate_pickle}
+    entries = {
+        ".json": _mutate_json,
+        ".yaml": _mutate_yaml,
+        ".pt": _mutate_pickle,
+        ".ckpt": _mutate_pickle,
+    }
     entries[".npz"] = _mutate_arrays
     if path.suffix in entries and draw.random() < 0.7:
         entries[path.suffix](path, draw)
@@ -64,7 +69,9 @@ def _check_mutation(*mutation: Any) -> None:
         assert not (work / "ours").exists(), number
 
 
-def _convert_mutation(model: Path, form: str, weights: Path, number: int, work: Path, capsys: Any) -> tuple[int, str]:
+def _convert_mutation(
+    model: Path, form: str, weights: Path, number: int, work: Path, capsys: Any
+) -> tuple[int, str]:
     """Convert mutation `number` of a model, and return the status of the command and its error message.
 
     Args:
@@ -74,7 +81,11 @@ def _convert_mutation(model: Path, form: str, weights: Path, number: int, work: 
     """
     draw = random.Random(f"{form} {number}")
     folder = shutil.copytree(model, work / "theirs")
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".py", ".md")]
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix not in (".py", ".md")
+    ]
     mutate_file(draw.choice(files), draw)
     (work / "sentences").write_text("A man.\n")
     source = folder / weights.relative_to(model) if form == "opennmt-py" else folder
@@ -93,7 +104,9 @@ def _mutate_bytes(content: bytes, draw: random.Random) -> bytes:
         return content[:place] + content[place + draw.randrange(1, 300) :]
     changed = bytearray(content)
     for _ in range(draw.randrange(1, 20)):
-        changed[draw.randrange(len(content) if kind == 2 else min(400, len(content)))] ^= 1 << draw.randrange(8)
+        changed[draw.randrange(len(content) if kind == 2 else min(400, len(content)))] ^= (
+            1 << draw.randrange(8)
+        )
     return bytes(changed)
 
 
@@ -103,13 +116,23 @@ def _mutate_text(text: str, draw: random.Random) -> str:
     before, line, after = lines[:place], lines[place], lines[place + 1 :]
     value = draw.choice(["x", "[]", "{}", "null", "-1", "1" + "0" * 30, "''"])
     changed = draw.choice(
-        [[], [line, line], [f"{line.rsplit(':', 1)[0]}: {value}"], [line[:-1] + draw.choice("{[:'\t")]]
+        [
+            [],
+            [line, line],
+            [f"{line.rsplit(':', 1)[0]}: {value}"],
+            [line[:-1] + draw.choice("{[:'\t")],
+        ]
     )
-    return draw.choice(["\n".join([*before, *changed, *after])] * 4 + ["\n".join(before), draw.choice(TEXTS)])
+    return draw.choice(
+        ["\n".join([*before, *changed, *after])] * 4 + ["\n".join(before), draw.choice(TEXTS)]
+    )
 
 
 def _mutate_json(path: Path, draw: random.Random) -> None:
-    path.write_text(json.dumps(_mutate_tree(json.loads(path.read_text(encoding="utf-8")), draw)), encoding="utf-8")
+    path.write_text(
+        json.dumps(_mutate_tree(json.loads(path.read_text(encoding="utf-8")), draw)),
+        encoding="utf-8",
+    )
 
 
 def _mutate_yaml(path: Path, draw: random.Random) -> None:
@@ -131,7 +154,9 @@ def _mutate_arrays(path: Path, draw: random.Random) -> None:
     else:
         name = draw.choice(sorted(arrays))
         array = arrays[name]
-        arrays[name] = draw.choice([array[:1], array.T, np.zeros(0, np.float32), array.astype(np.int8), np.float32(3)])
+        arrays[name] = draw.choice(
+            [array[:1], array.T, np.zeros(0, np.float32), array.astype(np.int8), np.float32(3)]
+        )
     np.savez(path, **arrays)
 
 
@@ -150,7 +175,13 @@ def _mutate_tree(tree: Any, draw: random.Random) -> Any:
 
 def _entries(tree: Any) -> Iterator[tuple[Any, Any]]:
     tree = vars(tree) if isinstance(tree, argparse.Namespace) else tree
-    keys = list(tree) if isinstance(tree, dict) else range(min(3, len(tree))) if isinstance(tree, list) else []
+    keys = (
+        list(tree)
+        if isinstance(tree, dict)
+        else range(min(3, len(tree)))
+        if isinstance(tree, list)
+        else []
+    )
     for key in keys:
         yield tree, key
         yield from _entries(tree[key])

@@ -41,7 +41,11 @@ class Forked:
         files = [Path(self._folder.name, name) for name in ("input", "output", "errors")]
         files[0].write_text(input)
         self._printed = files[1:]
-        given = ([*map(str, arguments)], dict(os.environ if env is None else env), os.fspath(cwd or os.getcwd()))
+        given = (
+            [*map(str, arguments)],
+            dict(os.environ if env is None else env),
+            os.fspath(cwd or os.getcwd()),
+        )
         self._process = fork_context().Process(target=_run, args=(*given, files))
         self._process.start()
         self.pid = self._process.pid
@@ -80,7 +84,12 @@ class TwoProcesses:
         with socket.socket() as listener:
             listener.bind(("localhost", 0))
             port = listener.getsockname()[1]
-        shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+        shared = {
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(port),
+        }
         shared |= {"OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "run"}
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
         self.processes = [Forked(arguments, (env or os.environ) | shared | rank) for rank in ranks]
@@ -104,7 +113,9 @@ def run_python(*arguments, env=None, cwd=None, input="", timeout=300):
 
 def _run(arguments, environment, folder, files):
     os.setsid()
-    for descriptor, (path, mode) in enumerate(zip(files, (os.O_RDONLY, _WRITING, _WRITING), strict=True)):
+    for descriptor, (path, mode) in enumerate(
+        zip(files, (os.O_RDONLY, _WRITING, _WRITING), strict=True)
+    ):
         os.dup2(os.open(path, mode), descriptor)
     sys.stdin = os.fdopen(0, closefd=False)  # `multiprocessing` has replaced it by an empty one
     os.environ.clear()

@@ -57,9 +57,15 @@ def assert_engine_gives_tokens_of_generate(shape, sentences, length, left, taste
     tokens = sources(sentences, length, shape["vocab_size"], left)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = model.generate(tokens, **options, return_dict_in_generate=True, output_scores=True)
+        expected = model.generate(
+            tokens, **options, return_dict_in_generate=True, output_scores=True
+        )
         # The scores of hypotheses without a possible continuation are equal, and any of them may be returned.
-        assume(expected.get("sequences_scores") is None or (expected.sequences_scores > -1.0e8).all())
+        assume(
+            expected.get("sequences_scores") is None or (expected.sequences_scores > -1.0e8).all()
+        )
         search = {name: value for name, value in options.items() if name != "pad_token_id"}
         engine = Engine(model, compile=False, **search)
-        assert torch.equal(model.generate(tokens, **options, custom_generate=engine), expected.sequences)
+        assert torch.equal(
+            model.generate(tokens, **options, custom_generate=engine), expected.sequences
+        )

@@ -20,10 +20,21 @@ GPU = torch.device("meta")
 class NoHostReads(TorchDispatchMode):
     """Raise an error if an operation lets the host look at values, copies them, or has results of unknown shapes."""
 
-    READS = ("_local_scalar_dense", "nonzero", "item", "masked_select", "equal", "is_nonzero", "unique", "_unique")
+    READS = (
+        "_local_scalar_dense",
+        "nonzero",
+        "item",
+        "masked_select",
+        "equal",
+        "is_nonzero",
+        "unique",
+        "_unique",
+    )
     READS += ("bincount", "repeat_interleave.Tensor")
 
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         with self:  # in inference mode, operations that consist of others arrive here in one piece
             results = operation.decompose(*args, **kwargs)
@@ -40,12 +51,16 @@ class NoHostReads(TorchDispatchMode):
     def check(self, operation: Any, args: Any) -> None:
         """Check the name and the arguments of an operation."""
         name = operation.overloadpacket.__name__
-        assert not str(operation).removeprefix("aten.").startswith(self.READS), f"{operation} waits for the device."
+        assert not str(operation).removeprefix("aten.").startswith(self.READS), (
+            f"{operation} waits for the device."
+        )
         is_constant = name == "lift_fresh" and args[0].numel() > 0
         assert not is_constant, f"{operation} makes a constant, which is copied from the host."
         if name in ("index", "index_put", "index_put_"):
             indices = [index for index in args[1] if index is not None]
-            assert all(index.dtype is torch.long for index in indices), f"{operation} with a mask has no static shape."
+            assert all(index.dtype is torch.long for index in indices), (
+                f"{operation} with a mask has no static shape."
+            )
 
 
 @contextmanager
@@ -67,11 +82,16 @@ class HostCopies(NoHostReads):
         self.arrived: list[torch.Tensor] = []
 
     def run(self, operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if operation.overloadpacket.__name__ == "_to_copy" and kwargs.get("device", args[0].device) != args[0].device:
+        if (
+            operation.overloadpacket.__name__ == "_to_copy"
+            and kwargs.get("device", args[0].device) != args[0].device
+        ):
             return self._copy(args[0], kwargs)
         if GPU in _devices(args, kwargs):
             self.check(operation, args)
-            assert len(_devices(args)) < 2, f"{operation} has arguments on two devices, and copies one of them."
+            assert len(_devices(args)) < 2, (
+                f"{operation} has arguments on two devices, and copies one of them."
+            )
         return operation(*args, **kwargs)
 
     def _copy(self, tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
@@ -89,15 +109,25 @@ class _NoConstants(TorchFunctionMode):
     MAKERS = (torch.tensor, torch.as_tensor, torch.Tensor.new_tensor)
     INDEXING = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         results = function(*args, **(kwargs or {}))
         if function in self.MAKERS:
-            assert results.device != GPU or not results.numel(), f"{function.__name__} copies numbers from the host."
+            assert results.device != GPU or not results.numel(), (
+                f"{function.__name__} copies numbers from the host."
+            )
         if function in self.INDEXING and args[0].device == GPU:
             indices = args[1] if isinstance(args[1], tuple) else (args[1],)
-            assert not any(isinstance(index, list) for index in indices), "A list as an index is copied from the host."
-            if function is torch.Tensor.__setitem__ and any(isinstance(index, torch.Tensor) for index in indices):
-                assert isinstance(args[2], torch.Tensor), "A number is copied from the host. Use `index_fill_`."
+            assert not any(isinstance(index, list) for index in indices), (
+                "A list as an index is copied from the host."
+            )
+            if function is torch.Tensor.__setitem__ and any(
+                isinstance(index, torch.Tensor) for index in indices
+            ):
+                assert isinstance(args[2], torch.Tensor), (
+                    "A number is copied from the host. Use `index_fill_`."
+                )
         return results
 
 

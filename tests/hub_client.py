@@ -43,9 +43,13 @@ def read_answer(process):
 def use_hub_in_this_process(hub, monkeypatch):
     """Point the client of this process to the local Hub."""
     monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr("transformers.utils.hub._hf_api", None, raising=False)  # which keeps the address of another
+    monkeypatch.setattr(
+        "transformers.utils.hub._hf_api", None, raising=False
+    )  # which keeps the address of another
     template = constants.HUGGINGFACE_CO_URL_TEMPLATE.partition("{repo_id}")
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.url}/{''.join(template[1:])}")
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.url}/{''.join(template[1:])}"
+    )
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setenv("HF_TOKEN", TOKEN)

@@ -15,7 +15,14 @@ import yaml
 from joeynmt.model import build_model
 from joeynmt.vocabulary import Vocabulary
 
-SPECIAL = {"unk_id": 0, "unk_token": "<unk>", "pad_id": 1, "pad_token": "<pad>", "bos_id": 2, "bos_token": "<s>"}
+SPECIAL = {
+    "unk_id": 0,
+    "unk_token": "<unk>",
+    "pad_id": 1,
+    "pad_token": "<pad>",
+    "bos_id": 2,
+    "bos_token": "<s>",
+}
 SPECIAL |= {"eos_id": 3, "eos_token": "</s>", "sep_id": None, "sep_token": None, "lang_tags": []}
 
 
@@ -23,10 +30,14 @@ SPECIAL |= {"eos_id": 3, "eos_token": "</s>", "sep_id": None, "sep_token": None,
 def main(folder, sources):
     torch.manual_seed(0)
     vocabularies = [
-        Vocabulary((folder / f"{side}_vocab.txt").read_text().split("\n")[:-1], SimpleNamespace(**SPECIAL))
+        Vocabulary(
+            (folder / f"{side}_vocab.txt").read_text().split("\n")[:-1], SimpleNamespace(**SPECIAL)
+        )
         for side in ("src", "trg")
     ]
-    model = build_model(yaml.safe_load((folder / "config.yaml").read_text())["model"], *vocabularies).eval()
+    model = build_model(
+        yaml.safe_load((folder / "config.yaml").read_text())["model"], *vocabularies
+    ).eval()
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
     torch.save({"model_state": model.state_dict()}, folder / "best.ckpt")

@@ -27,6 +27,8 @@ setattr(owner, name, killing)
 def run_until_killed(code: str, words: list[str], module: str, function: str, calls: int) -> None:
     """Run `code`, which may use the list `words`, until the n-th call of a function of a module."""
     command = [sys.executable, "-c", _PATCH + code, module, function, str(calls), *words]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # as in this process, for sums in the same order
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1"
+    }  # as in this process, for sums in the same order
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert finished.returncode == -signal.SIGKILL, finished.stderr

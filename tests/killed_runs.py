@@ -61,7 +61,10 @@ def run_flags(folder: Path) -> list[str]:
     corpus = folder.parent / "corpus"
     options = _RECIPE | {"output_dir": folder, "cache_dir": folder.parent / "cache"}
     for split in ("train", "validation"):
-        options |= {f"{split}_source": corpus / f"{split}.en", f"{split}_target": corpus / f"{split}.de"}
+        options |= {
+            f"{split}_source": corpus / f"{split}.en",
+            f"{split}_target": corpus / f"{split}.de",
+        }
     return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
@@ -80,7 +83,9 @@ def kill_at_random(folder: Path, processes: int, runs: int, seed: int) -> list[d
     outcomes: Counter[tuple[int, bool]] = Counter()
     for number in range(runs):
         moment = moments.uniform(0.0, 1.05 * seconds)
-        outcomes[kill_and_resume(folder / f"killed-{processes}-{number}", processes, moment, expected)] += 1
+        outcomes[
+            kill_and_resume(folder / f"killed-{processes}-{number}", processes, moment, expected)
+        ] += 1
     return [
         {"processes": processes, "runs": count, "status": status, "weights": same}
         for (status, same), count in outcomes.items()
@@ -95,12 +100,16 @@ def run_uninterrupted(folder: Path, processes: int) -> float:
     return time.monotonic() - started
 
 
-def kill_and_resume(folder: Path, processes: int, moment: float, expected: Path) -> tuple[int, bool]:
+def kill_and_resume(
+    folder: Path, processes: int, moment: float, expected: Path
+) -> tuple[int, bool]:
     """Kill a run after `moment` seconds and run it to its end; return its status and whether its weights are equal."""
     pids = start(folder, processes)
     time.sleep(moment)
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)  # one that has ended is waited for below, so its number is still its own
+        os.kill(
+            pid, signal.SIGKILL
+        )  # one that has ended is waited for below, so its number is still its own
     wait(pids)
     status = wait(start(folder, processes))
     if status != 0:
@@ -113,7 +122,9 @@ def kill_and_resume(folder: Path, processes: int, moment: float, expected: Path)
 
 
 def equal_tensors(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
-    return ours.keys() == theirs.keys() and all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+    return ours.keys() == theirs.keys() and all(
+        torch.equal(tensor, theirs[name]) for name, tensor in ours.items()
+    )
 
 
 def start(folder: Path, processes: int) -> list[int]:
@@ -132,7 +143,12 @@ def _fork(folder: Path, rank: int, processes: int, port: str) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         if processes > 1:
-            names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+            names = {
+                "RANK": rank,
+                "LOCAL_RANK": rank,
+                "WORLD_SIZE": processes,
+                "LOCAL_WORLD_SIZE": processes,
+            }
             os.environ |= {name: str(value) for name, value in names.items()}
             os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         train(parse_recipe(run_flags(folder)))
@@ -149,22 +165,33 @@ def wait(pids: Sequence[int]) -> int:
 
 def log_of(folder: Path) -> str:
     """Return the output of the processes of a run."""
-    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.parent.glob(f"{folder.name}.*.log")))
+    return "\n".join(
+        path.read_text(errors="replace")
+        for path in sorted(folder.parent.glob(f"{folder.name}.*.log"))
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Kill training runs at random moments and resume them.")
+    parser = argparse.ArgumentParser(
+        description="Kill training runs at random moments and resume them."
+    )
     parser.add_argument("runs", type=int, help="number of runs to kill")
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="numbers of processes of the runs")
+    parser.add_argument(
+        "--processes", type=int, nargs="+", default=[1, 2], help="numbers of processes of the runs"
+    )
     options = parser.parse_args()
     if options.runs < len(options.processes):
-        parser.error(f"runs must be {len(options.processes)} or more, one for each number of processes")
+        parser.error(
+            f"runs must be {len(options.processes)} or more, one for each number of processes"
+        )
     equal = True
     with tempfile.TemporaryDirectory(prefix="killed-runs-") as folder:
         write_demo_corpus(Path(folder, "corpus"), train=120, validation=8, test=1)
         for processes in options.processes:
-            for row in kill_at_random(Path(folder), processes, options.runs // len(options.processes), options.seed):
+            for row in kill_at_random(
+                Path(folder), processes, options.runs // len(options.processes), options.seed
+            ):
                 sys.stdout.write(f"{json.dumps(row)}\n")
                 sys.stdout.flush()
                 equal = equal and row["weights"]

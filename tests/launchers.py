@@ -10,7 +10,13 @@ def torchrun(processes: int, *options: object) -> list[str]:
 
     On a CPU, `accelerate launch` starts only one.
     """
-    return ["torch.distributed.run", "--standalone", "--nproc_per_node", str(processes), *map(str, options)]
+    return [
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        str(processes),
+        *map(str, options),
+    ]
 
 
 def torchrun_on_two_nodes(*options: object) -> list[str]:
@@ -19,7 +25,13 @@ def torchrun_on_two_nodes(*options: object) -> list[str]:
         listener.bind(("localhost", 0))
         port = listener.getsockname()[1]
     nodes = ["--nnodes", "2", "--nproc_per_node", "1", "--rdzv_backend", "c10d", "--rdzv_id", "run"]
-    return ["torch.distributed.run", *nodes, "--rdzv_endpoint", f"localhost:{port}", *map(str, options)]
+    return [
+        "torch.distributed.run",
+        *nodes,
+        "--rdzv_endpoint",
+        f"localhost:{port}",
+        *map(str, options),
+    ]
 
 
 def find_rank(launcher: int, rank: int) -> psutil.Process | None:

@@ -20,11 +20,16 @@ def run_limited(work: Callable[[], Any], seconds: int, mebibytes: int) -> None:
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process in the middle of a library's loop, too
+        signal.signal(
+            signal.SIGALRM, signal.SIG_DFL
+        )  # ends the process in the middle of a library's loop, too
         signal.alarm(seconds)
         # The threads of this process are not in a fork, which would wait for them.
         torch.set_num_threads(1)
-        os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}  # CTranslate2 reads the second
+        os.environ |= {
+            "TOKENIZERS_PARALLELISM": "false",
+            "OMP_NUM_THREADS": "1",
+        }  # CTranslate2 reads the second
         try:
             work()
         except BaseException:  # of any kind: the parent reports it

@@ -144,7 +144,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def _send(self, body: bytes, status: HTTPStatus = HTTPStatus.OK, headers: dict[str, str] | None = None):
+    def _send(
+        self, body: bytes, status: HTTPStatus = HTTPStatus.OK, headers: dict[str, str] | None = None
+    ):
         self.send_response(status)
         for name, value in ({"Content-Type": "application/json"} | (headers or {})).items():
             self.send_header(name, value)
@@ -159,7 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _token(self) -> str | None:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
         if given not in (None, TOKEN, READ_ONLY_TOKEN):
-            raise _Refusal(HTTPStatus.UNAUTHORIZED, "", "Invalid credentials in Authorization header")
+            raise _Refusal(
+                HTTPStatus.UNAUTHORIZED, "", "Invalid credentials in Authorization header"
+            )
         return given
 
     def _require_writing(self, repo_id: str):
@@ -167,7 +171,9 @@ class _Handler(BaseHTTPRequestHandler):
         if token is None:
             raise _Refusal(HTTPStatus.UNAUTHORIZED, "RepoNotFound", "Repository not found")
         if token != TOKEN or repo_id.split("/")[0] != USER:
-            raise _Refusal(HTTPStatus.FORBIDDEN, "", f"You don't have the rights to write to {repo_id}")
+            raise _Refusal(
+                HTTPStatus.FORBIDDEN, "", f"You don't have the rights to write to {repo_id}"
+            )
 
     def _repository(self, repo_id: str) -> Repository:
         repository = self.hub.repositories.get(repo_id)
@@ -184,7 +190,9 @@ class _Handler(BaseHTTPRequestHandler):
     def who_am_i(self):
         if self._token() is None:
             raise _Refusal(HTTPStatus.UNAUTHORIZED, "", "Invalid username or password.")
-        self._send_json({"type": "user", "name": USER, "orgs": [], "auth": {"accessToken": {"role": "write"}}})
+        self._send_json(
+            {"type": "user", "name": USER, "orgs": [], "auth": {"accessToken": {"role": "write"}}}
+        )
 
     def create_repository(self):
         asked = json.loads(self.body)
@@ -193,9 +201,12 @@ class _Handler(BaseHTTPRequestHandler):
         url = f"{self.hub.url}/{repo_id}"
         if repo_id in self.hub.repositories:
             return self._send(
-                json.dumps({"url": url, "error": "You already created this model repo"}).encode(), HTTPStatus.CONFLICT
+                json.dumps({"url": url, "error": "You already created this model repo"}).encode(),
+                HTTPStatus.CONFLICT,
             )
-        repository = self.hub.repositories[repo_id] = Repository(private=asked.get("visibility") == "private")
+        repository = self.hub.repositories[repo_id] = Repository(
+            private=asked.get("visibility") == "private"
+        )
         repository.add("main", {".gitattributes": b"*.safetensors filter=lfs\n"}, "initial commit")
         self._send_json({"url": url, "id": repo_id})
 
@@ -205,13 +216,22 @@ class _Handler(BaseHTTPRequestHandler):
     def describe(self, repo_id, revision=None):
         commit = self._commit(repo_id, revision)
         siblings = [{"rfilename": path} for path in sorted(commit.files)]
-        answer = {"id": repo_id, "modelId": repo_id, "sha": commit.oid, "siblings": siblings, "tags": []}
-        self._send_json(answer | {"private": self._repository(repo_id).private, "downloads": 0, "likes": 0})
+        answer = {
+            "id": repo_id,
+            "modelId": repo_id,
+            "sha": commit.oid,
+            "siblings": siblings,
+            "tags": [],
+        }
+        self._send_json(
+            answer | {"private": self._repository(repo_id).private, "downloads": 0, "likes": 0}
+        )
 
     def references(self, repo_id):
         references = self._repository(repo_id).references
         branches = [
-            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid} for name, oid in references.items()
+            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid}
+            for name, oid in references.items()
         ]
         self._send_json({"branches": branches, "tags": [], "converts": []})
 
@@ -226,14 +246,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def create_tag(self, repo_id, revision):
         self._require_writing(repo_id)
-        self._repository(repo_id).references[json.loads(self.body)["tag"]] = self._commit(repo_id, revision).oid
+        self._repository(repo_id).references[json.loads(self.body)["tag"]] = self._commit(
+            repo_id, revision
+        ).oid
         self._send_json({})
 
     def tree(self, repo_id, revision, folder=None):
         files = self._commit(repo_id, revision).files
         if folder and not any(path.startswith(f"{folder}/") for path in files):
             raise _Refusal(HTTPStatus.NOT_FOUND, "EntryNotFound", f"{folder} does not exist")
-        self._send_json([_entry(path, files[path]) for path in sorted(files) if path.startswith(folder or "")])
+        self._send_json(
+            [_entry(path, files[path]) for path in sorted(files) if path.startswith(folder or "")]
+        )
 
     def paths_info(self, repo_id, revision):
         asked = json.loads(self.body)["paths"]
@@ -295,7 +319,9 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _Refusal(HTTPStatus.BAD_REQUEST, "", f"unknown operation {key}")
         added = self.hub.repositories[repo_id].add(revision, files, message)
         url = f"{self.hub.url}/{repo_id}/commit/{added.oid}"
-        self._send_json({"commitUrl": url, "commitOid": added.oid, "success": True, "hookOutput": ""})
+        self._send_json(
+            {"commitUrl": url, "commitOid": added.oid, "success": True, "hookOutput": ""}
+        )
 
     def download(self, repo_id, revision, path):
         commit = self._commit(repo_id, revision)
@@ -303,7 +329,11 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refusal(HTTPStatus.NOT_FOUND, "EntryNotFound", "Entry not found")
         content = commit.files[path]
         etag = f'"{hashlib.sha256(content).hexdigest()}"'
-        headers = {"X-Repo-Commit": commit.oid, "ETag": etag, "Content-Type": "application/octet-stream"}
+        headers = {
+            "X-Repo-Commit": commit.oid,
+            "ETag": etag,
+            "Content-Type": "application/octet-stream",
+        }
         self._send(content, headers=headers)
 
 
@@ -311,7 +341,9 @@ def _entry(path: str, content: bytes) -> dict:
     digest = hashlib.sha256(content).hexdigest()
     entry = {"type": "file", "path": path, "size": len(content), "oid": digest[:40]}
     return entry | (
-        {"lfs": {"oid": digest, "size": len(content), "pointerSize": 134}} if path.endswith(_LARGE) else {}
+        {"lfs": {"oid": digest, "size": len(content), "pointerSize": 134}}
+        if path.endswith(_LARGE)
+        else {}
     )
 
 

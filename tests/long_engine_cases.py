@@ -29,7 +29,11 @@ def random_prompt_case(seed: int) -> Case:
 def random_long_case(seed: int) -> Case:
     """Draw an encoder-decoder for long sequences and sources."""
     draw = random.Random(seed)
-    fields = _fields(draw) | _long_fields(draw) | {"cross_attention_type": draw.choice(_CROSS_ATTENTIONS)}
+    fields = (
+        _fields(draw)
+        | _long_fields(draw)
+        | {"cross_attention_type": draw.choice(_CROSS_ATTENTIONS)}
+    )
     fields["source_eos"] = draw.random() < 0.7
     model = VanillaTransformerLongForConditionalGeneration(tiny_long_config(**fields))
     model.generation_config = paper_generation_config(PAD, EOS, START)
@@ -41,7 +45,9 @@ def random_long_case(seed: int) -> Case:
 def random_long_prompt_case(seed: int) -> Case:
     """Draw a decoder-only model for long sequences and prompts."""
     draw = random.Random(seed)
-    model = VanillaTransformerLongForCausalLM(tiny_long_decoder_config(**_fields(draw) | _long_fields(draw)))
+    model = VanillaTransformerLongForCausalLM(
+        tiny_long_decoder_config(**_fields(draw) | _long_fields(draw))
+    )
     sources = _sources(draw, model.config.vocab_size)
     return _case(draw, seed, model, sources, _options(draw, min_length=max(map(len, sources))))
 
@@ -52,7 +58,10 @@ def _long_fields(draw: random.Random) -> dict[str, Any]:
     fields: dict[str, Any] = {"layer_types": layer_type}
     if layer_type == "lsh_attention":
         fields |= {"num_hashes": draw.choice([1, 3]), "num_buckets": draw.choice([1, 2, 4])}
-        fields |= {"lsh_attn_chunk_length": draw.choice([2, 8, 64]), "hash_seed": draw.choice([0, 7])}
+        fields |= {
+            "lsh_attn_chunk_length": draw.choice([2, 8, 64]),
+            "hash_seed": draw.choice([0, 7]),
+        }
     return fields | ({"reversible": True, "normalize_before": True} if draw.random() < 0.4 else {})
 
 
@@ -83,7 +92,11 @@ def _options(draw: random.Random, min_length: int) -> dict[str, Any]:
     options["min_new_tokens"] = draw.choice([0, 0, 1, 4])
     limits = {"max_new_tokens": draw.randint(1, 18), "max_length": min_length + draw.randint(1, 18)}
     limit = draw.choice([*limits])
-    return options | {limit: limits[limit]} | ({"eos_token_id": [EOS, 4]} if draw.random() < 0.3 else {})
+    return (
+        options
+        | {limit: limits[limit]}
+        | ({"eos_token_id": [EOS, 4]} if draw.random() < 0.3 else {})
+    )
 
 
 def _sources(draw: random.Random, vocab_size: int) -> list[list[int]]:
@@ -96,11 +109,19 @@ def _sources(draw: random.Random, vocab_size: int) -> list[list[int]]:
 
 
 @torch.no_grad()
-def _case(draw: random.Random, seed: int, model: Any, sources: list[list[int]], options: dict[str, Any]) -> Case:
+def _case(
+    draw: random.Random, seed: int, model: Any, sources: list[list[int]], options: dict[str, Any]
+) -> Case:
     """Draw the weights, so that hypotheses differ and some of them end, and the rest of a case."""
     torch.manual_seed(seed)
     for parameter in model.parameters():
         parameter.normal_(0, draw.choice([0.2, 0.4]))
     if model.config.lm_head_bias:
         model.lm_head.bias[[EOS, 4]] = draw.choice([0.0, 2.0, 4.0, 8.0])
-    return Case(model.eval(), sources, draw.choice([1, 2, 3, 9]), options, draw.randint(1, options["num_beams"]))
+    return Case(
+        model.eval(),
+        sources,
+        draw.choice([1, 2, 3, 9]),
+        options,
+        draw.randint(1, options["num_beams"]),
+    )

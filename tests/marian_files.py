@@ -32,7 +32,11 @@ OPTIONS = {
     "transformer-guided-alignment-layer": "last",
 }
 
-PRE_NORM = {"transformer-preprocess": "n", "transformer-postprocess": "da", "transformer-postprocess-top": "n"}
+PRE_NORM = {
+    "transformer-preprocess": "n",
+    "transformer-postprocess": "da",
+    "transformer-postprocess-top": "n",
+}
 # Changes of `marian_folder`.
 MARIAN_VARIANTS = {
     "OPUS-MT": {},
@@ -49,7 +53,9 @@ def marian_folder(folder, tied="all", single=False, num_pieces=40, **options):
     """Write a folder; `tied` is the suffix of `tied-embeddings`: "all", "src", "target" for none of them, or False."""
     folder.mkdir()
     for side in ("source", "target"):
-        tokens = train_pieces(folder / side, MARIAN_SENTENCES * 3, num_pieces, eos_id=0, unk_id=1, bos_id=-1)
+        tokens = train_pieces(
+            folder / side, MARIAN_SENTENCES * 3, num_pieces, eos_id=0, unk_id=1, bos_id=-1
+        )
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
     if single:
         (folder / "source.spm").rename(folder / "vocab.spm")
@@ -77,7 +83,9 @@ def weights(options, tied):
         found[name] = draw.normal(size=shape, scale=0.3).astype(np.float32)
 
     def norm(prefix, suffix=""):
-        found[f"{prefix}_ln_scale{suffix}"] = 1 + draw.normal(size=(1, width), scale=0.2).astype(np.float32)
+        found[f"{prefix}_ln_scale{suffix}"] = 1 + draw.normal(size=(1, width), scale=0.2).astype(
+            np.float32
+        )
         normal(f"{prefix}_ln_bias{suffix}", 1, width)
 
     for name in ["Wemb"] if tied in ("all", "src") else ["encoder_Wemb", "decoder_Wemb"]:
@@ -120,15 +128,24 @@ def ctranslate2_translator(folder, tokenizer):
 
     files = read_marian_folder(folder)
     arrays = {
-        OPTIONS_ITEM: np.frombuffer(yaml.safe_dump(dict(files.options)).encode() + b"\0", dtype=np.int8),
-        "Wpos": sinusoidal_positions(torch.arange(1024), files.options["dim-emb"], "tensor2tensor").numpy(),
+        OPTIONS_ITEM: np.frombuffer(
+            yaml.safe_dump(dict(files.options)).encode() + b"\0", dtype=np.int8
+        ),
+        "Wpos": sinusoidal_positions(
+            torch.arange(1024), files.options["dim-emb"], "tensor2tensor"
+        ).numpy(),
         # CTranslate2 needs a bias under `output-omit-bias`, too.
         "decoder_ff_logit_out_b": np.zeros((1, len(files.tokens)), dtype=np.float32),
         **files.weights,
     }
-    lines = [f"{json.dumps(token, ensure_ascii=False)}: {index}\n" for index, token in enumerate(files.tokens)]
+    lines = [
+        f"{json.dumps(token, ensure_ascii=False)}: {index}\n"
+        for index, token in enumerate(files.tokens)
+    ]
     with tempfile.TemporaryDirectory() as parent:
-        model, vocabulary, converted = (f"{parent}/{name}" for name in ("model.npz", "vocab.yml", "ctranslate2"))
+        model, vocabulary, converted = (
+            f"{parent}/{name}" for name in ("model.npz", "vocab.yml", "ctranslate2")
+        )
         np.savez(model, **arrays)
         Path(vocabulary).write_text("".join(lines), encoding="utf-8")
         ctranslate2.converters.MarianConverter(model, [vocabulary] * 2).convert(converted)
@@ -136,7 +153,10 @@ def ctranslate2_translator(folder, tokenizer):
 
     def translate(sentences):
         # CTranslate2 appends EOS to the source.
-        sources = [tokenizer.convert_ids_to_tokens(ids)[:-1] for ids in tokenizer([*sentences])["input_ids"]]
+        sources = [
+            tokenizer.convert_ids_to_tokens(ids)[:-1]
+            for ids in tokenizer([*sentences])["input_ids"]
+        ]
         options = {"beam_size": 1, "max_decoding_length": comparison.MAX_NEW_TOKENS}
         results = translator.translate_batch(sources, **options)
         return [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]

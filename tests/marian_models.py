@@ -8,7 +8,12 @@ from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 from tests.pieces import train_pieces
 
 MARIAN_SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
-MARIAN_SIZES = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 4}
+MARIAN_SIZES = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 4,
+}
 MARIAN_SIZES |= {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 24, "init_std": 0.3}
 
 
@@ -18,8 +23,12 @@ def build_marian_tokenizer(folder, sentences=MARIAN_SENTENCES * 3, vocab_size=40
         pieces = train_pieces(folder / side, sentences, vocab_size)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
     names = ["</s>", "<unk>", *pieces[3:], "<pad>"]
-    (folder / "vocab.json").write_text(json.dumps({name: index for index, name in enumerate(names)}))
-    return MarianTokenizer(str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json"))
+    (folder / "vocab.json").write_text(
+        json.dumps({name: index for index, name in enumerate(names)})
+    )
+    return MarianTokenizer(
+        str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json")
+    )
 
 
 def marian_model(size, **changes):

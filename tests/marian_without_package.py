@@ -13,10 +13,15 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 if __name__ == "__main__":
     sys.modules["vanilla_transformer"] = None
     folder, sentences = sys.argv[1], json.load(sys.stdin)
-    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForSeq2SeqLM.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
     batch = tokenizer(sentences, padding=True, return_tensors="pt")
     lines = [
-        tokenizer.batch_decode(model.generate(**batch, num_beams=beams, max_length=48), skip_special_tokens=True)
+        tokenizer.batch_decode(
+            model.generate(**batch, num_beams=beams, max_length=48), skip_special_tokens=True
+        )
         for beams in (1, 4)
     ]
     json.dump([transformers.__version__, lines], sys.stdout)

@@ -13,7 +13,21 @@ from tests.fake_translation import contain, copy, copy_kept, reverse, shout, wit
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions.documents import translate_document
 
-VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+VOID = {
+    "area",
+    "base",
+    "br",
+    "col",
+    "embed",
+    "hr",
+    "img",
+    "input",
+    "link",
+    "meta",
+    "source",
+    "track",
+    "wbr",
+}
 PLACEHOLDERS = [
     "{name}",
     "%s",
@@ -25,7 +39,20 @@ PLACEHOLDERS = [
     "1,234.50",
     "2024-05-06",
 ]
-WORDS = ["house", "Dr. Smith", "red", "the end.", "Why?", "über", "snake_case", "don't", "10", "x*y", "#", "日本"]
+WORDS = [
+    "house",
+    "Dr. Smith",
+    "red",
+    "the end.",
+    "Why?",
+    "über",
+    "snake_case",
+    "don't",
+    "10",
+    "x*y",
+    "#",
+    "日本",
+]
 IN_ORDER = [shout, copy_kept(shout)]
 TRANSLATIONS = [*IN_ORDER, reverse, without_alignment(reverse), copy_kept(reverse)]
 
@@ -58,40 +85,73 @@ _opaque = st.sampled_from(
         "<textarea>a b</textarea>",
     ]
 )
-_void = st.sampled_from(["<br>", "<img src='a b' alt=x>", "<wbr>", "<br/>", "<hr>", "<input disabled>"])
-_fixed = st.sampled_from(["<code>a b()</code>", '<i translate="no">Not this</i>', "<kbd>Ctrl</kbd>"])
+_void = st.sampled_from(
+    ["<br>", "<img src='a b' alt=x>", "<wbr>", "<br/>", "<hr>", "<input disabled>"]
+)
+_fixed = st.sampled_from(
+    ["<code>a b()</code>", '<i translate="no">Not this</i>', "<kbd>Ctrl</kbd>"]
+)
 _leaf = st.one_of(plain.map(escaped), _entity, _comment, _opaque, _void, _fixed)
 _inline = st.recursive(
     _leaf,
-    lambda inner: _elements(inner, ["b", "i", "span", "em", "u"], ["", " class='x y'", " data-a=1"]),
+    lambda inner: _elements(
+        inner, ["b", "i", "span", "em", "u"], ["", " class='x y'", " data-a=1"]
+    ),
     max_leaves=8,
 )
-_blocks = _elements(_inline, ["p", "div", "li", "h1", "td", "section", "ul", "table"], ["", " id=a"])
-_stray = st.sampled_from(["<b>", "</b>", "<i>", "</i>", "</p>", "<p>", "<a href=x>", "</a>", "<li>", "<td>", "<!-- x"])
+_blocks = _elements(
+    _inline, ["p", "div", "li", "h1", "td", "section", "ul", "table"], ["", " id=a"]
+)
+_stray = st.sampled_from(
+    ["<b>", "</b>", "<i>", "</i>", "</p>", "<p>", "<a href=x>", "</a>", "<li>", "<td>", "<!-- x"]
+)
 html_fragments = st.lists(st.one_of(_inline, _blocks), max_size=5).map("".join)
 html_soup = st.lists(st.one_of(_inline, _blocks, _stray), max_size=8).map("".join)
 html_texts = st.one_of(
     html_fragments,
     html_soup,
     html_soup.map(
-        lambda text: f"<!DOCTYPE html><html lang=en><head><title>A title</title></head><body>{text}</body></html>"
+        lambda text: (
+            f"<!DOCTYPE html><html lang=en><head><title>A title</title></head><body>{text}</body></html>"
+        )
     ),
 )
 
 _xml_leaf = st.one_of(
     plain.map(escaped),
     st.sampled_from(
-        ["&amp;", "&lt;", "&#233;", "<!-- a comment -->", "<?do it?>", "<x/>", "<y a='1'/>", "<![CDATA[a < b]]>"]
+        [
+            "&amp;",
+            "&lt;",
+            "&#233;",
+            "<!-- a comment -->",
+            "<?do it?>",
+            "<x/>",
+            "<y a='1'/>",
+            "<![CDATA[a < b]]>",
+        ]
     ),
     st.just('<code translate="no">a b</code>'),
 )
 _xml_inner = st.recursive(
-    _xml_leaf, lambda inner: _elements(inner, ["a", "b", "p", "n:q"], ["", " k='v w'"]), max_leaves=12
+    _xml_leaf,
+    lambda inner: _elements(inner, ["a", "b", "p", "n:q"], ["", " k='v w'"]),
+    max_leaves=12,
 )
-xml_texts = st.lists(_xml_inner, max_size=5).map(lambda parts: f"<root xmlns:n='urn:n'>{''.join(parts)}</root>")
+xml_texts = st.lists(_xml_inner, max_size=5).map(
+    lambda parts: f"<root xmlns:n='urn:n'>{''.join(parts)}</root>"
+)
 
 _code = st.sampled_from(
-    ["`a * b`", "`` `x` ``", "<https://a.example>", "![alt *text*](src 'title')", "&copy;", "\\*", "<br>"]
+    [
+        "`a * b`",
+        "`` `x` ``",
+        "<https://a.example>",
+        "![alt *text*](src 'title')",
+        "&copy;",
+        "\\*",
+        "<br>",
+    ]
 )
 _markdown_leaf = st.one_of(plain.map(lambda text: " ".join(text.split())), _code)
 
@@ -108,13 +168,19 @@ def _wrapped(inner):
     ]
     marks += [("*", ""), ("", "**"), ("<u>", ""), ("", "</u>"), ("[", "")]
     return st.builds(
-        lambda mark, parts: mark[0] + " ".join(parts) + mark[1], st.sampled_from(marks), st.lists(inner, max_size=3)
+        lambda mark, parts: mark[0] + " ".join(parts) + mark[1],
+        st.sampled_from(marks),
+        st.lists(inner, max_size=3),
     )
 
 
-_markdown_line = st.lists(st.recursive(_markdown_leaf, _wrapped, max_leaves=6), min_size=1, max_size=3).map(" ".join)
+_markdown_line = st.lists(
+    st.recursive(_markdown_leaf, _wrapped, max_leaves=6), min_size=1, max_size=3
+).map(" ".join)
 _markdown_block = st.builds(
-    lambda prefix, lines: "\n".join([prefix + lines[0], *(" " * (prefix[-2:] == "- ") + line for line in lines[1:])]),
+    lambda prefix, lines: "\n".join(
+        [prefix + lines[0], *(" " * (prefix[-2:] == "- ") + line for line in lines[1:])]
+    ),
     st.sampled_from(["", "# ", "> ", "- ", "1. ", "> - ", "- [ ] ", "   "]),
     st.lists(_markdown_line, min_size=1, max_size=3),
 )
@@ -125,9 +191,9 @@ _markdown_table = st.builds(
 _markdown_other = st.sampled_from(
     ["```\ncode *x*\n```", "<div>\nhtml *x*\n</div>", "---", "    indented *code*", "Title\n==="]
 )
-markdown_texts = st.lists(st.one_of(_markdown_block, _markdown_table, _markdown_other), max_size=5).map(
-    lambda blocks: "\n\n".join([*blocks, "[r]: /target"])
-)
+markdown_texts = st.lists(
+    st.one_of(_markdown_block, _markdown_table, _markdown_other), max_size=5
+).map(lambda blocks: "\n\n".join([*blocks, "[r]: /target"]))
 
 
 class _Tags(HTMLParser):
@@ -178,7 +244,11 @@ def check_html(text, translate):
     given = {"splitter": split_simply, "constrain": contain(translate)}
     translated = translate_document(text, "html", translate, **given)
     expected, found = _Tags(text), _Tags(translated)
-    assert (found.seen, found.comments, found.opaque) == (expected.seen, expected.comments, expected.opaque)
+    assert (found.seen, found.comments, found.opaque) == (
+        expected.seen,
+        expected.comments,
+        expected.opaque,
+    )
     assert found.is_balanced >= expected.is_balanced
     check_text(expected.text, found.text, translate)
     assert translate_document(text, "html", copy, **given) == text
@@ -187,20 +257,28 @@ def check_html(text, translate):
 
 def check_xml(text, translate):
     """Translate an XML text and compare its markup."""
-    translated = translate_document(text, "xml", translate, split_simply, constrain=contain(translate))
+    translated = translate_document(
+        text, "xml", translate, split_simply, constrain=contain(translate)
+    )
     before, after = (_xml_counts(each) for each in (text, translated))
     assert before == after
     assert translate_document(text, "xml", copy, split_simply) == text
-    check_text(*("".join(ElementTree.fromstring(each).itertext()) for each in (text, translated)), translate)
+    check_text(
+        *("".join(ElementTree.fromstring(each).itertext()) for each in (text, translated)),
+        translate,
+    )
     return translated
 
 
 def _xml_counts(text):
-    parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True, insert_pis=True))
+    parser = ElementTree.XMLParser(
+        target=ElementTree.TreeBuilder(insert_comments=True, insert_pis=True)
+    )
     nodes = list(ElementTree.fromstring(text, parser).iter())
     kept = [node.text for node in nodes if node.get("translate") == "no"]
     return Counter(
-        (str(node.tag), *sorted(node.items()), node.text if callable(node.tag) else "") for node in nodes
+        (str(node.tag), *sorted(node.items()), node.text if callable(node.tag) else "")
+        for node in nodes
     ), kept
 
 
@@ -208,7 +286,9 @@ def check_markdown(text, translate):
     """Translate a Markdown text and compare its markup as HTML."""
     from markdown_it import MarkdownIt
 
-    translated = translate_document(text, "markdown", translate, split_simply, constrain=contain(translate))
+    translated = translate_document(
+        text, "markdown", translate, split_simply, constrain=contain(translate)
+    )
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     pages = [parser.render(each) for each in (text, translated)]
     assert _html_counts(pages[0]) == _html_counts(pages[1])
@@ -217,7 +297,9 @@ def check_markdown(text, translate):
 
 
 def _html_counts(text):
-    tags = re.findall(r"<(/?\w+)", re.sub(r"<s>|</s>", lambda tag: tag[0].replace("s>", "del>"), text))
+    tags = re.findall(
+        r"<(/?\w+)", re.sub(r"<s>|</s>", lambda tag: tag[0].replace("s>", "del>"), text)
+    )
     return (
         Counter(tags),
         Counter(re.findall(r"<code>.*?</code>", text, re.DOTALL)),

@@ -15,8 +15,14 @@ MODEL_VARIANTS = {
     "AutoModelForSequenceClassification-alone": ("vanilla_transformer_encoder", {}),
 }
 for layer_type in LAYER_TYPES:
-    fields = {"layer_types": layer_type, "reversible": layer_type in ("full_attention", "lsh_attention")}
-    MODEL_VARIANTS[f"AutoModelForCausalLM-{layer_type}"] = ("vanilla_transformer_long_decoder", fields)
+    fields = {
+        "layer_types": layer_type,
+        "reversible": layer_type in ("full_attention", "lsh_attention"),
+    }
+    MODEL_VARIANTS[f"AutoModelForCausalLM-{layer_type}"] = (
+        "vanilla_transformer_long_decoder",
+        fields,
+    )
     MODEL_VARIANTS[f"AutoModelForSeq2SeqLM-{layer_type}"] = ("vanilla_transformer_long", fields)
 
 

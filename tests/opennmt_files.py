@@ -24,16 +24,27 @@ def write_opennmt_text(folder):
 
 def opennmt_options(**changes):
     options = {"enc_layers": 1, "dec_layers": 1, "hidden_size": 8, "heads": 2, "transformer_ff": 16}
-    options |= {"pos_ffn_activation_fn": "relu", "share_embeddings": True, "share_decoder_embeddings": True}
+    options |= {
+        "pos_ffn_activation_fn": "relu",
+        "share_embeddings": True,
+        "share_decoder_embeddings": True,
+    }
     options |= {"src_subword_model": "elsewhere/sp.model", "encoder_type": "transformer"}
-    return options | {"data": {"corpus": {"transforms": ["sentencepiece"]}}, "decoder_type": "transformer"} | changes
+    return (
+        options
+        | {"data": {"corpus": {"transforms": ["sentencepiece"]}}, "decoder_type": "transformer"}
+        | changes
+    )
 
 
 def opennmt_checkpoint(text_folder, tmp_path, **changes):
     """Write a file in OpenNMT-py's layout with random weights."""
     vocabulary = [*SPECIAL, *(text_folder / "vocab").read_text().split("\n")[:-1]]
     (tmp_path / "sp.model").write_bytes((text_folder / "sp.model").read_bytes())
-    layer = {f"self_attn.{name}.weight": (8, 8) for name in ("linear_query", "linear_keys", "linear_values")}
+    layer = {
+        f"self_attn.{name}.weight": (8, 8)
+        for name in ("linear_query", "linear_keys", "linear_values")
+    }
     layer |= {"self_attn.final_linear.weight": (8, 8), "feed_forward.w_1.weight": (16, 8)}
     layer |= {"feed_forward.w_2.weight": (8, 16)}
     norms = {"encoder": ["layer_norm"], "decoder": ["layer_norm_1", "layer_norm_2"]}
@@ -43,7 +54,9 @@ def opennmt_checkpoint(text_folder, tmp_path, **changes):
         shapes[f"{stack}.embeddings.make_embedding.pe.pe"] = (5, 1, 8)
         inside = dict(layer)
         if stack == "decoder":
-            inside |= {name.replace("self_attn", "context_attn"): shape for name, shape in layer.items()}
+            inside |= {
+                name.replace("self_attn", "context_attn"): shape for name, shape in layer.items()
+            }
         for norm in [*norms[stack], "feed_forward.layer_norm"]:
             inside |= {f"{norm}.weight": (8,), f"{norm}.bias": (8,)}
         shapes |= {f"{stack}.{layers}.0.{name}": shape for name, shape in inside.items()}
@@ -56,7 +69,11 @@ def opennmt_checkpoint(text_folder, tmp_path, **changes):
         "weight": weights["encoder.embeddings.make_embedding.emb_luts.0.weight"],
         "bias": torch.randn(len(vocabulary)),
     }
-    content = {"model": weights, "generator": generator, "opt": argparse.Namespace(**opennmt_options(**changes))}
+    content = {
+        "model": weights,
+        "generator": generator,
+        "opt": argparse.Namespace(**opennmt_options(**changes)),
+    }
     content["vocab"] = {"src": vocabulary, "tgt": vocabulary, "decoder_start_token": "<s>"}
     torch.save(content, tmp_path / "model.pt")
     return tmp_path / "model.pt"
@@ -67,9 +84,19 @@ def eole_folder(text_folder, folder, **changes):
     folder.mkdir()
     (folder / "sp.model").write_bytes((text_folder / "sp.model").read_bytes())
     side = {"hidden_size": 8, "layers": 1, "heads": 2} | changes
-    model = {"encoder": side | {"encoder_type": "transformer"}, "decoder": side | {"decoder_type": "transformer"}}
-    spm = {"src_subword_model": "${MODEL_PATH}/sp.model", "tgt_subword_model": "${MODEL_PATH}/sp.model"}
-    config = {"model": model, "transforms": ["sentencepiece"], "transforms_configs": {"sentencepiece": spm}}
+    model = {
+        "encoder": side | {"encoder_type": "transformer"},
+        "decoder": side | {"decoder_type": "transformer"},
+    }
+    spm = {
+        "src_subword_model": "${MODEL_PATH}/sp.model",
+        "tgt_subword_model": "${MODEL_PATH}/sp.model",
+    }
+    config = {
+        "model": model,
+        "transforms": ["sentencepiece"],
+        "transforms_configs": {"sentencepiece": spm},
+    }
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "vocab.json").write_text(json.dumps({"src": SPECIAL, "tgt": SPECIAL}))
     save_file({"src_emb.embeddings.weight": torch.zeros(4, 8)}, folder / "model.00.safetensors")

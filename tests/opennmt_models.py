@@ -53,7 +53,14 @@ def opennmt_model(folder):
     (path,) = folder.glob("model_step_*.pt")
     options = Namespace(
         models=[str(path)],
-        **{"gpu": -1, "fp32": True, "int8": False, "precision": "fp32", "world_size": 0, "parallel_mode": ""},
+        **{
+            "gpu": -1,
+            "fp32": True,
+            "int8": False,
+            "precision": "fp32",
+            "world_size": 0,
+            "parallel_mode": "",
+        },
         **{"quant_layers": [], "quant_type": "", "self_attn_type": "scaled-dot", "gpu_ranks": []},
     )
     model = load_test_model(options, device_id=-1)[1].eval()

@@ -29,7 +29,9 @@ def check_page(example, model, folder, browser):
     assert browser.find_element(By.ID, "translation").get_property("value")
     addresses = requested_addresses(browser)
     assert all(name.removeprefix("blob:").startswith(address) for name in addresses), addresses
-    assert not [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
+    assert not [
+        entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")
+    ]
     for width in (1280, 360):
         set_width(browser, width)
         assert browser.execute_script("return document.documentElement.scrollWidth") == width

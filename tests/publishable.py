@@ -18,7 +18,11 @@ CARDS = Path(__file__).parents[1] / "model_card"
 def add_card(folder, location=None):
     """Write the card of a model folder, as `render-card` does, and return the folder."""
     card = render_card(
-        folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1.2.3", location=location
+        folder,
+        read_facts(CARDS / "demo.yaml"),
+        CARDS / "template.md",
+        version="1.2.3",
+        location=location,
     )
     card.save(folder / "README.md")
     return folder
@@ -31,7 +35,10 @@ def change_json(path, **values):
 
 def failed(folder, **options):
     """Return the problems of a folder, by the names of the checks that fail."""
-    return {result.name: result.detail for result in checks.failed_checks(checks.check_folder(folder, **options))}
+    return {
+        result.name: result.detail
+        for result in checks.failed_checks(checks.check_folder(folder, **options))
+    }
 
 
 def tiny_classifier():

@@ -28,7 +28,11 @@ def main(way, folder, namespace):
         ids = torch.tensor([[5, 6, 7]])
         inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
         output = model(input_ids=ids, **inputs)[0]
-        generated = model.generate(ids, max_new_tokens=4, do_sample=False).tolist() if model.can_generate() else None
+        generated = (
+            model.generate(ids, max_new_tokens=4, do_sample=False).tolist()
+            if model.can_generate()
+            else None
+        )
         answers[path.name] = [type(model).__name__, output.flatten().tolist(), generated]
     return answers
 

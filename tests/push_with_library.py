@@ -21,7 +21,10 @@ import vanilla_transformer  # noqa: F401
 
 
 def main(folder, name, sentences):
-    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForSeq2SeqLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
     model.config.push_to_hub(name)
     model.push_to_hub(name, commit_message="the model")
     tokenizer.push_to_hub(name)
@@ -29,7 +32,8 @@ def main(folder, name, sentences):
     translate = pipeline("translation", model=name)
     return {
         "same weights": all(
-            torch.equal(one, other) for one, other in zip(model.parameters(), loaded.parameters(), strict=True)
+            torch.equal(one, other)
+            for one, other in zip(model.parameters(), loaded.parameters(), strict=True)
         ),
         "config": type(AutoConfig.from_pretrained(name)).__module__,
         "pipeline": [answer["translation_text"] for answer in translate(sentences)],
@@ -40,7 +44,12 @@ def main(folder, name, sentences):
 def _push_with_trainer(model, tokenizer, sentences, name):
     rows = [tokenizer(text, text_target=text) for text in sentences]
     arguments = Seq2SeqTrainingArguments(
-        output_dir="tuned", max_steps=1, push_to_hub=True, hub_model_id=name, report_to=[], use_cpu=True
+        output_dir="tuned",
+        max_steps=1,
+        push_to_hub=True,
+        hub_model_id=name,
+        report_to=[],
+        use_cpu=True,
     )
     trainer = Seq2SeqTrainer(
         model=model,

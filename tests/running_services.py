@@ -13,7 +13,10 @@ def running_service(service, limits):
     listener = server.bind("127.0.0.1", 0)
     address = listener.getsockname()
     running = server.Server(service, limits)
-    running.address, running.thread = address, threading.Thread(target=running.run, kwargs={"sockets": [listener]})
+    running.address, running.thread = (
+        address,
+        threading.Thread(target=running.run, kwargs={"sockets": [listener]}),
+    )
     running.thread.start()
     try:
         while not running.started:

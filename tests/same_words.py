@@ -6,11 +6,18 @@ import evaluate
 
 class SameWords(evaluate.Metric):
     def _info(self):
-        features = datasets.Features({"predictions": datasets.Value("string"), "references": datasets.Value("string")})
-        return evaluate.MetricInfo(description="", citation="", inputs_description="", features=features)
+        features = datasets.Features(
+            {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
+        )
+        return evaluate.MetricInfo(
+            description="", citation="", inputs_description="", features=features
+        )
 
     def _compute(self, predictions, references):
-        same = [{*one.split()} == {*other.split()} for one, other in zip(predictions, references, strict=True)]
+        same = [
+            {*one.split()} == {*other.split()}
+            for one, other in zip(predictions, references, strict=True)
+        ]
         return {"same_words": sum(same) / len(same), "count": len(same)}
 
 

@@ -17,7 +17,11 @@ from vanilla_transformer.training import checkpoint, trainer
 
 LAST_STEP = 8
 killed, *arguments = sys.argv[1:]
-train_step, write_data, write_hashes = trainer.train_step, FileSystemWriter.write_data, checkpoint.write_hashes
+train_step, write_data, write_hashes = (
+    trainer.train_step,
+    FileSystemWriter.write_data,
+    checkpoint.write_hashes,
+)
 steps = [0]
 
 
@@ -31,7 +35,10 @@ def wait_for_next_step(path):
     step = int(re.search(r"checkpoint-(\d+)", str(path))[1])
     if step < LAST_STEP:
         wait_until(lambda: steps[-1] > step, seconds=20)
-    if step == 5 and (os.environ.get("RANK", "0"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == (killed, "0"):
+    if step == 5 and (
+        os.environ.get("RANK", "0"),
+        os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+    ) == (killed, "0"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

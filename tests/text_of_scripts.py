@@ -38,7 +38,9 @@ def words(script: str) -> st.SearchStrategy[str]:
 
 def sentences(script: str) -> st.SearchStrategy[str]:
     _, _, period, space = SCRIPTS[script]
-    return st.lists(words(script), min_size=1, max_size=12).map(lambda found: space.join(found) + period)
+    return st.lists(words(script), min_size=1, max_size=12).map(
+        lambda found: space.join(found) + period
+    )
 
 
 def in_form(form: str, text: str) -> str:

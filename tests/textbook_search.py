@@ -55,14 +55,19 @@ class Textbook:
         seen = [token for token in self.source if self.model.config.source_eos or token != 2]
         margin = closest_margin([self.options, vars(self.model.generation_config)])
         new, longest = self.option("max_new_tokens"), self.option("max_length")
-        limit = len(seen) + margin if margin is not None else new if new is not None else longest - 1
+        limit = (
+            len(seen) + margin if margin is not None else new if new is not None else longest - 1
+        )
         if self.model.config.position_embedding_type == "learned":
             limit = min(limit, self.model.config.max_position_embeddings - 1)
         return max(1, limit)
 
     def log_probabilities(self, targets: Sequence[list[int]]) -> torch.Tensor:
         """Return the model's log-probabilities of the token after targets of one length, `(targets, V)`."""
-        ids, start = torch.tensor([[*self.source]] * len(targets)), self.option("decoder_start_token_id")
+        ids, start = (
+            torch.tensor([[*self.source]] * len(targets)),
+            self.option("decoder_start_token_id"),
+        )
         with torch.no_grad():
             logits = self.model(
                 input_ids=ids, decoder_input_ids=torch.tensor([[start, *each] for each in targets])
@@ -72,11 +77,15 @@ class Textbook:
     def continuations(self, running: Sequence[Running]) -> list[Running]:
         """Return the possible continuations of hypotheses by one token, best first."""
         found = []
-        for each, own in zip(running, self.log_probabilities([each.tokens for each in running]), strict=True):
+        for each, own in zip(
+            running, self.log_probabilities([each.tokens for each in running]), strict=True
+        ):
             changed = self.change(own.clone(), each.tokens)
             if len(each.tokens) < self.option("min_new_tokens", 0):
                 changed[self.eos] = -torch.inf
-            for token, (score, log_probability) in enumerate(zip(changed.tolist(), own.tolist(), strict=True)):
+            for token, (score, log_probability) in enumerate(
+                zip(changed.tolist(), own.tolist(), strict=True)
+            ):
                 if score > -torch.inf:
                     total = each.log_probability + log_probability
                     found.append(Running([*each.tokens, token], each.score + score, total))
@@ -87,7 +96,9 @@ class Textbook:
         return hypothesis._replace(score=hypothesis.score / self.divisor(len(hypothesis.tokens)))
 
     def divisor(self, length: int) -> float:
-        return length_penalty(length, self.option("length_penalty", 1.0), self.option("length_penalty_type", "power"))
+        return length_penalty(
+            length, self.option("length_penalty", 1.0), self.option("length_penalty_type", "power")
+        )
 
     def ends(self, hypothesis: Running) -> bool:
         return hypothesis.tokens[-1] in self.eos or len(hypothesis.tokens) >= self.limit
@@ -101,7 +112,9 @@ class Textbook:
                 break
         return finished
 
-    def step(self, running: list[Running], finished: list[Running], beams: int) -> tuple[list[Running], list[Running]]:
+    def step(
+        self, running: list[Running], finished: list[Running], beams: int
+    ) -> tuple[list[Running], list[Running]]:
         """Return the running and the finished hypotheses after one more token."""
         candidates = self.continuations(running)
         ended = [self.final(each) for each in candidates[:beams] if self.ends(each)]
@@ -138,7 +151,9 @@ def forbid_repeats(size: int, start: int, change: Change) -> Change:
     def changed(scores: torch.Tensor, tokens: list[int]) -> torch.Tensor:
         scores, history = change(scores, tokens), [start, *tokens]
         if scores.isfinite().sum() > 1:
-            ngrams = [tuple(history[place : place + size]) for place in range(len(history) - size + 1)]
+            ngrams = [
+                tuple(history[place : place + size]) for place in range(len(history) - size + 1)
+            ]
             latest = tuple(history[len(history) - size + 1 :])
             scores[[ngram[-1] for ngram in ngrams if ngram[:-1] == latest]] = -torch.inf
         return scores
@@ -153,7 +168,12 @@ def assert_same_hypotheses(found: Sequence[Any], expected: Sequence[Running]) ->
     for ours, theirs in zip(found, expected, strict=True):
         assert abs(ours.score - theirs.score) < 1e-4 * max(1.0, abs(theirs.score)), (ours, theirs)
         if ours.tokens == theirs.tokens:
-            assert abs(ours.log_probability - theirs.log_probability) < 1e-4 * max(1.0, abs(theirs.log_probability))
+            assert abs(ours.log_probability - theirs.log_probability) < 1e-4 * max(
+                1.0, abs(theirs.log_probability)
+            )
             assert abs(sum(ours.token_log_probabilities) - ours.log_probability) < 1e-3
         else:
-            assert abs(ours.score - theirs.score) < 1e-5 * max(1.0, abs(theirs.score)), (ours, theirs)
+            assert abs(ours.score - theirs.score) < 1e-5 * max(1.0, abs(theirs.score)), (
+                ours,
+                theirs,
+            )

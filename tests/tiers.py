@@ -25,7 +25,8 @@ def _refuse(event, arguments):
     if _running_test and event in FORBIDDEN:
         # This exception is a BaseException, so `except Exception` in a library does not hide it.
         pytest.fail(
-            f"{_running_test} causes {event!r}, which unit tests must not; move it to tests/integration.", False
+            f"{_running_test} causes {event!r}, which unit tests must not; move it to tests/integration.",
+            False,
         )
 
 
@@ -68,14 +69,26 @@ def axe(tmp_path_factory):
 def run_with_torchao(tmp_path_factory):
     """Return a function that runs code in a process that has torchao, whose import prints lines about GPUs."""
     target = tmp_path_factory.mktemp("torchao")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), "torchao==0.18.0"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(target),
+        "torchao==0.18.0",
+    ]
     subprocess.run(pip, check=True, capture_output=True)
 
     def run(code, *arguments):
         paths = {"PYTHONPATH": os.pathsep.join([str(target), os.getcwd()])}
         paths["VANILLA_TRANSFORMER_CACHE"] = str(target / "cache")
         command = [sys.executable, "-c", code, *map(str, arguments)]
-        ended = subprocess.run(command, env=os.environ | paths, capture_output=True, text=True, timeout=500)
+        ended = subprocess.run(
+            command, env=os.environ | paths, capture_output=True, text=True, timeout=500
+        )
         assert ended.returncode == 0, ended.stderr
         return ended.stdout.splitlines()
 

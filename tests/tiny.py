@@ -72,10 +72,14 @@ def tiny_model(seed: int = 0, **changes: Any) -> VanillaTransformerForConditiona
     return _with_paper_decoding(VanillaTransformerForConditionalGeneration(tiny_config(**changes)))
 
 
-def tiny_long_model(seed: int = 0, **changes: Any) -> VanillaTransformerLongForConditionalGeneration:
+def tiny_long_model(
+    seed: int = 0, **changes: Any
+) -> VanillaTransformerLongForConditionalGeneration:
     """Return a random encoder-decoder with linear attention, in evaluation mode, with the limit of `tiny_model`."""
     torch.manual_seed(seed)
-    return _with_paper_decoding(VanillaTransformerLongForConditionalGeneration(tiny_long_config(**changes)))
+    return _with_paper_decoding(
+        VanillaTransformerLongForConditionalGeneration(tiny_long_config(**changes))
+    )
 
 
 def tiny_causal_lm(seed: int = 0, **changes: Any) -> VanillaTransformerForCausalLM:
@@ -105,7 +109,10 @@ def tiny_tokenizer(vocab_size: int = TINY_VOCAB_SIZE) -> VanillaTransformerToken
 
 def write_tiny_corpus(folder: Path) -> Path:
     """Write 40 training and 5 validation pairs of letters and the same in capitals: `train.a`, `train.b`, …"""
-    sentences = [" ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4)) for number in range(40)]
+    sentences = [
+        " ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4))
+        for number in range(40)
+    ]
     for name, lines in (("train", sentences), ("validation", sentences[:5])):
         (folder / f"{name}.a").write_text("\n".join(lines) + "\n")
         (folder / f"{name}.b").write_text("\n".join(lines).upper() + "\n")

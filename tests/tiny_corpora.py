@@ -3,13 +3,22 @@
 import datasets
 import numpy as np
 
-from vanilla_transformer.data.tokenized_corpus import EncodedPair, EncodedPairs, TokenTable, to_dataset
+from vanilla_transformer.data.tokenized_corpus import (
+    EncodedPair,
+    EncodedPairs,
+    TokenTable,
+    to_dataset,
+)
 
 
 def encoded_pairs(pairs, chunks=1):
     """Return pairs in a table of several Arrow chunks."""
     bounds = np.linspace(0, len(pairs), chunks + 1).astype(int)
-    parts = [to_dataset(pairs[begin:end]) for begin, end in zip(bounds, bounds[1:], strict=False) if end > begin]
+    parts = [
+        to_dataset(pairs[begin:end])
+        for begin, end in zip(bounds, bounds[1:], strict=False)
+        if end > begin
+    ]
     return EncodedPairs(TokenTable(datasets.concatenate_datasets(parts)))
 
 
@@ -23,7 +32,9 @@ class LengthsCorpus:
         self.pairs = self.tokenize(0)
 
     def tokenize(self, epoch):
-        return encoded_pairs([EncodedPair([n] * length, [epoch] * length) for n, length in enumerate(self.lengths)])
+        return encoded_pairs(
+            [EncodedPair([n] * length, [epoch] * length) for n, length in enumerate(self.lengths)]
+        )
 
     def epoch(self, number, stage=0):
         return self.pairs

@@ -35,16 +35,26 @@ def write_candidates(path, scored=True):
         for number, source in enumerate(sources):
             wrong = (f"{in_other_letters(source)} 1234", "Мужчина спит.")[number % 2]
             texts = [wrong, in_other_letters(source), f"{in_other_letters(source)} q"]
-            scores = [{"score": score} if scored else {} for score in (2.0, 1.0 + number / 100, 0.5)]
+            scores = [
+                {"score": score} if scored else {} for score in (2.0, 1.0 + number / 100, 0.5)
+            ]
             entries = [{"text": text} | score for text, score in zip(texts, scores, strict=True)]
             file.write(json.dumps({"source": source, "candidates": entries}) + "\n")
     return path
 
 
 def distillation_flags(files, folder, **changes):
-    texts = {f"{name}_{side}": files / f"{name}.{end}" for name in ("train", "validation") for side, end in SIDES}
+    texts = {
+        f"{name}_{side}": files / f"{name}.{end}"
+        for name in ("train", "validation")
+        for side, end in SIDES
+    }
     texts |= {f"test_{side}": files / f"validation.{end}" for side, end in SIDES}
-    options = texts | {"teacher": files / "teacher", "output_dir": folder, "cache_dir": files / "cache"} | OPTIONS
+    options = (
+        texts
+        | {"teacher": files / "teacher", "output_dir": folder, "cache_dir": files / "cache"}
+        | OPTIONS
+    )
     given = {name: value for name, value in (options | changes).items() if value is not None}
     return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
@@ -55,4 +65,6 @@ MONOLINGUAL = {"train_target": None}
 
 
 def distill_tiny(files, folder, **changes):
-    return distill(*parse_distillation(distillation_flags(files, folder, **changes)), evaluate=no_scores)
+    return distill(
+        *parse_distillation(distillation_flags(files, folder, **changes)), evaluate=no_scores
+    )

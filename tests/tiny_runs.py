@@ -56,11 +56,24 @@ def flags(corpus, output, **changes):
     }
     without = {"warmup_steps": None} if changes.get("lr_scheduler") == "constant" else {}
     options |= {"output_dir": output} | TINY | without | changes
-    return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    return [
+        word
+        for name, value in options.items()
+        if value is not None
+        for word in (f"--{name}", str(value))
+    ]
 
 
 # Keys of recipes that name the text, which the tiny corpus replaces.
-_CORPUS = {"corpora", "validation", "dataset", "source_language", "target_language", "test_source", "test_target"}
+_CORPUS = {
+    "corpora",
+    "validation",
+    "dataset",
+    "source_language",
+    "target_language",
+    "test_source",
+    "test_target",
+}
 
 
 def read_without_corpus(path):
@@ -128,7 +141,9 @@ def train_tiny(corpus, folder, evaluate=no_scores, **changes):
 def wait_for_metrics(folder):
     """Wait until training in another process has logged its first steps, after which it handles signals."""
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not ((folder / "metrics.jsonl").exists() and entries(folder)):
+    while time.monotonic() < deadline and not (
+        (folder / "metrics.jsonl").exists() and entries(folder)
+    ):
         time.sleep(0.1)
 
 
@@ -162,9 +177,13 @@ def without_times(lines):
 def trainer_tensors(checkpoint):
     """Read the tensors of optimizer and EMA, of a plain or a sharded checkpoint."""
     if not (checkpoint / "shards").exists():
-        return load_file(checkpoint / "optimizer.safetensors") | load_file(checkpoint / "ema.safetensors")
+        return load_file(checkpoint / "optimizer.safetensors") | load_file(
+            checkpoint / "ema.safetensors"
+        )
     stored = dcp.FileSystemReader(checkpoint / "shards").read_metadata().state_dict_metadata
-    tensors = {name: torch.empty(kind.size, dtype=kind.properties.dtype) for name, kind in stored.items()}
+    tensors = {
+        name: torch.empty(kind.size, dtype=kind.properties.dtype) for name, kind in stored.items()
+    }
     dcp.load(tensors, checkpoint_id=checkpoint / "shards")
     return tensors
 

@@ -23,8 +23,16 @@ def tiny_train_state(
     output_dir: Any, accelerator: Any = None, sizes: dict[str, Any] | None = None, **changes: Any
 ) -> TrainState:
     """Create the state of a new run, of a model of other `sizes` if given. `changes` are keys of its recipe."""
-    options = {"train_source": "a", "train_target": "b", "output_dir": output_dir, "warmup_steps": 10, "dropout": 0.0}
-    words = [word for name, value in (options | changes).items() for word in (f"--{name}", str(value))]
+    options = {
+        "train_source": "a",
+        "train_target": "b",
+        "output_dir": output_dir,
+        "warmup_steps": 10,
+        "dropout": 0.0,
+    }
+    words = [
+        word for name, value in (options | changes).items() for word in (f"--{name}", str(value))
+    ]
     recipe = parse_recipe(words)
     model: Any = tiny_model(**{"vocab_size": 40, "dropout": 0.1} | (sizes or {}))
     if recipe.optimization.attn_implementation is not None:
@@ -44,7 +52,9 @@ def accelerator_of_stand_in(monkeypatch: Any) -> Accelerator:
     """Return an accelerator of the stand-in for a GPU, whose tensors fused Adam and autocast then take."""
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(import_module("torch.optim.adam"), "_device_dtype_check_for_fused", lambda *_, **__: None)
+    monkeypatch.setattr(
+        import_module("torch.optim.adam"), "_device_dtype_check_for_fused", lambda *_, **__: None
+    )
     return _OnStandIn(cpu=True)
 
 
@@ -55,8 +65,12 @@ def micro_batches(*lengths: list[int]) -> list[MicroBatch]:
 
 
 def _micro_batch(lengths: list[int], step_target_tokens: int) -> MicroBatch:
-    ids = [torch.tensor([5 + number] * (length - 1) + [EOS]) for number, length in enumerate(lengths)]
-    sources, labels = (pad_sequence(ids, batch_first=True, padding_value=value) for value in (0, -100))
+    ids = [
+        torch.tensor([5 + number] * (length - 1) + [EOS]) for number, length in enumerate(lengths)
+    ]
+    sources, labels = (
+        pad_sequence(ids, batch_first=True, padding_value=value) for value in (0, -100)
+    )
     tensors = {"input_ids": sources, "attention_mask": (labels != -100).long(), "labels": labels}
     counts = TokenCounts(sum(lengths), sum(lengths), 2 * len(lengths) * max(lengths))
     return MicroBatch(tensors, np.arange(len(lengths)), counts, step_target_tokens)
@@ -67,7 +81,9 @@ def packed_micro_batch(lengths: list[list[int]], length: int) -> MicroBatch:
     flat = np.array([each for row in lengths for each in row])
     ids = np.concatenate([[5 + number] * (each - 1) + [EOS] for number, each in enumerate(flat)])
     places = np.repeat(np.arange(len(lengths)), [len(row) for row in lengths])
-    arrays, _, _ = pack_pairs((ids, flat), (ids, flat), places, BatchShape(len(lengths), length, length), 0)
+    arrays, _, _ = pack_pairs(
+        (ids, flat), (ids, flat), places, BatchShape(len(lengths), length, length), 0
+    )
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     counts = TokenCounts(len(ids), len(ids), 2 * len(lengths) * length)
     return MicroBatch(tensors, np.arange(len(flat)), counts, len(ids))

@@ -2,7 +2,13 @@
 
 from vanilla_transformer import TranslationPipeline
 
-SENTENCES = ["A man is sleeping.", "Two dogs.", "Two dogs run across the green grass.", "", "A man."]
+SENTENCES = [
+    "A man is sleeping.",
+    "Two dogs.",
+    "Two dogs run across the green grass.",
+    "",
+    "A man.",
+]
 
 
 def translate_alone(model, tokenizer, sentences, **kwargs):

@@ -42,7 +42,9 @@ def uneven_model(**changes):
 
 def tokens(batch_size, length, vocabulary=VOCABULARY, seed=0):
     """Return random tokens `(batch_size, length)` without special tokens."""
-    return torch.randint(3, vocabulary, (batch_size, length), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(
+        3, vocabulary, (batch_size, length), generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def padded_batch(rows, side="right"):
@@ -57,7 +59,11 @@ def padded_batch(rows, side="right"):
 
 
 def gradients(model):
-    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
 
 
 def loss_and_gradients(model, forward=None, **inputs):
@@ -71,7 +77,9 @@ def loss_and_gradients(model, forward=None, **inputs):
 def assert_same_gradients(one, other, **tolerance):
     assert one.keys() == other.keys() and one
     for name in one:
-        torch.testing.assert_close(one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+        torch.testing.assert_close(
+            one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance
+        )
 
 
 def assert_training_step_compiles_to_one_graph(implementation, backend):
@@ -80,6 +88,8 @@ def assert_training_step_compiles_to_one_graph(implementation, backend):
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
     inputs = {"input_ids": source, "attention_mask": mask, "labels": tokens(2, 5)}
     expected = loss_and_gradients(model, **inputs)
-    compiled = loss_and_gradients(model, torch.compile(model, fullgraph=True, backend=backend), **inputs)
+    compiled = loss_and_gradients(
+        model, torch.compile(model, fullgraph=True, backend=backend), **inputs
+    )
     torch.testing.assert_close(compiled[0], expected[0], atol=1e-5, rtol=1e-5)
     assert_same_gradients(compiled[1], expected[1], atol=1e-5, rtol=1e-4)

@@ -14,11 +14,15 @@ def build_wheel(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir()
     allowed = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
-    copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+    copied = re.findall(
+        r"^COPY (.*) \S+$", (ROOT / "docker" / "Dockerfile").read_text(), re.MULTILINE
+    )
     for name in " ".join(copied).split():
         assert name in allowed, f"docker/Dockerfile copies {name}, which .dockerignore leaves out"
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(ROOT / name, source / name)
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]

@@ -18,11 +18,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ["vanilla_transformer", "tests", "tools", "benchmarks", "scripts", "examples", "notebooks", "recipes"]
+FOLDERS = [
+    "vanilla_transformer",
+    "tests",
+    "tools",
+    "benchmarks",
+    "scripts",
+    "examples",
+    "notebooks",
+    "recipes",
+]
 FOLDERS += ["model_card", "docs"]
-FILES = ["setup.py", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+FILES = [
+    "setup.py",
+    "pyproject.toml",
+    "Makefile",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+]
 FILES += ["CITATION.cff"]
-SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".cff", ".html", ".js", ".css", ".cfg", ".txt", ".ipynb", ""}
+SUFFIXES = {
+    ".py",
+    ".md",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".cff",
+    ".html",
+    ".js",
+    ".css",
+    ".cfg",
+    ".txt",
+    ".ipynb",
+    "",
+}
 SKIPPED = {"tools/check_prose.py", "tests/tools/test_check_prose.py"}  # both quote the list
 SKIPPED_FOLDERS = {"benchmarks/results", "docs/_build", "docs/images"}
 
@@ -101,7 +132,12 @@ class Finding:
 def _compile(phrases: dict[str, str]) -> list[tuple[re.Pattern[str], str]]:
     """Compile phrases so that any whitespace, a line break too, separates their words."""
     return [
-        (re.compile(rf"(?<![\w'-]){phrase.replace(' ', chr(92) + 's+')}(?![\w'])", re.IGNORECASE), advice)
+        (
+            re.compile(
+                rf"(?<![\w'-]){phrase.replace(' ', chr(92) + 's+')}(?![\w'])", re.IGNORECASE
+            ),
+            advice,
+        )
         for phrase, advice in phrases.items()
     ]
 
@@ -109,7 +145,10 @@ def _compile(phrases: dict[str, str]) -> list[tuple[re.Pattern[str], str]]:
 PATTERNS = _compile(TURNS | SPELLINGS)
 _NO_SUBJECT = "As|At|By|For|From|How|If|In|Of|On|So|That|To|When|Where|Which|With"
 PATTERNS.append(
-    (re.compile(rf"^ {{8,}}(?!\w*Error)\w+: (?:{_NO_SUBJECT})\b", re.MULTILINE), "begin with a noun or Whether")
+    (
+        re.compile(rf"^ {{8,}}(?!\w*Error)\w+: (?:{_NO_SUBJECT})\b", re.MULTILINE),
+        "begin with a noun or Whether",
+    )
 )
 _QUESTION = re.compile(r"[^.!?\0]*\?")
 _NOT_PROSE = re.compile(r"``[^`]*``|`[^`]*`|https?://\S+")
@@ -173,7 +212,8 @@ def check_file(path: Path) -> list[Finding]:
     is_python = path.suffix == ".py"
     text = blank(prose_of_python(source) if is_python else source)
     findings = [
-        Finding(name, source.count("\n", 0, offset) + 1, phrase, advice) for offset, phrase, advice in find(text)
+        Finding(name, source.count("\n", 0, offset) + 1, phrase, advice)
+        for offset, phrase, advice in find(text)
     ]
     findings += [
         Finding(name, 1, phrase, f"{advice} (the file's name)")
@@ -194,29 +234,51 @@ def files_of(paths: list[str]) -> list[Path]:
 def _is_skipped(file: Path) -> bool:
     name = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else file.as_posix()
     hidden = any(
-        part.startswith(".") or part == "__pycache__" or part.endswith(".egg-info") for part in Path(name).parts
+        part.startswith(".") or part == "__pycache__" or part.endswith(".egg-info")
+        for part in Path(name).parts
     )
-    return hidden or name in SKIPPED or any(name.startswith(f"{folder}/") for folder in SKIPPED_FOLDERS)
+    return (
+        hidden
+        or name in SKIPPED
+        or any(name.startswith(f"{folder}/") for folder in SKIPPED_FOLDERS)
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the findings and return 1 if there are any."""
-    parser = argparse.ArgumentParser(description="Report banned turns of phrase and British spellings.")
-    parser.add_argument("--paths", nargs="+", help="files and folders to check, relative to the repository")
+    parser = argparse.ArgumentParser(
+        description="Report banned turns of phrase and British spellings."
+    )
+    parser.add_argument(
+        "--paths", nargs="+", help="files and folders to check, relative to the repository"
+    )
     paths = parser.parse_args(arguments).paths
     missing = [path for path in paths or [] if not (ROOT / path).exists()]
     if missing:
         parser.error(f"no such file or folder: {', '.join(missing)}")
-    findings = [finding for file in files_of(paths or [*FOLDERS, *FILES]) for finding in check_file(file)]
+    findings = [
+        finding for file in files_of(paths or [*FOLDERS, *FILES]) for finding in check_file(file)
+    ]
     allowed = {(name, phrase) for name, phrases in ALLOWED.items() for phrase in phrases}
-    wrong = [finding for finding in findings if (finding.path, finding.phrase.lower()) not in allowed]
+    wrong = [
+        finding for finding in findings if (finding.path, finding.phrase.lower()) not in allowed
+    ]
     for finding in wrong:
         print(finding)
-    unused = allowed - {(finding.path, finding.phrase.lower()) for finding in findings} if not paths else set()
+    unused = (
+        allowed - {(finding.path, finding.phrase.lower()) for finding in findings}
+        if not paths
+        else set()
+    )
     for name, phrase in sorted(unused):
-        print(f"tools/check_prose.py: ALLOWED has {phrase!r} for {name}, where it is not found; remove it")
+        print(
+            f"tools/check_prose.py: ALLOWED has {phrase!r} for {name}, where it is not found; remove it"
+        )
     if wrong or unused:
-        print(f"{len(wrong)} banned phrases in {len({finding.path for finding in wrong})} files.", file=sys.stderr)
+        print(
+            f"{len(wrong)} banned phrases in {len({finding.path for finding in wrong})} files.",
+            file=sys.stderr,
+        )
     return int(bool(wrong or unused))
 
 

@@ -26,7 +26,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, write in (pages | {"commands": commands_page}).items():
         files.append(File.generated(config, f"reference/{name}.md", content=write()))
     for path, source in ELSEWHERE.items():
-        files.append(File.generated(config, path, content=(ROOT / source).read_text(encoding="utf-8")))
+        files.append(
+            File.generated(config, path, content=(ROOT / source).read_text(encoding="utf-8"))
+        )
     return files
 
 
@@ -40,13 +42,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if not target.exists():
             return match[0]  # mkdocs reports it
         if target.is_relative_to(ROOT / "docs"):
-            return f"]({os.path.relpath(target, (ROOT / 'docs' / page.file.src_uri).parent)}{anchor})"
+            return (
+                f"]({os.path.relpath(target, (ROOT / 'docs' / page.file.src_uri).parent)}{anchor})"
+            )
         kind = "tree" if target.is_dir() else "blob"
         return f"]({config.extra['repository']}/{kind}/main/{target.relative_to(ROOT)}{anchor})"
 
     if page.is_homepage and os.environ.get("TRANSLATOR"):
         markdown = markdown.replace("<!-- translator -->", TRANSLATOR)
-    return re.sub(r"\]\((?!https?:|#|mailto:)(?P<path>[^)#\s]+)(?P<anchor>#[^)]*)?\)", resolve, markdown)
+    return re.sub(
+        r"\]\((?!https?:|#|mailto:)(?P<path>[^)#\s]+)(?P<anchor>#[^)]*)?\)", resolve, markdown
+    )
 
 
 def python_page() -> str:
@@ -56,7 +62,14 @@ def python_page() -> str:
     names = {name: getattr(vanilla_transformer, name) for name in vanilla_transformer.__all__}
     entries = [f"::: {value.__module__}.{value.__qualname__}" for value in names.values()]
     return (
-        "\n\n".join(["# Python reference", "Every name can be imported from `vanilla_transformer`.", *entries]) + "\n"
+        "\n\n".join(
+            [
+                "# Python reference",
+                "Every name can be imported from `vanilla_transformer`.",
+                *entries,
+            ]
+        )
+        + "\n"
     )
 
 
@@ -74,14 +87,19 @@ def options_page() -> str:
     for name, field in TranslationOptions.model_fields.items():
         places = [place for door, place in doors.items() if door in field.metadata]
         if field.description:
-            description = f"{field.description} Also: {', '.join(places)}." if places else field.description
+            description = (
+                f"{field.description} Also: {', '.join(places)}." if places else field.description
+            )
             text.append(_definition(name, description, field.default))
     return "\n\n".join(text) + "\n"
 
 
 def recipe_keys_page() -> str:
     """Return all recipe keys, by section, from their declarations."""
-    from vanilla_transformer.extensions.distillation.distillation_arguments import DISTILLATION, DistillationArguments
+    from vanilla_transformer.extensions.distillation.distillation_arguments import (
+        DISTILLATION,
+        DistillationArguments,
+    )
     from vanilla_transformer.training import recipe as arguments
 
     text = [
@@ -92,7 +110,10 @@ def recipe_keys_page() -> str:
         "are in tokens and include EOS, unless the key says otherwise.",
     ]
     for section, parts in arguments.SECTIONS.items():
-        text += [f"## {section}", *(_recipe_key(*item) for part in parts for item in part.model_fields.items())]
+        text += [
+            f"## {section}",
+            *(_recipe_key(*item) for part in parts for item in part.model_fields.items()),
+        ]
     text += [f"## {DISTILLATION}", "Keys of `vanilla-transformer distill` alone."]
     text += [_recipe_key(*item) for item in DistillationArguments.model_fields.items()]
     return "\n\n".join(text) + "\n"

@@ -17,9 +17,15 @@ TARGET = Path(__file__).parents[1] / "vanilla_transformer" / "data" / "demo_corp
 
 def read_short_pairs(folder: Path, split: str) -> list[Pair]:
     """Return the distinct pairs with 2 to 6 English and 1 to 6 German words."""
-    sides = [(folder / f"{split}.{end}").read_text(encoding="utf-8").splitlines() for end in ("en", "de")]
+    sides = [
+        (folder / f"{split}.{end}").read_text(encoding="utf-8").splitlines() for end in ("en", "de")
+    ]
     pairs = dict.fromkeys(zip(*sides, strict=True))
-    return [(source, target) for source, target in pairs if _is_short(source, 2) and _is_short(target, 1)]
+    return [
+        (source, target)
+        for source, target in pairs
+        if _is_short(source, 2) and _is_short(target, 1)
+    ]
 
 
 def _is_short(sentence: str, fewest: int) -> bool:
@@ -34,7 +40,11 @@ def normalize(sentence: str) -> str:
 def drop_known(pairs: list[Pair], held_out: list[Pair]) -> list[Pair]:
     """Return the pairs that share no normalized sentence with `held_out`, in either language."""
     sources, targets = ({normalize(pair[side]) for pair in held_out} for side in (0, 1))
-    return [pair for pair in pairs if normalize(pair[0]) not in sources and normalize(pair[1]) not in targets]
+    return [
+        pair
+        for pair in pairs
+        if normalize(pair[0]) not in sources and normalize(pair[1]) not in targets
+    ]
 
 
 def write_pairs(path: Path, pairs: list[Pair]) -> None:
@@ -48,7 +58,11 @@ def main(folder: str) -> None:
     train = drop_known(read_short_pairs(Path(folder), "train"), held_out)
     random.Random(0).shuffle(train)
     TARGET.mkdir(exist_ok=True)
-    for name, pairs in (("train", train), ("validation", drop_known(validation, test)), ("test", test)):
+    for name, pairs in (
+        ("train", train),
+        ("validation", drop_known(validation, test)),
+        ("test", test),
+    ):
         write_pairs(TARGET / f"{name}.tsv.gz", pairs)
         print(f"{name}: {len(pairs):,} pairs")
 

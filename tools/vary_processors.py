@@ -24,7 +24,9 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 # The set of tests: files with one of these words, in the folders that `make test` runs.
-NUMERIC = re.compile(r"assert_close|approx\(|allclose|close_to|isclose|assert_same|_cases import|losses\[|doors")
+NUMERIC = re.compile(
+    r"assert_close|approx\(|allclose|close_to|isclose|assert_same|_cases import|losses\[|doors"
+)
 FOLDERS = ["unit", "integration", "golden", "extensions/*/unit", "extensions/*/integration"]
 ATEN = ["default", "avx2", "avx512"]
 ONEDNN = ["SSE41", "AVX2", "AVX512_CORE", None]  # None for all that the processor has
@@ -40,10 +42,20 @@ class Setting(NamedTuple):
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a process. `tests/fixtures.py` reads `TEST_THREADS`."""
-        environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+        environment = {
+            name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"
+        }
         threads = str(self.threads)
-        environment |= {"ATEN_CPU_CAPABILITY": self.aten, "OMP_NUM_THREADS": threads, "TEST_THREADS": threads}
-        return environment if self.onednn is None else environment | {"ONEDNN_MAX_CPU_ISA": self.onednn}
+        environment |= {
+            "ATEN_CPU_CAPABILITY": self.aten,
+            "OMP_NUM_THREADS": threads,
+            "TEST_THREADS": threads,
+        }
+        return (
+            environment
+            if self.onednn is None
+            else environment | {"ONEDNN_MAX_CPU_ISA": self.onednn}
+        )
 
 
 def all_settings() -> list[Setting]:
@@ -62,7 +74,11 @@ def pairwise_settings() -> list[Setting]:
 def numeric_tests() -> list[str]:
     """Return the paths of the tests, relative to the checkout."""
     files = (path for folder in FOLDERS for path in (ROOT / "tests").glob(f"{folder}/**/test_*.py"))
-    return sorted(str(path.relative_to(ROOT)) for path in files if NUMERIC.search(path.read_text(encoding="utf-8")))
+    return sorted(
+        str(path.relative_to(ROOT))
+        for path in files
+        if NUMERIC.search(path.read_text(encoding="utf-8"))
+    )
 
 
 def run(setting: Setting, tests: list[str]) -> Iterator[str]:
@@ -77,8 +93,18 @@ def run(setting: Setting, tests: list[str]) -> Iterator[str]:
         text=True,
     )
     lines = ended.stdout.splitlines()
-    result = re.sub(r" in [\d.]+s.*|, \d+ (warnings?|deselected)|=+ ?", "", lines[-1]) if lines else "no output"
-    values = setting.aten, setting.onednn or "unset", setting.threads, result, round(time.monotonic() - start)
+    result = (
+        re.sub(r" in [\d.]+s.*|, \d+ (warnings?|deselected)|=+ ?", "", lines[-1])
+        if lines
+        else "no output"
+    )
+    values = (
+        setting.aten,
+        setting.onednn or "unset",
+        setting.threads,
+        result,
+        round(time.monotonic() - start),
+    )
     yield f"| {' | '.join(map(str, values))} |"
     yield from (line for line in lines if line.startswith(("FAILED", "ERROR")))
     if ended.returncode and not any(line.startswith(("FAILED", "ERROR")) for line in lines):
@@ -86,23 +112,33 @@ def run(setting: Setting, tests: list[str]) -> Iterator[str]:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--tests", nargs="+", default=numeric_tests())
     options = parser.parse_args(words)
     settings = all_settings() if options.all else pairwise_settings()
-    has_avx512 = torch.cpu.get_capabilities().get("avx512_f", False)  # without, ATen's kernels end in SIGILL
+    has_avx512 = torch.cpu.get_capabilities().get(
+        "avx512_f", False
+    )  # without, ATen's kernels end in SIGILL
     failures = []
     print(
-        "| ATEN_CPU_CAPABILITY | ONEDNN_MAX_CPU_ISA | threads | result | seconds |\n|---|---|---|---|---|", flush=True
+        "| ATEN_CPU_CAPABILITY | ONEDNN_MAX_CPU_ISA | threads | result | seconds |\n|---|---|---|---|---|",
+        flush=True,
     )
     for setting in settings:
         if setting.aten == "avx512" and not has_avx512:
-            print(f"| avx512 | {setting.onednn or 'unset'} | {setting.threads} | the processor has none | |")
+            print(
+                f"| avx512 | {setting.onednn or 'unset'} | {setting.threads} | the processor has none | |"
+            )
             continue
         row, *failed = run(setting, options.tests)
         print(row, flush=True)
-        failures += [f"{setting.aten}, {setting.onednn or 'unset'}, {setting.threads}: {line}" for line in failed]
+        failures += [
+            f"{setting.aten}, {setting.onednn or 'unset'}, {setting.threads}: {line}"
+            for line in failed
+        ]
     print("\n".join(["", *failures]) if failures else "\nAll passed.")
     return 1 if failures else 0
 

@@ -28,9 +28,16 @@ def write_model(source: Path, folder: Path) -> None:
     for name in COPIED + RECORDS:
         shutil.copyfile(source / name, folder / name)
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    config = {key: value for key, value in config.items() if key not in ("auto_map", "custom_pipelines")}
-    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}, indent=2) + "\n", encoding="utf-8")
-    weights = {name: weight.to(torch.bfloat16) for name, weight in load_file(source / "model.safetensors").items()}
+    config = {
+        key: value for key, value in config.items() if key not in ("auto_map", "custom_pipelines")
+    }
+    (folder / "config.json").write_text(
+        json.dumps(config | {"dtype": "float32"}, indent=2) + "\n", encoding="utf-8"
+    )
+    weights = {
+        name: weight.to(torch.bfloat16)
+        for name, weight in load_file(source / "model.safetensors").items()
+    }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -43,7 +50,10 @@ if __name__ == "__main__":
     options = parser.parse_args()
     write_model(options.run, options.folder)
     text = ["--source", options.source, "--target", options.target, "--name", options.name]
-    for command in (["evaluate", *text], ["render-card", "--facts", options.facts, "--repo_id", str(options.folder)]):
+    for command in (
+        ["evaluate", *text],
+        ["render-card", "--facts", options.facts, "--repo_id", str(options.folder)],
+    ):
         if status := main([command[0], str(options.folder), *command[1:]]):
             raise SystemExit(status)
     for name in RECORDS:

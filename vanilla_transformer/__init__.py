@@ -25,7 +25,10 @@ if TYPE_CHECKING:
         VanillaTransformerModel,
         VanillaTransformerPreTrainedModel,
     )
-    from .modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel, VanillaTransformerForCausalLM
+    from .modeling_vanilla_transformer_decoder import (
+        VanillaTransformerDecoderModel,
+        VanillaTransformerForCausalLM,
+    )
     from .modeling_vanilla_transformer_encoder import (
         VanillaTransformerEncoderModel,
         VanillaTransformerForMaskedLM,
@@ -55,7 +58,10 @@ else:
             "VanillaTransformerModel",
             "VanillaTransformerPreTrainedModel",
         ],
-        ".modeling_vanilla_transformer_decoder": ["VanillaTransformerDecoderModel", "VanillaTransformerForCausalLM"],
+        ".modeling_vanilla_transformer_decoder": [
+            "VanillaTransformerDecoderModel",
+            "VanillaTransformerForCausalLM",
+        ],
         ".modeling_vanilla_transformer_encoder": [
             "VanillaTransformerEncoderModel",
             "VanillaTransformerForMaskedLM",

@@ -28,9 +28,17 @@ from .errors import UserError, UserFileError
 CACHE = "cache" if "cache" in signature(create_causal_mask).parameters else "past_key_values"
 # Releases that `make test-releases` passed. In another one, a short search is checked before the first of a process.
 TESTED_RELEASES = ("5.12", "5.17", "5.20", "5.23", "5.24")
-TOKENIZER_HINT = "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
+TOKENIZER_HINT = (
+    "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
+)
 # Arguments that reach every layer on purpose: the loss and the library's decorators use them.
-PASSED_ON = {"num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "use_cache"}
+PASSED_ON = {
+    "num_items_in_batch",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "use_cache",
+}
 FLASH_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}  # packed rows
 # Arguments of `from_pretrained` that say where the files are.
 FILE_ARGUMENTS = {"cache_dir", "local_files_only", "proxies", "revision", "subfolder", "token"}
@@ -42,10 +50,14 @@ def check_ids(name: str, ids: Tensor, size: int, hint: str = TOKENIZER_HINT) -> 
         return
     lowest, highest = (int(bound) for bound in ids.aminmax())
     if lowest < 0 or highest >= size:
-        raise UserError(f"`{name}` must be from 0 to {size - 1}, got {lowest if lowest < 0 else highest}. {hint}")
+        raise UserError(
+            f"`{name}` must be from 0 to {size - 1}, got {lowest if lowest < 0 else highest}. {hint}"
+        )
 
 
-def check_inputs(name: str, input_ids: Tensor | None, inputs_embeds: Tensor | None, size: int) -> None:
+def check_inputs(
+    name: str, input_ids: Tensor | None, inputs_embeds: Tensor | None, size: int
+) -> None:
     """Check that exactly one of ids, of a vocabulary of that size, and embeddings is given."""
     if (input_ids is None) == (inputs_embeds is None):
         found = "neither" if input_ids is None else "both"
@@ -56,7 +68,9 @@ def check_inputs(name: str, input_ids: Tensor | None, inputs_embeds: Tensor | No
 
 def check_source(encoder_hidden_states: Tensor | None) -> None:
     if encoder_hidden_states is None:  # cross-attention would attend to the target
-        raise UserError("`encoder_hidden_states` must be given: every decoder layer attends to them.")
+        raise UserError(
+            "`encoder_hidden_states` must be given: every decoder layer attends to them."
+        )
 
 
 def check_arguments(model: PreTrainedModel, arguments: Mapping[str, Any]) -> None:
@@ -77,7 +91,11 @@ def accept_past_key_values(forward: Callable) -> Callable:
     PEFT's prefix tuning passes its prefix so, beside the cache of `generate()`. The prefix replaces an empty cache;
     later it is ignored, as in the library.
     """
-    renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward) if CACHE == "cache" else forward
+    renamed = (
+        deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward)
+        if CACHE == "cache"
+        else forward
+    )
 
     @wraps(forward)
     def forward_with_cache(*args: Any, **kwargs: Any) -> Any:
@@ -89,7 +107,10 @@ def accept_past_key_values(forward: Callable) -> Callable:
         return renamed(*args, **kwargs)
 
     shown = signature(forward)  # where `generate()` looks the name up
-    names = [entry.replace(name=CACHE) if entry.name == "cache" else entry for entry in shown.parameters.values()]
+    names = [
+        entry.replace(name=CACHE) if entry.name == "cache" else entry
+        for entry in shown.parameters.values()
+    ]
     forward_with_cache.__signature__ = shown.replace(parameters=names)  # type: ignore[attr-defined]
     return forward_with_cache
 
@@ -173,19 +194,29 @@ def compare_search(model: Any) -> bool:
     tokens = [token for token in range(12) if token not in (pad, 0, 1, 2)]
     rows = [tokens[:4], tokens[4:6] if is_seq2seq else tokens[2:6]]
     inputs = {"input_ids": torch.tensor([row + [pad] * (4 - len(row)) for row in rows])}
-    options: dict[str, Any] = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "length_penalty": 1.0}
+    options: dict[str, Any] = {
+        "max_new_tokens": 4,
+        "min_new_tokens": 4,
+        "do_sample": False,
+        "length_penalty": 1.0,
+    }
     options |= {"return_dict_in_generate": True, "output_logits": True, "output_scores": True}
     penalty = 4.0
     if is_seq2seq:
         inputs["attention_mask"] = inputs["input_ids"].ne(pad).long()
         options["length_penalty_type"], penalty = "wu", (5 + 4) / 6
     for beams in (1, 2):
-        cached, plain = (tiny.generate(**inputs, **options, num_beams=beams, use_cache=use) for use in (True, False))
+        cached, plain = (
+            tiny.generate(**inputs, **options, num_beams=beams, use_cache=use)
+            for use in (True, False)
+        )
         if not torch.equal(cached.sequences, plain.sequences):
             return False
         for index, (row, target) in enumerate(zip(rows, cached.sequences, strict=True)):
             whole = {"input_ids": torch.tensor([row]), "decoder_input_ids": target[None]}
-            logits = tiny(**(whole if is_seq2seq else {"input_ids": target[None]}), use_cache=False).logits[0, -5:-1]
+            logits = tiny(
+                **(whole if is_seq2seq else {"input_ids": target[None]}), use_cache=False
+            ).logits[0, -5:-1]
             searched, expected = torch.stack(cached.logits)[:, index], logits
             if beams > 1:
                 searched = cached.sequences_scores[index] * penalty
@@ -220,12 +251,18 @@ class CompatibleModel(PreTrainedModel):
             architectures = config.architectures
         else:
             places = {key: kwargs[key] for key in FILE_ARGUMENTS & kwargs.keys()}
-            architectures = PreTrainedConfig.get_config_dict(config or name, **places)[0].get("architectures")
+            architectures = PreTrainedConfig.get_config_dict(config or name, **places)[0].get(
+                "architectures"
+            )
         saved = next(iter(architectures or []), cls.__name__)
         classes = classes_by_name(CompatibleModel) | {cls.__name__: cls}
         if saved not in classes:
-            hint = f"import the module of `{saved}` first; commands take it as `--user_module FILE.py`"
-            raise UserError(f"{name} must be loaded as its class `{saved}`, but no such class is defined: {hint}.")
+            hint = (
+                f"import the module of `{saved}` first; commands take it as `--user_module FILE.py`"
+            )
+            raise UserError(
+                f"{name} must be loaded as its class `{saved}`, but no such class is defined: {hint}."
+            )
         loaded: Any = classes[saved] if issubclass(classes[saved], cls) else cls
         try:
             return super(CompatibleModel, loaded).from_pretrained(name, *args, **kwargs)
@@ -260,10 +297,14 @@ class SourceVocabulary:
         shared = self.config.share_encoder_decoder_embeddings
         resized: Any = super() if shared else self.base_model.encoder
         embeddings: nn.Embedding = resized.resize_token_embeddings(*args, **kwargs)
-        self.vocab_size = embeddings.num_embeddings  # the library sets it on the resized module only
+        self.vocab_size = (
+            embeddings.num_embeddings
+        )  # the library sets it on the resized module only
         if shared and not self.config.tie_word_embeddings:
             self.base_model.decoder.resize_token_embeddings(*args, **kwargs)
-        self.config.decoder_vocab_size = embeddings.num_embeddings if shared else self.config.decoder_vocab_size
+        self.config.decoder_vocab_size = (
+            embeddings.num_embeddings if shared else self.config.decoder_vocab_size
+        )
         return embeddings
 
 
@@ -276,19 +317,25 @@ class TargetVocabulary(SourceVocabulary):
     def resize_decoder_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """Resize a separate target vocabulary. New rows of the output projection start as the mean of the old ones."""
         if self.config.share_encoder_decoder_embeddings:
-            raise UserError("This model shares its embeddings. Call `resize_token_embeddings` instead.")
+            raise UserError(
+                "This model shares its embeddings. Call `resize_token_embeddings` instead."
+            )
         source_vocab_size = self.config.vocab_size
         embeddings = self.base_model.decoder.resize_token_embeddings(new_num_tokens)
         self.config.vocab_size, self.config.decoder_vocab_size = source_vocab_size, new_num_tokens
         for name, old in list(self.lm_head.named_parameters()):  # weight and bias
-            added = old.mean(dim=0, keepdim=True).expand(max(0, new_num_tokens - len(old)), *old.shape[1:])
+            added = old.mean(dim=0, keepdim=True).expand(
+                max(0, new_num_tokens - len(old)), *old.shape[1:]
+            )
             resized = torch.cat([old, added])[:new_num_tokens].detach().clone()
             setattr(self.lm_head, name, nn.Parameter(resized, requires_grad=old.requires_grad))
         self.lm_head.out_features = new_num_tokens
         self.tie_weights()
         return embeddings
 
-    def prepare_inputs_for_generation(self, input_ids: Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
         """Count positions from the mask of a padded prompt here, before static caches turn it into a 4D mask."""
         kwargs.pop("tokenizer", None)  # of `stop_strings`, which the library passes on
         mask = kwargs.get("decoder_attention_mask")

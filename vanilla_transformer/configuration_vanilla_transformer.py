@@ -15,7 +15,9 @@ from .errors import UserError
 try:
     require_version("transformers>=5.12")  # before the imports that fail in older releases
 except ImportError as error:
-    raise UserError(f"{str(error).strip()} Install one of the releases: transformers>=5.12,<6.") from error
+    raise UserError(
+        f"{str(error).strip()} Install one of the releases: transformers>=5.12,<6."
+    ) from error
 
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
@@ -40,7 +42,9 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
     """Fields and rules of all models; [`VanillaTransformerConfig`] documents them."""
 
     _auto_class = "AutoConfig"  # saved models carry their code, and load without this package
-    remote_code = dict[str, Any]()  # where transformers finds the carried code: `auto_map` and `custom_pipelines`
+    remote_code = dict[
+        str, Any
+    ]()  # where transformers finds the carried code: `auto_map` and `custom_pipelines`
     keys_to_ignore_at_inference = ["cache", "past_key_values"]
 
     vocab_size: int = 37000
@@ -70,7 +74,11 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         # An installed package uses its own code. The library would ask for `trust_remote_code` nevertheless if it saw
         # that the checkpoint carries some.
         if not type(self).__module__.startswith("transformers_modules."):
-            kwargs = {name: value for name, value in kwargs.items() if name not in ("auto_map", "custom_pipelines")}
+            kwargs = {
+                name: value
+                for name, value in kwargs.items()
+                if name not in ("auto_map", "custom_pipelines")
+            }
         super().__post_init__(**kwargs)
         self.validate_sizes()
         self.validate_architecture()
@@ -83,8 +91,12 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         A class of a user carries its own file, which the library has named in `auto_map`.
         """
         fields, paths = super().to_dict(), {*self.remote_code.get("auto_map", {}).values()}
-        foreign = {path.rpartition("--")[2] for path in (fields.get("auto_map") or {}).values()} - paths
-        foreign |= {*(fields.get("architectures") or ())} - {path.rpartition(".")[2] for path in paths}
+        foreign = {
+            path.rpartition("--")[2] for path in (fields.get("auto_map") or {}).values()
+        } - paths
+        foreign |= {*(fields.get("architectures") or ())} - {
+            path.rpartition(".")[2] for path in paths
+        }
         return fields if foreign else fields | copy.deepcopy(self.remote_code)
 
     def validate_token_ids(self) -> None:
@@ -93,10 +105,14 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(self, field, None)
             # Only padding is embedded on both sides.
-            entries = min(self.vocab_size, target_entries) if field == "pad_token_id" else target_entries
+            entries = (
+                min(self.vocab_size, target_entries) if field == "pad_token_id" else target_entries
+            )
             for token_id in value if isinstance(value, list) else [value]:
                 if token_id is not None and not 0 <= token_id < entries:
-                    raise UserError(f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}.")
+                    raise UserError(
+                        f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}."
+                    )
 
     def check(self, field: str, rule: str, holds: Callable[[Any], bool]) -> None:
         """Check that a field, if it exists and is not None, follows a rule."""
@@ -111,7 +127,14 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
 
     def validate_sizes(self) -> None:
         """Check each size, and that heads divide the width unless their own widths are given."""
-        sizes = ("vocab_size", "d_model", "layers", "attention_heads", "ffn_dim", "max_source_length")
+        sizes = (
+            "vocab_size",
+            "d_model",
+            "layers",
+            "attention_heads",
+            "ffn_dim",
+            "max_source_length",
+        )
         others = ("max_position_embeddings", "attention_key_dim", "attention_value_dim")
         for field in (*others, *(f"{side}{size}" for side in ("", *SIDES) for size in sizes)):
             self.check(field, "be at least 1", lambda size: size >= 1)
@@ -128,7 +151,11 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
             self.check(field, "be a probability in [0, 1)", lambda value: 0.0 <= value < 1.0)
         for field in ("layer_norm_eps", "init_std"):
             self.check(field, "be greater than 0", lambda value: value > 0.0)
-        self.check("activation_function", f"be one of {', '.join(sorted(ACT2FN))}", lambda name: name in ACT2FN)
+        self.check(
+            "activation_function",
+            f"be one of {', '.join(sorted(ACT2FN))}",
+            lambda name: name in ACT2FN,
+        )
         if self.position_embedding_type == "sinusoidal":
             self.check("d_model", "be even for sinusoidal positions", lambda width: width % 2 == 0)
 
@@ -213,12 +240,20 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
     }
     attribute_map = {"hidden_size": "d_model", "num_hidden_layers": "encoder_layers"}
     attribute_map["num_attention_heads"] = "encoder_attention_heads"
-    base_model_tp_plan = stack_plan("encoder.", "self_attn") | stack_plan("decoder.", "self_attn", "encoder_attn")
+    base_model_tp_plan = stack_plan("encoder.", "self_attn") | stack_plan(
+        "decoder.", "self_attn", "encoder_attn"
+    )
     base_model_pp_plan = {
         "encoder": (["input_ids", "attention_mask"], ["encoder_hidden_states"]),
-        "decoder": (["decoder_input_ids", "encoder_hidden_states", "attention_mask"], ["last_hidden_state"]),
+        "decoder": (
+            ["decoder_input_ids", "encoder_hidden_states", "attention_mask"],
+            ["last_hidden_state"],
+        ),
     }
-    base_model_fsdp_plan = {"encoder.layers.*": "free_full_weight", "decoder.layers.*": "free_full_weight"}
+    base_model_fsdp_plan = {
+        "encoder.layers.*": "free_full_weight",
+        "decoder.layers.*": "free_full_weight",
+    }
 
     decoder_vocab_size: int | None = None
     share_encoder_decoder_embeddings: bool = True
@@ -237,7 +272,9 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         module = Path(__file__).with_name(PIPELINE.split(".")[0] + ".py")
         if not module.exists():  # loaded as remote code, without the pipeline
             module = Path(HF_MODULES_CACHE, get_cached_module_file(self.name_or_path, module.name))
-        shutil.copyfile(module, Path(save_directory, module.name))  # without its mode, which not every disk has
+        shutil.copyfile(
+            module, Path(save_directory, module.name)
+        )  # without its mode, which not every disk has
 
     def validate_architecture(self) -> None:
         super().validate_architecture()

@@ -6,7 +6,10 @@ from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
-from .configuration_vanilla_transformer import VanillaTransformerConfig, VanillaTransformerDecoderFields
+from .configuration_vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerDecoderFields,
+)
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .errors import UserError
 
@@ -29,7 +32,9 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
 
     def __post_init__(self, **kwargs: Any) -> None:
         layer_types = [self.layer_types] if isinstance(self.layer_types, str) else self.layer_types
-        self.layer_types = layer_types * self.decoder_layers if len(layer_types) == 1 else layer_types
+        self.layer_types = (
+            layer_types * self.decoder_layers if len(layer_types) == 1 else layer_types
+        )
         super().__post_init__(**kwargs)
 
     @property
@@ -47,10 +52,16 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
             raise UserError(f"{rule}, got {self.layer_types}.")
         if len(self.layer_types) != self.decoder_layers:
             rule = f"`layer_types` must have one entry for each of `decoder_layers`={self.decoder_layers}"
-            raise UserError(f"{rule}, got {len(self.layer_types)}. A single type stands for all layers.")
+            raise UserError(
+                f"{rule}, got {len(self.layer_types)}. A single type stands for all layers."
+            )
         for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length"):
             self.check(field, "be at least 1", lambda value: value >= 1)
-        self.check("num_buckets", "be even, or 1 for no hashing", lambda value: value == 1 or value % 2 == 0)
+        self.check(
+            "num_buckets",
+            "be even, or 1 for no hashing",
+            lambda value: value == 1 or value % 2 == 0,
+        )
         self.check("mem_len", "be at least 1, or None for no limit", lambda value: value >= 1)
         for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length", "hash_seed"):
             if getattr(self, field) != getattr(VanillaTransformerLongFields, field):
@@ -69,7 +80,9 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
                 found = f"{field}={getattr(self, field)} and {', '.join(sorted(types))}"
                 raise UserError(f"`{field}` needs softmax attention in all layers, got {found}.")
         if self.reversible and not self.normalize_before:
-            raise UserError("`reversible` needs `normalize_before=True`, got normalize_before=False.")
+            raise UserError(
+                "`reversible` needs `normalize_before=True`, got normalize_before=False."
+            )
         if self.layer_type == "linear_attention" and self.attention_dropout:
             rule = "`attention_dropout` must be 0 for linear attention, which has no probabilities"
             raise UserError(f"{rule}, got {self.attention_dropout}.")
@@ -120,7 +133,9 @@ class VanillaTransformerLongConfig(VanillaTransformerConfig, VanillaTransformerL
 
 
 @strict
-class VanillaTransformerLongDecoderConfig(VanillaTransformerDecoderConfig, VanillaTransformerLongFields):
+class VanillaTransformerLongDecoderConfig(
+    VanillaTransformerDecoderConfig, VanillaTransformerLongFields
+):
     """
     Configuration of a [`VanillaTransformerLongDecoderModel`], a decoder-only model for long sequences.
 

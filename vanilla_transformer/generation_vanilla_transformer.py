@@ -23,7 +23,10 @@ penalty_type_of_call: ContextVar[str] = ContextVar("length_penalty_type", defaul
 
 
 def paper_generation_config(
-    pad_token_id: int | None, eos_token_id: int | list[int] | None, decoder_start_token_id: int | None, **changes: Any
+    pad_token_id: int | None,
+    eos_token_id: int | list[int] | None,
+    decoder_start_token_id: int | None,
+    **changes: Any,
 ) -> GenerationConfig:
     """
     Return the paper's decoding (section 6.1): beam 4, α = 0.6, at most source length + 50 tokens.
@@ -44,7 +47,9 @@ def length_penalty(length: Any, alpha: float, penalty_type: str) -> Any:
     return ((5 + length) / 6) ** alpha if penalty_type == "wu" else length**alpha
 
 
-def source_mask(config: Any, ids: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor | None:
+def source_mask(
+    config: Any, ids: torch.Tensor | None, mask: torch.Tensor | None
+) -> torch.Tensor | None:
     """
     Return the given mask, or one derived from padding: `(batch_size, source_length)`, 1 for tokens, 0 for padding.
 
@@ -67,10 +72,14 @@ class MaxNewTokensBeyondSource(StoppingCriteria):
     def __init__(self, max_lengths: torch.Tensor):
         self.max_lengths = max_lengths
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor | None, **kwargs: Any) -> torch.Tensor:
+    def __call__(
+        self, input_ids: torch.LongTensor, scores: torch.FloatTensor | None, **kwargs: Any
+    ) -> torch.Tensor:
         """Return which rows stop, given `(batch_size * hypotheses, length)`, hypotheses of a sentence side by side."""
         hypotheses = input_ids.shape[0] // self.max_lengths.shape[0]
-        return input_ids.shape[1] >= self.max_lengths.to(input_ids.device).repeat_interleave(hypotheses)
+        return input_ids.shape[1] >= self.max_lengths.to(input_ids.device).repeat_interleave(
+            hypotheses
+        )
 
 
 class PaperGenerationMixin(CompatibleGenerationMixin):
@@ -98,11 +107,20 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
         **kwargs: Any,
     ) -> Any:
         """Generate token ids as the library does, with two more parameters and a source mask derived from padding."""
-        levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
-        penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
+        levels = [
+            kwargs,
+            vars(generation_config) if generation_config else {},
+            vars(self.generation_config),
+        ]
+        penalty_type, margin = (
+            closest(levels, "length_penalty_type") or "power",
+            closest_margin(levels),
+        )
         check_parameters(penalty_type, margin, closest(levels, "num_beams"))
         refuse_chunks(levels)
-        kwargs = {name: value for name, value in kwargs.items() if name not in self.paper_parameters}
+        kwargs = {
+            name: value for name, value in kwargs.items() if name not in self.paper_parameters
+        }
         ids = inputs if inputs is not None else kwargs.get("input_ids")
         check_rows(ids, kwargs.get("attention_mask"))
         kwargs |= _source_arguments(self.config, ids, kwargs)
@@ -112,7 +130,9 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
             limit = MaxNewTokensBeyondSource(_source_lengths(ids, kwargs) + margin + prompt_length)
             criteria.append(limit)
             changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
-        beams_of_library = kwargs.get("custom_generate") is None and (closest(levels, "num_beams") or 1) > 1
+        beams_of_library = (
+            kwargs.get("custom_generate") is None and (closest(levels, "num_beams") or 1) > 1
+        )
         if beams_of_library:
             changes["return_dict_in_generate"] = True
         if generation_config is None:
@@ -122,7 +142,9 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
             generation_config.update(**changes)
         token = penalty_type_of_call.set(penalty_type)
         try:
-            outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
+            outputs = super().generate(
+                inputs, generation_config, logits_processor, criteria, **kwargs
+            )
         finally:
             penalty_type_of_call.reset(token)
         return _pad_after_end(outputs, levels) if beams_of_library else outputs
@@ -150,15 +172,23 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
         """Divide scores by the penalty of this call instead of `length ** α`."""
         length = arguments["cur_len"] + 1 - arguments["decoder_prompt_len"]
         divisor = length_penalty(length, arguments["length_penalty"], penalty_type_of_call.get())
-        arguments |= {"topk_log_probs": arguments["topk_log_probs"] / divisor, "length_penalty": 0.0}
+        arguments |= {
+            "topk_log_probs": arguments["topk_log_probs"] / divisor,
+            "length_penalty": 0.0,
+        }
         return super()._update_finished_beams(**arguments)
 
     def _check_early_stop_heuristic(self, **arguments: Any) -> torch.Tensor:  # type: ignore[override]
         """Compare running with finished hypotheses by the penalty of this call."""
         farthest = arguments["early_stopping"] == "never" and arguments["length_penalty"] > 0.0
-        length = arguments["max_length" if farthest else "cur_len"] - arguments["decoder_prompt_len"]
+        length = (
+            arguments["max_length" if farthest else "cur_len"] - arguments["decoder_prompt_len"]
+        )
         divisor = length_penalty(length, arguments["length_penalty"], penalty_type_of_call.get())
-        arguments |= {"running_beam_scores": arguments["running_beam_scores"] / divisor, "length_penalty": 0.0}
+        arguments |= {
+            "running_beam_scores": arguments["running_beam_scores"] / divisor,
+            "length_penalty": 0.0,
+        }
         return super()._check_early_stop_heuristic(**arguments)
 
 
@@ -174,15 +204,24 @@ def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
 def closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
     """Return `max_new_tokens_beyond_source`, unless another limit replaces it; see [`PaperGenerationMixin`]."""
     limits = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
-    level = next((level for level in levels if any(level.get(name) is not None for name in limits)), dict[str, Any]())
-    return closest([level], "max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
+    level = next(
+        (level for level in levels if any(level.get(name) is not None for name in limits)),
+        dict[str, Any](),
+    )
+    return (
+        closest([level], "max_new_tokens_beyond_source")
+        if level.get("max_new_tokens") is None
+        else None
+    )
 
 
 def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> None:
     if ids is None:
         return
     if ids.dim() != 2 or ids.numel() == 0:
-        raise UserError(f"`input_ids` must have at least one row of tokens, got the shape {tuple(ids.shape)}.")
+        raise UserError(
+            f"`input_ids` must have at least one row of tokens, got the shape {tuple(ids.shape)}."
+        )
     if mask is not None and mask.dim() == 2 and mask.shape != ids.shape:
         rule = f"`attention_mask` must have the shape of `input_ids`, {tuple(ids.shape)}"
         raise UserError(f"{rule}, got {tuple(mask.shape)}.")
@@ -190,7 +229,9 @@ def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> No
 
 def refuse_chunks(levels: Sequence[Mapping[str, Any]]) -> None:
     if (size := closest(levels, "prefill_chunk_size")) is not None:
-        raise UserError(f"`prefill_chunk_size` must be left out, since models read prompts at once, got {size!r}.")
+        raise UserError(
+            f"`prefill_chunk_size` must be left out, since models read prompts at once, got {size!r}."
+        )
 
 
 def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
@@ -199,10 +240,14 @@ def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
     if beams is not None and (type(beams) is not int or beams < 1):
         raise UserError(f"`num_beams` must be an integer of 1 or more, got {beams!r}.")
     if margin is not None and (type(margin) is not int or margin < 0):
-        raise UserError(f"`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got {margin!r}.")
+        raise UserError(
+            f"`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got {margin!r}."
+        )
 
 
-def _source_arguments(config: Any, ids: torch.Tensor | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def _source_arguments(
+    config: Any, ids: torch.Tensor | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the source mask and a copy of given encoder outputs, whose rows the library repeats in place."""
     arguments = {"attention_mask": source_mask(config, ids, given.get("attention_mask"))}
     outputs = given.get("encoder_outputs")
@@ -217,7 +262,9 @@ def _source_lengths(ids: torch.Tensor | None, arguments: Mapping[str, Any]) -> t
     mask, encoder_outputs = arguments.get("attention_mask"), arguments.get("encoder_outputs")
     if mask is not None and mask.dim() == 2:
         return mask.long().sum(dim=-1)
-    source = encoder_outputs[0] if encoder_outputs is not None else arguments.get("inputs_embeds", ids)
+    source = (
+        encoder_outputs[0] if encoder_outputs is not None else arguments.get("inputs_embeds", ids)
+    )
     return torch.tensor([1] if source is None else [source.shape[1]] * source.shape[0])
 
 
@@ -238,4 +285,9 @@ def _pad_after_end(outputs: Any, levels: Sequence[Mapping[str, Any]]) -> Any:
     return outputs if closest(levels, "return_dict_in_generate") else outputs.sequences
 
 
-__all__ = ["MaxNewTokensBeyondSource", "PaperGenerationMixin", "paper_generation_config", "source_mask"]
+__all__ = [
+    "MaxNewTokensBeyondSource",
+    "PaperGenerationMixin",
+    "paper_generation_config",
+    "source_mask",
+]

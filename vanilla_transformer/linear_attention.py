@@ -31,7 +31,11 @@ def feature_map(states: torch.Tensor) -> torch.Tensor:
 
 
 def causal_sums(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, before: torch.Tensor, chunk_size: int = _CHUNK_SIZE
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    before: torch.Tensor,
+    chunk_size: int = _CHUNK_SIZE,
 ) -> torch.Tensor:
     """
     Compute `out_i = q_iᵀ (before + Σ_{j ≤ i} k_j v_jᵀ)`, the prefix sums of equations 9 to 11, in time linear in T.
@@ -47,7 +51,8 @@ def causal_sums(
     length = query.shape[2]
     padding = (0, 0, 0, -length % chunk_size)  # zeros add nothing to sums
     query, key, value = (
-        nn.functional.pad(states, padding).unflatten(2, (-1, chunk_size)) for states in (query, key, value)
+        nn.functional.pad(states, padding).unflatten(2, (-1, chunk_size))
+        for states in (query, key, value)
     )  # (B, H, N, C, ·)
     totals = (key.transpose(-1, -2) @ value).cumsum(dim=2)  # (B, H, N, K, W)
     earlier = torch.cat([before.unsqueeze(2), before.unsqueeze(2) + totals[:, :, :-1]], dim=2)
@@ -81,17 +86,25 @@ def linear_attention_forward(
     with torch.autocast(query.device.type, enabled=False):
         features = feature_map(query.to(dtype))
         key_features = feature_map(key.to(dtype)) * key_padding(attention_mask, key).to(dtype)
-        ones = nn.functional.pad(value.to(dtype), (0, 1), value=1.0)  # a column of ones sums to the denominator
+        ones = nn.functional.pad(
+            value.to(dtype), (0, 1), value=1.0
+        )  # a column of ones sums to the denominator
         if module.is_causal if is_causal is None else is_causal:
             summed = _causal(features, key_features, ones, cache, module)
         else:
             summed = features @ (key_features.transpose(-1, -2) @ ones)  # equation 6
-        denominator = summed[..., -1:].clamp(min=torch.finfo(dtype).tiny)  # the sum is 0 if all keys are padding
+        denominator = summed[..., -1:].clamp(
+            min=torch.finfo(dtype).tiny
+        )  # the sum is 0 if all keys are padding
         return (summed[..., :-1] / denominator).transpose(1, 2).to(query.dtype), None
 
 
 def _causal(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, cache: Cache | None, module: nn.Module
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cache: Cache | None,
+    module: nn.Module,
 ) -> torch.Tensor:
     """Return causal sums `(B, H, T, K + 1)`, which include the keys before the first query and the sums in `cache`."""
     length = query.shape[2]
@@ -100,7 +113,9 @@ def _causal(
     before = early.transpose(-1, -2) @ early_value  # (B, H, K, K + 1)
     if cache is not None:
         total = key.transpose(-1, -2) @ value
-        denominator, numerator = cache.update(total[..., -1], total[..., :-1], module.layer_idx, length)
+        denominator, numerator = cache.update(
+            total[..., -1], total[..., :-1], module.layer_idx, length
+        )
         before = before + torch.cat([numerator, denominator.unsqueeze(-1)], dim=-1)
     return causal_sums(query, key, value, before, min(_CHUNK_SIZE, length))
 
@@ -137,7 +152,12 @@ class LinearAttentionCacheLayer(DynamicLayer):
         self.cumulative_length = 0
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, length: int, *args: Any, **kwargs: Any
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        length: int,
+        *args: Any,
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Add the sums over `length` new positions, and return the sums over earlier positions."""
         if not self.is_initialized:
@@ -157,7 +177,9 @@ class LinearAttentionCacheLayer(DynamicLayer):
     def crop(self, tokens_to_remove: int) -> None:
         """Reject the removal of tokens."""
         if tokens_to_remove:
-            raise UserError(f"Linear attention cannot remove tokens from its sums, got {tokens_to_remove}.")
+            raise UserError(
+                f"Linear attention cannot remove tokens from its sums, got {tokens_to_remove}."
+            )
 
 
 class VanillaTransformerLinearAttention(VanillaTransformerAttention):
@@ -172,14 +194,19 @@ class VanillaTransformerLinearAttention(VanillaTransformerAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Map `(B, T, D)` to `(B, T, D)`, and return None instead of attention probabilities."""
-        query, target_cache = self.split_heads(self.q_proj(hidden_states), self.head_dim), None  # (B, H, T, K)
+        query, target_cache = (
+            self.split_heads(self.q_proj(hidden_states), self.head_dim),
+            None,
+        )  # (B, H, T, K)
         if key_value_states is None:
             key, value = self.project(hidden_states)  # (B, H, T, K)
             target_cache = getattr(cache, "self_attention_cache", cache)
         else:
             key, value = self.project_source(key_value_states, cache)  # (B, H, S, K)
             attention_mask = source_padding(attention_mask)
-        output, _ = linear_attention_forward(self, query, key, value, attention_mask, cache=target_cache)
+        output, _ = linear_attention_forward(
+            self, query, key, value, attention_mask, cache=target_cache
+        )
         return self.out_proj(output.flatten(2)), None  # (B, T, H, K) -> (B, T, D)
 
 

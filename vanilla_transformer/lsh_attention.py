@@ -35,7 +35,9 @@ _PADDING_BUCKET = 2**30
 def rotations(seed: int, heads: int, width: int, rounds: int, buckets: int) -> torch.Tensor:
     """Draw random rotations `(heads, width, rounds, buckets / 2)` in float32 from `seed`, and cache them."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn((heads, width, rounds, buckets // 2), generator=generator, dtype=torch.float32)
+    return torch.randn(
+        (heads, width, rounds, buckets // 2), generator=generator, dtype=torch.float32
+    )
 
 
 def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int) -> torch.Tensor:
@@ -45,7 +47,9 @@ def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int)
     `buckets` is even, or 1 for no hashing.
     """
     heads, width = query_keys.shape[1], query_keys.shape[3]
-    return nearest_buckets(query_keys, rotations(seed, heads, width, rounds, buckets).to(query_keys.device))
+    return nearest_buckets(
+        query_keys, rotations(seed, heads, width, rounds, buckets).to(query_keys.device)
+    )
 
 
 def nearest_buckets(query_keys: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
@@ -53,7 +57,9 @@ def nearest_buckets(query_keys: torch.Tensor, rotation: torch.Tensor) -> torch.T
     batch, heads, length, _ = query_keys.shape
     rounds, half = rotation.shape[2:]
     if half == 0:
-        return torch.zeros((batch, heads, rounds, length), dtype=torch.long, device=query_keys.device)
+        return torch.zeros(
+            (batch, heads, rounds, length), dtype=torch.long, device=query_keys.device
+        )
     rotated = torch.einsum("bhlk,hkrn->bhrln", query_keys.detach().float(), rotation)
     best, place = rotated.max(dim=-1)
     worst, opposite = rotated.min(dim=-1)
@@ -89,14 +95,20 @@ def chunked_lsh_attention(
     """
     length = query_keys.shape[2]
     if length <= chunk_size:  # a single chunk
-        return bucket_attention(query_keys, query_keys, value, buckets, buckets, padding, is_causal, dropout)
+        return bucket_attention(
+            query_keys, query_keys, value, buckets, buckets, padding, is_causal, dropout
+        )
     added = -length % chunk_size
     buckets = nn.functional.pad(buckets, (0, added), value=_PADDING_BUCKET)
     padding = nn.functional.pad(padding, (0, 0, 0, added)).squeeze(-1).unsqueeze(1)  # (B, 1, 1, L)
     buckets = buckets.masked_fill(~padding, _PADDING_BUCKET)
-    query_keys, value = (nn.functional.pad(states, (0, 0, 0, added)) for states in (query_keys, value))
+    query_keys, value = (
+        nn.functional.pad(states, (0, 0, 0, added)) for states in (query_keys, value)
+    )
     order = buckets.argsort(dim=-1, stable=True)  # (B, H, R, L): by bucket, then by position
-    chunks = order.argsort(dim=-1).div(chunk_size, rounding_mode="floor")  # (B, H, R, L): chunk of each position
+    chunks = order.argsort(dim=-1).div(
+        chunk_size, rounding_mode="floor"
+    )  # (B, H, R, L): chunk of each position
     queries = _sorted(query_keys, order).unflatten(3, (-1, chunk_size))  # (B, H, R, N, C, K)
     keys = _with_previous(nn.functional.normalize(queries, dim=-1))  # (B, H, R, N, 2C, K)
     values = _with_previous(_sorted(value, order).unflatten(3, (-1, chunk_size)))
@@ -108,16 +120,22 @@ def chunked_lsh_attention(
     allowed &= _with_previous(seen)[..., None, :]
     if is_causal:
         allowed &= others[..., None, :] <= places[..., None]
-    scores = (queries @ keys.transpose(-1, -2)).to(torch.promote_types(queries.dtype, torch.float32))
+    scores = (queries @ keys.transpose(-1, -2)).to(
+        torch.promote_types(queries.dtype, torch.float32)
+    )
     scores = scores - rounds_together.clamp(min=1).to(scores.dtype).log()
     scores = scores.masked_fill(others[..., None, :] == places[..., None], SELF_SCORE)
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     total = scores.logsumexp(dim=-1, keepdim=True)  # (B, H, R, N, C, 1)
-    probabilities = nn.functional.dropout((scores - total).exp().to(value.dtype), p=dropout, training=dropout > 0.0)
+    probabilities = nn.functional.dropout(
+        (scores - total).exp().to(value.dtype), p=dropout, training=dropout > 0.0
+    )
     output = probabilities @ values  # (B, H, R, N, C, K)
 
     back = order.argsort(dim=-1)
-    output = output.flatten(3, 4).gather(3, back[..., None].expand(*back.shape, value.shape[-1]))  # (B, H, R, L, K)
+    output = output.flatten(3, 4).gather(
+        3, back[..., None].expand(*back.shape, value.shape[-1])
+    )  # (B, H, R, L, K)
     weights = total.flatten(3, 5).gather(3, back).softmax(dim=2)[..., None].to(value.dtype)
     return (output * weights).sum(dim=2)[:, :, :length]
 
@@ -138,13 +156,22 @@ def _meetings(
     places: torch.Tensor, others: torch.Tensor, buckets: torch.Tensor, chunks: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return whether each pair shares bucket and chunks in each round, and in how many: `(B, H, R, N, C, 2C)` both."""
-    first, second = places.flatten(3), others.clamp(min=0).flatten(3)  # positions of queries and keys
+    first, second = (
+        places.flatten(3),
+        others.clamp(min=0).flatten(3),
+    )  # positions of queries and keys
     meetings: torch.Tensor | None = None
     met_here: list[torch.Tensor] = []
     for number in range(buckets.shape[2]):
-        bucket, chunk = (each[:, :, number : number + 1].expand_as(buckets) for each in (buckets, chunks))
-        query_bucket, query_chunk = (each.gather(3, first).view_as(places)[..., None] for each in (bucket, chunk))
-        key_bucket, key_chunk = (each.gather(3, second).view_as(others)[..., None, :] for each in (bucket, chunk))
+        bucket, chunk = (
+            each[:, :, number : number + 1].expand_as(buckets) for each in (buckets, chunks)
+        )
+        query_bucket, query_chunk = (
+            each.gather(3, first).view_as(places)[..., None] for each in (bucket, chunk)
+        )
+        key_bucket, key_chunk = (
+            each.gather(3, second).view_as(others)[..., None, :] for each in (bucket, chunk)
+        )
         distance = query_chunk - key_chunk
         met = (query_bucket == key_bucket) & ((distance == 0) | (distance == 1))
         met_here.append(met[:, :, number])
@@ -181,7 +208,9 @@ def bucket_attention(
     if is_causal:
         allowed = allowed & (places <= own)
     scores = query @ nn.functional.normalize(key, dim=-1).transpose(-1, -2)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(places == own, SELF_SCORE)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(
+        places == own, SELF_SCORE
+    )
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     probabilities = scores.softmax(dim=-1).to(value.dtype)
     return nn.functional.dropout(probabilities, p=dropout, training=dropout > 0.0) @ value
@@ -217,9 +246,13 @@ def lsh_attention_forward(
     padding = key_padding(attention_mask, keys).expand(keys.shape[0], 1, keys.shape[2], 1)
     causal, chunk_size = module.is_causal, config.lsh_attn_chunk_length
     if past:
-        output = bucket_attention(query_keys, keys, values, buckets, key_buckets, padding, causal, dropout)
+        output = bucket_attention(
+            query_keys, keys, values, buckets, key_buckets, padding, causal, dropout
+        )
     else:
-        output = chunked_lsh_attention(query_keys, value, buckets, padding, causal, chunk_size, dropout)
+        output = chunked_lsh_attention(
+            query_keys, value, buckets, padding, causal, chunk_size, dropout
+        )
     return output.transpose(1, 2)
 
 
@@ -246,7 +279,9 @@ class VanillaTransformerLSHAttention(VanillaTransformerAttention):
         value = self.split_heads(self.v_proj(hidden_states), self.value_dim)
         cache = getattr(cache, "self_attention_cache", cache)
         dropout = self.dropout if self.training else 0.0
-        output = lsh_attention_forward(self, query_keys, value, attention_mask, dropout, cache, replay)
+        output = lsh_attention_forward(
+            self, query_keys, value, attention_mask, dropout, cache, replay
+        )
         return self.out_proj(output.flatten(2)), None  # (B, T, H, K) -> (B, T, D)
 
 
@@ -258,10 +293,17 @@ class LSHCacheLayer(DynamicLayer):
         self.buckets: torch.Tensor | None = None
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, buckets: torch.Tensor, *args: Any, **kwargs: Any
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        buckets: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append query-keys, values and buckets, and return all query-keys and values."""
-        self.buckets = buckets if self.buckets is None else torch.cat([self.buckets, buckets], dim=-1)
+        self.buckets = (
+            buckets if self.buckets is None else torch.cat([self.buckets, buckets], dim=-1)
+        )
         return super().update(key_states, value_states)
 
     def _select(self, take: Callable[[torch.Tensor], torch.Tensor]) -> None:

@@ -29,7 +29,11 @@ from transformers.modeling_outputs import (
     Seq2SeqModelOutput,
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
+from transformers.utils.generic import (
+    TransformersKwargs,
+    can_return_tuple,
+    merge_with_config_defaults,
+)
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .compatibility_vanilla_transformer import (
@@ -45,7 +49,11 @@ from .compatibility_vanilla_transformer import (
     count_positions,
 )
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config, source_mask
+from .generation_vanilla_transformer import (
+    PaperGenerationMixin,
+    paper_generation_config,
+    source_mask,
+)
 
 
 def eager_attention_forward(
@@ -69,7 +77,9 @@ def eager_attention_forward(
         scores = scores + attention_mask
     probabilities = nn.functional.softmax(scores, dim=-1)
     probabilities = nn.functional.dropout(probabilities, p=dropout, training=module.training)
-    return (probabilities @ value).transpose(1, 2).contiguous(), probabilities  # (B, H, T, K) -> (B, T, H, K)
+    return (probabilities @ value).transpose(
+        1, 2
+    ).contiguous(), probabilities  # (B, H, T, K) -> (B, T, H, K)
 
 
 class VanillaTransformerAttention(nn.Module):
@@ -81,16 +91,30 @@ class VanillaTransformerAttention(nn.Module):
     Self-attention if `key_value_states` is None, otherwise cross-attention over these states.
     """
 
-    def __init__(self, config: VanillaTransformerConfig, num_heads: int, layer_idx: int, is_causal: bool = False):
+    def __init__(
+        self,
+        config: VanillaTransformerConfig,
+        num_heads: int,
+        layer_idx: int,
+        is_causal: bool = False,
+    ):
         super().__init__()
         self.config, self.layer_idx, self.is_causal = config, layer_idx, is_causal
         self.head_dim, self.value_dim = config.head_dims(num_heads)  # d_k and d_v
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
-        self.q_proj = nn.Linear(config.d_model, num_heads * self.head_dim, bias=config.attention_bias)
-        self.k_proj = nn.Linear(config.d_model, num_heads * self.head_dim, bias=config.attention_bias)
-        self.v_proj = nn.Linear(config.d_model, num_heads * self.value_dim, bias=config.attention_bias)
-        self.out_proj = nn.Linear(num_heads * self.value_dim, config.d_model, bias=config.attention_bias)
+        self.q_proj = nn.Linear(
+            config.d_model, num_heads * self.head_dim, bias=config.attention_bias
+        )
+        self.k_proj = nn.Linear(
+            config.d_model, num_heads * self.head_dim, bias=config.attention_bias
+        )
+        self.v_proj = nn.Linear(
+            config.d_model, num_heads * self.value_dim, bias=config.attention_bias
+        )
+        self.out_proj = nn.Linear(
+            num_heads * self.value_dim, config.d_model, bias=config.attention_bias
+        )
 
     def forward(
         self,
@@ -107,17 +131,25 @@ class VanillaTransformerAttention(nn.Module):
         else:
             key, value = self.project(hidden_states)  # (B, H, T, K)
             if cache is not None:  # after the ones of earlier steps, (B, H, past + T, K)
-                key, value = getattr(cache, "self_attention_cache", cache).update(key, value, self.layer_idx)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+                key, value = getattr(cache, "self_attention_cache", cache).update(
+                    key, value, self.layer_idx
+                )
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
         dropout = self.dropout if self.training else 0.0
         output, probabilities = attend(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
         )
-        output = output.reshape(*hidden_states.shape[:-1], -1).contiguous()  # (B, T, H, K) -> (B, T, H * K)
+        output = output.reshape(
+            *hidden_states.shape[:-1], -1
+        ).contiguous()  # (B, T, H, K) -> (B, T, H * K)
         return self.out_proj(output), probabilities
 
     def split_heads(self, states: Tensor, width: int) -> Tensor:
-        return states.view(*states.shape[:-1], -1, width).transpose(1, 2)  # (B, L, H * K) -> (B, H, L, K)
+        return states.view(*states.shape[:-1], -1, width).transpose(
+            1, 2
+        )  # (B, L, H * K) -> (B, H, L, K)
 
     def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Compute keys and values, `(B, H, L, K)` each."""
@@ -163,10 +195,17 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
         return norm(hidden_states + self.dropout(sublayer(hidden_states)))
 
     def attend(
-        self, hidden_states: Tensor, attention: nn.Module, norm: nn.LayerNorm, *args: Any, **kwargs: Any
+        self,
+        hidden_states: Tensor,
+        attention: nn.Module,
+        norm: nn.LayerNorm,
+        *args: Any,
+        **kwargs: Any,
     ) -> Tensor:
         """Apply an attention with its residual connection and normalization."""
-        return self.add_and_norm(hidden_states, norm, lambda states: attention(states, *args, **kwargs)[0])
+        return self.add_and_norm(
+            hidden_states, norm, lambda states: attention(states, *args, **kwargs)[0]
+        )
 
     def position_wise(self, hidden_states: Tensor) -> Tensor:
         """Compute equation 2: `max(0, x W_1 + b_1) W_2 + b_2`."""
@@ -177,19 +216,32 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
         """Apply equation 2 to all positions, or to `chunk_size_feed_forward` of them at a time to save memory."""
         if not self.chunk_size_feed_forward:
             return self.position_wise(hidden_states)
-        chunks = hidden_states.split(self.chunk_size_feed_forward, dim=1)  # recomputed in the backward pass
-        return torch.cat([checkpoint(self.position_wise, chunk, use_reentrant=False) for chunk in chunks], dim=1)
+        chunks = hidden_states.split(
+            self.chunk_size_feed_forward, dim=1
+        )  # recomputed in the backward pass
+        return torch.cat(
+            [checkpoint(self.position_wise, chunk, use_reentrant=False) for chunk in chunks], dim=1
+        )
 
 
 class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
     """Self-attention, then feed-forward (section 3.1, figure 1 left)."""
 
-    def __init__(self, config: VanillaTransformerConfig, layer_idx: int, attention: Any = VanillaTransformerAttention):
+    def __init__(
+        self,
+        config: VanillaTransformerConfig,
+        layer_idx: int,
+        attention: Any = VanillaTransformerAttention,
+    ):
         self_attn = attention(config, config.encoder_attention_heads, layer_idx)
         super().__init__(config, config.encoder_ffn_dim, self_attn)
 
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-        hidden_states = self.attend(hidden_states, self.self_attn, self.self_attn_layer_norm, attention_mask, **kwargs)
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
+        hidden_states = self.attend(
+            hidden_states, self.self_attn, self.self_attn_layer_norm, attention_mask, **kwargs
+        )
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
@@ -208,7 +260,9 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         cross_attention: Any = VanillaTransformerAttention,
     ):
         heads = config.decoder_attention_heads
-        super().__init__(config, config.decoder_ffn_dim, attention(config, heads, layer_idx, is_causal=True))
+        super().__init__(
+            config, config.decoder_ffn_dim, attention(config, heads, layer_idx, is_causal=True)
+        )
         self.has_cross_attention = config.is_encoder_decoder
         if self.has_cross_attention:
             self.encoder_attn = cross_attention(config, heads, layer_idx)
@@ -222,7 +276,9 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         encoder_attention_mask: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        hidden_states = self.attend(hidden_states, self.self_attn, self.self_attn_layer_norm, attention_mask, **kwargs)
+        hidden_states = self.attend(
+            hidden_states, self.self_attn, self.self_attn_layer_norm, attention_mask, **kwargs
+        )
         if self.has_cross_attention:
             attention, norm = self.encoder_attn, self.encoder_attn_layer_norm
             source = encoder_attention_mask, encoder_hidden_states
@@ -235,7 +291,9 @@ class VanillaTransformerEmbedding(nn.Embedding):
 
     def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
         super().__init__(vocab_size, config.d_model, config.pad_token_id)
-        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0  # peft reads this attribute
+        self.embed_scale = (
+            math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        )  # peft reads this attribute
 
     def forward(self, input_ids: Tensor) -> Tensor:
         return super().forward(input_ids) * self.embed_scale  # (B, L) -> (B, L, D)
@@ -254,8 +312,12 @@ def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "inte
     # Angles of far positions lose digits in float32; Apple's GPUs have no float64.
     dtype = torch.float32 if position_ids.device.type == "mps" else torch.float64
     width = max(d_model - 2, 1) if layout == "tensor2tensor" else d_model
-    exponents = torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype) / width  # (D/2,)
-    angles = position_ids[..., None].to(dtype) * torch.exp(-math.log(10000.0) * exponents)  # (..., L, D/2)
+    exponents = (
+        torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype) / width
+    )  # (D/2,)
+    angles = position_ids[..., None].to(dtype) * torch.exp(
+        -math.log(10000.0) * exponents
+    )  # (..., L, D/2)
     sines, cosines = angles.sin().float(), angles.cos().float()
     if layout == "interleaved":
         return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., L, D)
@@ -303,12 +365,16 @@ class VanillaTransformerPreTrainedModel(CompatibleModel):
         """Draw projections Glorot-uniform and embeddings from `N(0, 1/d_model)`, or both from `N(0, init_std²)`."""
         std = self.config.init_std
         if isinstance(module, nn.Linear):
-            init.xavier_uniform_(module.weight) if std is None else init.normal_(module.weight, std=std)
+            init.xavier_uniform_(module.weight) if std is None else init.normal_(
+                module.weight, std=std
+            )
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.d_model**-0.5 if std is None else std)
-            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+            if module.padding_idx is not None and not getattr(
+                module.weight, "_is_hf_initialized", False
+            ):
                 init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
@@ -325,13 +391,21 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         super().__init__(config)
         self.embed_tokens: nn.Embedding = VanillaTransformerEmbedding(config, vocab_size)
         learned = config.position_embedding_type == "learned"
-        positions: Any = VanillaTransformerLearnedPositions if learned else VanillaTransformerPositions
+        positions: Any = (
+            VanillaTransformerLearnedPositions if learned else VanillaTransformerPositions
+        )
         self.embed_positions = positions(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.layer_norm = nn.LayerNorm(config.d_model, config.layer_norm_eps) if config.normalize_before else None
-        self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(num_layers))
+        self.layer_norm = (
+            nn.LayerNorm(config.d_model, config.layer_norm_eps) if config.normalize_before else None
+        )
+        self.layers = nn.ModuleList(
+            self.layer_class(config, layer_idx) for layer_idx in range(num_layers)
+        )
         self.gradient_checkpointing = False
-        self._no_split_modules = [self.layer_class.__name__]  # FSDP and device maps keep a layer whole
+        self._no_split_modules = [
+            self.layer_class.__name__
+        ]  # FSDP and device maps keep a layer whole
         self.post_init()
 
     def embed(self, name: str, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
@@ -341,7 +415,9 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
 
     def add_positions(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
         """Add positional encodings (section 3.5) and apply dropout to the sum (section 5.4): `(B, L, D)`."""
-        return self.dropout(inputs_embeds + self.embed_positions(position_ids).to(inputs_embeds.dtype))
+        return self.dropout(
+            inputs_embeds + self.embed_positions(position_ids).to(inputs_embeds.dtype)
+        )
 
     def prepare_inputs(
         self,
@@ -356,9 +432,13 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         inputs_embeds = self.embed(name, input_ids, inputs_embeds)
         if position_ids is None:
             past = cache.get_seq_length() if cache is not None else 0
-            position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds)
+            position_ids = count_positions(
+                attention_mask, inputs_embeds.shape[1], past, inputs_embeds
+            )
         target_cache = getattr(cache, "self_attention_cache", cache)
-        attention_mask = self.create_mask(self.config, inputs_embeds, attention_mask, **{CACHE: target_cache})
+        attention_mask = self.create_mask(
+            self.config, inputs_embeds, attention_mask, **{CACHE: target_cache}
+        )
         return self.add_positions(inputs_embeds, position_ids), attention_mask
 
     def run_layers(self, hidden_states: Tensor, *masks_and_source: Any, **kwargs: Any) -> Tensor:
@@ -372,7 +452,10 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
     """N encoder layers over embedded source tokens."""
 
     layer_class: Any = VanillaTransformerEncoderLayer
-    _can_record_outputs = {"hidden_states": VanillaTransformerEncoderLayer, "attentions": VanillaTransformerAttention}
+    _can_record_outputs = {
+        "hidden_states": VanillaTransformerEncoderLayer,
+        "attentions": VanillaTransformerAttention,
+    }
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config, config.vocab_size, config.encoder_layers)
@@ -398,7 +481,9 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         hidden_states, attention_mask = self.prepare_inputs(
             "input", input_ids, inputs_embeds, attention_mask, position_ids
         )
-        return BaseModelOutput(last_hidden_state=self.run_layers(hidden_states, attention_mask, **further))
+        return BaseModelOutput(
+            last_hidden_state=self.run_layers(hidden_states, attention_mask, **further)
+        )
 
 
 class VanillaTransformerDecoder(VanillaTransformerStack):
@@ -409,7 +494,9 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
     _can_record_outputs = {
         "hidden_states": VanillaTransformerDecoderLayer,
         "attentions": OutputRecorder(VanillaTransformerAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(VanillaTransformerAttention, index=1, layer_name="encoder_attn"),
+        "cross_attentions": OutputRecorder(
+            VanillaTransformerAttention, index=1, layer_name="encoder_attn"
+        ),
     }
 
     def __init__(self, config: VanillaTransformerConfig):
@@ -449,10 +536,18 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             "decoder_input", input_ids, inputs_embeds, attention_mask, position_ids, cache
         )
         encoder_attention_mask = create_bidirectional_mask(
-            self.config, hidden_states, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
+            self.config,
+            hidden_states,
+            encoder_attention_mask,
+            encoder_hidden_states=encoder_hidden_states,
         )
-        source = encoder_hidden_states, encoder_attention_mask  # by position, or checkpointing loses their gradients
-        hidden_states = self.run_layers(hidden_states, attention_mask, *source, cache=cache, **kwargs)
+        source = (
+            encoder_hidden_states,
+            encoder_attention_mask,
+        )  # by position, or checkpointing loses their gradients
+        hidden_states = self.run_layers(
+            hidden_states, attention_mask, *source, cache=cache, **kwargs
+        )
         return BaseModelOutputWithPastAndCrossAttentions(hidden_states, cache)
 
     def create_cache(self) -> EncoderDecoderCache:
@@ -541,10 +636,14 @@ class VanillaTransformerForConditionalGeneration(
         super().__init__(config)
         shared = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}
-        self.loss_type = "ForConditionalGeneration"  # the library reads it from the name of the class
+        self.loss_type = (
+            "ForConditionalGeneration"  # the library reads it from the name of the class
+        )
         self.model = self.model_class(config)
         embeddings = self.model.decoder.embed_tokens
-        self.lm_head = nn.Linear(config.d_model, embeddings.num_embeddings, bias=config.lm_head_bias)
+        self.lm_head = nn.Linear(
+            config.d_model, embeddings.num_embeddings, bias=config.lm_head_bias
+        )
         special = config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
         # Section 6.1; from_pretrained loads the saved one.
         self.generation_config = paper_generation_config(*special, bos_token_id=config.bos_token_id)
@@ -600,13 +699,17 @@ class VanillaTransformerForConditionalGeneration(
         loss = None
         if labels is not None:
             # `shift_labels` turns off the library's own shift by one.
-            loss = self.loss_function(logits, labels, logits.shape[-1], shift_labels=labels.contiguous(), **kwargs)
+            loss = self.loss_function(
+                logits, labels, logits.shape[-1], shift_labels=labels.contiguous(), **kwargs
+            )
         others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
         return Seq2SeqLMOutput(loss=loss, logits=logits, **others)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels `(B, T)` right; the library's label smoothing calls this."""
-        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+        return shift_tokens_right(
+            labels, self.config.pad_token_id, self.config.decoder_start_token_id
+        )
 
 
 __all__ = [

@@ -42,7 +42,10 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
     config_class = VanillaTransformerDecoderConfig
     _auto_class = "AutoModel"
     _supports_flash_attn = True
-    _can_record_outputs = {"hidden_states": VanillaTransformerDecoderLayer, "attentions": VanillaTransformerAttention}
+    _can_record_outputs = {
+        "hidden_states": VanillaTransformerDecoderLayer,
+        "attentions": VanillaTransformerAttention,
+    }
 
     @merge_with_config_defaults
     @capture_outputs
@@ -141,9 +144,13 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Compatibl
         logits = self.lm_head(outputs.last_hidden_state[:, kept, :])  # (B, L, D) -> (B, L, V)
         loss = None
         if labels is not None:
-            loss = self.loss_function(logits, labels, logits.shape[-1], shift_labels=shift_labels, **kwargs)
+            loss = self.loss_function(
+                logits, labels, logits.shape[-1], shift_labels=shift_labels, **kwargs
+            )
         cache = outputs.get(CACHE)
-        return CausalLMOutputWithPast(loss, logits, cache, outputs.hidden_states, outputs.attentions)
+        return CausalLMOutputWithPast(
+            loss, logits, cache, outputs.hidden_states, outputs.attentions
+        )
 
     @accept_past_key_values
     @torch.no_grad()
@@ -178,13 +185,24 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Compatibl
             names = ("input_ids", "inputs_embeds", "attention_mask", "position_ids")
             kwargs |= {name: kwargs[name][:, :-1] for name in names if kwargs.get(name) is not None}
             # These count the prompt, to which EOS is added again.
-            lengths = {n: generation_option(self, n, generation_config, kwargs) for n in ("max_length", "min_length")}
+            lengths = {
+                n: generation_option(self, n, generation_config, kwargs)
+                for n in ("max_length", "min_length")
+            }
             lengths = {name: length - 1 for name, length in lengths.items() if length}
             if generation_config is not None:  # keywords beside a config would log a warning
                 generation_config = copy.deepcopy(generation_config)
                 generation_config.update(**lengths)
-            kwargs |= {n: length for n, length in lengths.items() if generation_config is None or kwargs.get(n)}
-        levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
+            kwargs |= {
+                n: length
+                for n, length in lengths.items()
+                if generation_config is None or kwargs.get(n)
+            }
+        levels = [
+            kwargs,
+            vars(generation_config) if generation_config else {},
+            vars(self.generation_config),
+        ]
         refuse_chunks(levels)
         outputs = super().generate(inputs, generation_config, *args, **kwargs)
         return insert_prompt(outputs, prompt) if shortens else outputs
@@ -207,7 +225,11 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Compatibl
                 "`input_ids` must be the whole text: the tokens that `cache` holds and at least one more. "
                 f"Got {input_ids.shape[1]} tokens, but the cache holds {past}. Pass the whole text."
             )
-        kwargs |= {CACHE: cache, "inputs_embeds": inputs_embeds, "is_first_iteration": is_first_iteration}
+        kwargs |= {
+            CACHE: cache,
+            "inputs_embeds": inputs_embeds,
+            "is_first_iteration": is_first_iteration,
+        }
         return super().prepare_inputs_for_generation(input_ids, *args, **kwargs)
 
 
@@ -215,7 +237,9 @@ def ends_with(prompt: Tensor | None, eos_token_id: int | list[int] | None) -> bo
     """Tell whether all rows of `prompt` `(B, L)` end with EOS after at least one other token."""
     if prompt is None or eos_token_id is None or prompt.shape[1] < 2:
         return False
-    return bool(torch.isin(prompt[:, -1], torch.as_tensor(eos_token_id, device=prompt.device)).all())
+    return bool(
+        torch.isin(prompt[:, -1], torch.as_tensor(eos_token_id, device=prompt.device)).all()
+    )
 
 
 def insert_prompt(outputs: Any, prompt: Tensor) -> Any:
@@ -233,7 +257,11 @@ def generation_option(
     model: Any, name: str, generation_config: GenerationConfig | None, kwargs: dict[str, Any]
 ) -> Any:
     """Look up a parameter of `generate()` in its keyword arguments, the given config and the model's own config."""
-    levels = (kwargs.get(name), getattr(generation_config, name, None), getattr(model.generation_config, name, None))
+    levels = (
+        kwargs.get(name),
+        getattr(generation_config, name, None),
+        getattr(model.generation_config, name, None),
+    )
     return next((value for value in levels if value is not None), None)
 
 
@@ -241,7 +269,10 @@ def repeat_cache(
     model: Any, cache: Cache, generation_config: GenerationConfig | None, kwargs: dict[str, Any]
 ) -> Cache:
     """Return the cache, or a copy with rows repeated if `generate()` uses several beams or returned sequences."""
-    options = (generation_option(model, n, generation_config, kwargs) for n in ("num_beams", "num_return_sequences"))
+    options = (
+        generation_option(model, n, generation_config, kwargs)
+        for n in ("num_beams", "num_return_sequences")
+    )
     repeats = max(option or 1 for option in options)
     if repeats > 1:
         cache = copy_cache(cache)

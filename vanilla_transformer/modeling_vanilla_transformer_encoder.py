@@ -14,7 +14,10 @@ from transformers.utils import can_return_tuple
 
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
 from .generation_vanilla_transformer import source_mask
-from .modeling_vanilla_transformer import VanillaTransformerEncoder, VanillaTransformerPreTrainedModel
+from .modeling_vanilla_transformer import (
+    VanillaTransformerEncoder,
+    VanillaTransformerPreTrainedModel,
+)
 
 
 class VanillaTransformerEncoderModel(VanillaTransformerEncoder):
@@ -55,13 +58,21 @@ class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
 
         `labels`, `(B, L)`, are the original tokens at masked positions and -100 elsewhere.
         """
-        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
         logits = self.lm_head(outputs.last_hidden_state)  # (B, L, D) -> (B, L, V)
         loss = None
         if labels is not None:
             loss = self.loss_function(logits, labels, logits.shape[-1], **kwargs)
         return MaskedLMOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
         )
 
 
@@ -94,17 +105,29 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
         `labels` are class indices `(B,)`, or target values if `config.num_labels` is 1 or `config.problem_type` is
         `"regression"`.
         """
-        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
         states = outputs.last_hidden_state  # (B, L, D)
         mask = source_mask(self.config, input_ids, attention_mask)
         weights = states.new_ones(states.shape[:2]) if mask is None else mask.to(states.dtype)
-        mean = (states * weights[..., None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp(min=1.0)  # (B, D)
+        mean = (states * weights[..., None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp(
+            min=1.0
+        )  # (B, D)
         logits = self.score(mean)  # (B, D) -> (B, num_labels)
         loss = None
         if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
+            loss = self.loss_function(
+                labels=labels, pooled_logits=logits, config=self.config, **kwargs
+            )
         return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
         )
 
 

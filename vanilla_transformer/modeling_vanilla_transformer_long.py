@@ -48,7 +48,11 @@ from .modeling_vanilla_transformer_decoder import (
     repeat_cache,
 )
 from .reversible import Replay, ReversibleBranch, apply_reversibly, apply_storing_activations
-from .transfo_xl_attention import TransfoXLCacheLayer, VanillaTransformerTransfoXLAttention, restart_positions
+from .transfo_xl_attention import (
+    TransfoXLCacheLayer,
+    VanillaTransformerTransfoXLAttention,
+    restart_positions,
+)
 
 ATTENTION_CLASSES: dict[str, type[VanillaTransformerAttention]] = {
     "full_attention": VanillaTransformerAttention,
@@ -89,7 +93,9 @@ class ReversibleLayer:
             return self.self_attn(states, attention_mask, cache=cache, **options)[0]
 
         def cross_attention(states: Tensor, source: Tensor | None, _: Replay) -> Tensor:
-            return self.encoder_attn(states, encoder_attention_mask, source, cache=cache, **kwargs)[0]
+            return self.encoder_attn(states, encoder_attention_mask, source, cache=cache, **kwargs)[
+                0
+            ]
 
         def feed_forward(states: Tensor, _: Tensor | None, __: Replay) -> Tensor:
             return self.feed_forward(states)
@@ -99,14 +105,19 @@ class ReversibleLayer:
             norm, modules = nn.Identity(), [*modules, norm]
         branches = [self.branch(norm, self_attention, *modules)]
         if hasattr(self, "encoder_attn"):
-            branches.append(self.branch(self.encoder_attn_layer_norm, cross_attention, self.encoder_attn))
+            branches.append(
+                self.branch(self.encoder_attn_layer_norm, cross_attention, self.encoder_attn)
+            )
         return [*branches, self.branch(self.final_layer_norm, feed_forward, self.fc1, self.fc2)]
 
-    def branch(self: Any, norm: nn.Module, sublayer: Callable, *modules: nn.Module) -> ReversibleBranch:
+    def branch(
+        self: Any, norm: nn.Module, sublayer: Callable, *modules: nn.Module
+    ) -> ReversibleBranch:
         """Return the pre-norm branch `Dropout(Sublayer(LayerNorm(x)))` with the parameters of its modules."""
         parameters = [parameter for module in (norm, *modules) for parameter in module.parameters()]
         return ReversibleBranch(
-            lambda states, shared, replay: self.dropout(sublayer(norm(states), shared, replay)), parameters
+            lambda states, shared, replay: self.dropout(sublayer(norm(states), shared, replay)),
+            parameters,
         )
 
 
@@ -114,7 +125,9 @@ class VanillaTransformerLongEncoderLayer(ReversibleLayer, VanillaTransformerEnco
     """Encoder layer. With Transformer-XL attention, which is causal, the encoder uses full attention."""
 
     def __init__(self, config: VanillaTransformerLongConfig, layer_idx: int):
-        layer_type = "full_attention" if config.layer_type == "transfo_xl_attention" else config.layer_type
+        layer_type = (
+            "full_attention" if config.layer_type == "transfo_xl_attention" else config.layer_type
+        )
         super().__init__(config, layer_idx, ATTENTION_CLASSES[layer_type])
 
 
@@ -124,14 +137,24 @@ class VanillaTransformerLongDecoderLayer(ReversibleLayer, VanillaTransformerDeco
     def __init__(self, config: Any, layer_idx: int):
         cross_attention_type = getattr(config, "cross_attention_type", "full_attention")
         super().__init__(
-            config, layer_idx, ATTENTION_CLASSES[config.layer_type], ATTENTION_CLASSES[cross_attention_type]
+            config,
+            layer_idx,
+            ATTENTION_CLASSES[config.layer_type],
+            ATTENTION_CLASSES[cross_attention_type],
         )
 
     def attend(
-        self, hidden_states: Tensor, attention: nn.Module, norm: nn.LayerNorm, *args: Any, **kwargs: Any
+        self,
+        hidden_states: Tensor,
+        attention: nn.Module,
+        norm: nn.LayerNorm,
+        *args: Any,
+        **kwargs: Any,
     ) -> Tensor:
         """Let Transformer-XL attention apply the norm of pre-norm layers, to its memory too."""
-        if not (self.normalize_before and isinstance(attention, VanillaTransformerTransfoXLAttention)):
+        if not (
+            self.normalize_before and isinstance(attention, VanillaTransformerTransfoXLAttention)
+        ):
             return super().attend(hidden_states, attention, norm, *args, **kwargs)
         output, _ = attention(hidden_states, *args, norm=norm, **kwargs)
         return hidden_states + self.dropout(output)
@@ -162,7 +185,9 @@ class LongStack(VanillaTransformerStack):
         self._check_cache(cache)
         attention_class = type(self.layers[0].self_attn)
         if attention_class is VanillaTransformerAttention:
-            return super().prepare_inputs(name, input_ids, inputs_embeds, attention_mask, position_ids, cache)
+            return super().prepare_inputs(
+                name, input_ids, inputs_embeds, attention_mask, position_ids, cache
+            )
         if attention_mask is not None and attention_mask.dim() != 2:
             raise UserError(
                 f'The mask for `layer_types="{self.config.layer_type}"` must be a padding mask of shape '
@@ -188,7 +213,11 @@ class LongStack(VanillaTransformerStack):
             )
 
     def _segment_mask(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, length: int, cache: Cache | None
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        length: int,
+        cache: Cache | None,
     ) -> Tensor | None:
         """Check a segment against the memory and return its padding mask, derived from `input_ids` by default."""
         if cache is None:
@@ -205,12 +234,18 @@ class LongStack(VanillaTransformerStack):
                 "A segment after a memory must not begin with padding, which would be between the two: got rows of "
                 "`attention_mask` whose first new position is 0. Pad on the right."
             )
-        if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
+        if (
+            attention_mask is None
+            and input_ids is not None
+            and self.config.pad_token_id is not None
+        ):
             attention_mask = input_ids.ne(self.config.pad_token_id)
             attention_mask[:, 0] = True  # the start token, which may be the padding token
         return attention_mask
 
-    def run_layers(self, hidden_states: Tensor, attention_mask: Tensor | None, *source: Any, **kwargs: Any) -> Tensor:
+    def run_layers(
+        self, hidden_states: Tensor, attention_mask: Tensor | None, *source: Any, **kwargs: Any
+    ) -> Tensor:
         """
         Apply all layers, reversibly if `config.reversible`; `source` has the encoder output and its mask.
 
@@ -221,7 +256,9 @@ class LongStack(VanillaTransformerStack):
         encoder_hidden_states, *encoder_mask = source or [None]
         layers = [layer.branches(attention_mask, *encoder_mask, **kwargs) for layer in self.layers]
         run = apply_reversibly if kwargs.get("cache") is None else apply_storing_activations
-        hidden_states = run([branch for layer in layers for branch in layer], hidden_states, encoder_hidden_states)
+        hidden_states = run(
+            [branch for layer in layers for branch in layer], hidden_states, encoder_hidden_states
+        )
         return self.layer_norm(hidden_states)
 
     @torch.no_grad()
@@ -249,7 +286,9 @@ class VanillaTransformerLongDecoder(LongStack, VanillaTransformerDecoder):
         return EncoderDecoderCache(create_cache(self.config), DynamicCache())
 
     @accept_past_key_values
-    def forward(self, input_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **kwargs: Any) -> Any:
+    def forward(
+        self, input_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **kwargs: Any
+    ) -> Any:
         """Decode as in [`VanillaTransformerDecoder`]. A cache without cross-attention is a memory of earlier texts."""
         if cache is not None and not isinstance(cache, EncoderDecoderCache):
             restart_positions(cache)
@@ -291,23 +330,37 @@ class LongGenerationMixin(CompatibleGenerationMixin):
                 f"has no fixed size, got {implementation!r}."
             )
         cache = kwargs.get("cache")
-        if cache is not None and self.config.is_encoder_decoder and not isinstance(cache, EncoderDecoderCache):
+        if (
+            cache is not None
+            and self.config.is_encoder_decoder
+            and not isinstance(cache, EncoderDecoderCache)
+        ):
             memory = repeat_cache(self, copy_cache(cache), generation_config, kwargs)
             restart_positions(memory)
             kwargs["cache"] = EncoderDecoderCache(memory, DynamicCache())
         return super().generate(inputs, generation_config, *args, **kwargs)
 
     def _prepare_cache_for_generation(
-        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+        self,
+        generation_config: GenerationConfig,
+        model_kwargs: dict[str, Any],
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
         """Create the cache for the layer type, unless the call has one or wants none."""
         if model_kwargs.get(CACHE) is None and generation_config.use_cache is not False:
-            model_kwargs[CACHE] = getattr(self.base_model, "decoder", self.base_model).create_cache()
+            model_kwargs[CACHE] = getattr(
+                self.base_model, "decoder", self.base_model
+            ).create_cache()
             return None
-        return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        return super()._prepare_cache_for_generation(
+            generation_config, model_kwargs, *args, **kwargs
+        )
 
 
-class VanillaTransformerLongForConditionalGeneration(LongGenerationMixin, VanillaTransformerForConditionalGeneration):
+class VanillaTransformerLongForConditionalGeneration(
+    LongGenerationMixin, VanillaTransformerForConditionalGeneration
+):
     """
     Encoder-decoder model for long sequences, with the output projection.
 

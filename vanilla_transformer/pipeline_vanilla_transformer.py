@@ -23,7 +23,9 @@ _WITHOUT_EFFECT = ("truncation", "return_text")  # of the pipelines of transform
 _LONG_WORK = 256  # sentences from which a terminal shows a progress bar
 _SPACE = re.compile(r"\s")
 # The line breaks of `str.splitlines`, with the white space around them.
-_LINE_GAP = re.compile(r"(?<!\s)[^\S\n\v\f\r\x1c-\x1e\x85\u2028\u2029]*+[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*+")
+_LINE_GAP = re.compile(
+    r"(?<!\s)[^\S\n\v\f\r\x1c-\x1e\x85\u2028\u2029]*+[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*+"
+)
 # Marks that end a sentence by themselves: Chinese and Japanese, Indic, Ethiopic, Burmese, Khmer, Tibetan. A full-width
 # period may also be in a number or an address, and the Khmer mark in "and so on".
 _END = r"(?:[。！？｡︒︕︖﹒﹖﹗।॥።፧፨။៕།༎༏༐༑༔]|．(?![\p{N}\p{Latin}])|។(?!ល។))"
@@ -72,10 +74,14 @@ class Request:
 
     def __init__(self, pipeline: "TranslationPipeline", options: dict[str, Any]):
         self._pipeline = pipeline
-        self._options = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
+        self._options = {
+            name: value for name, value in options.items() if name not in _WITHOUT_EFFECT
+        }
         configs = options.get("generation_config"), pipeline.model.generation_config
         levels = [options, *(vars(config) for config in configs if config is not None)]
-        given = (level["num_return_sequences"] for level in levels if level.get("num_return_sequences"))
+        given = (
+            level["num_return_sequences"] for level in levels if level.get("num_return_sequences")
+        )
         self.num_return_sequences = next(given, 1)
 
     def segments(self, texts: list[str]) -> list[list[Segment]]:
@@ -87,12 +93,16 @@ class Request:
         """Return the translation of a segment without tokens."""
         return segment.text
 
-    def decode(self, segments: Sequence[Segment], batch_size: int, report: Callable[[int], object]) -> list[list[str]]:
+    def decode(
+        self, segments: Sequence[Segment], batch_size: int, report: Callable[[int], object]
+    ) -> list[list[str]]:
         """Return the translations of each segment, best first; each has tokens."""
         sources = [segment.tokens for segment in segments]
         return self._pipeline.generate_texts(sources, batch_size, self._options, report)
 
-    def answer(self, text: str, segments: Sequence[Segment], translations: Sequence[str]) -> dict[str, Any]:
+    def answer(
+        self, text: str, segments: Sequence[Segment], translations: Sequence[str]
+    ) -> dict[str, Any]:
         """Return the answer of a text, given the translation of each of its segments."""
         return {"translation_text": join_translations(segments, translations)}
 
@@ -127,10 +137,19 @@ class TranslationPipeline(Pipeline):
 
     _load_tokenizer = True
 
-    def __init__(self, *args: Any, batch_size: int | None = None, progress_bar: bool | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        *args: Any,
+        batch_size: int | None = None,
+        progress_bar: bool | None = None,
+        **kwargs: Any,
+    ):
         self.default_batch_size = 32 if batch_size is None else batch_size
         self.default_progress_bar = progress_bar
-        for name in ("num_workers", "framework"):  # of transformers 4; one process prepares texts, for PyTorch
+        for name in (
+            "num_workers",
+            "framework",
+        ):  # of transformers 4; one process prepares texts, for PyTorch
             kwargs.pop(name, None)
         super().__init__(*args, **{"task": "translation", **kwargs})
 
@@ -158,8 +177,12 @@ class TranslationPipeline(Pipeline):
         translate = partial(self._translate, self.begin(options, count), batch_size, progress_bar)
         if isinstance(inputs, str):
             return translate([inputs])
-        if isinstance(inputs, Mapping | bytes) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
-            raise UserError(f"`inputs` must be a string or an iterable of strings, got {type(inputs).__name__}.")
+        if isinstance(inputs, Mapping | bytes) or not (
+            hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")
+        ):
+            raise UserError(
+                f"`inputs` must be a string or an iterable of strings, got {type(inputs).__name__}."
+            )
         texts = _check_strings(inputs)
         if hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__"):
             return translate(list(texts))
@@ -173,14 +196,18 @@ class TranslationPipeline(Pipeline):
             options: Keyword arguments of the call. A `generation_config` replaces the constructor's options.
             count: The number of texts, if it is known.
         """
-        return Request(self, options if "generation_config" in options else {**self.default_options, **options})
+        return Request(
+            self, options if "generation_config" in options else {**self.default_options, **options}
+        )
 
     def preprocess(self, input_: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
         """Pad a batch of token ids to `input_ids` and `attention_mask` of shape `(batch_size, source_length)`."""
         options = {"padding_side": "right", "return_attention_mask": True, "return_tensors": "pt"}
         return dict(self.tokenizer.pad({"input_ids": input_}, **options))
 
-    def _forward(self, input_tensors: dict[str, torch.Tensor], **generate_kwargs: Any) -> torch.Tensor:
+    def _forward(
+        self, input_tensors: dict[str, torch.Tensor], **generate_kwargs: Any
+    ) -> torch.Tensor:
         """Generate token ids of shape `(batch_size * num_return_sequences, target_length)`."""
         if "stop_strings" in generate_kwargs:
             generate_kwargs = {"tokenizer": self.tokenizer} | generate_kwargs
@@ -189,7 +216,10 @@ class TranslationPipeline(Pipeline):
 
     def postprocess(self, model_outputs: torch.Tensor | list[list[int]]) -> list[str]:
         """Return the text of each row of token ids."""
-        return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
+        return [
+            text.strip()
+            for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)
+        ]
 
     def generate_texts(
         self,
@@ -213,27 +243,38 @@ class TranslationPipeline(Pipeline):
             inputs = self.preprocess([sources[index] for index in batch])
             texts = (read or self.postprocess)(self.forward(inputs, **generate_kwargs))
             each = len(texts) // len(batch)
-            translations |= {index: texts[row * each : (row + 1) * each] for row, index in enumerate(batch)}
+            translations |= {
+                index: texts[row * each : (row + 1) * each] for row, index in enumerate(batch)
+            }
             report(len(batch))
         return [translations[index] for index in range(len(sources))]
 
-    def _translate(self, request: Any, batch_size: int, progress_bar: bool | None, texts: list[str]) -> list[Any]:
+    def _translate(
+        self, request: Any, batch_size: int, progress_bar: bool | None, texts: list[str]
+    ) -> list[Any]:
         """Return the answer of each text, or a list of them, best first."""
         segments = request.segments(texts)
-        sentences = [segment for text_segments in segments for segment in text_segments if segment.tokens]
+        sentences = [
+            segment for text_segments in segments for segment in text_segments if segment.tokens
+        ]
         hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
         was_training = self.model.training
         if was_training:  # visiting all layers of a model takes longer than a step of its decoder
             self.model.eval()
         try:
-            with logging.tqdm(total=len(sentences), unit="sentence", desc="Translating", disable=hidden) as bar:
+            with logging.tqdm(
+                total=len(sentences), unit="sentence", desc="Translating", disable=hidden
+            ) as bar:
                 translations = iter(request.decode(sentences, batch_size, bar.update))
         finally:
             if was_training:
                 self.model.train()
         answers, count = [], request.num_return_sequences
         for text, text_segments in zip(texts, segments, strict=True):
-            found = [next(translations) if each.tokens else [request.keep(each)] * count for each in text_segments]
+            found = [
+                next(translations) if each.tokens else [request.keep(each)] * count
+                for each in text_segments
+            ]
             hypotheses = list(zip(*found, strict=True)) or [()] * count
             answer = [request.answer(text, text_segments, hypothesis) for hypothesis in hypotheses]
             answers.append(answer[0] if len(answer) == 1 else answer)
@@ -244,7 +285,10 @@ def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> s
     """Join translations by the separators of their segments, or by a space if the source's script needs none."""
     if len(segments) == 1:
         return translations[0] + segments[0].separator
-    pieces = (text + (segment.separator or " ") for segment, text in zip(segments, translations, strict=True))
+    pieces = (
+        text + (segment.separator or " ")
+        for segment, text in zip(segments, translations, strict=True)
+    )
     return "".join(pieces).removesuffix(" ")
 
 
@@ -258,7 +302,10 @@ def source_limits(config: Any) -> tuple[int, int]:
 
 
 def encode_segments(
-    lines: Sequence[Sequence[Segment]], encode: Callable[[list[str]], list[list[int]]], longest: int, most: int
+    lines: Sequence[Sequence[Segment]],
+    encode: Callable[[list[str]], list[list[int]]],
+    longest: int,
+    most: int,
 ) -> list[list[Segment]]:
     """Return the segments of each text with their token ids, of which segments without letters have none.
 
@@ -268,7 +315,9 @@ def encode_segments(
     """
     segments: list[list[Segment]] = []
     parts = _split_long(_encode(lines, encode), encode, longest, split_sentences)
-    while sum(map(len, parts)) > sum(map(len, segments)):  # a character may have more tokens than `most`
+    while sum(map(len, parts)) > sum(
+        map(len, segments)
+    ):  # a character may have more tokens than `most`
         segments, parts = parts, _split_long(parts, encode, most, lambda part: _cut(part, most))
     return parts
 
@@ -283,7 +332,11 @@ def _split_long(
     if not any(len(segment.tokens) > longest for some in segments for segment in some):
         return segments
     parts = [
-        [part for segment in some for part in (split(segment) if len(segment.tokens) > longest else [segment])]
+        [
+            part
+            for segment in some
+            for part in (split(segment) if len(segment.tokens) > longest else [segment])
+        ]
         for some in segments
     ]
     return _encode(parts, encode)
@@ -297,9 +350,14 @@ def _encode(
     def lacks_tokens(segment: Segment) -> bool:
         return not segment.tokens and any(map(str.isalpha, segment.text))
 
-    rows = iter(encode([segment.text for some in segments for segment in some if lacks_tokens(segment)]))
+    rows = iter(
+        encode([segment.text for some in segments for segment in some if lacks_tokens(segment)])
+    )
     return [
-        [segment._replace(tokens=next(rows)) if lacks_tokens(segment) else segment for segment in some]
+        [
+            segment._replace(tokens=next(rows)) if lacks_tokens(segment) else segment
+            for segment in some
+        ]
         for some in segments
     ]
 
@@ -311,7 +369,9 @@ def encode_sources(model: Any, tokenizer: Any, texts: list[str]) -> list[list[in
     return tokenizer(texts)["input_ids"] if texts else []
 
 
-def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = False) -> list[list[int]]:
+def encode_sentences(
+    tokenizer: Any, texts: Sequence[str], as_target: bool = False
+) -> list[list[int]]:
     """
     Return the token ids of each source (or target) with exactly one EOS, at its end; the tokenizer must have one.
 
@@ -320,16 +380,22 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = Fal
     eos = tokenizer.eos_token_id
     if eos is None:
         hint = "Set one with `tokenizer.add_special_tokens({'eos_token': '</s>'})`."
-        raise UserError(f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}")
+        raise UserError(
+            f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}"
+        )
     if not texts:
         return []
     try:
         sentences = _encode_by_backend(tokenizer, texts)
         if sentences is None:
             given = {"text_target" if as_target else "text": list(texts)}
-            sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)["input_ids"]
+            sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)[
+                "input_ids"
+            ]
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of the backend in Rust, which is no `Exception`
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # of the backend in Rust, which is no `Exception`
             raise
         if len(texts) == 1:
             raise UserError(f"The tokenizer failed to encode {texts[0]!r:.80}: {error}.") from error
@@ -349,7 +415,8 @@ def _encode_by_backend(tokenizer: Any, texts: Sequence[str]) -> list[list[int]] 
     kind = type(tokenizer)
     names = ("__call__", "_encode_plus", "_switch_to_input_mode", "_switch_to_target_mode")
     if not issubclass(kind, PreTrainedTokenizerFast) or any(
-        getattr(kind, name, None) is not getattr(PreTrainedTokenizerFast, name, None) for name in names
+        getattr(kind, name, None) is not getattr(PreTrainedTokenizerFast, name, None)
+        for name in names
     ):
         return None
     backend = tokenizer.backend_tokenizer
@@ -363,12 +430,16 @@ def _check_strings(texts: Iterable[Any]) -> Iterator[str]:
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             found = f"{type(text).__name__} ({text!r})"
-            raise UserError(f"Text to translate must be a string, got {found} at position {position}.")
+            raise UserError(
+                f"Text to translate must be a string, got {found} at position {position}."
+            )
         try:
             text.encode()
         except UnicodeEncodeError as error:
             found = f"the lone surrogate {text[error.start]!a}"
-            raise UserError(f"Text to translate must be Unicode, got {found} at position {position}.") from None
+            raise UserError(
+                f"Text to translate must be Unicode, got {found} at position {position}."
+            ) from None
         yield text
 
 
@@ -397,7 +468,9 @@ def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
     for number in range(1, count):
         place, reach = number * len(text) // count, len(text) // count // 4
         border = max(bisect_right(borders, place) - 1, bisect_right(borders, start))
-        if place <= start or border == len(borders):  # white space or a letter was longer than a part
+        if place <= start or border == len(
+            borders
+        ):  # white space or a letter was longer than a part
             continue
         place = borders[border]
         space = _SPACE.search(text, max(start, place - reach), place + reach)

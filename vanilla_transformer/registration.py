@@ -31,10 +31,19 @@ from transformers.models.auto.modeling_auto import (
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
-from .configuration_vanilla_transformer_long import VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig
+from .configuration_vanilla_transformer_long import (
+    VanillaTransformerLongConfig,
+    VanillaTransformerLongDecoderConfig,
+)
 from .decoding.transformers_internals import restore_tasks
-from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerModel
-from .modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel, VanillaTransformerForCausalLM
+from .modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerModel,
+)
+from .modeling_vanilla_transformer_decoder import (
+    VanillaTransformerDecoderModel,
+    VanillaTransformerForCausalLM,
+)
 from .modeling_vanilla_transformer_encoder import (
     VanillaTransformerEncoderModel,
     VanillaTransformerForMaskedLM,

@@ -47,7 +47,9 @@ class ReversibleBranch:
 
 
 def apply_reversibly(
-    branches: Sequence[ReversibleBranch], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
+    branches: Sequence[ReversibleBranch],
+    hidden_states: torch.Tensor,
+    shared_states: torch.Tensor | None,
 ) -> torch.Tensor:
     """
     Apply the branches alternately to two streams that both start as `hidden_states` `(B, L, D)`; return their mean.
@@ -62,19 +64,29 @@ def apply_reversibly(
     for number, branch in enumerate(branches):
         updated, other = number % 2, 1 - number % 2
         streams[updated] = _ReversibleFunction.apply(
-            branch, outputs, updated, streams[updated], streams[other], shared_states, *branch.parameters
+            branch,
+            outputs,
+            updated,
+            streams[updated],
+            streams[other],
+            shared_states,
+            *branch.parameters,
         )
     return _MeanOfStreams.apply(outputs, *streams)
 
 
 def apply_storing_activations(
-    branches: Sequence[ReversibleBranch], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
+    branches: Sequence[ReversibleBranch],
+    hidden_states: torch.Tensor,
+    shared_states: torch.Tensor | None,
 ) -> torch.Tensor:
     """Compute the same as [`apply_reversibly`] with ordinary backpropagation, which stores all activations."""
     streams = [hidden_states, hidden_states]
     for number, branch in enumerate(branches):
         updated, other = number % 2, 1 - number % 2
-        streams[updated] = streams[updated] + branch.function(streams[other], shared_states, compute)
+        streams[updated] = streams[updated] + branch.function(
+            streams[other], shared_states, compute
+        )
     return (streams[0] + streams[1]) / 2
 
 
@@ -100,7 +112,10 @@ class _ReversibleFunction(torch.autograd.Function):
         *parameters: nn.Parameter,
     ) -> torch.Tensor:
         device = stream.device.type
-        ctx.autocast = {"enabled": torch.is_autocast_enabled(device), "dtype": torch.get_autocast_dtype(device)}
+        ctx.autocast = {
+            "enabled": torch.is_autocast_enabled(device),
+            "dtype": torch.get_autocast_dtype(device),
+        }
         ctx.branch, ctx.outputs, ctx.updated = branch, outputs, updated
         ctx.random_state = _random_state(stream.device)
         ctx.choices = []
@@ -117,7 +132,9 @@ class _ReversibleFunction(torch.autograd.Function):
         streams, updated = ctx.outputs.streams, ctx.updated
         (shared,) = ctx.saved_tensors
         other = streams[1 - updated].detach().requires_grad_()
-        shared = None if shared is None else shared.detach().requires_grad_(shared.is_floating_point())
+        shared = (
+            None if shared is None else shared.detach().requires_grad_(shared.is_floating_point())
+        )
         trainable = [parameter for parameter in ctx.branch.parameters if parameter.requires_grad]
         choices = iter(ctx.choices)
         with (
@@ -130,7 +147,9 @@ class _ReversibleFunction(torch.autograd.Function):
         inputs = [other, *([] if shared is None else [shared]), *trainable]
         gradients = iter(torch.autograd.grad(added, inputs, gradient, allow_unused=True))
         of_other, of_shared = next(gradients), None if shared is None else next(gradients)
-        of_parameters = [next(gradients) if each.requires_grad else None for each in ctx.branch.parameters]
+        of_parameters = [
+            next(gradients) if each.requires_grad else None for each in ctx.branch.parameters
+        ]
         return None, None, None, gradient, of_other, of_shared, *of_parameters
 
 
@@ -138,7 +157,9 @@ class _MeanOfStreams(torch.autograd.Function):
     """The mean of both streams. Its backward pass, the first to run, provides the streams to the branches."""
 
     @staticmethod
-    def forward(ctx: Any, outputs: _Outputs, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any, outputs: _Outputs, first: torch.Tensor, second: torch.Tensor
+    ) -> torch.Tensor:
         ctx.outputs = outputs
         ctx.save_for_backward(first, second)
         return (first + second) / 2
@@ -151,12 +172,16 @@ class _MeanOfStreams(torch.autograd.Function):
 
 def _random_state(device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return the random states of the CPU and of the device; the latter is None on the CPU."""
-    on_device = None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
+    on_device = (
+        None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
+    )
     return torch.get_rng_state(), on_device
 
 
 @contextmanager
-def _restored(state: tuple[torch.Tensor, torch.Tensor | None], device: torch.device) -> Iterator[None]:
+def _restored(
+    state: tuple[torch.Tensor, torch.Tensor | None], device: torch.device
+) -> Iterator[None]:
     """Set the random state inside the `with` block, and restore the current state after it."""
     on_cpu, on_device = state
     devices = [] if on_device is None else [device]

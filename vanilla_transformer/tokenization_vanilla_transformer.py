@@ -32,7 +32,11 @@ from .errors import UserError
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 SENTENCEPIECE, SENTENCEPIECE_FILE = "sentencepiece", "sentencepiece.model"
 _SENTENCEPIECE_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-_PIECE, _NORMALIZATION, _COMPILED = 1, 3, 2  # numbers of fields in its files, the last one of the second
+_PIECE, _NORMALIZATION, _COMPILED = (
+    1,
+    3,
+    2,
+)  # numbers of fields in its files, the last one of the second
 _MULTIPLE = 8  # of the number of pieces, which Bergamot's products of integers need
 _MAX_SENTENCE_BYTES = 2**20  # of SentencePiece, which skips longer sentences
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
@@ -78,7 +82,9 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
 
     model_input_names = ["input_ids", "attention_mask"]
     vocab_files_names = {"tokenizer_file": "tokenizer.json", "vocab_file": SENTENCEPIECE_FILE}
-    sentencepiece_model: bytes | None = None  # the file beside `tokenizer.json`, which Marian and Bergamot read
+    sentencepiece_model: bytes | None = (
+        None  # the file beside `tokenizer.json`, which Marian and Bergamot read
+    )
 
     @classmethod
     def train_from_iterator(
@@ -114,7 +120,10 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         counted = _CountedTexts(texts)
         sentencepiece_model, special_tokens = None, _SPECIAL_TOKENS
         if model == SENTENCEPIECE:
-            sentencepiece_model, special_tokens = _train_sentencepiece(counted, vocab_size), _SENTENCEPIECE_TOKENS
+            sentencepiece_model, special_tokens = (
+                _train_sentencepiece(counted, vocab_size),
+                _SENTENCEPIECE_TOKENS,
+            )
             tokenizer = _from_sentencepiece(sentencepiece_model)
         else:
             untrained = _byte_level(build_normalizer(normalization))
@@ -129,7 +138,9 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
             counted.check()
         eos = special_tokens["eos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"$A {eos}", pair=f"$A $B {eos}", special_tokens=[(eos, tokenizer.token_to_id(eos))]
+            single=f"$A {eos}",
+            pair=f"$A $B {eos}",
+            special_tokens=[(eos, tokenizer.token_to_id(eos))],
         )
         trained = cls(
             tokenizer_object=tokenizer,
@@ -168,9 +179,16 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         added = 0
         for token in [new_tokens] if isinstance(new_tokens, str | AddedToken) else new_tokens:
             is_special = special_tokens or getattr(token, "special", False)
-            if is_special and str(token) not in (self.pad_token, self.bos_token, self.eos_token, self.unk_token):
+            if is_special and str(token) not in (
+                self.pad_token,
+                self.bos_token,
+                self.eos_token,
+                self.unk_token,
+            ):
                 is_special = False  # or the backend would not find it in texts
-                token = AddedToken(str(token), normalized=not _strips_spaces(self.backend_tokenizer))
+                token = AddedToken(
+                    str(token), normalized=not _strips_spaces(self.backend_tokenizer)
+                )
             if not is_special and getattr(token, "normalized", True):
                 find_anywhere(self.backend_tokenizer, str(token))
             added += super().add_tokens([token], is_special)
@@ -181,15 +199,27 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         token_ids = to_py_obj(token_ids)
         if skip_special_tokens:
             token_ids = _without(token_ids, set(self.all_special_ids))
-        if _are_rows(token_ids) and not self.clean_up_tokenization_spaces and not any(kwargs.values()):
-            return self.backend_tokenizer.decode_batch(token_ids, skip_special_tokens=skip_special_tokens)
+        if (
+            _are_rows(token_ids)
+            and not self.clean_up_tokenization_spaces
+            and not any(kwargs.values())
+        ):
+            return self.backend_tokenizer.decode_batch(
+                token_ids, skip_special_tokens=skip_special_tokens
+            )
         return super().decode(token_ids, skip_special_tokens, **kwargs)
 
 
 def constructor_arguments(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Return the arguments, besides `tokenizer_object`, with which a tokenizer has the settings of another one."""
-    named = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
-    stored = {name: value for name, value in tokenizer.init_kwargs.items() if name == "directions"}  # see `Languages`
+    named = {
+        name: token
+        for name, token in tokenizer.special_tokens_map.items()
+        if isinstance(token, str)
+    }
+    stored = {
+        name: value for name, value in tokenizer.init_kwargs.items() if name == "directions"
+    }  # see `Languages`
     return (
         named
         | stored
@@ -207,16 +237,28 @@ def _without(token_ids: Any, special: set[int]) -> Any:
         return token_ids
     if _are_rows(token_ids):
         return [_without(row, special) for row in token_ids]
-    return token_ids if special.isdisjoint(token_ids) else [token for token in token_ids if token not in special]
+    return (
+        token_ids
+        if special.isdisjoint(token_ids)
+        else [token for token in token_ids if token not in special]
+    )
 
 
 def _are_rows(token_ids: Any) -> bool:
-    return isinstance(token_ids, list | tuple) and len(token_ids) > 0 and isinstance(token_ids[0], list | tuple)
+    return (
+        isinstance(token_ids, list | tuple)
+        and len(token_ids) > 0
+        and isinstance(token_ids[0], list | tuple)
+    )
 
 
-def _check_training(texts: Iterable[str], vocab_size: int, min_frequency: int, model: str, normalization: str) -> None:
+def _check_training(
+    texts: Iterable[str], vocab_size: int, min_frequency: int, model: str, normalization: str
+) -> None:
     if isinstance(texts, str):
-        raise UserError(f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}.")
+        raise UserError(
+            f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}."
+        )
     known = (*_TRAINERS, SENTENCEPIECE)
     if model not in known:
         raise UserError(f"`model` must be one of {', '.join(known)}, got {model!r}.")
@@ -252,7 +294,9 @@ class _CountedTexts:
 
     def check(self) -> None:
         if not self.characters:
-            raise UserError(f"A vocabulary needs text to train on, got {self.texts} texts without a character.")
+            raise UserError(
+                f"A vocabulary needs text to train on, got {self.texts} texts without a character."
+            )
 
 
 def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Normalizer:
@@ -269,7 +313,9 @@ def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Norma
     ² and ½ (NFKC).
     """
     if normalization not in NORMALIZATIONS:
-        raise UserError(f"`normalization` must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}.")
+        raise UserError(
+            f"`normalization` must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}."
+        )
     if normalization == "none":
         return normalizers.Prepend(prefix)
     return normalizers.Sequence(
@@ -301,12 +347,16 @@ def find_anywhere(backend: Tokenizer, token: str) -> None:
         tokens = last.removeprefix(start).removesuffix(_LONE_END).split("|")
         kept.pop()
     pattern = "|".join(tokens if token in tokens else [*tokens, token])
-    backend.normalizer = normalizers.Sequence([*kept, normalizers.Replace(Regex(start + pattern + _LONE_END), "")])
+    backend.normalizer = normalizers.Sequence(
+        [*kept, normalizers.Replace(Regex(start + pattern + _LONE_END), "")]
+    )
 
 
 def _steps(backend: Tokenizer) -> list[dict[str, Any]]:
     """Return the steps of a normalizer, as `tokenizer.json` has them."""
-    state = json.loads(backend.normalizer.__getstate__()) if backend.normalizer else {"normalizers": []}
+    state = (
+        json.loads(backend.normalizer.__getstate__()) if backend.normalizer else {"normalizers": []}
+    )
     return state.get("normalizers", [state])
 
 
@@ -327,14 +377,18 @@ def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenize
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
-        raise UserError(f"`normalize` needs a tokenizer with `tokenizer.json`, got {type(tokenizer).__name__}.")
+        raise UserError(
+            f"`normalize` needs a tokenizer with `tokenizer.json`, got {type(tokenizer).__name__}."
+        )
     if _strips_spaces(backend):
         return tokenizer
     steps = _steps(backend)
     kinds = [step["type"] for step in steps if not _pattern(step).endswith(_LONE_END)]
     if kinds not in ([], ["Prepend"]):
         found = ", ".join(kinds)
-        raise UserError(f"`normalize` is for tokenizers that leave text as it is, but this one has its own: {found}.")
+        raise UserError(
+            f"`normalize` is for tokenizers that leave text as it is, but this one has its own: {found}."
+        )
     tokenizer = copy.deepcopy(tokenizer)
     normalizer = build_normalizer("nfc", steps[0]["prepend"] if steps else "")
     if len(steps) > 1:  # of lone tokens
@@ -366,13 +420,17 @@ def _train_bpe(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, An
     """
     words = tokenizer.pre_tokenizer
     # The time of training grows with the square of a word's length, and text without spaces is one word.
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.FixedLength(_MAX_TRAINING_WORD_LENGTH)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [words, pre_tokenizers.FixedLength(_MAX_TRAINING_WORD_LENGTH)]
+    )
     tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**options))
     tokenizer.pre_tokenizer = words
     return tokenizer
 
 
-def _train_wordpiece(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]) -> Tokenizer:
+def _train_wordpiece(
+    tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]
+) -> Tokenizer:
     """
     Train WordPiece (Wu et al., 2016), which the paper cites for English-French.
 
@@ -387,12 +445,16 @@ def _train_wordpiece(tokenizer: Tokenizer, texts: Iterable[str], options: dict[s
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [tokenizer.pre_tokenizer, pre_tokenizers.FixedLength(_MAX_WORDPIECE_WORD_LENGTH)]
     )
-    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(**options, continuing_subword_prefix=""))
+    tokenizer.train_from_iterator(
+        texts, trainers.WordPieceTrainer(**options, continuing_subword_prefix="")
+    )
     tokenizer.model.max_input_chars_per_word = _MAX_WORDPIECE_WORD_LENGTH
     return tokenizer
 
 
-def _train_unigram(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]) -> Tokenizer:
+def _train_unigram(
+    tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]
+) -> Tokenizer:
     """
     Train the unigram language model (Kudo, 2018, "Subword Regularization", section 3.2) by SentencePiece.
 
@@ -402,12 +464,19 @@ def _train_unigram(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str
     """
     words: Counter[str] = Counter()
     vocab_size = options["vocab_size"]
-    more = options | {"vocab_size": _CANDIDATES_PER_PIECE * vocab_size, "max_token_length": _MAX_PIECE_LENGTH}
-    splitter = _byte_level(tokenizer.normalizer)  # the tokenizer in training is locked while it reads
+    more = options | {
+        "vocab_size": _CANDIDATES_PER_PIECE * vocab_size,
+        "max_token_length": _MAX_PIECE_LENGTH,
+    }
+    splitter = _byte_level(
+        tokenizer.normalizer
+    )  # the tokenizer in training is locked while it reads
     tokenizer.train_from_iterator(_count_words(texts, splitter, words), trainers.BpeTrainer(**more))
     if words:
         candidates = tokenizer.get_vocab().keys() - set(_SPECIAL_TOKENS.values())
-        scores = _fit_unigram(words, _count_pieces(candidates, words), vocab_size - len(_SPECIAL_TOKENS))
+        scores = _fit_unigram(
+            words, _count_pieces(candidates, words), vocab_size - len(_SPECIAL_TOKENS)
+        )
         # No word of a text holds a special token: the pre-tokenizer separates letters from other characters.
         special = [(token, 0.0) for token in _SPECIAL_TOKENS.values()]
         tokenizer.model = models.Unigram([*special, *scores], unk_id=None, byte_fallback=False)
@@ -424,7 +493,9 @@ _TRAINERS: dict[str, Callable[[Tokenizer, Iterable[str], dict[str, Any]], Tokeni
 def _count_words(texts: Iterable[str], splitter: Tokenizer, words: Counter[str]) -> Iterator[str]:
     """Yield the texts and count their words, long ones in parts."""
     for text in texts:
-        for word, _ in splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text)):
+        for word, _ in splitter.pre_tokenizer.pre_tokenize_str(
+            splitter.normalizer.normalize_str(text)
+        ):
             for first in range(0, len(word), _MAX_TRAINING_WORD_LENGTH):
                 words[word[first : first + _MAX_TRAINING_WORD_LENGTH]] += 1
         yield text
@@ -441,7 +512,9 @@ def _count_pieces(pieces: Iterable[str], words: Mapping[str, int]) -> Counter[st
     return counts
 
 
-def _fit_unigram(words: Mapping[str, int], candidates: Counter[str], size: int) -> list[tuple[str, float]]:
+def _fit_unigram(
+    words: Mapping[str, int], candidates: Counter[str], size: int
+) -> list[tuple[str, float]]:
     """
     Select at most `size` pieces by expectation maximization and pruning.
 
@@ -454,7 +527,9 @@ def _fit_unigram(words: Mapping[str, int], candidates: Counter[str], size: int) 
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         seeds = Path(folder) / "seeds.tsv"
-        seeds.write_text("".join(f"{piece}\t{count}\n" for piece, count in candidates.items()), encoding="utf-8")
+        seeds.write_text(
+            "".join(f"{piece}\t{count}\n" for piece, count in candidates.items()), encoding="utf-8"
+        )
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=(f"{word}\t{count}" for word, count in sorted(words.items())),
             input_format="tsv",
@@ -462,7 +537,9 @@ def _fit_unigram(words: Mapping[str, int], candidates: Counter[str], size: int) 
             model_type="unigram",
             seed_sentencepieces_file=str(seeds),
             max_sentencepiece_length=_MAX_PIECE_LENGTH,
-            vocab_size=size - len(unseen) + 1,  # SentencePiece counts its unknown token, which is dropped below
+            vocab_size=size
+            - len(unseen)
+            + 1,  # SentencePiece counts its unknown token, which is dropped below
             hard_vocab_limit=False,
             character_coverage=1.0,
             unk_id=0,
@@ -478,9 +555,15 @@ def _fit_unigram(words: Mapping[str, int], candidates: Counter[str], size: int) 
             minloglevel=2,  # errors only
         )
     trained = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    scores = {trained.id_to_piece(index): trained.get_score(index) for index in range(1, trained.get_piece_size())}
+    scores = {
+        trained.id_to_piece(index): trained.get_score(index)
+        for index in range(1, trained.get_piece_size())
+    }
     # SentencePiece drops unseen bytes and, from small texts, rare pieces. Give them the lowest score.
-    rare = [*sorted(unseen), *(piece for piece, _ in candidates.most_common() if piece not in scores.keys() | unseen)]
+    rare = [
+        *sorted(unseen),
+        *(piece for piece, _ in candidates.most_common() if piece not in scores.keys() | unseen),
+    ]
     scores |= dict.fromkeys(rare[: size - len(scores)], min(scores.values()) - 1.0)
     return sorted(scores.items(), key=lambda item: (item[0] not in _BYTES, -item[1], item[0]))
 
@@ -512,12 +595,16 @@ def _train_sentencepiece(texts: _CountedTexts, vocab_size: int) -> bytes:
     except RuntimeError as error:
         texts.check()
         reason = str(error).rpartition("] ")[2]
-        raise UserError(f"`vocab_size` must suit the text, got {vocab_size:,}. SentencePiece: {reason}") from error
+        raise UserError(
+            f"`vocab_size` must suit the text, got {vocab_size:,}. SentencePiece: {reason}"
+        ) from error
     fields = [*_read_fields(written.getvalue())]
     count = sum(number == _PIECE for number, *_ in fields)
     kept = count // _MULTIPLE * _MULTIPLE
     if kept <= len(_BYTES):
-        raise UserError(f"A vocabulary of SentencePiece needs more text to train on than these {texts.texts} texts.")
+        raise UserError(
+            f"A vocabulary of SentencePiece needs more text to train on than these {texts.texts} texts."
+        )
     return b"".join(whole for *_, whole in fields[:kept] + fields[count:])
 
 
@@ -526,7 +613,9 @@ def _read_fields(buffer: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     start = 0
     while start < len(buffer) and buffer[start] & 7 == 2:
         end = next(at for at in range(start + 1, len(buffer)) if buffer[at] < 128) + 1
-        last = end + sum((byte & 127) << 7 * number for number, byte in enumerate(buffer[start + 1 : end]))
+        last = end + sum(
+            (byte & 127) << 7 * number for number, byte in enumerate(buffer[start + 1 : end])
+        )
         yield buffer[start] >> 3, buffer[end:last], buffer[start:last]
         start = last
 
@@ -536,10 +625,17 @@ def _from_sentencepiece(model: bytes) -> Tokenizer:
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    pieces = [(processor.id_to_piece(index), processor.get_score(index)) for index in range(len(processor))]
+    pieces = [
+        (processor.id_to_piece(index), processor.get_score(index))
+        for index in range(len(processor))
+    ]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=processor.unk_id(), byte_fallback=True))
-    normalization = next(content for number, content, _ in _read_fields(model) if number == _NORMALIZATION)
-    rules = next(content for number, content, _ in _read_fields(normalization) if number == _COMPILED)
+    normalization = next(
+        content for number, content, _ in _read_fields(model) if number == _NORMALIZATION
+    )
+    rules = next(
+        content for number, content, _ in _read_fields(normalization) if number == _COMPILED
+    )
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.NFC(),  # or `Precompiled` would lose the second mark of a letter
@@ -549,9 +645,17 @@ def _from_sentencepiece(model: bytes) -> Tokenizer:
         ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(prepend_scheme="never"), pre_tokenizers.Split(Regex(_NAMES), "isolated")]
+        [
+            pre_tokenizers.Metaspace(prepend_scheme="never"),
+            pre_tokenizers.Split(Regex(_NAMES), "isolated"),
+        ]
     )
-    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    steps = [
+        decoders.Replace("▁", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ]
     tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer
 

@@ -56,7 +56,9 @@ class TransfoXLCacheLayer(DynamicLayer):
         order = tokens.to(torch.uint8).argsort(dim=1, stable=True)
         if mem_len is not None:
             order = order[:, -mem_len:]
-        self.keys = states.detach().gather(1, order[..., None].expand(*order.shape, states.shape[-1]))
+        self.keys = states.detach().gather(
+            1, order[..., None].expand(*order.shape, states.shape[-1])
+        )
         self.values = tokens.gather(1, order)
         self.cumulative_length += key_states.shape[1]
         return states, tokens
@@ -84,7 +86,9 @@ class TransfoXLCacheLayer(DynamicLayer):
     def crop(self, tokens_to_remove: int) -> None:
         """Reject the removal of tokens."""
         if tokens_to_remove:
-            raise UserError(f"A Transformer-XL memory cannot remove tokens, got {tokens_to_remove}.")
+            raise UserError(
+                f"A Transformer-XL memory cannot remove tokens, got {tokens_to_remove}."
+            )
 
 
 def restart_positions(cache: Cache) -> None:
@@ -161,11 +165,20 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
         by_distance = relative_shift((query + self.position_bias) @ relative.transpose(2, 3))
         scores = (by_content + by_distance) * self.scaling  # (B, H, L, M + L)
         future = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(key.shape[2] - length + 1)
-        scores = scores.masked_fill(future | ~tokens[:, None, None, :], torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill(
+            future | ~tokens[:, None, None, :], torch.finfo(scores.dtype).min
+        )
         probabilities = nn.functional.softmax(scores, dim=-1)
         probabilities = nn.functional.dropout(probabilities, p=self.dropout, training=self.training)
-        output = (probabilities @ value).transpose(1, 2).reshape(batch, length, -1)  # (B, H, L, K) -> (B, L, D)
+        output = (
+            (probabilities @ value).transpose(1, 2).reshape(batch, length, -1)
+        )  # (B, H, L, K) -> (B, L, D)
         return self.out_proj(output), probabilities
 
 
-__all__ = ["TransfoXLCacheLayer", "VanillaTransformerTransfoXLAttention", "relative_shift", "restart_positions"]
+__all__ = [
+    "TransfoXLCacheLayer",
+    "VanillaTransformerTransfoXLAttention",
+    "relative_shift",
+    "restart_positions",
+]

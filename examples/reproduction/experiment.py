@@ -52,9 +52,15 @@ class Experiment:
         parser = argparse.ArgumentParser(description=f"{self.title}.", allow_abbrev=False)
         budget = f"size of the experiment, in {self.unit}; {self.budget} by default"
         parser.add_argument("--budget", type=int, default=self.budget, help=budget)
-        parser.add_argument("--seeds", type=int, default=1, help="number of runs of each row that depends on chance")
-        parser.add_argument("--output", type=Path, default=Path("runs/reproduce"), help="folder for all experiments")
-        parser.add_argument("--dry_run", action="store_true", help="print the runs, and write nothing")
+        parser.add_argument(
+            "--seeds", type=int, default=1, help="number of runs of each row that depends on chance"
+        )
+        parser.add_argument(
+            "--output", type=Path, default=Path("runs/reproduce"), help="folder for all experiments"
+        )
+        parser.add_argument(
+            "--dry_run", action="store_true", help="print the runs, and write nothing"
+        )
         for name, (default, text) in self.flags.items():
             parser.add_argument(f"--{name}", default=default, help=text)
         options = parser.parse_args(words)
@@ -70,7 +76,9 @@ class Experiment:
         results = self.read_results(folder, identity)
         if options.dry_run:
             finished = results["runs"].keys() & runs.keys()
-            print(f"{self.title}: {len(runs)} runs, {len(finished)} of them finished. {self.plan(options)}")
+            print(
+                f"{self.title}: {len(runs)} runs, {len(finished)} of them finished. {self.plan(options)}"
+            )
             return
         new_figure(1, 1)  # which needs matplotlib: better now than after hours
         with lock_folder(folder):

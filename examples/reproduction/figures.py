@@ -27,7 +27,9 @@ def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
 def identity(options: Any) -> dict[str, Any]:
     """Return the model, the hashes of a local one, and the sentence."""
     if options.model is None:
-        raise UserError("Name a trained model by --model, such as runs/demo of `vanilla-transformer demo`.")
+        raise UserError(
+            "Name a trained model by --model, such as runs/demo of `vanilla-transformer demo`."
+        )
     files = hash_model(options.model) if Path(options.model).is_dir() else {}
     return {"model": options.model, "files": files, "sentence": options.sentence}
 
@@ -37,10 +39,14 @@ def measure(name: str, sentence: str, most_layers: int, folder: Path) -> dict[st
     """Return the tokens, and the weights of each head of the last layers, `(layers, heads, length, length)`."""
     model, tokenizer = load_seq2seq(name, "can be looked into"), load_tokenizer(name)
     model.set_attn_implementation("eager")  # the only implementation that returns the weights
-    ids = torch.tensor(begin_with_languages(tokenizer, encode_sentences(tokenizer, [sentence]), NO_DIRECTION))
+    ids = torch.tensor(
+        begin_with_languages(tokenizer, encode_sentences(tokenizer, [sentence]), NO_DIRECTION)
+    )
     attentions = model.get_encoder()(input_ids=ids, output_attentions=True).attentions
     if not attentions:
-        raise UserError(f"The encoder of {name} must have softmax attention, got {model.config.model_type}.")
+        raise UserError(
+            f"The encoder of {name} must have softmax attention, got {model.config.model_type}."
+        )
     first = max(0, len(attentions) - most_layers)
     weights = [attention[0].tolist() for attention in attentions[first:]]
     tokens = token_labels(tokenizer, ids[0].tolist(), as_source=True)
@@ -70,13 +76,20 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     """Return a figure with a panel for each head."""
-    tokens, titles = table[0]["tokens"], [f"layer {row['layer']}, head {row['head']}" for row in table]
+    tokens, titles = (
+        table[0]["tokens"],
+        [f"layer {row['layer']}, head {row['head']}" for row in table],
+    )
     weights = torch.tensor([row["weights"] for row in table])
-    return draw_attention(tokens, tokens, weights, titles, "Self-attention of the encoder", ("attends to", "token"))
+    return draw_attention(
+        tokens, tokens, weights, titles, "Self-attention of the encoder", ("attends to", "token")
+    )
 
 
 TITLE = "Self-attention of the encoder for a sentence (figures 3 to 5)"
 FLAGS = {**MODEL, "sentence": ("Tom gave me a red apple.", "sentence whose attention is drawn")}
-EXPERIMENT = Experiment("figures", TITLE, 2, "layers, the last ones", runs, rows, draw, FLAGS, identity)
+EXPERIMENT = Experiment(
+    "figures", TITLE, 2, "layers, the last ones", runs, rows, draw, FLAGS, identity
+)
 if __name__ == "__main__":
     EXPERIMENT.run_script()

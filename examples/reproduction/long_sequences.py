@@ -27,8 +27,15 @@ from vanilla_transformer.training.metrics import peak_memory_gib
 VARIANTS: dict[str, dict[str, Any]] = {
     "full attention, eager": {"layer_types": "full_attention", "attn_implementation": "eager"},
     "full attention, sdpa": {"layer_types": "full_attention", "attn_implementation": "sdpa"},
-    "reversible layers, sdpa": {"layer_types": "full_attention", "attn_implementation": "sdpa", "reversible": True},
-    "linear attention": {"layer_types": "linear_attention", "decoder_attention_heads": 1},  # its sums grow with width
+    "reversible layers, sdpa": {
+        "layer_types": "full_attention",
+        "attn_implementation": "sdpa",
+        "reversible": True,
+    },
+    "linear attention": {
+        "layer_types": "linear_attention",
+        "decoder_attention_heads": 1,
+    },  # its sums grow with width
     "LSH attention": {"layer_types": "lsh_attention", "lsh_attn_chunk_length": 64, "num_hashes": 2},
     "Transformer-XL": {"layer_types": "transfo_xl_attention"},
 }
@@ -77,7 +84,9 @@ def measure_costs(name: str, lengths: Sequence[int] = LENGTHS) -> dict[str, Any]
 def _measure_alone(name: str, folder: Path) -> dict[str, Any]:
     """Measure in a new interpreter, whose peak of memory is its own. In its own session, Ctrl-C ends it quietly."""
     command = [sys.executable, __file__, "--measure", name]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, start_new_session=True, check=True).stdout)
+    return json.loads(
+        subprocess.run(command, stdout=subprocess.PIPE, start_new_session=True, check=True).stdout
+    )
 
 
 def _train_step(model: Any, ids: torch.Tensor, labels: torch.Tensor) -> None:
@@ -91,7 +100,11 @@ def _seconds(step: Callable[..., None], texts: tuple[torch.Tensor, torch.Tensor]
 
 
 def _train(name: str, seed: int, seconds: int, folder: Path) -> dict[str, Any]:
-    return {"attention": name, "seed": seed, **train_recall(VARIANTS[name], seed, seconds, _TASK_LENGTH)}
+    return {
+        "attention": name,
+        "seed": seed,
+        **train_recall(VARIANTS[name], seed, seconds, _TASK_LENGTH),
+    }
 
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -105,11 +118,18 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"attention": name}
         for what, unit in (("milliseconds", "ms"), ("mebibytes", "MiB")):
             curve = [cost[what] for cost in costs.values()]
-            row |= {f"{unit} at n = {length:,}": curve[lengths.index(length)] for length in (lengths[0], lengths[-1])}
+            row |= {
+                f"{unit} at n = {length:,}": curve[lengths.index(length)]
+                for length in (lengths[0], lengths[-1])
+            }
             positive = [max(value, 1e-3) for value in curve[-_FITTED:]]
             row[f"growth of {unit}"] = f"n^{growth_exponent(lengths[-_FITTED:], positive):.1f}"
             row[what] = [*zip(lengths, curve, strict=True)]
-        for key, head in (("updates", "updates"), ("length", "length reached"), ("accuracy", "recall, %")):
+        for key, head in (
+            ("updates", "updates"),
+            ("length", "length reached"),
+            ("accuracy", "recall, %"),
+        ):
             mean = sum(run[key] for run in trained) / len(trained)
             row[head] = 100 * mean if key == "accuracy" else round(mean)
         table.append(row)
@@ -125,14 +145,20 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
         (memory_axes, "mebibytes", "memory of a step, MiB"),
     ):
         for row in table:
-            axes.plot(*zip(*row[what], strict=True), marker="o", markersize=3, label=row["attention"])
+            axes.plot(
+                *zip(*row[what], strict=True), marker="o", markersize=3, label=row["attention"]
+            )
         axes.set(xlabel="length n", ylabel=label)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.grid(alpha=0.3)
     memory_axes.legend(fontsize="x-small")
     names = [row["attention"] for row in table]
-    recall_axes.barh(names, [row["recall, %"] for row in table], color=[f"C{index}" for index in range(len(names))])
+    recall_axes.barh(
+        names,
+        [row["recall, %"] for row in table],
+        color=[f"C{index}" for index in range(len(names))],
+    )
     recall_axes.axvline(100 / ANSWERS, color="gray", linestyle=":", label="guessing")
     recall_axes.set(xlabel=f"recalled symbols, %, {_TASK_LENGTH:,} tokens", xlim=(0, 100))
     recall_axes.invert_yaxis()

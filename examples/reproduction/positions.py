@@ -16,7 +16,13 @@ from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerModel
 
 KINDS = ("none", "sinusoidal", "learned")
-_SIZES = {"vocab_size": 100, "d_model": 64, "encoder_layers": 2, "decoder_layers": 1, "init_std": 0.1}
+_SIZES = {
+    "vocab_size": 100,
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "init_std": 0.1,
+}
 _SIZES |= {f"{side}_ffn_dim": 128 for side in ("encoder", "decoder")}
 _SIZES |= {f"{side}_attention_heads": 4 for side in ("encoder", "decoder")}
 
@@ -34,12 +40,17 @@ def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
 def measure(kind: str, seed: int, longest: int, folder: Path) -> dict[str, Any]:
     """Return by length how far the states of permuted tokens are from the permuted states, relative to their norm."""
     torch.manual_seed(seed)
-    config: Any = VanillaTransformerConfig(**_SIZES, position_embedding_type=kind, max_position_embeddings=longest + 1)
+    config: Any = VanillaTransformerConfig(
+        **_SIZES, position_embedding_type=kind, max_position_embeddings=longest + 1
+    )
     encoder = VanillaTransformerModel(config).eval().encoder
     distances = {}
     for length in sorted({2, *range(4, longest + 1, 4), longest}):
         ids, order = torch.randint(4, config.vocab_size, (1, length)), torch.arange(length).roll(1)
-        states, permuted = encoder(ids).last_hidden_state[0], encoder(ids[:, order]).last_hidden_state[0]
+        states, permuted = (
+            encoder(ids).last_hidden_state[0],
+            encoder(ids[:, order]).last_hidden_state[0],
+        )
         distances[str(length)] = float((permuted - states[order]).norm() / states.norm())
     return {"positions": kind, "distances": distances}
 
@@ -50,7 +61,9 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {"tokens": int(length)}
         | {
-            kind: max(run["distances"][length] for run in values.values() if run["positions"] == kind)
+            kind: max(
+                run["distances"][length] for run in values.values() if run["positions"] == kind
+            )
             for kind in KINDS
         }
         for length in lengths
@@ -62,8 +75,15 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     figure = new_figure(6, 4)
     axes = figure.subplots()
     for kind in KINDS:
-        axes.plot([row["tokens"] for row in table], [row[kind] for row in table], marker="o", label=kind)
-    axes.set(xlabel="tokens", ylabel="relative change of the states", title="Tokens in another order", ylim=(0, None))
+        axes.plot(
+            [row["tokens"] for row in table], [row[kind] for row in table], marker="o", label=kind
+        )
+    axes.set(
+        xlabel="tokens",
+        ylabel="relative change of the states",
+        title="Tokens in another order",
+        ylim=(0, None),
+    )
     axes.grid(alpha=0.3)
     axes.legend(title="positions")
     return figure

@@ -7,8 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongDecoderConfig
-from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForCausalLM, create_cache
+from vanilla_transformer.configuration_vanilla_transformer_long import (
+    VanillaTransformerLongDecoderConfig,
+)
+from vanilla_transformer.modeling_vanilla_transformer_long import (
+    VanillaTransformerLongForCausalLM,
+    create_cache,
+)
 
 ANSWERS = 8  # symbols, of which one is right
 _FIRST = 3  # ids below are padding, start and end; none is drawn
@@ -46,7 +51,9 @@ def draw_texts(count: int, length: int) -> tuple[Tensor, Tensor]:
     letters = torch.rand(count, _LETTERS).argsort(dim=1)[:, :_PAIRS]
     symbols = torch.randint(ANSWERS, (count, _PAIRS))
     order = torch.rand(count, _PAIRS).argsort(dim=1)
-    asked = torch.stack([letters.gather(1, order) + _LETTER, symbols.gather(1, order) + _FIRST], dim=2).flatten(1)
+    asked = torch.stack(
+        [letters.gather(1, order) + _LETTER, symbols.gather(1, order) + _FIRST], dim=2
+    ).flatten(1)
     ids = torch.randint(_NOISY, _NOISY + _NOISE, (count, length))
     starts = torch.randint(length // 2 - _PAIRS + 1, (count, 1))
     ids.scatter_(1, starts + torch.arange(_PAIRS), letters * ANSWERS + symbols + _PAIR)
@@ -99,7 +106,9 @@ def train_recall(fields: dict[str, Any], seed: int, seconds: float, length: int)
         output = read_text(model, ids, labels)
         updates += 1
         for group in optimizer.param_groups:
-            group["lr"] = _LEARNING_RATE * min(1.0, updates / _WARM_UP) * (1 + math.cos(math.pi * passed)) / 2
+            group["lr"] = (
+                _LEARNING_RATE * min(1.0, updates / _WARM_UP) * (1 + math.cos(math.pi * passed)) / 2
+            )
         optimizer.zero_grad()
         output.loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

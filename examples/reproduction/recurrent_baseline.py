@@ -28,7 +28,9 @@ from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokeni
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
@@ -55,7 +57,9 @@ _UNTIMED_STEPS, _TIMED_STEPS = 3, 15  # the first ones allocate memory
 def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return the measurement of speed and the runs of each seed, whose last one is as long as the first one was."""
     return {"speed": partial(_measure_speeds, options)} | {
-        f"{name.lower().replace(',', '').replace(' ', '-')}-seed-{seed}": partial(_train, name, seed, options)
+        f"{name.lower().replace(',', '').replace(' ', '-')}-seed-{seed}": partial(
+            _train, name, seed, options
+        )
         for seed in range(options.seeds)
         for name in (TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES)
     }
@@ -65,7 +69,11 @@ def settings(options: Any) -> dict[str, dict[str, Any]]:
     """Return the settings of both models: the first row of table 3, and what differs for the LSTM."""
     base = next(iter(read_rows(options.rows).values()))
     width = base.get("d_model", ArchitectureArguments().d_model)
-    lstm = base | {"d_model": int(_WIDER * width), "max_grad_norm": _MAX_GRAD_NORM, "compile": False}
+    lstm = base | {
+        "d_model": int(_WIDER * width),
+        "max_grad_norm": _MAX_GRAD_NORM,
+        "compile": False,
+    }
     return {TRANSFORMER: base, EQUAL_STEPS: lstm, EQUAL_MINUTES: lstm}
 
 
@@ -77,11 +85,17 @@ def identity(options: Any) -> dict[str, Any]:
 def plan(options: Any) -> str:
     """Return the steps, and the hours and the memory on this machine."""
     transformer, lstm = (
-        plan_run(_recipe(name, 0, options, options.output / "planned"), _PLANNED_STEPS, model_class=_CLASSES[name])
+        plan_run(
+            _recipe(name, 0, options, options.output / "planned"),
+            _PLANNED_STEPS,
+            model_class=_CLASSES[name],
+        )
         for name in (TRANSFORMER, EQUAL_STEPS)
     )
     # The third run is as long as the first one.
-    hours = options.seeds * (2 * transformer["hours_without_validation"] + lstm["hours_without_validation"])
+    hours = options.seeds * (
+        2 * transformer["hours_without_validation"] + lstm["hours_without_validation"]
+    )
     peak = max(transformer["peak_memory_gib"], lstm["peak_memory_gib"])
     return (
         f"{2 * options.seeds * options.budget:,} steps, then an LSTM for the minutes of the Transformer: about "
@@ -89,7 +103,9 @@ def plan(options: Any) -> str:
     )
 
 
-def _recipe(name: str, seed: int, options: Any, folder: Path, minutes: float | None = None) -> Recipe:
+def _recipe(
+    name: str, seed: int, options: Any, folder: Path, minutes: float | None = None
+) -> Recipe:
     """Return the recipe of a run, of `steps` or of `minutes`, which validates after its end alone."""
     limits: dict[str, Any] = {"eval_steps": _NEVER}
     if minutes is not None:
@@ -113,12 +129,20 @@ def _measure_speeds(options: Any, folder: Path) -> dict[str, Any]:
         for _ in range(_UNTIMED_STEPS + _TIMED_STEPS):
             for state, batches, speeds in started.values():
                 step = next(batches)
-                clock = time.process_time if state.accelerator.device.type == "cpu" else time.perf_counter
+                clock = (
+                    time.process_time
+                    if state.accelerator.device.type == "cpu"
+                    else time.perf_counter
+                )
                 begun = clock()
                 train_step(state, step)
                 state.read_steps()  # waits for the device
                 speeds.append(sum(batch.counts[1] for batch in step) / (clock() - begun))
-    return {"speeds": {name: statistics.median(run[2][_UNTIMED_STEPS:]) for name, run in started.items()}}
+    return {
+        "speeds": {
+            name: statistics.median(run[2][_UNTIMED_STEPS:]) for name, run in started.items()
+        }
+    }
 
 
 def _train(name: str, seed: int, options: Any, folder: Path) -> dict[str, Any]:
@@ -147,7 +171,9 @@ def _train(name: str, seed: int, options: Any, folder: Path) -> dict[str, Any]:
     }
 
 
-def gradient_norms(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> list[dict[str, float]]:
+def gradient_norms(
+    model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]
+) -> list[dict[str, float]]:
     """
     Return for each number of joined captions the mean tokens of a source, and the mean norms of two gradients.
 
@@ -156,14 +182,19 @@ def gradient_norms(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]])
     """
     norms = []
     for joined in _JOINED:
-        measured = [(len(text[0]), *_first_token_gradients(model, *text)) for text in _join(tokenizer, pairs, joined)]
+        measured = [
+            (len(text[0]), *_first_token_gradients(model, *text))
+            for text in _join(tokenizer, pairs, joined)
+        ]
         if measured:
             means = map(statistics.fmean, zip(*measured, strict=True))
             norms.append(dict(zip(("tokens", "first", "end"), means, strict=True)))
     return norms
 
 
-def _join(tokenizer: Any, pairs: Sequence[tuple[str, str]], count: int) -> Iterator[tuple[list[int], list[int]]]:
+def _join(
+    tokenizer: Any, pairs: Sequence[tuple[str, str]], count: int
+) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the source and target ids of `count` pairs in a row as one text, with one EOS."""
     for first in range(0, min(len(pairs) - count + 1, _TEXTS * count), count):
         sources, targets = (list(side) for side in zip(*pairs[first : first + count], strict=True))
@@ -183,7 +214,9 @@ def _first_token_gradients(model: Any, source: list[int], target: list[int]) -> 
     logits = model(inputs_embeds=embeds, labels=torch.tensor([target])).logits
     losses = nn.functional.cross_entropy(logits[0], torch.tensor(target), reduction="none")  # (T,)
     ends = losses[-max(1, len(losses) // 4) :]
-    gradients = (torch.autograd.grad(part.sum(), embeds, retain_graph=True)[0] for part in (losses, ends))
+    gradients = (
+        torch.autograd.grad(part.sum(), embeds, retain_graph=True)[0] for part in (losses, ends)
+    )
     whole, end = (float(gradient[0, 0].norm()) for gradient in gradients)
     return whole, end
 
@@ -204,7 +237,10 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             "BLEU": statistics.fmean(scores),
             "±": spread(scores),
         }
-        for key, head in (("gradients", "gradient"), ("untrained_gradients", "untrained: gradient")):
+        for key, head in (
+            ("gradients", "gradient"),
+            ("untrained_gradients", "untrained: gradient"),
+        ):
             for what, loss in (("first", ""), ("end", " of the end")):
                 curve = _mean_curve([run[key] for run in seeds], what)
                 row |= {
@@ -215,10 +251,15 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def _mean_curve(seeds: Sequence[Sequence[Mapping[str, float]]], what: str) -> list[tuple[float, float]]:
+def _mean_curve(
+    seeds: Sequence[Sequence[Mapping[str, float]]], what: str
+) -> list[tuple[float, float]]:
     """Return the points (tokens, norm), means over the seeds."""
     return [
-        (statistics.fmean(point["tokens"] for point in points), statistics.fmean(point[what] for point in points))
+        (
+            statistics.fmean(point["tokens"] for point in points),
+            statistics.fmean(point[what] for point in points),
+        )
         for points in zip(*seeds, strict=True)
     ]
 
@@ -230,13 +271,27 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     for index, row in enumerate(table):
         quality.plot(row["minutes"], row["BLEU"], "o", color=f"C{index}", label=row["model"])
         for axes, what in ((first, "first"), (end, "end")):
-            axes.plot(*zip(*row[f"gradients {what}"], strict=True), "o-", color=f"C{index}", label=row["model"])
-            axes.plot(*zip(*row[f"untrained_gradients {what}"], strict=True), "o:", color=f"C{index}", alpha=0.6)
+            axes.plot(
+                *zip(*row[f"gradients {what}"], strict=True),
+                "o-",
+                color=f"C{index}",
+                label=row["model"],
+            )
+            axes.plot(
+                *zip(*row[f"untrained_gradients {what}"], strict=True),
+                "o:",
+                color=f"C{index}",
+                alpha=0.6,
+            )
     quality.set(xlabel="minutes of training", ylabel="BLEU")
     quality.grid(alpha=0.3)
     quality.legend(fontsize="small")
     for axes, what in ((first, "all target tokens"), (end, "the last quarter of the target")):
-        axes.set(xlabel="source tokens n (dotted: untrained)", ylabel="gradient for the first token", title=what)
+        axes.set(
+            xlabel="source tokens n (dotted: untrained)",
+            ylabel="gradient for the first token",
+            title=what,
+        )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.grid(alpha=0.3)
@@ -245,6 +300,8 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
 
 TITLE = "The Transformer beside an LSTM with attention: speed, BLEU and gradients over the length, on Multi30k"
 FLAGS = TEXT | ROWS
-EXPERIMENT = Experiment("recurrent_baseline", TITLE, 2000, "training steps", runs, rows, draw, FLAGS, identity, plan)
+EXPERIMENT = Experiment(
+    "recurrent_baseline", TITLE, 2000, "training steps", runs, rows, draw, FLAGS, identity, plan
+)
 if __name__ == "__main__":
     EXPERIMENT.run_script()

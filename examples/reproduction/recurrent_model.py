@@ -85,11 +85,17 @@ class RecurrentStack(VanillaTransformerPreTrainedModel):
 
     def embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """Return embeddings after dropout, `(B, L, D)`."""
-        return self.dropout(self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds)
+        return self.dropout(
+            self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        )
 
     def run_upper(self, states: Tensor, cache: RecurrentCache | None = None) -> Tensor:
         """Apply the upper layers, `(B, L, D)` to `(B, L, D)`."""
-        return states if self.upper is None else states + self.dropout(run("upper", self.upper, states, cache))
+        return (
+            states
+            if self.upper is None
+            else states + self.dropout(run("upper", self.upper, states, cache))
+        )
 
 
 def run(name: str, lstm: nn.LSTM, states: Tensor, cache: RecurrentCache | None) -> Tensor:
@@ -105,7 +111,9 @@ class RecurrentEncoder(RecurrentStack):
 
     def __init__(self, config: RecurrentConfig):
         super().__init__(config, config.vocab_size, config.encoder_layers)
-        self.ahead, self.back = (nn.LSTM(config.d_model, config.d_model // 2, batch_first=True) for _ in range(2))
+        self.ahead, self.back = (
+            nn.LSTM(config.d_model, config.d_model // 2, batch_first=True) for _ in range(2)
+        )
         self.post_init()
 
     def forward(
@@ -116,7 +124,10 @@ class RecurrentEncoder(RecurrentStack):
         **kwargs: Any,
     ) -> BaseModelOutput:
         """Encode source tokens `(B, S)`, given their padding mask `(B, S)`."""
-        states, mask = self.embed(input_ids, inputs_embeds), source_mask(self.config, input_ids, attention_mask)
+        states, mask = (
+            self.embed(input_ids, inputs_embeds),
+            source_mask(self.config, input_ids, attention_mask),
+        )
         order = reversed_order(mask, states)
         back = self.back(states.take_along_dim(order, dim=1))[0].take_along_dim(order, dim=1)
         states = self.dropout(torch.cat([self.ahead(states)[0], back], dim=-1))  # (B, S, D)
@@ -135,7 +146,9 @@ class RecurrentDecoder(RecurrentStack):
     """An LSTM whose states attend to the source (Luong et al., 2015), then layers over what it found."""
 
     def __init__(self, config: RecurrentConfig):
-        super().__init__(config, config.decoder_vocab_size or config.vocab_size, config.decoder_layers)
+        super().__init__(
+            config, config.decoder_vocab_size or config.vocab_size, config.decoder_layers
+        )
         self.lower = nn.LSTM(config.d_model, config.d_model, batch_first=True)
         self.query = nn.Linear(config.d_model, config.d_model, bias=False)
         self.join = nn.Linear(2 * config.d_model, config.d_model)
@@ -156,15 +169,23 @@ class RecurrentDecoder(RecurrentStack):
         if use_cache and cache is None:
             cache = RecurrentCache()
         states = self.dropout(run("lower", self.lower, self.embed(input_ids, inputs_embeds), cache))
-        scores = self.query(states) @ encoder_hidden_states.transpose(1, 2) / self.config.d_model**0.5  # (B, T, S)
+        scores = (
+            self.query(states) @ encoder_hidden_states.transpose(1, 2) / self.config.d_model**0.5
+        )  # (B, T, S)
         if encoder_attention_mask is not None:
-            scores = scores.masked_fill(encoder_attention_mask[:, None] == 0, torch.finfo(scores.dtype).min)
+            scores = scores.masked_fill(
+                encoder_attention_mask[:, None] == 0, torch.finfo(scores.dtype).min
+            )
         weights = scores.softmax(dim=-1)
-        found = self.join(torch.cat([states, weights @ encoder_hidden_states], dim=-1)).tanh()  # (B, T, D)
+        found = self.join(
+            torch.cat([states, weights @ encoder_hidden_states], dim=-1)
+        ).tanh()  # (B, T, D)
         states = self.run_upper(self.dropout(found), cache)
         if cache is not None:
             cache.length += states.shape[1]
-        return BaseModelOutputWithPastAndCrossAttentions(states, cache, cross_attentions=(weights[:, None],))
+        return BaseModelOutputWithPastAndCrossAttentions(
+            states, cache, cross_attentions=(weights[:, None],)
+        )
 
 
 class RecurrentModel(VanillaTransformerModel):

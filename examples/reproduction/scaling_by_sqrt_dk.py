@@ -68,7 +68,10 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     figure = new_figure(10, 4)
     widths, heads = [row["d_k"] for row in table], [*table[0]][1:]
     for axes, pair, label in zip(
-        figure.subplots(1, 2), (heads[:2], heads[2:]), ("mean largest probability", "mean gradient norm"), strict=True
+        figure.subplots(1, 2),
+        (heads[:2], heads[2:]),
+        ("mean largest probability", "mean gradient norm"),
+        strict=True,
     ):
         for head, text in zip(pair, ("not divided", "divided by √d_k"), strict=True):
             axes.plot(widths, [row[head] for row in table], marker="o", label=text)
@@ -79,6 +82,8 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
 
 
 TITLE = "The softmax without and with division by √d_k (section 3.2.1)"
-EXPERIMENT = Experiment("scaling_by_sqrt_dk", TITLE, 512, "random queries of each width", runs, rows, draw)
+EXPERIMENT = Experiment(
+    "scaling_by_sqrt_dk", TITLE, 512, "random queries of each width", runs, rows, draw
+)
 if __name__ == "__main__":
     EXPERIMENT.run_script()

@@ -38,7 +38,9 @@ def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
         raise UserError(f"--budget must be at least {2 * _LEAST} positions, got {options.budget}.")
     lengths = [_LEAST * 2**power for power in range(int(math.log2(options.budget / _LEAST)) + 1)]
     return {
-        f"{kind.replace(' ', '-')}-{length}": partial(measure, kind, length) for kind in FORMULAS for length in lengths
+        f"{kind.replace(' ', '-')}-{length}": partial(measure, kind, length)
+        for kind in FORMULAS
+        for length in lengths
     }
 
 
@@ -70,7 +72,9 @@ def _layer(kind: str) -> Callable[[Tensor], Tensor]:
         return lambda states: _recur(states, inputs, update)
     if kind == "convolutional":
         kernel = torch.randn(_WIDTH, _WIDTH, _KERNEL) / (_KERNEL * _WIDTH) ** 0.5
-        return lambda states: nn.functional.conv1d(states.T[None], kernel, padding=_KERNEL // 2)[0].T
+        return lambda states: (
+            nn.functional.conv1d(states.T[None], kernel, padding=_KERNEL // 2)[0].T
+        )
     return _attend if kind == "self-attention" else _attend_nearby
 
 
@@ -126,15 +130,24 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each kind: the formulas, and how the measured values grow with n, as exponents."""
     table = []
     for kind, formulas in FORMULAS.items():
-        points = sorted((run for run in values.values() if run["layer"] == kind), key=lambda run: run["n"])
-        paths, lengths = [run for run in points if run["path"] is not None], [run["n"] for run in points]
+        points = sorted(
+            (run for run in values.values() if run["layer"] == kind), key=lambda run: run["n"]
+        )
+        paths, lengths = (
+            [run for run in points if run["path"] is not None],
+            [run["n"] for run in points],
+        )
         table.append(
             {
                 "layer": kind,
                 "operations": formulas[0],
-                "measured: n to the power of": growth_exponent(lengths, [run["operations"] for run in points]),
+                "measured: n to the power of": growth_exponent(
+                    lengths, [run["operations"] for run in points]
+                ),
                 "sequential": formulas[1],
-                "measured: n to the power of ": growth_exponent(lengths, [run["sequential"] for run in points]),
+                "measured: n to the power of ": growth_exponent(
+                    lengths, [run["sequential"] for run in points]
+                ),
                 "path": formulas[2],
                 f"measured at n = {paths[-1]['n']}": paths[-1]["path"],
                 f"milliseconds at n = {points[-1]['n']}": 1000 * points[-1]["seconds"],
@@ -152,12 +165,23 @@ def growth_exponent(lengths: Sequence[float], values: Sequence[float]) -> float:
 def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     """Return a figure with a panel for each measured value over the length."""
     figure = new_figure(15, 4)
-    labels = {"operations": "multiplications", "sequential": "operations that wait", "path": "layers or updates"}
+    labels = {
+        "operations": "multiplications",
+        "sequential": "operations that wait",
+        "path": "layers or updates",
+    }
     for axes, (name, label) in zip(figure.subplots(1, 3), labels.items(), strict=True):
         for row, marker in zip(table, "osD^", strict=True):  # markers differ, since lines meet
             points = [point for point in row["points"] if point[name] is not None]
             values = [point[name] for point in points]
-            axes.plot([point["n"] for point in points], values, marker, ls="-", fillstyle="none", label=row["layer"])
+            axes.plot(
+                [point["n"] for point in points],
+                values,
+                marker,
+                ls="-",
+                fillstyle="none",
+                label=row["layer"],
+            )
         axes.set_xscale("log", base=2)
         axes.set(xlabel="n", ylabel=label, yscale="log")
         axes.grid(alpha=0.3)

@@ -60,7 +60,9 @@ def measure(name: str, rounds: int, folder: Path) -> dict[str, Any]:
     one sustains. Here these are measured, by products of matrices on the device that training would use.
     """
     final, machine = _final_entry(name), Path(name, "machine.json")
-    processes = json.loads(machine.read_text(encoding="utf-8"))["processes"] if machine.is_file() else 1
+    processes = (
+        json.loads(machine.read_text(encoding="utf-8"))["processes"] if machine.is_file() else 1
+    )
     seconds, speed = 60 * final["minutes"], sustained(rounds)
     return {
         "run": Path(name).name,
@@ -74,7 +76,11 @@ def measure(name: str, rounds: int, folder: Path) -> dict[str, Any]:
 
 def sustained(rounds: int) -> float:
     """Return the floating-point operations per second of products of matrices in float32: the median of rounds."""
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+    device = (
+        torch.accelerator.current_accelerator()
+        if torch.accelerator.is_available()
+        else torch.device("cpu")
+    )
     matrix, speeds = torch.randn(_SIZE, _SIZE, device=device), []
     for _ in range(rounds + 1):  # the first one warms up
         started = time.perf_counter()
@@ -86,7 +92,10 @@ def sustained(rounds: int) -> float:
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the paper's rows, and the row of the run."""
     heads = ("model", "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE", "FLOPs EN-FR")
-    table = [dict(zip(heads, row, strict=True)) | {"BLEU here": None, "FLOPs here": None} for row in PAPER]
+    table = [
+        dict(zip(heads, row, strict=True)) | {"BLEU here": None, "FLOPs here": None}
+        for row in PAPER
+    ]
     run = values["run"]
     name = f"{run['run']}, {run['hours']:.2g} hours"
     here = {"model": name, "BLEU here": run["bleu"], "FLOPs here": run["operations"]}
@@ -101,9 +110,13 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
         bleu, operations = f"BLEU {direction}", f"FLOPs {direction}"
         points = [row for row in table if None not in (row[bleu], row[operations])]
         places = [[row[name] for row in points] for name in (operations, bleu)]
-        axes.plot(*places, marker, label=direction if direction == "here" else f"paper, {direction}")
+        axes.plot(
+            *places, marker, label=direction if direction == "here" else f"paper, {direction}"
+        )
         for row, x, y in zip(points, *places, strict=True):
-            if direction == "here" or row["model"].startswith("Transformer"):  # others would hide each other
+            if direction == "here" or row["model"].startswith(
+                "Transformer"
+            ):  # others would hide each other
                 axes.annotate(row["model"], (x, y), xytext=(5, 5), textcoords="offset points")
     axes.set(xlabel="floating-point operations of training", ylabel="BLEU", xscale="log")
     axes.grid(alpha=0.3)
@@ -111,7 +124,9 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     return figure
 
 
-TITLE = "BLEU and the floating-point operations of training (table 2), of a run beside the paper's rows"
+TITLE = (
+    "BLEU and the floating-point operations of training (table 2), of a run beside the paper's rows"
+)
 UNIT = "measurements of this machine's speed"
 EXPERIMENT = Experiment("table2", TITLE, 5, UNIT, runs, rows, draw, MODEL, identity)
 if __name__ == "__main__":

@@ -33,8 +33,13 @@ def read_rows(path: str) -> dict[str, dict[str, Any]]:
     """Return the settings of each row by its name, `paper` among them."""
     content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     if not isinstance(content, dict) or {*content} != {"recipe", "base", "rows"}:
-        raise UserError(f"{path} must have the mappings base, recipe, rows, as {ROWS['rows'][0]} has.")
-    return {str(name): content["recipe"] | content["base"] | (row or {}) for name, row in content["rows"].items()}
+        raise UserError(
+            f"{path} must have the mappings base, recipe, rows, as {ROWS['rows'][0]} has."
+        )
+    return {
+        str(name): content["recipe"] | content["base"] | (row or {})
+        for name, row in content["rows"].items()
+    }
 
 
 def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
@@ -42,14 +47,18 @@ def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
     table = read_rows(options.rows)
     slugs = {name: re.sub(r"[\W_]+", "-", name.lower()).strip("-") for name in table}
     if len({*slugs.values()}) < len(slugs):
-        raise UserError(f"The names of rows must differ in letters or digits, got {', '.join(slugs)}.")
+        raise UserError(
+            f"The names of rows must differ in letters or digits, got {', '.join(slugs)}."
+        )
     for name, row in table.items():
         try:
             recipe_of(row, 0, options.budget, options.data, options.output)
         except UserError as error:
             raise UserError(f"The row {name} is wrong: {error}") from error
     return {
-        f"{slugs[name]}-seed-{seed}": partial(train_row, name, row, seed, options.budget, options.data)
+        f"{slugs[name]}-seed-{seed}": partial(
+            train_row, name, row, seed, options.budget, options.data
+        )
         for seed in range(options.seeds)
         for name, row in table.items()
     }
@@ -68,7 +77,10 @@ def hash_text(data: str) -> dict[str, str]:
 def plan(options: Any) -> str:
     """Return the steps and hours of all runs, and the most memory of a row, from a few steps of each row."""
     table = read_rows(options.rows)
-    recipes = [recipe_of(row, 0, options.budget, options.data, options.output / "planned") for row in table.values()]
+    recipes = [
+        recipe_of(row, 0, options.budget, options.data, options.output / "planned")
+        for row in table.values()
+    ]
     plans = [plan_run(recipe, TIMED_STEPS) for recipe in recipes]
     hours = options.seeds * sum(values["hours_without_validation"] for values in plans)
     peak = max(values["peak_memory_gib"] for values in plans)
@@ -76,7 +88,9 @@ def plan(options: Any) -> str:
     return f"{steps:,} steps, about {hours:.1f} hours here without validation, at most {peak:.1f} GiB of memory."
 
 
-def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path, **changes: Any) -> Recipe:
+def recipe_of(
+    row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path, **changes: Any
+) -> Recipe:
     """Return the recipe of a row. It validates at its end alone.
 
     Args:
@@ -85,9 +99,16 @@ def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: 
     values = {name: value for name, value in row.items() if name != "paper"}
     for name in {"layers", "attention_heads", "ffn_dim"} & values.keys():
         values |= dict.fromkeys((f"encoder_{name}", f"decoder_{name}"), values.pop(name))
-    values |= {"max_steps": steps, "eval_steps": steps, "save_steps": max(1, steps // 20), "seed": seed}
+    values |= {
+        "max_steps": steps,
+        "eval_steps": steps,
+        "save_steps": max(1, steps // 20),
+        "seed": seed,
+    }
     values |= {**text_files(data), "output_dir": folder, **changes}
-    return parse_recipe([f"--{name}={value}" for name, value in values.items() if value is not None])
+    return parse_recipe(
+        [f"--{name}={value}" for name, value in values.items() if value is not None]
+    )
 
 
 def text_files(data: str) -> dict[str, Path]:
@@ -104,12 +125,16 @@ def text_files(data: str) -> dict[str, Path]:
     return paths
 
 
-def train_row(name: str, row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path) -> dict[str, Any]:
+def train_row(
+    name: str, row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path
+) -> dict[str, Any]:
     """Train a row, and return the scores of its final model. A run that was interrupted resumes."""
     recipe = recipe_of(row, seed, steps, data, folder)
     train(recipe, evaluate=validation_scores)
     final = read_entries(folder)[-1]
-    machine = json.loads((folder / "machine.json").read_text(encoding="utf-8"))  # may differ within a table
+    machine = json.loads(
+        (folder / "machine.json").read_text(encoding="utf-8")
+    )  # may differ within a table
     parameters = count_parameters(recipe.model, recipe.data.vocab_size)
     return {
         "row": name,
@@ -171,7 +196,9 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
         if known:
             differences = [row[key] - base[key] for _, row in known]
             spreads = [row["± "] or 0.0 for _, row in known] if key == "BLEU" else None
-            axes.errorbar(differences, [place for place, _ in known], xerr=spreads, fmt=marker, label=label)
+            axes.errorbar(
+                differences, [place for place, _ in known], xerr=spreads, fmt=marker, label=label
+            )
     axes.set_yticks(range(len(table)), [row["row"] for row in table])
     axes.invert_yaxis()
     axes.axvline(0.0, color="gray", linewidth=0.8)

@@ -28,23 +28,66 @@ ROWS = {
     "decoding": [
         {"size": "base", "system": "engine", "batch": 1, "beams": 1, "tokens_per_second": 1500},
         {"size": "base", "system": "engine", "batch": 128, "beams": 4, "tokens_per_second": 61234},
-        {"size": "base", "system": "MarianMTModel", "batch": 1, "beams": 1, "error": "RuntimeError: no"},
+        {
+            "size": "base",
+            "system": "MarianMTModel",
+            "batch": 1,
+            "beams": 1,
+            "error": "RuntimeError: no",
+        },
     ],
     "pipeline": [
         {"size": "small", "system": "pipeline", "captions": 1, "beams": 1, "milliseconds": 3.21},
-        {"size": "small", "system": "pipeline", "captions": 1000, "beams": 4, "captions_per_second": 4321},
-        {"size": "small", "system": "CTranslate2 float16", "captions": 1000, "beams": 4, "error": "skipped"},
+        {
+            "size": "small",
+            "system": "pipeline",
+            "captions": 1000,
+            "beams": 4,
+            "captions_per_second": 4321,
+        },
+        {
+            "size": "small",
+            "system": "CTranslate2 float16",
+            "captions": 1000,
+            "beams": 4,
+            "error": "skipped",
+        },
     ],
     "training": [
         {"size": "big", "system": "train_step", "max_tokens": 25000, "tokens_per_second": 352000}
-        | {"mfu": 0.4512, "peak_gib": 40.1, "idle": 0.02, "parameters": 1, "ratio": 2.1, "met": True}
+        | {
+            "mfu": 0.4512,
+            "peak_gib": 40.1,
+            "idle": 0.02,
+            "parameters": 1,
+            "ratio": 2.1,
+            "met": True,
+        }
         | {"at_least": {"tokens_per_second": 320000, "mfu": 0.42}},
     ],
     "recipe": [{"run": "multi30k_en_de", "measured": "all", "error": "skipped: no network"}],
     "corpus": [
-        {"run": "generated text", "measured": "training", "value": 650000, "unit": "tokens/s", "ratio": 0.94}
-        | {"steps": 15600, "validations": 3, "checkpoints": 5, "at_least": {"ratio": 0.95}, "met": False},
-        {"run": "generated text", "measured": "second start", "value": 31.5, "unit": "s", "compile_seconds": 7.5}
+        {
+            "run": "generated text",
+            "measured": "training",
+            "value": 650000,
+            "unit": "tokens/s",
+            "ratio": 0.94,
+        }
+        | {
+            "steps": 15600,
+            "validations": 3,
+            "checkpoints": 5,
+            "at_least": {"ratio": 0.95},
+            "met": False,
+        },
+        {
+            "run": "generated text",
+            "measured": "second start",
+            "value": 31.5,
+            "unit": "s",
+            "compile_seconds": 7.5,
+        }
         | {"at_most": {"compile_seconds": 10}, "met": True},
     ],
 }
@@ -75,7 +118,9 @@ def parts(monkeypatch):
 def gpu(monkeypatch):
     """Let the runner believe that there is a GPU."""
     monkeypatch.setattr(gpu_report, "ON_GPU", True)
-    monkeypatch.setattr(gpu_report, "describe_device", lambda: {"device": "NVIDIA H200", "torch": "2"})
+    monkeypatch.setattr(
+        gpu_report, "describe_device", lambda: {"device": "NVIDIA H200", "torch": "2"}
+    )
 
 
 @pytest.fixture
@@ -115,7 +160,9 @@ def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_p
         ("training", OUT_OF_TIME, []),
     ],
 )
-def test_run_parts_continues_after_a_part_that_does_not_finish(name, status, failed, parts, gpu, tmp_path):
+def test_run_parts_continues_after_a_part_that_does_not_finish(
+    name, status, failed, parts, gpu, tmp_path
+):
     parts[0][name] = status
     assert run_parts([*bench_gpu.PARTS], tmp_path) == failed
     assert len(parts[1]) == 6 and parts_in(tmp_path)[name]["status"] == status
@@ -128,7 +175,9 @@ def test_main_exits_with_1_if_a_part_failed(parts, gpu, tmp_path, capsys):
     assert capsys.readouterr().err.endswith("error: correctness failed.\n")
 
 
-def test_main_without_a_gpu_runs_the_tests_and_writes_nothing(parts, no_gpu, tmp_path, monkeypatch, capsys):
+def test_main_without_a_gpu_runs_the_tests_and_writes_nothing(
+    parts, no_gpu, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     main([])
     assert parts[1] == ["correctness"] and not [*tmp_path.iterdir()]
@@ -145,23 +194,41 @@ def test_main_writes_to_docs_on_a_gpu(parts, gpu, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("stored", "words", "message"),
     [
-        (RESULTS_OF_A_GPU, ["correctness"], "must keep the results of NVIDIA H200, but this machine has no GPU"),
+        (
+            RESULTS_OF_A_GPU,
+            ["correctness"],
+            "must keep the results of NVIDIA H200, but this machine has no GPU",
+        ),
         ("{", ["correctness"], "gpu.json must be a file that `make gpu` wrote"),
-        (None, ["decode"], "no part 'decode'. The parts are correctness, decoding, pipeline, training, recipe"),
-        (None, ["recipe", "--multi30k", "none"], "`multi30k` must be a folder with train.en, .*, got none.$"),
+        (
+            None,
+            ["decode"],
+            "no part 'decode'. The parts are correctness, decoding, pipeline, training, recipe",
+        ),
+        (
+            None,
+            ["recipe", "--multi30k", "none"],
+            "`multi30k` must be a folder with train.en, .*, got none.$",
+        ),
     ],
 )
-def test_main_refuses_wrong_words_and_results_that_it_would_lose(stored, words, message, parts, no_gpu, tmp_path):
+def test_main_refuses_wrong_words_and_results_that_it_would_lose(
+    stored, words, message, parts, no_gpu, tmp_path
+):
     if stored is not None:
         (tmp_path / "gpu.json").write_text(stored)
     with pytest.raises(ValueError, match=message):
         main([*words, "--output_dir", str(tmp_path)])
-    assert parts[1] == [] and [path.read_text() for path in tmp_path.iterdir()] == [stored] * (stored is not None)
+    assert parts[1] == [] and [path.read_text() for path in tmp_path.iterdir()] == [stored] * (
+        stored is not None
+    )
 
 
 def test_parts_take_at_most_30_minutes():
     start = 15  # seconds, to import torch and write the results
-    assert start + sum(bench_gpu.PARTS.values()) + len(bench_gpu.PARTS) * bench_gpu._GRACE <= 30 * 60
+    assert (
+        start + sum(bench_gpu.PARTS.values()) + len(bench_gpu.PARTS) * bench_gpu._GRACE <= 30 * 60
+    )
     assert sum(bench_gpu.PARTS[name] for name in ("training", "recipe", "corpus")) <= 15 * 60
 
 
@@ -183,7 +250,9 @@ def test_a_part_on_training_takes_the_seconds_that_the_others_leave(name, later,
 def test_recipe_gets_the_folder_of_the_text(parts, gpu, tmp_path, monkeypatch):
     ran = {}
     record = {"status": FINISHED, "seconds": 1.0}
-    monkeypatch.setattr(bench_gpu, "run_part", lambda name, *rest: ran.update({name: rest}) or record | {"rows": []})
+    monkeypatch.setattr(
+        bench_gpu, "run_part", lambda name, *rest: ran.update({name: rest}) or record | {"rows": []}
+    )
     main(["recipe", "corpus", "--output_dir", str(tmp_path), "--multi30k", str(tmp_path)])
     assert ran == {"recipe": (480, [str(tmp_path)]), "corpus": (899.0, [])}
 
@@ -192,7 +261,9 @@ def test_recipe_gets_the_folder_of_the_text(parts, gpu, tmp_path, monkeypatch):
     ("part", "systems", "count"),
     [("decoding", {"engine", "generate()", "MarianMTModel"}, 12), ("pipeline", {"pipeline"}, 4)],
 )
-def test_part_skips_the_cells_for_which_no_time_is_left(part, systems, count, tmp_path, monkeypatch):
+def test_part_skips_the_cells_for_which_no_time_is_left(
+    part, systems, count, tmp_path, monkeypatch
+):
     monkeypatch.setattr(gpu_decoding, "find_spec", lambda name: None)
     path = tmp_path / "rows.jsonl"
     assert gpu_decoding.main(part, str(path), 0.0) == 0
@@ -211,8 +282,14 @@ def test_pipeline_measures_each_cell(tmp_path, monkeypatch):
 
 
 def test_markdown_has_each_cell_with_its_machine():
-    about = {"machine": {"device": "NVIDIA H200", "torch": "2.11"}, "date": "2026-11-22", "seconds": 71.2}
-    page = markdown({name: about | {"rows": rows, "status": FINISHED} for name, rows in ROWS.items()})
+    about = {
+        "machine": {"device": "NVIDIA H200", "torch": "2.11"},
+        "date": "2026-11-22",
+        "seconds": 71.2,
+    }
+    page = markdown(
+        {name: about | {"rows": rows, "status": FINISHED} for name, rows in ROWS.items()}
+    )
     for line in (
         "NVIDIA H200; torch 2.11; 2026-11-22; 71 s, finished.",
         "1 passed, 1 failed, 0 skipped.",
@@ -241,9 +318,18 @@ def test_read_rows_drops_the_row_that_a_kill_truncated(tmp_path):
 
 
 def test_model_flops_utilization_counts_six_operations_for_each_parameter_and_pair():
-    assert model_flops_utilization(210_700_000, 352_000, "NVIDIA H200") == pytest.approx(0.45, abs=0.001)
-    assert describe_utilization(210_700_000, 352_000, "NVIDIA H200") == "6 × 210,700,000 × 352,000 / 9.89e+14"
-    assert model_flops_utilization(1, 1, "NVIDIA A100") is describe_utilization(1, 1, "NVIDIA A100") is None
+    assert model_flops_utilization(210_700_000, 352_000, "NVIDIA H200") == pytest.approx(
+        0.45, abs=0.001
+    )
+    assert (
+        describe_utilization(210_700_000, 352_000, "NVIDIA H200")
+        == "6 × 210,700,000 × 352,000 / 9.89e+14"
+    )
+    assert (
+        model_flops_utilization(1, 1, "NVIDIA A100")
+        is describe_utilization(1, 1, "NVIDIA A100")
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -290,4 +376,7 @@ def test_synthetic_batches_fill_the_tokens_of_each_update(unit):
         seen, labels = batch.tensors["attention_mask"].bool(), batch.tensors["labels"]
         assert seen.shape[1] % unit == 0 and 500 < seen.numel() <= 1000
         assert (batch.tensors["input_ids"] >= 3).equal(seen) and (labels != -100).equal(seen)
-        assert batch.counts == (seen.sum(), seen.sum(), 2 * seen.numel()) and batch.step_target_tokens == seen.sum()
+        assert (
+            batch.counts == (seen.sum(), seen.sum(), 2 * seen.numel())
+            and batch.step_target_tokens == seen.sum()
+        )

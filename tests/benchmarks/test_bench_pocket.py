@@ -30,14 +30,18 @@ def command(tmp_path, monkeypatch):
     padding = tokenizer.pad_token_id
     ids = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": padding}
     ids |= {"decoder_start_token_id": padding, "vocab_size": len(tokenizer)}
-    save_model_folder(tiny_model(sinusoid_layout="tensor2tensor", **ids), tokenizer, tmp_path / "student")
+    save_model_folder(
+        tiny_model(sinusoid_layout="tensor2tensor", **ids), tokenizer, tmp_path / "student"
+    )
     (tmp_path / "node").write_text(PROGRAM)
     (tmp_path / "node").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(bench_pocket, "_NODE", tmp_path)
     monkeypatch.setattr(bench_pocket, "install_bergamot", lambda: None)
     monkeypatch.setattr(bergamot, "_find_engines", lambda folder: iter(()))
-    monkeypatch.setattr(bench_pocket, "run_worker", lambda _, request, *__: bench_pocket.work({**request}))
+    monkeypatch.setattr(
+        bench_pocket, "run_worker", lambda _, request, *__: bench_pocket.work({**request})
+    )
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     files = {"sentences": "en", "references": "de", "train_source": "en", "train_target": "de"}
     flags = [word for name, file in files.items() for word in (f"--{name}", str(tmp_path / file))]

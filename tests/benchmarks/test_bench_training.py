@@ -6,8 +6,18 @@ from benchmarks import bench_training
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
-MEASURED = {"tokens_per_second": 2.0, "tokens_per_cpu_second": 1.0, "updates": 1, "target_tokens_an_update": 2.0}
-MEASURED |= {"target_padding": 0.0, "peak_mib": 4.0, "peak_over_resident_mib": 1.0, "cores_busy_with_others": 0.0}
+MEASURED = {
+    "tokens_per_second": 2.0,
+    "tokens_per_cpu_second": 1.0,
+    "updates": 1,
+    "target_tokens_an_update": 2.0,
+}
+MEASURED |= {
+    "target_padding": 0.0,
+    "peak_mib": 4.0,
+    "peak_over_resident_mib": 1.0,
+    "cores_busy_with_others": 0.0,
+}
 MEASURED |= {"parameters": 9}
 
 
@@ -35,9 +45,13 @@ def test_bench_training_measures_our_loop_and_two_trainers(tmp_path, capsys):
     tiny = "--d_model 32 --heads 2 --layers 1 --ffn_dim 512 --vocab_size 600 --seconds 0 --updates 3 --repeats 1"
     corpus = write_demo_corpus(tmp_path / "corpus", train=1000, validation=1, test=1)
     files = [str(corpus["train.en"]), str(corpus["train.de"])]
-    bench_training.main([*files, *tiny.split(), "--sides", "0", "3", "6", "--output_dir", str(tmp_path)])
+    bench_training.main(
+        [*files, *tiny.split(), "--sides", "0", "3", "6", "--output_dir", str(tmp_path)]
+    )
     rows = json.loads((tmp_path / "training.json").read_text())["rows"]
-    assert [row["system"] for row in rows] == [list(bench_training.PEERS)[number] for number in (0, 3, 6)]
+    assert [row["system"] for row in rows] == [
+        list(bench_training.PEERS)[number] for number in (0, 3, 6)
+    ]
     for row in rows:
         assert row["target tokens/s"][0] > 0
         assert row["peak memory, MiB"][0] > row["added by training, MiB"][0] > 0

@@ -78,10 +78,15 @@ data.version = lambda name: "4.57.1" if name == "transformers" else true(name)
     ("change", "message"),
     [
         (WITHOUT_PYTEST, "but pytest is missing.\n"),
-        (OLDER_TRANSFORMERS, "must have transformers>=5.12,<6, but has transformers 4.57.1. Install it"),
+        (
+            OLDER_TRANSFORMERS,
+            "must have transformers>=5.12,<6, but has transformers 4.57.1. Install it",
+        ),
     ],
 )
 def test_bench_gpu_names_missing_packages_and_old_releases_in_one_line(change, message):
     command = f"{change}import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
-    ended = bench_gpu.subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
+    ended = bench_gpu.subprocess.run(
+        [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True
+    )
     assert ended.returncode == 1 and message in ended.stderr and ended.stderr.count("\n") == 1

@@ -29,7 +29,12 @@ def entry(step, seconds, tokens_per_second=100.0):
 def test_rates_weight_each_line_by_its_time():
     # The time of a validation is a part of the line after it, and of the rates.
     entries = [entry(50, 30, 1.0), entry(100, 40, 300.0), entry(150, 70, 100.0)]
-    assert rates(entries) == {"seconds": 40.0, "steps": 100, "steps_per_second": 2.5, "tokens_per_second": 150}
+    assert rates(entries) == {
+        "seconds": 40.0,
+        "steps": 100,
+        "steps_per_second": 2.5,
+        "tokens_per_second": 150,
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,9 @@ def test_recipe_says_that_it_is_skipped_without_a_network(tmp_path, monkeypatch)
     monkeypatch.setattr(gpu_train_command, "download_corpus", fail)
     assert gpu_train_command.main("recipe", str(tmp_path / "rows"), 1.0) == 0
     reason = "skipped: Cannot download train.en.gz: no route. Nothing was written."
-    assert read_rows(tmp_path / "rows") == [{"run": "multi30k_en_de", "measured": "all", "error": reason}]
+    assert read_rows(tmp_path / "rows") == [
+        {"run": "multi30k_en_de", "measured": "all", "error": reason}
+    ]
 
 
 def test_recipe_uses_text_that_was_downloaded_before(tmp_path, monkeypatch):
@@ -85,7 +92,9 @@ def test_recipe_uses_text_that_was_downloaded_before(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("part", ["recipe", "corpus"])
 def test_a_part_says_that_it_is_skipped_without_packages(part, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_train_command, "find_spec", lambda name: None if name == "datasets" else name)
+    monkeypatch.setattr(
+        gpu_train_command, "find_spec", lambda name: None if name == "datasets" else name
+    )
     assert gpu_train_command.main(part, str(tmp_path / "rows"), 1.0) == 0
     (row,) = read_rows(tmp_path / "rows")
     assert row["error"].startswith("skipped: `train` needs datasets, which ")
@@ -98,11 +107,17 @@ def test_generated_text_has_one_token_for_each_word_and_one_translation_of_it(tm
     for source, target in read_text_files(files.source, files.target):
         lengths.append((len(source.split()), len(target.split())))
         # The first words are aligned, and so are all words of lines of one length.
-        pairs = zip(source.split(), target.split(), strict=False) if len(set(lengths[-1])) == 1 else ()
+        pairs = (
+            zip(source.split(), target.split(), strict=False) if len(set(lengths[-1])) == 1 else ()
+        )
         for word, translation in [(source.split()[0], target.split()[0]), *pairs]:
             assert translations.setdefault(word, translation) == translation
         ids = tokenizer(source)["input_ids"]
-        assert len(ids) == lengths[-1][0] + 1 and ids[-1] == tokenizer.eos_token_id and min(ids[:-1]) > 2
+        assert (
+            len(ids) == lengths[-1][0] + 1
+            and ids[-1] == tokenizer.eos_token_id
+            and min(ids[:-1]) > 2
+        )
     assert len(lengths) == 300 and len(set(translations.values())) == len(translations) > 100
     means = [sum(side) / 300 for side in zip(*lengths, strict=True)]
     assert all(22 < mean < 30 for mean in means)
@@ -119,26 +134,41 @@ def test_generated_text_is_the_same_for_a_seed(tmp_path):
 def text(tmp_path_factory):
     """Return a folder with files of the names of Multi30k."""
     folder = tmp_path_factory.mktemp("multi30k")
-    for split, name, count in (("train", "train", 60), ("validation", "val", 3), ("test", "test_2016_flickr", 2)):
+    for split, name, count in (
+        ("train", "train", 60),
+        ("validation", "val", 3),
+        ("test", "test_2016_flickr", 2),
+    ):
         sides = zip(*read_demo_corpus(split, count), strict=True)
         for ending, side in zip(("en", "de"), sides, strict=True):
-            (folder / f"{name}.{ending}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+            (folder / f"{name}.{ending}").write_text(
+                "".join(f"{line}\n" for line in side), encoding="utf-8"
+            )
     return folder
 
 
 def test_recipe_measures_a_whole_run_and_a_second_start(text, tmp_path):
     rows = RunRows(Rows(tmp_path / "rows", "recipe"), "tiny", {})
-    gpu_train_command.measure_run(rows, text, tmp_path, time.monotonic() + _LATER, gpu_train_command.TINY_RECIPE)
+    gpu_train_command.measure_run(
+        rows, text, tmp_path, time.monotonic() + _LATER, gpu_train_command.TINY_RECIPE
+    )
     found = {row["measured"]: row for row in read_rows(tmp_path / "rows")}
     assert [*found] == [FIRST_START, "whole run", "training", SECOND_START, "validation"]
     assert not rows.failed and all(row["value"] > 0 for row in found.values())
-    assert 0 <= found[FIRST_START]["compile_seconds"] < found[FIRST_START]["value"] < found["whole run"]["value"]
+    assert (
+        0
+        <= found[FIRST_START]["compile_seconds"]
+        < found[FIRST_START]["value"]
+        < found["whole run"]["value"]
+    )
     assert found[FIRST_START]["step"] == 2 and found["training"]["steps"] == 10
     assert found["validation"]["pairs"] == 3
 
 
 def test_corpus_compares_the_command_with_ready_batches(tmp_path):
-    rows = RunRows(Rows(tmp_path / "rows", "corpus"), "tiny", {"training": {"at_least": {"ratio": 0.0}}})
+    rows = RunRows(
+        Rows(tmp_path / "rows", "corpus"), "tiny", {"training": {"at_least": {"ratio": 0.0}}}
+    )
     assert gpu_train_command.Cells(
         rows, tmp_path, time.monotonic() + _LATER, gpu_train_command.TINY_CORPUS
     ).measure_run()

@@ -23,7 +23,9 @@ from benchmarks.gpu_training import (
 
 @pytest.fixture(autouse=True)
 def _keep_garbage(monkeypatch):
-    monkeypatch.setattr(gpu_training, "release_memory", lambda: None)  # slow among the objects of many tests
+    monkeypatch.setattr(
+        gpu_training, "release_memory", lambda: None
+    )  # slow among the objects of many tests
 
 
 def test_cells_continue_after_an_error(monkeypatch):
@@ -33,7 +35,9 @@ def test_cells_continue_after_an_error(monkeypatch):
         return {"tokens_per_second": 800_000, "mfu": 0.3}
 
     monkeypatch.setattr(gpu_training, "measure_ours", fail_captured)
-    monkeypatch.setattr(gpu_training, "measure_own_trainer", lambda *_: {"tokens_per_second": 800_000})
+    monkeypatch.setattr(
+        gpu_training, "measure_own_trainer", lambda *_: {"tokens_per_second": 800_000}
+    )
     monkeypatch.setattr(gpu_training, "measure_peer", lambda *_: {"tokens_per_second": 300_000})
     added = []
     setting = Setting({"base": {}, "big": {}}, 25, 1, 0.0)
@@ -43,14 +47,19 @@ def test_cells_continue_after_an_error(monkeypatch):
     errors = [row["error"] for row in added if "error" in row]
     assert errors == ["RuntimeError: CUDA error: invalid configuration argument"] * 2
     assert [row["size"] for row in added if row["system"] == PADDED] == ["base", "big"]
-    assert all(row["ratio"] == 2.67 for row in added if row["system"] != PEER and "error" not in row)
+    assert all(
+        row["ratio"] == 2.67 for row in added if row["system"] != PEER and "error" not in row
+    )
     # 0.3 is at least the goal of the base model, but not of the big one.
     assert [row["met"] for row in added if "met" in row] == [True, False]
 
 
 @pytest.mark.parametrize(
     ("variants", "expected"),
-    [(False, {OURS, PEER}), (True, {OURS, PEER, PADDED, EAGER, NOT_CAPTURED, TRAINER, PADDED_TRAINER})],
+    [
+        (False, {OURS, PEER}),
+        (True, {OURS, PEER, PADDED, EAGER, NOT_CAPTURED, TRAINER, PADDED_TRAINER}),
+    ],
     ids=["plain", "variants"],
 )
 def test_cells_measure_variants_if_wanted(monkeypatch, variants, expected):
@@ -58,7 +67,8 @@ def test_cells_measure_variants_if_wanted(monkeypatch, variants, expected):
         monkeypatch.setattr(gpu_training, name, lambda *_: {"tokens_per_second": 1})
     rows = []
     cells = Cells(
-        SimpleNamespace(add=lambda **row: rows.append(row["system"])), Setting({"tiny": {}}, 300, 2, 0.0, variants)
+        SimpleNamespace(add=lambda **row: rows.append(row["system"])),
+        Setting({"tiny": {}}, 300, 2, 0.0, variants),
     )
     cells.run()
     assert set(rows) == expected and not cells.failed
@@ -69,5 +79,7 @@ def test_trainers_are_measured_and_leave_no_folder(tmp_path, monkeypatch):
     setting = Setting(TINY_MODELS, 60, 1, 0.0, variants=False)
     assert measure_peer(TINY_MODELS["tiny"], 60, setting)["tokens_per_second"] > 0
     for packing in (None, False):
-        assert measure_own_trainer(TINY_MODELS["tiny"], 160, packing, setting)["tokens_per_second"] > 0
+        assert (
+            measure_own_trainer(TINY_MODELS["tiny"], 160, packing, setting)["tokens_per_second"] > 0
+        )
     assert [*tmp_path.iterdir()] == []

@@ -40,13 +40,23 @@ def test_cell_shows_three_digits_and_quartiles(value, text):
 
 def test_table_has_the_columns_of_all_rows():
     lines = harness.table([{"system": "ours", "speed": 2}, {"system": "Marian", "BLEU": 30.25}])
-    assert lines == ["| system | speed | BLEU |", "|---|---|---|", "| ours | 2 |  |", "| Marian |  | 30.2 |"]
+    assert lines == [
+        "| system | speed | BLEU |",
+        "|---|---|---|",
+        "| ours | 2 |  |",
+        "| Marian |  | 30.2 |",
+    ]
 
 
 def test_read_arguments_splits_words_and_flags():
-    assert harness.read_arguments(Arguments, ["a", "--rounds", "3"], "bench X", (1,)) == (["a"], Arguments(rounds=3))
+    assert harness.read_arguments(Arguments, ["a", "--rounds", "3"], "bench X", (1,)) == (
+        ["a"],
+        Arguments(rounds=3),
+    )
     assert harness.read_arguments(Arguments, ["--short"], "bench")[1].rounds == 1
-    with pytest.raises(ValueError, match="`bench OLD NEW` takes 2 words before its flags, got 1: 'a'"):
+    with pytest.raises(
+        ValueError, match="`bench OLD NEW` takes 2 words before its flags, got 1: 'a'"
+    ):
         harness.read_arguments(Arguments, ["a"], "bench OLD NEW", (2,))
 
 
@@ -59,10 +69,15 @@ def test_read_arguments_shows_how_to_start_the_benchmark(capsys):
 def test_write_report_names_command_and_machine(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["benchmarks/bench_x.py", "--rounds", "3"])
     options = Arguments(note="others worked", output_dir=str(tmp_path))
-    harness.write_report("x", options, [{"system": "ours", "speed": 2}], (note for note in ["a note"]))
+    harness.write_report(
+        "x", options, [{"system": "ours", "speed": 2}], (note for note in ["a note"])
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines == (tmp_path / "x.md").read_text().splitlines()
-    assert lines[0].startswith("`python -m benchmarks.bench_x --rounds 3`; 20") and "commit" in lines[0]
+    assert (
+        lines[0].startswith("`python -m benchmarks.bench_x --rounds 3`; 20")
+        and "commit" in lines[0]
+    )
     assert lines[1:4] == ["others worked", "a note", ""] and lines[-1] == "| ours | 2 |"
     report = json.loads((tmp_path / "x.json").read_text())
     assert report["rows"] == [{"system": "ours", "speed": 2}] and report["notes"] == ["a note"]
@@ -80,8 +95,13 @@ for line in sys.stdin:
 def test_in_turns_alternates_between_idle_processes(monkeypatch, tmp_path):
     monkeypatch.setattr(harness, "_SETTLE_SECONDS", 0.0)
     with ExitStack() as stack:
-        commands = {name: [sys.executable, "-c", ECHO, name, str(tmp_path / "log")] for name in "ab"}
-        workers = {name: stack.enter_context(harness.start_worker(each, {})) for name, each in commands.items()}
+        commands = {
+            name: [sys.executable, "-c", ECHO, name, str(tmp_path / "log")] for name in "ab"
+        }
+        workers = {
+            name: stack.enter_context(harness.start_worker(each, {}))
+            for name, each in commands.items()
+        }
         assert harness.in_turns(workers, {"x": 1}, 3) == {name: 3 * [{"x": 1}] for name in "ab"}
     assert (tmp_path / "log").read_text() == "abbaab"
     assert [worker.returncode for worker in workers.values()] == [0, 0]
@@ -89,7 +109,10 @@ def test_in_turns_alternates_between_idle_processes(monkeypatch, tmp_path):
 
 def test_receive_says_that_a_worker_ended():
     command = [sys.executable, "-c", "raise SystemExit(3)"]
-    with harness.start_worker(command, {}) as worker, pytest.raises(RuntimeError, match="status 3: .*SystemExit"):
+    with (
+        harness.start_worker(command, {}) as worker,
+        pytest.raises(RuntimeError, match="status 3: .*SystemExit"),
+    ):
         harness.receive(worker)
 
 

@@ -35,7 +35,9 @@ def make_gpu(folder, *words):
 def test_the_hidden_packages_cannot_be_imported(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(SITE)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    ended = subprocess.run([sys.executable, "-c", "import datasets"], env=environment, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", "import datasets"], env=environment, capture_output=True, text=True
+    )
     assert "No module named 'datasets'" in ended.stderr
 
 
@@ -50,7 +52,9 @@ def test_make_gpu_runs_the_tests_with_few_packages(tmp_path):
 def test_make_gpu_runs_tests_that_compile_last(tmp_path):
     ended = make_gpu(tmp_path, "correctness", "--output_dir", str(tmp_path / "results"))
     assert ended.returncode == 0, ended.stderr
-    rows = json.loads((tmp_path / "results" / "gpu.json").read_text())["parts"]["correctness"]["rows"]
+    rows = json.loads((tmp_path / "results" / "gpu.json").read_text())["parts"]["correctness"][
+        "rows"
+    ]
     compiling = ["inductor" in row["test"] for row in rows]
     assert True in compiling and compiling == sorted(compiling)
 
@@ -62,7 +66,10 @@ def test_make_gpu_measures_a_tiny_model_without_a_gpu(part, tmp_path):
     record = json.loads((tmp_path / "results" / "gpu.json").read_text())["parts"][part]
     assert record["status"] == "finished" and not record["on_gpu"]
     assert all(row["tokens_per_second"] > 0 for row in record["rows"])
-    systems = {"decoding": ("engine", "generate()", "MarianMTModel"), "training": ("train_step", "Seq2SeqTrainer")}
+    systems = {
+        "decoding": ("engine", "generate()", "MarianMTModel"),
+        "training": ("train_step", "Seq2SeqTrainer"),
+    }
     assert all(f"| {name}" in ended.stdout for name in systems[part])
     page = ended.stdout[ended.stdout.index("# Measure") :]
     assert (tmp_path / "results" / "gpu.md").read_text() + "\n" == page

@@ -25,10 +25,18 @@ SEARCHES: Cases = {
     "shorter": {"length_penalty": -0.5, "num_return_sequences": 2},
     "without_penalty": {"length_penalty": 0.0, "num_return_sequences": 2},
     "power": {"length_penalty": 0.6, "length_penalty_type": "power", "num_return_sequences": 2},
-    "power_of_1": {"length_penalty": 1.0, "length_penalty_type": "power", "num_return_sequences": 2},
+    "power_of_1": {
+        "length_penalty": 1.0,
+        "length_penalty_type": "power",
+        "num_return_sequences": 2,
+    },
     "stop_early": {"early_stopping": True, "num_return_sequences": 3},
     "stop_by_estimate": {"early_stopping": False, "num_return_sequences": 3},
-    "stop_never_power": {"early_stopping": "never", "length_penalty_type": "power", "length_penalty": 1.0},
+    "stop_never_power": {
+        "early_stopping": "never",
+        "length_penalty_type": "power",
+        "length_penalty": 1.0,
+    },
     "at_least_4": {"min_new_tokens": 4, "num_return_sequences": 2},
     "greedy_at_least_4": {"num_beams": 1, "min_new_tokens": 4},
     "at_most_3": {"max_new_tokens": 3, "num_return_sequences": 2},
@@ -57,7 +65,9 @@ SAMPLING: Cases = {
     "epsilon_cutoff": {"top_k": 0, "epsilon_cutoff": 0.02},
     "mixture": {"temperature": 1.3, "top_k": 20, "top_p": 0.9, "num_return_sequences": 2},
 }
-SAMPLING = {name: {"do_sample": True, "num_beams": 1, **options} for name, options in SAMPLING.items()}
+SAMPLING = {
+    name: {"do_sample": True, "num_beams": 1, **options} for name, options in SAMPLING.items()
+}
 # Options of beam search of the engine.
 FEATURES: Cases = {
     "shared_constraints": {"constraints": ["Hund"]},
@@ -67,7 +77,10 @@ FEATURES: Cases = {
     "force_words_ids": {"force_words_ids": [[80, 75], [110]]},
     "constraints_wu": {"constraints": ["Hund"], "length_penalty": 1.5, "min_new_tokens": 6},
     "prefix": {"target_prefix": "Ein"},
-    "own_prefixes": {"target_prefix": ["Ein", "", "Zwei Hunde", "A man"], "num_return_sequences": 3},
+    "own_prefixes": {
+        "target_prefix": ["Ein", "", "Zwei Hunde", "A man"],
+        "num_return_sequences": 3,
+    },
     "greedy_prefix": {"target_prefix": "Ein Ma", "num_beams": 1},
     "prefix_and_constraints": {"target_prefix": "Ein", "constraints": ["Hund"]},
     "alternatives": {"alternatives": 4},
@@ -80,7 +93,15 @@ CHOICES: Cases = {
     "chrf_of_n_best": {"mbr": "chrf", "num_beams": 4, "return_scores": True},
     "bleu_of_n_best": {"mbr": "bleu", "num_beams": 4},
 }
-ENCODER_DECODERS = ["reverse", "learned", "linear", "linear_cross", "lsh", "reversible", "transfo_xl"]
+ENCODER_DECODERS = [
+    "reverse",
+    "learned",
+    "linear",
+    "linear_cross",
+    "lsh",
+    "reversible",
+    "transfo_xl",
+]
 SUPPORTED = ["reverse", "learned", "linear", "linear_cross", "lsh", "reversible"]
 DECODERS = ["causal", "causal_linear", "causal_lsh", "causal_reversible"]
 SOME_SEARCHES = ["greedy", "two", "at_least_4", "at_most_3", "power", "greedy_ends"]
@@ -89,7 +110,9 @@ SOME_OF_PROMPTS = ["greedy", "two", "at_least_4", "stop_early", "greedy_ends"]
 
 def named(door: str, cases: Cases, prefix: str = "", **shared: Any) -> Cases:
     """Return cases of a door that share some arguments."""
-    return {f"{prefix}{name}": {"door": door, **shared, **options} for name, options in cases.items()}
+    return {
+        f"{prefix}{name}": {"door": door, **shared, **options} for name, options in cases.items()
+    }
 
 
 def chosen(cases: Cases, names: list[str]) -> Cases:
@@ -110,7 +133,14 @@ def _long() -> Cases:
     for model in ENCODER_DECODERS:
         searches = chosen(SEARCHES, SOME_SEARCHES)
         cases |= named("generate", searches, f"{model}_", model=model, ids=SOURCES)
-        cases |= named("generate", chosen(SAMPLING, ["top_5"]), f"{model}_sample_", model=model, ids=SOURCES, seed=5)
+        cases |= named(
+            "generate",
+            chosen(SAMPLING, ["top_5"]),
+            f"{model}_sample_",
+            model=model,
+            ids=SOURCES,
+            seed=5,
+        )
     for model in [*SUPPORTED, "transfo_xl"]:
         targets = [[70, 299, 80, 2], [2], [101, 90, 2], [110, 111, 112, 113, 2]]
         cases[f"{model}_score"] = {"door": "score", "model": model, "ids": ROWS, "targets": targets}
@@ -120,9 +150,15 @@ def _long() -> Cases:
 def _prompts() -> Cases:
     cases: Cases = {}
     for model in [*DECODERS, "causal_transfo_xl"]:
-        searches = {name: {"num_beams": 4, **SEARCHES[name], "max_new_tokens": 9} for name in SOME_OF_PROMPTS}
+        searches = {
+            name: {"num_beams": 4, **SEARCHES[name], "max_new_tokens": 9}
+            for name in SOME_OF_PROMPTS
+        }
         if model == "causal":
-            searches |= {name: {"max_new_tokens": 9, "num_beams": 3, **each} for name, each in PROCESSED.items()}
+            searches |= {
+                name: {"max_new_tokens": 9, "num_beams": 3, **each}
+                for name, each in PROCESSED.items()
+            }
             searches["longer"] = {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 9}
             searches["max_length"] = {"num_beams": 4, "max_length": 8}
         shared: dict[str, Any] = {"model": model, "ids": PROMPTS, "mask": PROMPT_MASK}
@@ -144,31 +180,68 @@ def _engine() -> Cases:
     for model in DECODERS:
         for beams in (1, 3):
             options = {"num_beams": beams, "max_new_tokens": 9, "count": beams}
-            cases[f"{model}_{beams}"] = {"door": "engine", "model": model, "ids": PROMPT_ROWS, **options}
+            cases[f"{model}_{beams}"] = {
+                "door": "engine",
+                "model": model,
+                "ids": PROMPT_ROWS,
+                **options,
+            }
     prefixes = {"target_prefix": "", "requests": {"prefixes": [[80, 81], [], [90], [299, 70]]}}
     for model in ("learned", "lsh", "linear"):
-        cases[f"{model}_prefixes"] = {"door": "engine", "model": model, "ids": ROWS, "num_beams": 3, **prefixes}
+        cases[f"{model}_prefixes"] = {
+            "door": "engine",
+            "model": model,
+            "ids": ROWS,
+            "num_beams": 3,
+            **prefixes,
+        }
     for model in ("plain", "linear_cross", "causal", "causal_lsh"):
         ids = PROMPT_ROWS if model.startswith("causal") else ROWS
         for name in ("top_5", "mixture"):
             options = dict(SAMPLING[name])
-            options |= {"count": options.pop("num_return_sequences"), "requests": {"seed": 11}, "max_new_tokens": 8}
-            cases[f"{model}_sample_{name}"] = {"door": "engine", "model": model, "ids": ids, **options}
+            options |= {
+                "count": options.pop("num_return_sequences"),
+                "requests": {"seed": 11},
+                "max_new_tokens": 8,
+            }
+            cases[f"{model}_sample_{name}"] = {
+                "door": "engine",
+                "model": model,
+                "ids": ids,
+                **options,
+            }
     return cases
 
 
 def _pipeline() -> Cases:
     cases = named("pipeline", SEARCHES, model="plain", texts=TEXTS)
-    scored = ["greedy", "beam", "n_best", "power", "stop_early", "at_least_4", "at_most_3", "ends", "forced_first"]
-    cases |= named("pipeline", chosen(SEARCHES, scored), "scored_", model="plain", texts=TEXTS, **ALL)
+    scored = [
+        "greedy",
+        "beam",
+        "n_best",
+        "power",
+        "stop_early",
+        "at_least_4",
+        "at_most_3",
+        "ends",
+        "forced_first",
+    ]
+    cases |= named(
+        "pipeline", chosen(SEARCHES, scored), "scored_", model="plain", texts=TEXTS, **ALL
+    )
     cases |= named("pipeline", PROCESSED, model="plain", texts=TEXTS)
     samples = named("pipeline", SAMPLING, "sample_", model="plain", texts=LINES, seed=12)
     samples["sample_top_p"] |= ALL
-    samples["sample_repeated"] = {**samples["sample_all_tokens"], "texts": ["A man"] * 4, "return_scores": True}
+    samples["sample_repeated"] = {
+        **samples["sample_all_tokens"],
+        "texts": ["A man"] * 4,
+        "return_scores": True,
+    }
     cases |= samples
     cases |= named("pipeline", CHOICES, model="plain", texts=TEXTS)
     returned: Cases = {
-        "everything": {f"return_{each}": True for each in ("alignments", "confidence", "warnings")} | ALL,
+        "everything": {f"return_{each}": True for each in ("alignments", "confidence", "warnings")}
+        | ALL,
         "alignments": {"return_alignments": True, "num_beams": 1},
         "confidence": {"return_confidence": True, "num_return_sequences": 2},
         "warnings": {"return_warnings": True},
@@ -178,8 +251,18 @@ def _pipeline() -> Cases:
         "one_text": {"door": "pipeline", "model": "plain", "texts": "A man is sleeping."},
         "no_text": {"door": "pipeline", "model": "plain", "texts": []},
         "small_batches": {"door": "pipeline", "model": "plain", "texts": TEXTS, "batch_size": 1},
-        "float32": {"door": "pipeline", "model": "plain", "texts": TEXTS, "pipeline": {"precision": "float32"}},
-        "defaults": {"door": "pipeline", "model": "plain", "texts": TEXTS, "pipeline": {"num_beams": 2, **ALL}},
+        "float32": {
+            "door": "pipeline",
+            "model": "plain",
+            "texts": TEXTS,
+            "pipeline": {"precision": "float32"},
+        },
+        "defaults": {
+            "door": "pipeline",
+            "model": "plain",
+            "texts": TEXTS,
+            "pipeline": {"num_beams": 2, **ALL},
+        },
     }
     split = {"split_sentences": True, "source_language": "en"}
     lines: Cases = {
@@ -188,7 +271,12 @@ def _pipeline() -> Cases:
         "long_lines_n_best": {"model": "limited", "num_return_sequences": 3},
         "long_lines_split": {"model": "limited", **split},
         "split": {"model": "plain", **split},
-        "split_aligned": {"model": "aligned", "return_alignments": True, "return_warnings": True, **split},
+        "split_aligned": {
+            "model": "aligned",
+            "return_alignments": True,
+            "return_warnings": True,
+            **split,
+        },
         "split_simply": {"model": "plain", "split_sentences": True, "sentence_splitter": "simple"},
     }
     return cases | named("pipeline", lines, texts=[LONG, *TEXTS])
@@ -198,18 +286,46 @@ def _features() -> Cases:
     cases = named("pipeline", FEATURES, model="plain", texts=LINES, **ALL)
     for model in ("reversible", "learned"):
         names = ["shared_constraints", "own_prefixes"]
-        cases |= named("pipeline", chosen(FEATURES, names), f"{model}_", model=model, texts=LINES, return_scores=True)
+        cases |= named(
+            "pipeline",
+            chosen(FEATURES, names),
+            f"{model}_",
+            model=model,
+            texts=LINES,
+            return_scores=True,
+        )
     split = {"split_sentences": True, "source_language": "en", "constraints": [["Hund"]]}
-    cases["constraints_split"] = {"door": "pipeline", "model": "plain", "texts": ["A man."], **split}
-    cases["prefix_aligned"] = {"door": "pipeline", "model": "aligned", "texts": LINES, "target_prefix": "Ein"}
+    cases["constraints_split"] = {
+        "door": "pipeline",
+        "model": "plain",
+        "texts": ["A man."],
+        **split,
+    }
+    cases["prefix_aligned"] = {
+        "door": "pipeline",
+        "model": "aligned",
+        "texts": LINES,
+        "target_prefix": "Ein",
+    }
     cases["prefix_aligned"] |= {"return_alignments": True, "return_confidence": True}
     glossary = {"glossary": {"man": "Mann", "two dogs": "zwei Hunde"}}
     for mode in ("soft", "hard", "exact"):
         terms = {"model": "inline", "texts": TEXTS[:1] + LINES[1:], "term_mode": mode, **glossary}
         cases[f"terms_{mode}"] = {"door": "pipeline", **terms, **ALL}
-        cases[f"terms_{mode}_n_best"] = {"door": "pipeline", **terms, "num_beams": 2, "num_return_sequences": 2}
+        cases[f"terms_{mode}_n_best"] = {
+            "door": "pipeline",
+            **terms,
+            "num_beams": 2,
+            "num_return_sequences": 2,
+        }
     cases["terms_default"] = {"door": "pipeline", "model": "inline", "texts": LINES, **glossary}
-    cases["terms_untrained"] = {"door": "pipeline", "model": "plain", "texts": LINES, **glossary, **ALL}
+    cases["terms_untrained"] = {
+        "door": "pipeline",
+        "model": "plain",
+        "texts": LINES,
+        **glossary,
+        **ALL,
+    }
     cases["terms_constrained"] = {**cases["terms_exact"], "constraints": [["Gras"], [], [], ["is"]]}
     cases["terms_aligned"] = {"door": "pipeline", "model": "inline", "texts": LINES, **glossary}
     cases["terms_aligned"] |= {"return_alignments": True}
@@ -224,7 +340,14 @@ def _several_models() -> Cases:
         "beam": {"pipeline": ensemble, "num_return_sequences": 2, **ALL},
         "weighted": {"pipeline": weighted, "num_return_sequences": 2, "return_scores": True},
         "constrained": {"pipeline": weighted, "constraints": [["Hund"], [], [], ["Gras"]]},
-        "sample": {"pipeline": ensemble, "do_sample": True, "num_beams": 1, "seed": 5, "top_k": 5, **ALL},
+        "sample": {
+            "pipeline": ensemble,
+            "do_sample": True,
+            "num_beams": 1,
+            "seed": 5,
+            "top_k": 5,
+            **ALL,
+        },
         "mbr": {"pipeline": ensemble, "mbr": "chrf", "num_beams": 4},
     }
     cases = named("pipeline", cases, "ensemble_", model="plain", texts=TEXTS)
@@ -240,20 +363,29 @@ def _several_models() -> Cases:
     reranked = {name: reverse | options for name, options in reranked.items()}
     reranked["ensemble"] = {"pipeline": {**ensemble, **reverse["pipeline"]}, "return_scores": True}
     cases |= named("pipeline", reranked, "rerank_", model="plain", texts=TEXTS[:1] + LINES[1:])
-    german, nllb = {"tgt_lang": "de"}, {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn", "max_new_tokens": 6}
+    german, nllb = (
+        {"tgt_lang": "de"},
+        {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn", "max_new_tokens": 6},
+    )
     languages: Cases = {
         "tag": german,
         "tag_scored": {"src_lang": "en", "tgt_lang": "de", "num_return_sequences": 2, **ALL},
         "tag_default": {"pipeline": german},
     }
     cases |= named("pipeline", languages, model="tagged", texts=TEXTS)
-    cases["tag_written"] = {"door": "pipeline", "model": "tagged", "texts": [">>fr<< A man", ">>de<< Grass"]}
+    cases["tag_written"] = {
+        "door": "pipeline",
+        "model": "tagged",
+        "texts": [">>fr<< A man", ">>de<< Grass"],
+    }
     forced: Cases = {
         "greedy": {"num_beams": 1},
         "beam": {"num_beams": 3, "num_return_sequences": 3, **ALL},
         "float32": {"pipeline": {"precision": "float32"}, "num_beams": 2},
     }
-    return cases | named("pipeline", forced, "nllb_", model="nllb", texts=["Grass", "A man", ""], **nllb)
+    return cases | named(
+        "pipeline", forced, "nllb_", model="nllb", texts=["Grass", "A man", ""], **nllb
+    )
 
 
 HTML = "<html><body><h1>A man</h1><p>Two <b>dogs</b> run. <a href='x'>Grass</a> is {green}.</p><p> </p></body></html>"
@@ -270,7 +402,9 @@ def _documents() -> Cases:
         "glossary": {"text": HTML, "format": "html", "glossary": {"man": "Mann", "dogs": "Hunde"}},
     }
     plain = named("document", cases, "plain_", model="plain")
-    return plain | named("document", chosen(cases, ["html", "markdown", "srt"]), "aligned_", model="aligned")
+    return plain | named(
+        "document", chosen(cases, ["html", "markdown", "srt"]), "aligned_", model="aligned"
+    )
 
 
 TEXT_FILE = "A man is sleeping.\nTwo dogs run.\n\nGrass\n"
@@ -293,7 +427,18 @@ TRANSLATED: dict[str, list[str]] = {
     "alignments": ["{aligned}", "--alignments"],
     "several": ["{plain}", "--num_return_sequences", "2", "--batch_size", "1"],
     "sample": ["{plain}", "--do_sample", "--seed", "5", "--top_k", "5", "--temperature", "0.9"],
-    "sample_nucleus": ["{plain}", "--do_sample", "--seed", "6", "--top_k", "0", "--top_p", "0.8", "--n_best", "2"],
+    "sample_nucleus": [
+        "{plain}",
+        "--do_sample",
+        "--seed",
+        "6",
+        "--top_k",
+        "0",
+        "--top_p",
+        "0.8",
+        "--n_best",
+        "2",
+    ],
     "sample_cutoff": ["{plain}", "--do_sample", "--seed", "6", "--epsilon_cutoff", "0.02"],
     "mbr": ["{plain}", "--mbr", "chrf", "--mbr_samples", "5", "--seed", "9", "--do_sample"],
     "mbr_n_best": ["{plain}", "--mbr", "bleu", "--num_beams", "3"],
@@ -303,9 +448,34 @@ TRANSLATED: dict[str, list[str]] = {
     "prefixes": ["{plain}", "--target_prefixes", "{prefixes}", "--n_best", "1"],
     "alternatives": ["{plain}", "--alternatives", "3"],
     "glossary": ["{inline}", "--glossary", "{terms}", "--n_best", "1"],
-    "glossary_exact": ["{inline}", "--glossary", "{terms}", "--term_mode", "exact", "--n_best", "1"],
-    "ensemble": ["{plain}", "--ensemble", "{other}", "--ensemble_weights", "0.7", "0.3", "--n_best", "2"],
-    "rerank": ["{plain}", "--rerank_reverse", "{reverse}", "--rerank_reverse_weight", "0.8", "--n_best", "2"],
+    "glossary_exact": [
+        "{inline}",
+        "--glossary",
+        "{terms}",
+        "--term_mode",
+        "exact",
+        "--n_best",
+        "1",
+    ],
+    "ensemble": [
+        "{plain}",
+        "--ensemble",
+        "{other}",
+        "--ensemble_weights",
+        "0.7",
+        "0.3",
+        "--n_best",
+        "2",
+    ],
+    "rerank": [
+        "{plain}",
+        "--rerank_reverse",
+        "{reverse}",
+        "--rerank_reverse_weight",
+        "0.8",
+        "--n_best",
+        "2",
+    ],
     "tagged": ["{tagged}", "--target_language", "de"],
     "split": ["{plain}", "--split_sentences"],
     "float32": ["{plain}", "--precision", "float32"],
@@ -314,7 +484,9 @@ PLAIN_SCORES = ["score", "{plain}", "--source", "{text}", "--target", "{targets}
 
 
 def _commands() -> Cases:
-    arguments = {name: ["translate", *words, "--input", "{text}"] for name, words in TRANSLATED.items()}
+    arguments = {
+        name: ["translate", *words, "--input", "{text}"] for name, words in TRANSLATED.items()
+    }
     arguments["tab_constraints"][-1] = "{tabs}"
     arguments["split"][-1] = "{long}"
     arguments |= {
@@ -325,10 +497,20 @@ def _commands() -> Cases:
         "score": PLAIN_SCORES,
         "score_json": [*PLAIN_SCORES, "--json", "--max_tokens", "20"],
         "score_ensemble": [*PLAIN_SCORES, "--ensemble", "{other}"],
-        "score_tagged": ["score", "{tagged}", *PLAIN_SCORES[2:], "--target_language", "fr", "--json"],
+        "score_tagged": [
+            "score",
+            "{tagged}",
+            *PLAIN_SCORES[2:],
+            "--target_language",
+            "fr",
+            "--json",
+        ],
         "score_lsh": ["score", "{lsh}", *PLAIN_SCORES[2:]],
     }
-    return {name: {"door": "command", "arguments": words, "files": FILES} for name, words in arguments.items()}
+    return {
+        name: {"door": "command", "arguments": words, "files": FILES}
+        for name, words in arguments.items()
+    }
 
 
 def _service() -> Cases:
@@ -339,8 +521,20 @@ def _service() -> Cases:
         "scores": {"return_scores": True, "num_return_sequences": 2},
         "tokens": {"return_scores": True, "return_tokens": True},
         "warnings": {"return_warnings": True},
-        "sample": {"do_sample": True, "seed": 4, "temperature": 0.8, "top_k": 20, "return_scores": True},
-        "samples": {"do_sample": True, "seed": 4, "top_p": 0.8, "top_k": 0, "num_return_sequences": 3},
+        "sample": {
+            "do_sample": True,
+            "seed": 4,
+            "temperature": 0.8,
+            "top_k": 20,
+            "return_scores": True,
+        },
+        "samples": {
+            "do_sample": True,
+            "seed": 4,
+            "top_p": 0.8,
+            "top_k": 0,
+            "num_return_sequences": 3,
+        },
         "sample_cutoff": {"do_sample": True, "seed": 9, "epsilon_cutoff": 0.03},
         "mbr": {"mbr": "chrf", "mbr_samples": 6, "seed": 9, "do_sample": True},
         "mbr_bleu": {"mbr": "bleu", "seed": 8},
@@ -354,18 +548,30 @@ def _service() -> Cases:
         "stream": {"stream": True, "return_scores": True},
     }
     cases = {
-        name: {"door": "service", "model": "plain", "body": {"text": LINES, **body}} for name, body in bodies.items()
+        name: {"door": "service", "model": "plain", "body": {"text": LINES, **body}}
+        for name, body in bodies.items()
     }
     cases["features"] = {"door": "service", "model": "aligned", "path": "/models/model-aligned"}
-    everything = {f"return_{each}": True for each in ("scores", "alignments", "confidence", "warnings")}
-    cases["everything"] = {"door": "service", "model": "aligned", "body": {"text": TEXTS, **everything}}
+    everything = {
+        f"return_{each}": True for each in ("scores", "alignments", "confidence", "warnings")
+    }
+    cases["everything"] = {
+        "door": "service",
+        "model": "aligned",
+        "body": {"text": TEXTS, **everything},
+    }
     for mode in ("soft", "hard", "exact"):
         body = {"text": LINES, "glossary": {"man": "Mann"}, "term_mode": mode}
         cases[f"terms_{mode}"] = {"door": "service", "model": "inline", "body": body}
     body = {"text": LINES, "src_lang": "en", "tgt_lang": "fr", "return_scores": True}
     cases["languages"] = {"door": "service", "model": "tagged", "body": body}
     body = {"q": ["A man", "Grass"], "source": "en", "target": "de"}
-    cases["libretranslate"] = {"door": "service", "model": "plain", "flags": ["--direction", "en-de"], "body": body}
+    cases["libretranslate"] = {
+        "door": "service",
+        "model": "plain",
+        "flags": ["--direction", "en-de"],
+        "body": body,
+    }
     body = {"text": LINES, "num_return_sequences": 2, "return_scores": True}
     flags = ["--ensemble", "{other}", "--ensemble_weights", "0.7", "0.3"]
     cases["ensemble"] = {"door": "service", "model": "plain", "flags": flags, "body": body}
@@ -415,13 +621,25 @@ def _errors() -> Cases:
         "rerank_mbr": {"pipeline": {"rerank_reverse": "reverse"}, "mbr": "chrf"},
     }
     cases = {
-        f"pipeline_{name}": {"door": "error", "of": "pipeline", "model": "plain", "texts": LINES[:2], **each}
+        f"pipeline_{name}": {
+            "door": "error",
+            "of": "pipeline",
+            "model": "plain",
+            "texts": LINES[:2],
+            **each,
+        }
         for name, each in options.items()
     }
     tagged = {"door": "error", "of": "pipeline", "model": "tagged", "texts": LINES}
     cases["pipeline_no_language"] = tagged
     nllb = {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn", "target_prefix": "A"}
-    cases["pipeline_forced_prefix"] = {"door": "error", "of": "pipeline", "model": "nllb", "texts": LINES, **nllb}
+    cases["pipeline_forced_prefix"] = {
+        "door": "error",
+        "of": "pipeline",
+        "model": "nllb",
+        "texts": LINES,
+        **nllb,
+    }
     cases["pipeline_unknown_language"] = {**tagged, "tgt_lang": "it"}
     generated: Cases = {
         "option": {"num_beam": 3},
@@ -429,7 +647,13 @@ def _errors() -> Cases:
         "penalty_type": {"length_penalty_type": "gnmt"},
     }
     for name, each in generated.items():
-        cases[f"generate_{name}"] = {"door": "error", "of": "generate", "model": "plain", "ids": SOURCES, **each}
+        cases[f"generate_{name}"] = {
+            "door": "error",
+            "of": "generate",
+            "model": "plain",
+            "ids": SOURCES,
+            **each,
+        }
     words: dict[str, list[str]] = {
         "no_model": [],
         "no_folder": ["{text}-missing", "A"],
@@ -455,7 +679,11 @@ def _errors() -> Cases:
         "two_inputs": ["{plain}", "A", "--input", "{text}"],
     }
     for name, each in words.items():
-        cases[f"command_{name}"] = {"door": "command", "arguments": ["translate", *each], "files": FILES}
+        cases[f"command_{name}"] = {
+            "door": "command",
+            "arguments": ["translate", *each],
+            "files": FILES,
+        }
     bodies: Cases = {
         "no_text": {"text": None},
         "number": {"text": [3]},
@@ -484,8 +712,16 @@ def _errors() -> Cases:
         "scored_format": {"format": "html", "return_scores": True},
     }
     for name, each in bodies.items():
-        cases[f"service_{name}"] = {"door": "service", "model": "plain", "body": {"text": LINES, **each}}
-    cases["service_unknown_language"] = {"door": "service", "model": "tagged", "body": {"text": "A", "tgt_lang": "it"}}
+        cases[f"service_{name}"] = {
+            "door": "service",
+            "model": "plain",
+            "body": {"text": LINES, **each},
+        }
+    cases["service_unknown_language"] = {
+        "door": "service",
+        "model": "tagged",
+        "body": {"text": "A", "tgt_lang": "it"},
+    }
     return cases
 
 
@@ -514,14 +750,20 @@ def _attacks() -> Cases:
         "term_of_a_number": {"glossary": {"a": 1}},
         "nested_term": {"glossary": {"a": [[[]]]}},
         "long_language": {"src_lang": "a" * 41},
-        "neutral": {"num_return_sequences": None, "return_scores": False, "constraints": [], "model": None},
+        "neutral": {
+            "num_return_sequences": None,
+            "return_scores": False,
+            "constraints": [],
+            "model": None,
+        },
         "key": {"api_key": "a"},
         "question": {"q": "Grass"},
         "streamed_number": {"text": [1], "stream": True},
         "document_with_a_prefix": {"format": "html", "target_prefix": "a"},
     }
     cases = {
-        name: {"door": "service", "model": "plain", "body": {"text": LINES, **body}} for name, body in bodies.items()
+        name: {"door": "service", "model": "plain", "body": {"text": LINES, **body}}
+        for name, body in bodies.items()
     }
     contents = {
         "empty": "",
@@ -540,7 +782,9 @@ def _attacks() -> Cases:
         "repeated": '{"text": "a", "text": 3}',
         "large": '{"text": "%s"}' % ("a" * 1_000_000),
     }
-    cases |= {name: {"door": "service", "model": "plain", "raw": raw} for name, raw in contents.items()}
+    cases |= {
+        name: {"door": "service", "model": "plain", "raw": raw} for name, raw in contents.items()
+    }
     questions: Cases = {
         "": {},
         "_french": {"target": "fr"},
@@ -555,12 +799,22 @@ def _attacks() -> Cases:
     }
     for name, each in questions.items():
         body = {"q": "A man", "source": "en", "target": "de", **each}
-        case = {"door": "service", "model": "plain", "flags": ["--direction", "en-de"], "body": body}
+        case = {
+            "door": "service",
+            "model": "plain",
+            "flags": ["--direction", "en-de"],
+            "body": body,
+        }
         cases[f"question{name}" if name else "plain_question"] = case
     for path in ("/models/other", "/languages", "/nothing", "/translate", "/metrics"):
         cases[f"get{path.replace('/', '_')}"] = {"door": "service", "model": "plain", "path": path}
     for raw in ("", "[]", '{"q": ["a"]}', '{"text": "a"}'):
-        cases[f"detect_{raw}"] = {"door": "service", "model": "plain", "path": "/detect", "raw": raw}
+        cases[f"detect_{raw}"] = {
+            "door": "service",
+            "model": "plain",
+            "path": "/detect",
+            "raw": raw,
+        }
     return cases
 
 

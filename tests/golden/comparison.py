@@ -28,9 +28,14 @@ def find_difference(found: Any, expected: Any, place: str = "") -> str | None:
     elif isinstance(expected, list) and isinstance(found, list):
         if len(found) != len(expected):
             return f"{place}: {found} instead of {expected}"
-        pairs = [(*pair, f"{place}[{index}]") for index, pair in enumerate(zip(found, expected, strict=True))]
+        pairs = [
+            (*pair, f"{place}[{index}]")
+            for index, pair in enumerate(zip(found, expected, strict=True))
+        ]
     else:
-        return None if _are_equal(found, expected) else f"{place}: {found!r} instead of {expected!r}"
+        return (
+            None if _are_equal(found, expected) else f"{place}: {found!r} instead of {expected!r}"
+        )
     return next((each for pair in pairs if (each := find_difference(*pair)) is not None), None)
 
 
@@ -59,7 +64,11 @@ def _in_lines(value: Any) -> str:
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(map(_in_json, value)) + "\n]"
     if isinstance(value, dict) and value:
-        return "{\n" + ",\n".join(f"{_in_json(name)}: {_in_lines(each)}" for name, each in value.items()) + "\n}"
+        return (
+            "{\n"
+            + ",\n".join(f"{_in_json(name)}: {_in_lines(each)}" for name, each in value.items())
+            + "\n}"
+        )
     return _in_json(value)
 
 

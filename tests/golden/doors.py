@@ -41,7 +41,12 @@ class Doors:
         self._resources.close()
 
     def generate(
-        self, model: str, ids: Sequence[Sequence[int]], seed: int = 0, mask: Any = None, **options: Any
+        self,
+        model: str,
+        ids: Sequence[Sequence[int]],
+        seed: int = 0,
+        mask: Any = None,
+        **options: Any,
     ) -> dict[str, Any]:
         """Return the tokens of `model.generate()`, and the scores of beam search."""
         inputs: dict[str, Any] = {"input_ids": torch.tensor(ids)}
@@ -50,11 +55,17 @@ class Doors:
         plain = self._model(model).generate(**inputs, **options)
         torch.manual_seed(seed)
         scored = self._model(model).generate(
-            **inputs, **options, return_dict_in_generate=True, output_scores=True, output_logits=False
+            **inputs,
+            **options,
+            return_dict_in_generate=True,
+            output_scores=True,
+            output_logits=False,
         )
         assert torch.equal(plain, scored.sequences)
         scores = getattr(scored, "sequences_scores", None)
-        return {"tokens": plain.tolist()} | ({} if scores is None else {"scores": _plain(scores.tolist())})
+        return {"tokens": plain.tolist()} | (
+            {} if scores is None else {"scores": _plain(scores.tolist())}
+        )
 
     def engine(
         self,
@@ -68,14 +79,21 @@ class Doors:
         engine, further = Engine(self._model(model), compile=False, **options), dict(requests or {})
         prefixes = further.pop("prefixes", [()] * len(ids))
         found = engine.decode(map(DecodeRequest, ids, prefixes), count, **further)
-        rows = [[[each.tokens, each.score, each.token_log_probabilities] for each in some] for some in found]
+        rows = [
+            [[each.tokens, each.score, each.token_log_probabilities] for each in some]
+            for some in found
+        ]
         return _plain(rows)
 
-    def score(self, model: str, ids: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Any]:
+    def score(
+        self, model: str, ids: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Any]:
         """Return the log-probability of each target token."""
         return _plain(score_tokens(self._model(model), ids, targets))
 
-    def pipeline(self, model: str, texts: Any, pipeline: Mapping[str, Any] | None = None, **options: Any) -> list[Any]:
+    def pipeline(
+        self, model: str, texts: Any, pipeline: Mapping[str, Any] | None = None, **options: Any
+    ) -> list[Any]:
         """Return the answers of the pipeline; `pipeline` has arguments of its constructor."""
         return _plain(self._pipeline(model, pipeline or {})(texts, **options))
 
@@ -84,7 +102,9 @@ class Doors:
         (translated,) = DocumentTranslator(self._pipeline(model, {}))([text], format, **options)
         return translated
 
-    def command(self, arguments: Sequence[str], files: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def command(
+        self, arguments: Sequence[str], files: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """
         Return the status, the standard output and the last line of errors of a command.
 
@@ -95,14 +115,25 @@ class Doors:
             self.folder.mkdir(parents=True, exist_ok=True)
             paths[name] = str(self.folder / name)
             Path(paths[name]).write_text(text, encoding="utf-8")
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:
+        with (
+            contextlib.redirect_stdout(io.StringIO()) as out,
+            contextlib.redirect_stderr(io.StringIO()) as error,
+        ):
             status = main([argument.format_map(paths) for argument in arguments])
         if status != 0:
             return {"status": status, "error": self._hide(error.getvalue().splitlines()[-1])}
-        return {"status": status, "output": [_read_line(line) for line in out.getvalue().splitlines()]}
+        return {
+            "status": status,
+            "output": [_read_line(line) for line in out.getvalue().splitlines()],
+        }
 
     def service(
-        self, model: str, body: Any = None, path: str = "/translate", flags: Sequence[str] = (), raw: str | None = None
+        self,
+        model: str,
+        body: Any = None,
+        path: str = "/translate",
+        flags: Sequence[str] = (),
+        raw: str | None = None,
     ) -> list[Any]:
         """
         Return the status and the content of the answer of a service, which `serve` starts with some flags.
@@ -111,7 +142,9 @@ class Doors:
         """
         key = " ".join([model, *flags])
         if key not in self._clients:
-            self._clients[key] = self._resources.enter_context(TestClient(self._serve(model, flags)))
+            self._clients[key] = self._resources.enter_context(
+                TestClient(self._serve(model, flags))
+            )
         client = self._clients[key]
         if raw is not None:
             answer = client.post(path, content=raw.encode("latin-1"))
@@ -150,15 +183,26 @@ class Doors:
             if "rerank_reverse" in further:
                 further["rerank_reverse"] = self.model_folder(further["rerank_reverse"])
             tokenizer = models.build_tokenizer(model)
-            self._pipelines[key] = TranslationPipeline(self._model(model), tokenizer, device="cpu", **further)
+            self._pipelines[key] = TranslationPipeline(
+                self._model(model), tokenizer, device="cpu", **further
+            )
         return self._pipelines[key]
 
     def _serve(self, model: str, flags: Sequence[str]) -> Any:
         services: list[Any] = []
         paths = _Paths(self)
-        arguments = [str(self.model_folder(model)), *(flag.format_map(paths) for flag in flags), "--port", "0"]
+        arguments = [
+            str(self.model_folder(model)),
+            *(flag.format_map(paths) for flag in flags),
+            "--port",
+            "0",
+        ]
         keeping = patch.object(server, "run_server", lambda service, *_: services.append(service))
-        with keeping, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with (
+            keeping,
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             assert main(["serve", *arguments]) == 0
         return services[0]
 

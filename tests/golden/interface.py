@@ -11,7 +11,9 @@ from vanilla_transformer.training.recipe import parse_recipe, read_recipe
 from vanilla_transformer.training.run_arguments import flatten
 
 ANSWERS = Path(__file__).with_name("interface.json")
-RECIPES = {path.stem: path for path in sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))}
+RECIPES = {
+    path.stem: path for path in sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+}
 
 
 def list_flags(command):
@@ -21,7 +23,10 @@ def list_flags(command):
     shown = stdout.getvalue().partition("\nrecipes:\n")[0]
     rows = re.findall(r"^  --(\w+)(.*(?:\n {24}.*)*)", shown, re.MULTILINE)
     texts = {name: " ".join(text.split()) for name, text in rows}
-    return {name: "".join(re.findall(r"^\{.*?\}|\(default: [^)]*\)", text)) for name, text in texts.items()}
+    return {
+        name: "".join(re.findall(r"^\{.*?\}|\(default: [^)]*\)", text))
+        for name, text in texts.items()
+    }
 
 
 def resolve(recipe):
@@ -34,10 +39,17 @@ def resolve(recipe):
 def write_interface():
     recipes = {name: resolve(name) for name in RECIPES}
     defaults = next(iter(recipes.values()))
-    changes = {name: {n: v for n, v in recipes[name].items() if defaults[n] != v} for name in recipes}
-    tables = {"flags": {name: list_flags(name) for name in COMMANDS}, "recipes": {"defaults": defaults, **changes}}
+    changes = {
+        name: {n: v for n, v in recipes[name].items() if defaults[n] != v} for name in recipes
+    }
+    tables = {
+        "flags": {name: list_flags(name) for name in COMMANDS},
+        "recipes": {"defaults": defaults, **changes},
+    }
     lines = [
-        f'"{kind}": {{\n' + ",\n".join(f'"{name}": {json.dumps(row)}' for name, row in table.items()) + "\n}"
+        f'"{kind}": {{\n'
+        + ",\n".join(f'"{name}": {json.dumps(row)}' for name, row in table.items())
+        + "\n}"
         for kind, table in tables.items()
     ]
     ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

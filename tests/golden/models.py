@@ -29,12 +29,27 @@ _SPREADS = {
 }  # standard deviations of weights by a part of their name; else 0.6
 _FIRST = {"normalize_before": True}
 _HEAD = {"tie_word_embeddings": False, "lm_head_bias": True}
-_LSH = {"layer_types": "lsh_attention", "num_hashes": 2, "num_buckets": 4, "lsh_attn_chunk_length": 4}
+_LSH = {
+    "layer_types": "lsh_attention",
+    "num_hashes": 2,
+    "num_buckets": 4,
+    "lsh_attn_chunk_length": 4,
+}
 _XL = {"layer_types": "transfo_xl_attention"}
 _REVERSIBLE = {"layer_types": "full_attention", "reversible": True, "normalize_before": True}
-_LEARNED = {"position_embedding_type": "learned", "max_position_embeddings": 24, "normalize_before": True}
-_ALIGNED = {"alignment_heads": [[0, 0]], "confidence": asdict(CALIBRATION), "warning_limits": asdict(LIMITS)}
-_AGAINST_REPEATING = 1.0  # factor of the embedding of a token that is subtracted from its output weights
+_LEARNED = {
+    "position_embedding_type": "learned",
+    "max_position_embeddings": 24,
+    "normalize_before": True,
+}
+_ALIGNED = {
+    "alignment_heads": [[0, 0]],
+    "confidence": asdict(CALIBRATION),
+    "warning_limits": asdict(LIMITS),
+}
+_AGAINST_REPEATING = (
+    1.0  # factor of the embedding of a token that is subtracted from its output weights
+)
 # Name → function that builds the model, seed, its tokenizer, and fields of its configuration.
 MODELS: dict[str, tuple[Callable[..., Any], int, str, dict[str, Any]]] = {
     "plain": (tiny.tiny_model, 17, "plain", _FIRST),
@@ -46,7 +61,12 @@ MODELS: dict[str, tuple[Callable[..., Any], int, str, dict[str, Any]]] = {
     "tagged": (tiny.tiny_model, 38, "tagged", _FIRST),
     "inline": (tiny.tiny_model, 36, "terms", _FIRST | {"alignment_heads": [[0, 0]]}),
     "linear": (tiny.tiny_long_model, 10, "plain", _FIRST),
-    "linear_cross": (tiny.tiny_long_model, 11, "plain", {"cross_attention_type": "linear_attention"}),
+    "linear_cross": (
+        tiny.tiny_long_model,
+        11,
+        "plain",
+        {"cross_attention_type": "linear_attention"},
+    ),
     "lsh": (tiny.tiny_long_model, 3, "plain", _FIRST | _LSH),
     "reversible": (tiny.tiny_long_model, 30, "plain", _REVERSIBLE),
     "transfo_xl": (tiny.tiny_long_model, 4, "plain", _FIRST | _XL),
@@ -112,7 +132,9 @@ def _fill(model: Any, random: np.random.Generator) -> None:
 def _blur(model: Any, noise: float, random: np.random.Generator) -> None:
     if noise:
         for _, parameter in sorted(model.named_parameters()):
-            parameter.mul_(1 + noise * torch.from_numpy(random.standard_normal(parameter.shape)).float())
+            parameter.mul_(
+                1 + noise * torch.from_numpy(random.standard_normal(parameter.shape)).float()
+            )
 
 
 def _bias(name: str) -> torch.Tensor:

@@ -24,7 +24,12 @@ A man is sleeping on the red bench. Two dogs run over the green grass. Where is 
 The child has an apple and a ball. They are playing near the water. She reads a book, and he paints a house.
 Ein Mann schläft. Zwei Hunde laufen. Wo ist der Vogel? Das Kind hat einen Apfel. Sie liest ein Buch."""
 SIZES = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
-SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "max_position_embeddings": 320}
+SIZES |= {
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 8,
+    "decoder_ffn_dim": 8,
+    "max_position_embeddings": 320,
+}
 T5_SIZES = {
     "tie_word_embeddings": False,
     "d_model": 8,
@@ -35,8 +40,17 @@ T5_SIZES = {
     "decoder_start_token_id": 0,
 }
 T5_TASKS = {
-    "summarization": {"prefix": "summarize: ", "max_length": 9, "num_beams": 2, "early_stopping": True},
-    "translation_en_to_de": {"prefix": "translate English to German: ", "max_length": 8, "num_beams": 3},
+    "summarization": {
+        "prefix": "summarize: ",
+        "max_length": 9,
+        "num_beams": 2,
+        "early_stopping": True,
+    },
+    "translation_en_to_de": {
+        "prefix": "translate English to German: ",
+        "max_length": 8,
+        "num_beams": 3,
+    },
 }
 
 
@@ -69,10 +83,18 @@ def marian(folder):
     vocab.write_text(json.dumps({piece: index for index, piece in enumerate(vocabulary)}))
     files = {"source_spm": str(spm), "target_spm": str(spm), "vocab": str(vocab)}
     tokenizer = transformers.MarianTokenizer(**files, source_lang="en", target_lang="de")
-    special = {"pad_token_id": len(vocabulary) - 1, "eos_token_id": 0, "decoder_start_token_id": len(vocabulary) - 1}
-    config = transformers.MarianConfig(vocab_size=len(vocabulary), forced_eos_token_id=0, **special, **SIZES)
+    special = {
+        "pad_token_id": len(vocabulary) - 1,
+        "eos_token_id": 0,
+        "decoder_start_token_id": len(vocabulary) - 1,
+    }
+    config = transformers.MarianConfig(
+        vocab_size=len(vocabulary), forced_eos_token_id=0, **special, **SIZES
+    )
     model = transformers.MarianMTModel(config)
-    model.generation_config.update(num_beams=4, max_length=16, bad_words_ids=[[len(vocabulary) - 1]])
+    model.generation_config.update(
+        num_beams=4, max_length=16, bad_words_ids=[[len(vocabulary) - 1]]
+    )
     return model, tokenizer
 
 
@@ -82,7 +104,9 @@ def m2m_100(folder):
     vocab = folder / "vocab.json"
     vocab.write_text(json.dumps({pieces.id_to_piece(index): index for index in range(80)}))
     tokenizer = transformers.M2M100Tokenizer(str(vocab), str(spm), src_lang="en", tgt_lang="de")
-    config = transformers.M2M100Config(vocab_size=max(tokenizer.lang_token_to_id.values()) + 9, **SIZES)
+    config = transformers.M2M100Config(
+        vocab_size=max(tokenizer.lang_token_to_id.values()) + 9, **SIZES
+    )
     model = transformers.M2M100ForConditionalGeneration(config)
     model.generation_config.update(max_length=14, num_beams=2)
     return model, tokenizer
@@ -95,7 +119,9 @@ def nllb(folder):
 
 
 def mbart(folder, tokenizer_class=transformers.MBartTokenizer):
-    tokenizer = tokenizer_class(str(train_sentencepiece(folder)), src_lang="en_XX", tgt_lang="de_DE")
+    tokenizer = tokenizer_class(
+        str(train_sentencepiece(folder)), src_lang="en_XX", tgt_lang="de_DE"
+    )
     config = transformers.MBartConfig(vocab_size=len(tokenizer), forced_eos_token_id=2, **SIZES)
     if tokenizer_class is transformers.MBart50Tokenizer:
         config.decoder_start_token_id = 2
@@ -110,10 +136,17 @@ def mbart_50(folder):
 
 def bart(folder, **changes):
     letters = sorted(
-        {character for character in CORPUS.replace(" ", "Ġ").replace("\n", "") if ord(character) < 128} | {"Ġ"}
+        {
+            character
+            for character in CORPUS.replace(" ", "Ġ").replace("\n", "")
+            if ord(character) < 128
+        }
+        | {"Ġ"}
     )
     vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *letters, "Ġa", "th", "the", "Ġt", "<mask>"]
-    (folder / "vocab.json").write_text(json.dumps({token: index for index, token in enumerate(vocabulary)}))
+    (folder / "vocab.json").write_text(
+        json.dumps({token: index for index, token in enumerate(vocabulary)})
+    )
     (folder / "merges.txt").write_text("#version: 0.2\nĠ a\nt h\nth e\nĠ t\n")
     tokenizer = transformers.BartTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
     config = transformers.BartConfig(vocab_size=len(vocabulary), **(SIZES | changes))
@@ -123,7 +156,9 @@ def bart(folder, **changes):
 
 
 def bart_with_tasks(folder):
-    tasks = {"summarization": {"length_penalty": 2.0, "max_length": 11, "min_length": 5, "num_beams": 2}}
+    tasks = {
+        "summarization": {"length_penalty": 2.0, "max_length": 11, "min_length": 5, "num_beams": 2}
+    }
     return bart(folder, task_specific_params=tasks, prefix=" ")
 
 
@@ -136,11 +171,15 @@ def t5(folder, **changes):
 
 
 def t5_v1_1(folder):
-    return t5(folder, feed_forward_proj="gated-gelu", tie_word_embeddings=False, task_specific_params=None)
+    return t5(
+        folder, feed_forward_proj="gated-gelu", tie_word_embeddings=False, task_specific_params=None
+    )
 
 
 def madlad(folder):
-    model, tokenizer = t5(folder, feed_forward_proj="gated-gelu", tie_word_embeddings=False, task_specific_params=None)
+    model, tokenizer = t5(
+        folder, feed_forward_proj="gated-gelu", tie_word_embeddings=False, task_specific_params=None
+    )
     tokenizer.add_tokens(["<2de>", "<2en>"])
     model.resize_token_embeddings(len(tokenizer) + 2)
     return model, tokenizer
@@ -148,7 +187,9 @@ def madlad(folder):
 
 def pegasus(folder):
     spm = train_sentencepiece(folder, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    tokenizer = transformers.PegasusTokenizer(str(spm), offset=6, mask_token_sent="<mask_1>", mask_token="<mask_2>")
+    tokenizer = transformers.PegasusTokenizer(
+        str(spm), offset=6, mask_token_sent="<mask_1>", mask_token="<mask_2>"
+    )
     model = transformers.PegasusForConditionalGeneration(
         transformers.PegasusConfig(vocab_size=len(tokenizer), **SIZES)
     )
@@ -169,19 +210,35 @@ def marian_folder_of_ours(folder):
         "en",
         "<pad>",
     ]
-    tokenizer = Tokenizer(models.Unigram([(piece, -float(index % 7)) for index, piece in enumerate(pieces)], 0))
+    tokenizer = Tokenizer(
+        models.Unigram([(piece, -float(index % 7)) for index, piece in enumerate(pieces)], 0)
+    )
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
     special = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     wrapped = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
-    ids = {"pad_token_id": len(pieces) - 1, "eos_token_id": 1, "decoder_start_token_id": len(pieces) - 1}
-    model = transformers.MarianMTModel(transformers.MarianConfig(vocab_size=len(pieces), **ids, **SIZES))
+    ids = {
+        "pad_token_id": len(pieces) - 1,
+        "eos_token_id": 1,
+        "decoder_start_token_id": len(pieces) - 1,
+    }
+    model = transformers.MarianMTModel(
+        transformers.MarianConfig(vocab_size=len(pieces), **ids, **SIZES)
+    )
     model.generation_config.update(num_beams=4, length_penalty=0.6, max_length=30)
     return model, wrapped
 
 
-CHECKPOINTS = {function.__name__: function for function in (marian, marian_folder_of_ours, m2m_100, nllb, mbart)}
-CHECKPOINTS |= {function.__name__: function for function in (mbart_50, bart, bart_with_tasks, t5, t5_v1_1, madlad)}
+CHECKPOINTS = {
+    function.__name__: function
+    for function in (marian, marian_folder_of_ours, m2m_100, nllb, mbart)
+}
+CHECKPOINTS |= {
+    function.__name__: function
+    for function in (mbart_50, bart, bart_with_tasks, t5, t5_v1_1, madlad)
+}
 CHECKPOINTS |= {"pegasus": pegasus}
 ALL_TASKS = ("translation", "translation_en_to_de", "summarization", "text2text-generation")
 LANGUAGES = {"m2m_100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn"), "mbart": ("en_XX", "de_DE")}
@@ -198,7 +255,12 @@ def calls_of(name):
         yield task, options, texts, {"max_new_tokens": 6, "num_beams": 2, "num_return_sequences": 2}
         yield task, {}, texts[:2], options | {"max_length": 10, "truncation": True}
         yield task, options, texts[1], {"max_new_tokens": 5, "return_tensors": True}
-        yield task, options, texts, {"num_beams": 1, "max_new_tokens": 7, "clean_up_tokenization_spaces": True}
+        yield (
+            task,
+            options,
+            texts,
+            {"num_beams": 1, "max_new_tokens": 7, "clean_up_tokenization_spaces": True},
+        )
         yield task, options | {"batch_size": 2}, texts, {"do_sample": False, "max_new_tokens": 4}
         yield task, options, [], {}
 
@@ -225,7 +287,9 @@ def main():
             tokenizer.save_pretrained(FOLDER / name)
             fill_weights(model).save_pretrained(FOLDER / name)
             answers[name] = [[list(call), answer(FOLDER / name, call)] for call in calls_of(name)]
-    text = json.dumps({"transformers": transformers.__version__, "answers": answers}, ensure_ascii=False)
+    text = json.dumps(
+        {"transformers": transformers.__version__, "answers": answers}, ensure_ascii=False
+    )
     (FOLDER / "answers.json").write_text(text.replace("]], [[", "]],\n[[") + "\n")
 
 

@@ -22,9 +22,13 @@ def stored():
     return {subject: read_answers(subject) for subject in SUBJECTS}
 
 
-@pytest.mark.parametrize(("subject", "name"), sample(CASES, *CASES[::4]), ids=["-".join(case) for case in CASES])
+@pytest.mark.parametrize(
+    ("subject", "name"), sample(CASES, *CASES[::4]), ids=["-".join(case) for case in CASES]
+)
 def test_answers_as_stored(doors, stored, subject, name):
-    assert name in stored[subject], "The answer is not stored. Run `python -m tests.golden.write` on purpose."
+    assert name in stored[subject], (
+        "The answer is not stored. Run `python -m tests.golden.write` on purpose."
+    )
     difference = find_difference(answer(doors, subject, name), stored[subject][name])
     assert difference is None, difference
 

@@ -41,7 +41,9 @@ def test_training_gives_stored_weights(stored, name, corpus, tmp_path):
     expected = stored[name]
     if processor() in expected["sha256"]:
         assert found["sha256"] == expected["sha256"][processor()]
-    assert close(found, expected), "Losses or weights differ from the stored ones by more than rounding."
+    assert close(found, expected), (
+        "Losses or weights differ from the stored ones by more than rounding."
+    )
 
 
 def test_each_stored_run_has_a_case(stored):

@@ -21,15 +21,33 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
 from tests import tiny
-from tests.tiny_runs import ROOT, entries, finish, flags, kill_at_step, no_scores, read_without_corpus, start_two
+from tests.tiny_runs import (
+    ROOT,
+    entries,
+    finish,
+    flags,
+    kill_at_step,
+    no_scores,
+    read_without_corpus,
+    start_two,
+)
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
+from vanilla_transformer.training.seq2seq_trainer import (
+    TokenBudgetTrainingArguments,
+    VanillaSeq2SeqTrainer,
+)
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 ANSWERS = Path(__file__).parent / "training.json"
 STEPS = 20
-COMMON = {"max_steps": STEPS, "warmup_steps": 400, "dropout": 0.1, "eval_steps": 10, "save_steps": 10}
+COMMON = {
+    "max_steps": STEPS,
+    "warmup_steps": 400,
+    "dropout": 0.1,
+    "eval_steps": 10,
+    "save_steps": 10,
+}
 _RUN_KEYS = {"output_dir", "max_minutes", "mixed_precision", "report_to", "save_minutes", *COMMON}
 # Softmax ignores the bias of keys, so its gradient is noise, which Adam scales up.
 _NOISE = "k_proj.bias"
@@ -71,7 +89,10 @@ def run_seq2seq_trainer(corpus: Path, output: Path) -> Path:
     torch.manual_seed(0)
     model, tokenizer = tiny.tiny_model(), tiny.tiny_tokenizer()
     folder = save_model_folder(model, tokenizer, output.parent / "initial")
-    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForSeq2SeqLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
     sides = [(corpus / f"train.{end}").read_text().splitlines() for end in "ab"]
     rows = [
         {**tokenizer(source), "labels": tokenizer(text_target=target)["input_ids"]}
@@ -105,7 +126,9 @@ CASES: dict[str, Callable[[Path, Path], Path]] = {
     "seq2seq_trainer": run_seq2seq_trainer,
 }
 for _path in sorted((ROOT / "recipes").glob("*.yaml")):
-    CASES[f"recipe_{_path.stem}"] = lambda corpus, output, name=_path.stem: run_recipe(name, corpus, output)
+    CASES[f"recipe_{_path.stem}"] = lambda corpus, output, name=_path.stem: run_recipe(
+        name, corpus, output
+    )
 
 
 def answer(name: str, corpus: Path, output: Path) -> dict[str, Any]:
@@ -124,14 +147,18 @@ def answer(name: str, corpus: Path, output: Path) -> dict[str, Any]:
                 round(float(values @ torch.arange(len(values), dtype=values.dtype).cos()), 9),
             ]
     logged = entries(folder) if (folder / "metrics.jsonl").exists() else []
-    losses = [entry[kind] for entry in logged for kind in ("loss", "validation_loss") if kind in entry]
+    losses = [
+        entry[kind] for entry in logged for kind in ("loss", "validation_loss") if kind in entry
+    ]
     return {"sha256": digest.hexdigest(), "losses": losses, "weights": numbers}
 
 
 def processor() -> str:
     """Return the kind of this processor and the version of torch, on which the rounding of a run depends."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
-    vendor = next((line.split(":")[1].strip() for line in lines if "vendor_id" in line), platform.machine())
+    vendor = next(
+        (line.split(":")[1].strip() for line in lines if "vendor_id" in line), platform.machine()
+    )
     found = [name for name, value in torch.cpu.get_capabilities().items() if value is True]
     return " ".join([vendor, *sorted(found), f"torch {torch.__version__.split('+')[0]}"])
 
@@ -149,7 +176,11 @@ def main() -> None:
             same = {kind: before[kind] for kind in ("losses", "weights") if kind in before}
             kept = before.get("sha256", {}) if close(found, same) else {}
             answers[name] = found | {"sha256": kept | {processor(): found["sha256"]}}
-    lines = [f'"{name}": {json.dumps(each)}' for name, each in sorted((stored | answers).items()) if name in CASES]
+    lines = [
+        f'"{name}": {json.dumps(each)}'
+        for name, each in sorted((stored | answers).items())
+        if name in CASES
+    ]
     ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
@@ -160,7 +191,8 @@ def close(found: dict[str, Any], expected: dict[str, Any], relative: float = 1e-
         and found["weights"].keys() == expected["weights"].keys()
         and found["losses"] == pytest.approx(expected["losses"], rel=relative)
         and all(
-            numbers == pytest.approx(expected["weights"][key], rel=0, abs=relative * max(1.0, numbers[0]))
+            numbers
+            == pytest.approx(expected["weights"][key], rel=0, abs=relative * max(1.0, numbers[0]))
             for key, numbers in found["weights"].items()
         )
     )

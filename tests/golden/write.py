@@ -31,7 +31,9 @@ def main(subjects: list[str]) -> int:
         os.environ["VANILLA_TRANSFORMER_CACHE"] = str(Path(folder) / "cache")
         os.environ["HF_HUB_OFFLINE"] = "1"
         noises = [0.0] + [_NOISE] * _NOISY_MODELS
-        several = [Doors(Path(folder) / f"{seed}", noise, seed) for seed, noise in enumerate(noises)]
+        several = [
+            Doors(Path(folder) / f"{seed}", noise, seed) for seed, noise in enumerate(noises)
+        ]
         for subject in [name for name in subjects if name in SUBJECTS]:
             answers = {}
             for name in SUBJECTS[subject]:
@@ -39,7 +41,9 @@ def main(subjects: list[str]) -> int:
                     answers[name] = _answer(several, subject, name)
                 except Exception as error:
                     refused += 1
-                    sys.stderr.write(f"refused {subject}-{name}: {type(error).__name__}: {str(error)[:300]}\n")
+                    sys.stderr.write(
+                        f"refused {subject}-{name}: {type(error).__name__}: {str(error)[:300]}\n"
+                    )
             write_answers(subject, answers)
         for doors in several:
             doors.close()

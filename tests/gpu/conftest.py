@@ -6,7 +6,9 @@ from benchmarks.gpu_report import Rows
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rows", help="File that gets a JSON line for each test of tests/gpu as soon as it ends.")
+    parser.addoption(
+        "--rows", help="File that gets a JSON line for each test of tests/gpu as soon as it ends."
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,9 +30,13 @@ class Recorder:
         if report.when == "call" or report.outcome != "passed":
             name, failed = report.nodeid.rpartition("/")[2], report.outcome == "failed"
             reason = _last_line(report.longreprtext) if failed else None
-            self._rows.add(test=name, outcome=report.outcome, seconds=round(report.duration, 2), reason=reason)
+            self._rows.add(
+                test=name, outcome=report.outcome, seconds=round(report.duration, 2), reason=reason
+            )
 
 
 def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.startswith("E ")] or text.splitlines() or [""]
+    lines = (
+        [line for line in text.splitlines() if line.startswith("E ")] or text.splitlines() or [""]
+    )
     return lines[0].removeprefix("E").strip()[:120]

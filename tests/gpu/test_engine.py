@@ -28,7 +28,9 @@ every_search = pytest.mark.parametrize("beams", [1, 4], ids=["greedy", "beam4"])
 
 def model_of(**changes):
     """Return a model whose translations differ, on the device."""
-    return tiny_model(**{"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2} | changes).to(DEVICE)
+    return tiny_model(**{"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2} | changes).to(
+        DEVICE
+    )
 
 
 def engine_of(model, beams, **options):
@@ -37,7 +39,10 @@ def engine_of(model, beams, **options):
 
 def sources(number=24):
     draw = random.Random(0)
-    return [[draw.randrange(5, 40) for _ in range(draw.choice([1, 3, 5, 30]))] + [EOS] for _ in range(number)]
+    return [
+        [draw.randrange(5, 40) for _ in range(draw.choice([1, 3, 5, 30]))] + [EOS]
+        for _ in range(number)
+    ]
 
 
 def tokens_of(results):
@@ -47,7 +52,9 @@ def tokens_of(results):
 def generated(model, source, beams):
     """Return the new tokens that `generate()` finds, EOS included."""
     ids = torch.tensor([source], device=DEVICE)
-    tokens = model.generate(ids, num_beams=beams, max_new_tokens=20, do_sample=False)[0, 1:].tolist()
+    tokens = model.generate(ids, num_beams=beams, max_new_tokens=20, do_sample=False)[
+        0, 1:
+    ].tolist()
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
 
@@ -124,7 +131,9 @@ def test_engine_never_waits_but_to_look_and_to_take(beams, compile, precision):
     engine.decode(sources(), beams)  # allocates the buffers and captures the steps
     with no_sync():
         results = engine.decode(sources(), beams)
-    assert len(results) == 24 and all(hypothesis.tokens for hypotheses in results for hypothesis in hypotheses)
+    assert len(results) == 24 and all(
+        hypothesis.tokens for hypotheses in results for hypothesis in hypotheses
+    )
 
 
 @needs_gpu
@@ -138,7 +147,9 @@ def test_sync_debug_mode_finds_a_read():
 @every_search
 def test_engine_in_bfloat16_gives_tokens_of_eager_steps(beams):
     model = model_of()
-    eager, captured = (engine_of(model, beams, precision="bfloat16", compile=each) for each in (False, "auto"))
+    eager, captured = (
+        engine_of(model, beams, precision="bfloat16", compile=each) for each in (False, "auto")
+    )
     assert tokens_of(captured.decode(sources())) == tokens_of(eager.decode(sources()))
     assert captured.model.dtype is torch.bfloat16 and model.dtype is torch.float32
 

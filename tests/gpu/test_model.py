@@ -16,7 +16,9 @@ KERNELS |= {"efficient": SDPBackend.EFFICIENT_ATTENTION}  # of GPUs only
 
 def model_of(**changes):
     """Return a model with heads of 64, for which there are kernels of every kind."""
-    return tiny_model(**{"d_model": 128, "init_std": 0.1, "encoder_layers": 2, "decoder_layers": 2} | changes)
+    return tiny_model(
+        **{"d_model": 128, "init_std": 0.1, "encoder_layers": 2, "decoder_layers": 2} | changes
+    )
 
 
 def batch(lengths):
@@ -25,7 +27,11 @@ def batch(lengths):
     ids = torch.randint(3, 300, (len(lengths), max(lengths)))
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     targets = torch.randint(3, 300, (len(lengths), 12))
-    return {"input_ids": ids.where(mask, PAD), "attention_mask": mask.long(), "decoder_input_ids": targets}
+    return {
+        "input_ids": ids.where(mask, PAD),
+        "attention_mask": mask.long(),
+        "decoder_input_ids": targets,
+    }
 
 
 @torch.no_grad()

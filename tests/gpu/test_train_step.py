@@ -63,6 +63,8 @@ def test_train_step_with_infinite_gradient_changes_nothing(tmp_path):
     before = parameters_of(state)
     state.unwrapped_model.lm_head.weight.register_hook(lambda gradient: gradient * math.inf)
     train_step(state, micro_batches(FULL))
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True))
+    assert all(
+        torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True)
+    )
     with pytest.raises(FloatingPointError, match="The gradient of step 2 is not finite"):
         state.read_steps()

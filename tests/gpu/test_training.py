@@ -21,17 +21,25 @@ from vanilla_transformer import (
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.training.averaging import load_weights
-from vanilla_transformer.training.checkpoint import load_model_weights, load_resume_state, save_checkpoint
+from vanilla_transformer.training.checkpoint import (
+    load_model_weights,
+    load_resume_state,
+    save_checkpoint,
+)
 from vanilla_transformer.training.distributed import create_accelerator
 from vanilla_transformer.training.graphed_train_step import capture_steps
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_train_step, train_step
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for products that are the same in every run
+os.environ.setdefault(
+    "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+)  # for products that are the same in every run
 PAIRS = read_demo_corpus("train", 64)
 # Types of products that the device can train with.
-every_precision = pytest.mark.parametrize("precision", ["no", "bf16", pytest.param("fp16", marks=needs_gpu)])
+every_precision = pytest.mark.parametrize(
+    "precision", ["no", "bf16", pytest.param("fp16", marks=needs_gpu)]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -69,17 +77,30 @@ def padded(tokenizer, pairs):
         [torch.tensor([*ids, tokenizer.eos_token_id]) for ids in tokenizer([*side])["input_ids"]]
         for side in zip(*pairs, strict=True)
     )
-    ids, labels = (pad_sequence(*side) for side in ((source, True, 0), (target, True, IGNORED_LABEL)))
+    ids, labels = (
+        pad_sequence(*side) for side in ((source, True, 0), (target, True, IGNORED_LABEL))
+    )
     return {"input_ids": ids, "attention_mask": ids.ne(0).long(), "labels": labels}
 
 
 def new_state(tokenizer, precision, weights=None):
     """Return a run with dropout and a moving average, with the weights of a checkpoint."""
-    flags = ["--train_source", "-", "--train_target", "-", "--output_dir", "-", "--warmup_steps", "20"]
+    flags = [
+        "--train_source",
+        "-",
+        "--train_target",
+        "-",
+        "--output_dir",
+        "-",
+        "--warmup_steps",
+        "20",
+    ]
     flags += ["--packing", "false"]  # batches have many shapes
     recipe = parse_recipe([*flags, "--mixed_precision", precision, "--ema_decay", "0.9"])
     torch.manual_seed(0)
-    config = VanillaTransformerConfig(**TINY_SIZES | {"d_model": 32, "dropout": 0.1, "vocab_size": len(tokenizer)})
+    config = VanillaTransformerConfig(
+        **TINY_SIZES | {"d_model": 32, "dropout": 0.1, "vocab_size": len(tokenizer)}
+    )
     model = VanillaTransformerForConditionalGeneration(config)
     if weights is not None:
         load_weights(model, weights)
@@ -91,8 +112,13 @@ def new_state(tokenizer, precision, weights=None):
 def tensors_of(state):
     """Return weights, moments of Adam and the moving average, on the CPU."""
     resume = state.resume_state()
-    weights = {name: weight.detach().cpu().clone() for name, weight in state.unwrapped_model.named_parameters()}
-    return weights | {f"adam.{name}": tensor for name, tensor in resume.optimizer.items()} | resume.ema
+    weights = {
+        name: weight.detach().cpu().clone()
+        for name, weight in state.unwrapped_model.named_parameters()
+    }
+    return (
+        weights | {f"adam.{name}": tensor for name, tensor in resume.optimizer.items()} | resume.ema
+    )
 
 
 def run(state, tokenizer, steps):
@@ -105,9 +131,14 @@ def test_resumed_run_is_bit_equal(precision, tokenizer, tmp_path):
     state = new_state(tokenizer, precision)
     assert state.unwrapped_model.device.type == DEVICE.type
     run(state, tokenizer, range(3))
-    folder = save_checkpoint(state.unwrapped_model, tokenizer, state.resume_state(), tmp_path / "checkpoint-3")
+    folder = save_checkpoint(
+        state.unwrapped_model, tokenizer, state.resume_state(), tmp_path / "checkpoint-3"
+    )
     run(state, tokenizer, range(3, 6))
-    expected, scaler = tensors_of(state), state.accelerator.scaler and state.accelerator.scaler.state_dict()
+    expected, scaler = (
+        tensors_of(state),
+        state.accelerator.scaler and state.accelerator.scaler.state_dict(),
+    )
     AcceleratorState._reset_state(reset_partial_state=True)
     resumed = new_state(tokenizer, precision, load_model_weights(folder))
     resumed.load_resume_state(load_resume_state(folder, resumed.resume_state()), full=True)
@@ -130,7 +161,9 @@ def test_train_step_learns(precision, tokenizer):
 
 
 @needs_gpu
-@pytest.mark.parametrize("precision", ["no", "bf16"])  # a scaler reads whether there was an overflow
+@pytest.mark.parametrize(
+    "precision", ["no", "bf16"]
+)  # a scaler reads whether there was an overflow
 def test_train_step_never_waits_for_the_gpu(precision, tokenizer):
     state = new_state(tokenizer, precision)
     run(state, tokenizer, range(2))
@@ -149,13 +182,18 @@ def test_train_step_never_waits_for_the_gpu(precision, tokenizer):
 def test_fp16_scaler_halves_its_scale_and_keeps_the_weights_at_an_overflow(tokenizer):
     state = new_state(tokenizer, "fp16")
     run(state, tokenizer, range(2))
-    before = {name: weight.detach().clone() for name, weight in state.unwrapped_model.named_parameters()}
+    before = {
+        name: weight.detach().clone() for name, weight in state.unwrapped_model.named_parameters()
+    }
     scaler = state.accelerator.scaler
     scaler.update(2.0**100)  # with which gradients overflow
     train_step(state, micro_batches(tokenizer, 2))
     assert scaler.get_scale() < 2.0**100
     state.read_steps()  # which finds no loss that is not finite
-    assert all(torch.equal(weight, before[name]) for name, weight in state.unwrapped_model.named_parameters())
+    assert all(
+        torch.equal(weight, before[name])
+        for name, weight in state.unwrapped_model.named_parameters()
+    )
 
 
 @needs_gpu
@@ -176,10 +214,17 @@ def test_captured_steps_train_as_others_do(tmp_path, changes):
         AcceleratorState._reset_state(reset_partial_state=True)
         torch.manual_seed(0)
         accelerator = Accelerator(mixed_precision="bf16")
-        state = tiny_train_state(tmp_path, accelerator, packing=True, compile=True, dropout=0.1, **changes)
-        batches = [packed_micro_batch([[5, 3 + number % 2], [4, 2, 1]], length=16) for number in range(20)]
+        state = tiny_train_state(
+            tmp_path, accelerator, packing=True, compile=True, dropout=0.1, **changes
+        )
+        batches = [
+            packed_micro_batch([[5, 3 + number % 2], [4, 2, 1]], length=16) for number in range(20)
+        ]
         for batch in batches if "train_alignments" in changes else ():
-            links = {"link_places": torch.tensor([0, 17, 0]), "link_weights": torch.tensor([1.0, 0.5, 0.0])}
+            links = {
+                "link_places": torch.tensor([0, 17, 0]),
+                "link_weights": torch.tensor([1.0, 0.5, 0.0]),
+            }
             batch.tensors.update(links)
         compile_train_step(state, [[batches[0]]])
         if captured:

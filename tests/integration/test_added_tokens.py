@@ -5,7 +5,15 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.m2m_100_models import build_m2m_tokenizer, build_nllb_tokenizer
@@ -26,7 +34,9 @@ texts_with_marks = st.lists(st.sampled_from([*MASKS[:3], *ORDINARY, *neighbors])
 
 
 def ours(model="bpe", normalization="nfc"):
-    return VanillaTransformerTokenizer.train_from_iterator(TEXTS, 300, model=model, normalization=normalization)
+    return VanillaTransformerTokenizer.train_from_iterator(
+        TEXTS, 300, model=model, normalization=normalization
+    )
 
 
 def reloaded(folder):
@@ -43,10 +53,17 @@ def ours_with_tokens():
 def foreign(pre_tokenizer=None, normalizer=None, decoder=None):
     backend = Tokenizer(models.BPE(unk_token="<unk>"))
     backend.normalizer, backend.pre_tokenizer, backend.decoder = normalizer, pre_tokenizer, decoder
-    characters = [*"".join([*TEXTS, *MASKS, *ORDINARY, *neighbors]), *pre_tokenizers.ByteLevel.alphabet()]
+    characters = [
+        *"".join([*TEXTS, *MASKS, *ORDINARY, *neighbors]),
+        *pre_tokenizers.ByteLevel.alphabet(),
+    ]
     options = {"special_tokens": ["<pad>", "</s>", "<unk>"], "show_progress": False}
-    backend.train_from_iterator([*TEXTS, *characters], trainers.BpeTrainer(vocab_size=500, **options))
-    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+    backend.train_from_iterator(
+        [*TEXTS, *characters], trainers.BpeTrainer(vocab_size=500, **options)
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
 
 
 def byte_level():
@@ -54,7 +71,11 @@ def byte_level():
 
 
 def metaspace():
-    return foreign(pre_tokenizers.Metaspace(prepend_scheme="first"), None, decoders.Metaspace(prepend_scheme="first"))
+    return foreign(
+        pre_tokenizers.Metaspace(prepend_scheme="first"),
+        None,
+        decoders.Metaspace(prepend_scheme="first"),
+    )
 
 
 def with_prefix():
@@ -73,11 +94,17 @@ OURS = {
     "normalized later": lambda _: with_normalization(ours(normalization="none")),
     "extended": lambda _: extend_tokenizer(ours(), TEXTS, 310),
     "extended with its tokens": lambda _: extend_tokenizer(ours_with_tokens(), TEXTS, 330),
-    "normalized with its tokens": lambda _: with_normalization(add_tokens(ours(normalization="none"))),
+    "normalized with its tokens": lambda _: with_normalization(
+        add_tokens(ours(normalization="none"))
+    ),
     "loaded": reloaded,
     "of the library": lambda _: library_tokenizer(ours_with_tokens()),
 }
-EXACT = {"byte-level": lambda _: byte_level(), "Metaspace": lambda _: metaspace(), "prefix": lambda _: with_prefix()}
+EXACT = {
+    "byte-level": lambda _: byte_level(),
+    "Metaspace": lambda _: metaspace(),
+    "prefix": lambda _: with_prefix(),
+}
 IMPORTED = {  # each piece of text begins as a sentence does: the space before it is not the text's
     "Marian": lambda folder: build_marian_tokenizer(folder, TEXTS * 3, 50),
     "M2M-100": build_m2m_tokenizer,
@@ -123,7 +150,9 @@ def test_marks_are_one_token_with_one_name_beside_any_character(kind, text):
     if name in OURS:
         assert tokenizer.decode(ids) == (text if name == "none" else normal_form(text))
     elif name in EXACT:
-        assert tokenizer.decode(ids).lstrip() == text.lstrip()  # Metaspace adds no second space at the start
+        assert (
+            tokenizer.decode(ids).lstrip() == text.lstrip()
+        )  # Metaspace adds no second space at the start
 
 
 @given(text=st.lists(st.sampled_from([*TERM_TOKENS, "<ph0>", "DNA", *neighbors])).map("".join))
@@ -131,9 +160,15 @@ def test_each_kind_of_added_token_has_one_name(kind, text):
     name, tokenizer = kind
     if name not in IMPORTED:
         tokens = tokenizer.tokenize(text)
-        assert tokenizer.convert_tokens_to_ids(tokens) == tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert (
+            tokenizer.convert_tokens_to_ids(tokens)
+            == tokenizer(text, add_special_tokens=False)["input_ids"]
+        )
         assert [token for token in tokens if token in TERM_TOKENS] == [
-            token for piece in text.split("<") for token in TERM_TOKENS if f"<{piece}".startswith(token)
+            token
+            for piece in text.split("<")
+            for token in TERM_TOKENS
+            if f"<{piece}".startswith(token)
         ]
 
 
@@ -156,7 +191,9 @@ def test_tokenizer_with_marks_of_an_older_version_keeps_its_ids(tmp_path):
     """Its marks are found after a space, and its model has learned that."""
     tokenizer = ours()
     tokenizer.backend_tokenizer.add_tokens([*map(AddedToken, MASKS)])
-    tokenizer.backend_tokenizer.add_tokens([AddedToken("<term>", lstrip=True, rstrip=True, normalized=False)])
+    tokenizer.backend_tokenizer.add_tokens(
+        [AddedToken("<term>", lstrip=True, rstrip=True, normalized=False)]
+    )
     tokenizer.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     config["extra_special_tokens"] = ["<term>"]

@@ -70,5 +70,7 @@ def test_batch_passes_the_files_of_the_page(follow, tmp_path):
     calls = follow(lambda: train(parse_recipe(words), evaluate=loss_only))
     check_order(rows("A training batch"), calls)
     first_step = calls["training/train_step.py", "train_step"]
-    before = {path for (path, call), number in calls.items() if number < first_step and call != "<module>"}
+    before = {
+        path for (path, call), number in calls.items() if number < first_step and call != "<module>"
+    }
     assert len(before) <= 49, sorted(before)

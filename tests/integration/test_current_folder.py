@@ -17,7 +17,9 @@ def planted(tmp_path, monkeypatch):
     folder, mark = tmp_path / "downloads", tmp_path / "mark"
     folder.mkdir()
     for name in ("vanilla_transformer", "torch", "mtdata", "multiprocessing", "pickle", "json"):
-        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write({name!r} + ' ')\nraise SystemExit(1)\n")
+        (folder / f"{name}.py").write_text(
+            f"open({str(mark)!r}, 'a').write({name!r} + ' ')\nraise SystemExit(1)\n"
+        )
     monkeypatch.chdir(folder)
     return mark
 
@@ -35,7 +37,10 @@ def run_whole_compile_worker(folder):
 
 
 def run_mtdata(folder):
-    with pytest.MonkeyPatch.context() as patch, pytest.raises((OSError, ValueError), match="Cannot download mtdata:"):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises((OSError, ValueError), match="Cannot download mtdata:"),
+    ):
         patch.setattr("importlib.metadata.version", lambda name: "1")
         corpora._download_mtdata(folder, "no corpus", "en", "de")
 

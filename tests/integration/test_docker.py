@@ -14,11 +14,17 @@ DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
 
 def test_docker_command_parses():
     entry, command = (
-        json.loads(re.search(rf"^{word} (\[.*\])$", DOCKERFILE, re.MULTILINE)[1]) for word in ("ENTRYPOINT", "CMD")
+        json.loads(re.search(rf"^{word} (\[.*\])$", DOCKERFILE, re.MULTILINE)[1])
+        for word in ("ENTRYPOINT", "CMD")
     )
     assert entry == ["vanilla-transformer", "serve"]
     options = parse(ServeArguments, command)
-    assert options.name == "/model" and options.host == "0.0.0.0" and options.metrics and options.port == 8000
+    assert (
+        options.name == "/model"
+        and options.host == "0.0.0.0"
+        and options.metrics
+        and options.port == 8000
+    )
 
 
 def test_docker_compose_and_prometheus_name_the_same_service():
@@ -27,7 +33,9 @@ def test_docker_compose_and_prometheus_name_the_same_service():
     (target,) = scraped["static_configs"][0]["targets"]
     name, port = target.split(":")
     assert name in compose and compose[name]["ports"][0].endswith(f":{port}")
-    assert (ROOT / "docker" / compose[name]["build"]["context"] / compose[name]["build"]["dockerfile"]).is_file()
+    assert (
+        ROOT / "docker" / compose[name]["build"]["context"] / compose[name]["build"]["dockerfile"]
+    ).is_file()
 
 
 def test_systemd_unit_starts_a_command_that_parses():
@@ -43,6 +51,10 @@ def test_inference_endpoint_handler_answers(tiny_model, tiny_tokenizer, tmp_path
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "inference_endpoint"))
     import handler
 
-    endpoint = handler.EndpointHandler(str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")))
-    answer = endpoint({"inputs": ["one", "two"], "parameters": {"num_beams": 1, "max_new_tokens": 3}})
+    endpoint = handler.EndpointHandler(
+        str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+    )
+    answer = endpoint(
+        {"inputs": ["one", "two"], "parameters": {"num_beams": 1, "max_new_tokens": 3}}
+    )
     assert [[*each] for each in answer] == [["translation_text"], ["translation_text"]]

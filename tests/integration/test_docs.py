@@ -23,21 +23,50 @@ from vanilla_transformer.training.trainer import train
 pytestmark = pytest.mark.usefixtures("short_translations")
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-TASKS = ["train_on_your_own_data", "clean_a_corpus", "fine_tune", "distill", "many_languages", "scaling", "evaluate"]
-TASKS += ["translate", "documents", "terms_and_markup", "scores", "alignments", "decoding", "publish", "convert"]
-TASKS += ["serve", "long_sequences", "pocket_model", "change_the_architecture", "localize_software", "new_language"]
+TASKS = [
+    "train_on_your_own_data",
+    "clean_a_corpus",
+    "fine_tune",
+    "distill",
+    "many_languages",
+    "scaling",
+    "evaluate",
+]
+TASKS += [
+    "translate",
+    "documents",
+    "terms_and_markup",
+    "scores",
+    "alignments",
+    "decoding",
+    "publish",
+    "convert",
+]
+TASKS += [
+    "serve",
+    "long_sequences",
+    "pocket_model",
+    "change_the_architecture",
+    "localize_software",
+    "new_language",
+]
 
 
 def commands():
     for page in PAGES:
         for block in blocks(page, "bash"):
             for line in block.replace("\\\n", " ").splitlines():
-                yield pytest.param(shlex.split(line), id=f"{page.stem}: {' '.join(line.split()[:4])}")
+                yield pytest.param(
+                    shlex.split(line), id=f"{page.stem}: {' '.join(line.split()[:4])}"
+                )
 
 
 def recipes():
     for page in PAGES:
-        if page.stem in ("publish", "change_the_architecture"):  # a card and rows; other tests run these pages
+        if page.stem in (
+            "publish",
+            "change_the_architecture",
+        ):  # a card and rows; other tests run these pages
             continue
         for number, block in enumerate(blocks(page, "yaml")):
             yield pytest.param(block, id=f"{page.stem} {number}")
@@ -84,17 +113,31 @@ def test_docs_recipes_parse(text, tmp_path):
 
 
 def test_docs_tables_name_recipe_keys():
-    rows = [(page.stem, row) for page in PAGES for row in re.findall(r"^\|.*$", page.read_text(), re.MULTILINE)]
+    rows = [
+        (page.stem, row)
+        for page in PAGES
+        for row in re.findall(r"^\|.*$", page.read_text(), re.MULTILINE)
+    ]
     named = [(page, name) for page, row in rows for name in re.findall(r"`(\w+): [^`]+`", row)]
     assert len(named) > 20
     assert not [(page, name) for page, name in named if name not in flags_of("train")]
 
 
 def test_docs_commands_have_flags_that_exist():
-    pages = [*PAGES, *(ROOT / name for name in ("README.md", "MIGRATION.md", "CONTRIBUTING.md", "AGENTS.md"))]
-    flags = [(page.stem, *flag) for page in pages for line in command_lines(page) for flag in command_flags(line)]
+    pages = [
+        *PAGES,
+        *(ROOT / name for name in ("README.md", "MIGRATION.md", "CONTRIBUTING.md", "AGENTS.md")),
+    ]
+    flags = [
+        (page.stem, *flag)
+        for page in pages
+        for line in command_lines(page)
+        for flag in command_flags(line)
+    ]
     assert len(flags) > 250 and len({command for _, command, _ in flags}) > 15
-    assert not [each for each in flags if each[1] not in COMMANDS or each[2] not in flags_of(each[1])]
+    assert not [
+        each for each in flags if each[1] not in COMMANDS or each[2] not in flags_of(each[1])
+    ]
 
 
 def _translation_unit(pair):
@@ -114,17 +157,26 @@ def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(tmp_path
     Path("ours.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     Path("crawled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with gzip.open("memory.tmx.gz", "wt", encoding="utf-8") as file:
-        file.write(f"<tmx version='1.4'><body>{''.join(map(_translation_unit, pairs))}</body></tmx>")
+        file.write(
+            f"<tmx version='1.4'><body>{''.join(map(_translation_unit, pairs))}</body></tmx>"
+        )
     with ZipFile("Books.de-en.zip", "w") as archive:
         for end, text in (("en", sources), ("de", targets)):
             archive.writestr(f"Books.de-en.{end}", text)
-    datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk("wmt/wmt14:de-en")
-    shown = [yaml.safe_load(block) for block in blocks(ROOT / "docs" / "train_on_your_own_data.md", "yaml")]
+    datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk(
+        "wmt/wmt14:de-en"
+    )
+    shown = [
+        yaml.safe_load(block)
+        for block in blocks(ROOT / "docs" / "train_on_your_own_data.md", "yaml")
+    ]
     corpora = next(recipe for recipe in shown if "corpora" in recipe and "stages" not in recipe)
     cleaning = next(recipe for recipe in shown if "drop" in recipe)
     small = yaml.safe_load(Path("recipes/small.yaml").read_text())
     Path("mix.yaml").write_text(yaml.safe_dump(small | corpora | cleaning))
-    train(parse_recipe(["mix.yaml", "--output_dir", "out"]), evaluate=lambda *_, **__: {"bleu": 0.0})
+    train(
+        parse_recipe(["mix.yaml", "--output_dir", "out"]), evaluate=lambda *_, **__: {"bleu": 0.0}
+    )
     report = json.loads(Path("out/corpus.json").read_text())
     assert report["cleaning"]["dropped"]["duplicates"] == 5 * len(pairs)
     assert set(report["overlap"]) == {"validation", "test"}
@@ -133,13 +185,22 @@ def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(tmp_path
 def test_docs_name_the_releases_that_are_pinned_and_tested():
     page = (ROOT / "docs" / "use_from_transformers.md").read_text()
     rows = re.findall(r"^\| (\d[\w.]+) \| (\S+) \| (\S+) \| (.*) \|$", page, re.MULTILINE)
-    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    assert rows[0][:3] == tuple(pins[name] for name in ("transformers", "tokenizers", "huggingface_hub"))
+    pins = dict(
+        re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    )
+    assert rows[0][:3] == tuple(
+        pins[name] for name in ("transformers", "tokenizers", "huggingface_hub")
+    )
     together = ", ".join(f"{name} {pins[name]}" for name in ("torch", "accelerate", "datasets"))
     assert f"All with {together} and peft {pins['peft']}." in page
-    older = re.search(r"^RELEASES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    older = re.search(r"^RELEASES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[
+        1
+    ].split()
     tested = [row[0] for row in reversed(rows)]
     assert tested == [*older, pins["transformers"]]
     assert [release.rpartition(".")[0] for release in tested] == [*TESTED_RELEASES]
     assert f'"transformers>={TESTED_RELEASES[0]},<6"' in (ROOT / "setup.py").read_text()
-    assert f"transformers {TESTED_RELEASES[0]} to {TESTED_RELEASES[-1]}" in (ROOT / "README.md").read_text()
+    assert (
+        f"transformers {TESTED_RELEASES[0]} to {TESTED_RELEASES[-1]}"
+        in (ROOT / "README.md").read_text()
+    )

@@ -23,7 +23,9 @@ def quotations():
 def source_of(name):
     """Return the source of a function or method, by its full name."""
     words = name.split(".")
-    depth = next(index for index, word in enumerate(words) if word[:1].isupper() or index == len(words) - 1)
+    depth = next(
+        index for index, word in enumerate(words) if word[:1].isupper() or index == len(words) - 1
+    )
     found = importlib.import_module(".".join(words[:depth]))
     for word in words[depth:]:
         found = getattr(found, word)
@@ -39,8 +41,12 @@ def test_paper_in_code_quotes_the_code(name, quoted):
 
 def test_paper_in_code_shapes_are_the_ones_of_its_example():
     names = {}
-    exec(next(block for block in blocks(PAPER, "python") if block.startswith("import torch")), names)
-    rows = re.findall(r"^\| `([\w.\[\]-]+)`[^|]*\|[^|]*\| (\([\d, ]*\)) \|$", PAPER.read_text(), re.MULTILINE)
+    exec(
+        next(block for block in blocks(PAPER, "python") if block.startswith("import torch")), names
+    )
+    rows = re.findall(
+        r"^\| `([\w.\[\]-]+)`[^|]*\|[^|]*\| (\([\d, ]*\)) \|$", PAPER.read_text(), re.MULTILINE
+    )
     assert len(rows) == 9
     for expression, shape in rows:
         assert tuple(eval(expression, names).shape) == ast.literal_eval(shape), expression
@@ -54,10 +60,14 @@ def test_paper_in_code_names_a_test_and_figures_for_each_claim():
         assert f"def {name}(" in (PAPER.parent / path).read_text(), name
     figures = [re.search(r"\(images/([^)]+)\)", line) for line in claims if "reproduce.md" in line]
     assert all(figures), "each experiment has a figure"
-    experiments = {name for line in claims for name in re.findall(r"\[`([\w-]+)`\]\(reproduce", line)}
+    experiments = {
+        name for line in claims for name in re.findall(r"\[`([\w-]+)`\]\(reproduce", line)
+    }
     scripts = (ROOT / "examples" / "reproduction").glob("*.py")
     names = {path.stem for path in scripts if "\nEXPERIMENT = " in path.read_text()}
-    assert experiments == names - {"long_sequences"}, "follow-up papers are in docs/long_sequences.md"
+    assert experiments == names - {"long_sequences"}, (
+        "follow-up papers are in docs/long_sequences.md"
+    )
 
 
 def test_troubleshooting_headings_are_messages_of_the_package():

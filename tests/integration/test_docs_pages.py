@@ -43,10 +43,24 @@ from vanilla_transformer.utils.import_utils import USER_MODULE
 pytestmark = pytest.mark.usefixtures("short_translations")
 
 # Commands that need a network, a cluster, a compiler or an hour. `test_docs.py` parses them.
-NOT_RUN = ("download-data", "--engine ray", "train-tokenizer", "recipes/multi30k_en_de.yaml", "--normalize_before")
-NOT_RUN += ("--ema_decay 0.998", "vanilla-transformer demo", "push-to-hub", "check-model runs/demo", "--precision")
+NOT_RUN = (
+    "download-data",
+    "--engine ray",
+    "train-tokenizer",
+    "recipes/multi30k_en_de.yaml",
+    "--normalize_before",
+)
+NOT_RUN += (
+    "--ema_decay 0.998",
+    "vanilla-transformer demo",
+    "push-to-hub",
+    "check-model runs/demo",
+    "--precision",
+)
 NOT_RUN += ("--layer_types",)
-PO_HEADER = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+PO_HEADER = (
+    'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+)
 TBX = """<tbx><text><body><conceptEntry id="1">
 <langSec xml:lang="en"><termSec><term>dog</term></termSec></langSec>
 <langSec xml:lang="de"><termSec><term>Hund</term></termSec></langSec>
@@ -72,13 +86,19 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
     recipes.mkdir(parents=True)
     for name in ("finetune_opus_mt", "student", "multilingual", "pocket", "small"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
-        kept = {key: value for key, value in SMALL.items() if name != "finetune_opus_mt" or key.endswith("_steps")}
+        kept = {
+            key: value
+            for key, value in SMALL.items()
+            if name != "finetune_opus_mt" or key.endswith("_steps")
+        }
         (recipes / f"{name}.yaml").write_text(yaml.safe_dump(recipe | kept))
     (tmp_path / "recipes").symlink_to(recipes)
     (tmp_path / "models").symlink_to(ROOT / "models")
     monkeypatch.setattr(resources, "resource_folder", lambda kind: tmp_path / "resources" / kind)
     for module in ("ctranslate2", "comparison"):  # whose value the other imports
-        monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12)
+        monkeypatch.setattr(
+            f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12
+        )
     monkeypatch.setattr(server, "run_server", lambda *_: None)
     monkeypatch.setattr(server, "bind", lambda host, port: socket.create_server(("127.0.0.1", 0)))
     return tmp_path
@@ -112,10 +132,14 @@ def prepare_alignments(monkeypatch):
 
 def prepare_architecture(monkeypatch):
     write_multi30k(("en", "de"), valid="val")
-    (module,), (rows,) = (blocks(page_of("change_the_architecture"), language) for language in ("python", "yaml"))
+    (module,), (rows,) = (
+        blocks(page_of("change_the_architecture"), language) for language in ("python", "yaml")
+    )
     Path("gated.py").write_text(module)
     small = "layers: 1, d_model: 16, ffn_dim: 16, attention_heads: 2"
-    Path("rows.yaml").write_text(re.sub("layers: 2, .*heads: 4", small, rows).replace("4000", "300"))
+    Path("rows.yaml").write_text(
+        re.sub("layers: 2, .*heads: 4", small, rows).replace("4000", "300")
+    )
     monkeypatch.setenv(USER_MODULE, "")
 
 
@@ -129,7 +153,9 @@ def prepare_distill(monkeypatch):
     """Make room for the further commands, which are other ways to the same folder."""
     for name in ("mono.de", "mono.en"):
         Path(name).write_text("A man.\nA dog.\n")
-    Path("candidates.jsonl").write_text('{"source": "A man.", "candidates": ["Ein Mann.", "Ein Hund."]}\n' * 20)
+    Path("candidates.jsonl").write_text(
+        '{"source": "A man.", "candidates": ["Ein Mann.", "Ein Hund."]}\n' * 20
+    )
     write_comet(Path("Unbabel/wmt22-cometkiwi-da").absolute(), UNIFIED)
     nllb = Path(shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M"))
     update_json(nllb / "generation_config.json", {"max_length": 14})
@@ -139,15 +165,21 @@ def prepare_distill(monkeypatch):
         found.folder.rename(f"runs/student {len(glob('runs/student *'))}")
         return found
 
-    monkeypatch.setattr("vanilla_transformer.extensions.distillation.distill.distill", distill_and_make_room)
+    monkeypatch.setattr(
+        "vanilla_transformer.extensions.distillation.distill.distill", distill_and_make_room
+    )
     # The teacher's weights are random.
-    monkeypatch.setattr("vanilla_transformer.extensions.distillation.teacher.check_direction", lambda *_: None)
+    monkeypatch.setattr(
+        "vanilla_transformer.extensions.distillation.teacher.check_direction", lambda *_: None
+    )
 
 
 def prepare_documents(monkeypatch):
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
     Path("messages.po").write_text('msgid "Dogs."\nmsgstr ""\n')
-    Path("project.sdlxliff").write_text("<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>")
+    Path("project.sdlxliff").write_text(
+        "<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>"
+    )
 
 
 def prepare_evaluate(monkeypatch):
@@ -167,7 +199,9 @@ def prepare_localize(monkeypatch):
     )
     messages = [f'msgid "{source} %s"\nmsgstr "{target} %s"\n' for source, target in pairs]
     Path("de.po").write_text(PO_HEADER + "\n".join(messages))
-    Path("new.po").write_text(PO_HEADER + 'msgid "The dog."\nmsgstr "Der Hund."\n\nmsgid "Open %s"\nmsgstr ""\n')
+    Path("new.po").write_text(
+        PO_HEADER + 'msgid "The dog."\nmsgstr "Der Hund."\n\nmsgid "Open %s"\nmsgstr ""\n'
+    )
     Path("strings.yaml").write_text(blocks(page, "yaml")[0])
     Path("terms.tsv").write_text("door\tTür\n")
     run_command(blocks(page, "bash")[0].strip(), monkeypatch)
@@ -198,9 +232,13 @@ def prepare_new_language(monkeypatch):
     )
     save_file(weights, nllb / "model.safetensors", {"format": "pt"})
     settings = json.loads((nllb / "generation_config.json").read_text())
-    (nllb / "generation_config.json").write_text(json.dumps(settings | {"max_length": 12, "no_repeat_ngram_size": 1}))
+    (nllb / "generation_config.json").write_text(
+        json.dumps(settings | {"max_length": 12, "no_repeat_ngram_size": 1})
+    )
     page = page_of("new_language").read_text()
-    Path("final.yaml").write_text(blocks(page_of("new_language"), "yaml")[0] + yaml.safe_dump({"max_steps": 2}))
+    Path("final.yaml").write_text(
+        blocks(page_of("new_language"), "yaml")[0] + yaml.safe_dump({"max_steps": 2})
+    )
     files = "--train_source train.en --train_target train.hsb --output_dir runs/table"
     for model, flags in re.findall(r"`--init_from (Helsinki-NLP/\S+) (--[^`]+)`", page):
         folder = Path(model)
@@ -211,7 +249,9 @@ def prepare_new_language(monkeypatch):
         vocabulary |= {tag: len(vocabulary) + place for place, tag in enumerate(tags)}
         (folder / "vocab.json").write_text(json.dumps(vocabulary))
         languages = {"source_lang": "eng", "target_lang": model[-3:].lstrip("-")}
-        (folder / "tokenizer_config.json").write_text(json.dumps(languages | {"tokenizer_class": "MarianTokenizer"}))
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps(languages | {"tokenizer_class": "MarianTokenizer"})
+        )
         marian_model(len(vocabulary)).save_pretrained(folder)
         run_command(
             f"vanilla-transformer train finetune_opus_mt --init_from {model} {flags} {files}-{folder.name}",
@@ -227,7 +267,9 @@ def prepare_pocket(monkeypatch):
     recipe.write_text(yaml.safe_dump(yaml.safe_load(recipe.read_text()) | tiny))
     shutil.copy("test.de", "pocket.de")
     monkeypatch.setitem(WRITERS, "transformers.js", lambda *given: Path(given[1]).mkdir())
-    monkeypatch.setattr("vanilla_transformer.extensions.distillation.teacher.check_direction", lambda *_: None)
+    monkeypatch.setattr(
+        "vanilla_transformer.extensions.distillation.teacher.check_direction", lambda *_: None
+    )
 
 
 def prepare_reranking(monkeypatch):
@@ -279,7 +321,11 @@ def write_multi30k(ends, **names):
     data.mkdir(parents=True)
     for ours, theirs in {"train": "train", **names}.items():
         for end in ends:
-            lines = Path(f"{ours}.{'en' if end == 'en' else 'de'}").read_text().splitlines(keepends=True)
+            lines = (
+                Path(f"{ours}.{'en' if end == 'en' else 'de'}")
+                .read_text()
+                .splitlines(keepends=True)
+            )
             (data / f"{theirs}.{end}").write_text("".join(lines if ours == "train" else lines[:1]))
 
 
@@ -289,12 +335,17 @@ def write_multi30k(ends, **names):
 def check_alignments(names, printed):
     assert " ||| " in printed and "\nAER 0.0" in printed
     assert names["least_likely"].probability < 0.5
-    text, other = names["explanation"].source, "A young boy in a red shirt is jumping over a small fence."
+    text, other = (
+        names["explanation"].source,
+        "A young boy in a red shirt is jumping over a small fence.",
+    )
     assert text in Path("page.html").read_text() and other not in Path("page.html").read_text()
 
 
 def check_architecture(names, printed):
-    assert json.loads(Path("runs/gated/config.json").read_text())["architectures"] == ["GatedTransformer"]
+    assert json.loads(Path("runs/gated/config.json").read_text())["architectures"] == [
+        "GatedTransformer"
+    ]
     assert Path("runs/gated/gated.py").read_text() == Path("gated.py").read_text()
     with safe_open("runs/gated/model.safetensors", "pt") as weights:
         assert "model.encoder.layers.0.gate.weight" in weights.keys()  # noqa: SIM118
@@ -305,11 +356,15 @@ def check_architecture(names, printed):
 
 def check_convert(names, printed):
     assert Path("runs/fast/model.bin").exists() and Path("runs/demo-js").exists()
-    assert json.loads(Path("runs/opus/config.json").read_text())["model_type"] == "vanilla_transformer"
+    assert (
+        json.loads(Path("runs/opus/config.json").read_text())["model_type"] == "vanilla_transformer"
+    )
 
 
 def check_distill(names, printed):
-    recipes = [json.loads(Path(f"runs/student {number}/recipe.json").read_text()) for number in range(4)]
+    recipes = [
+        json.loads(Path(f"runs/student {number}/recipe.json").read_text()) for number in range(4)
+    ]
     assert [recipe["init_from"] for recipe in recipes] == [None, "runs/teacher", None, None]
     lines = Path("runs/student 2/distillation/corpora/corpus-0.tsv").read_text().splitlines()
     assert {line.split("\t")[0] for line in lines} <= {"A man.", "A dog."}
@@ -320,24 +375,36 @@ def check_documents(names, printed):
     assert "<source>Dogs.</source><target state=" in Path("project.de.sdlxliff").read_text()
     assert "#, fuzzy" in Path("messages.de.po").read_text()
     translated = Path("page.de.html").read_text()
-    assert re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL) and "dogs" not in translated
+    assert (
+        re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL) and "dogs" not in translated
+    )
     assert printed.splitlines()[-1] == "<p>DR. <b>SMITH</b> SLEPT.</p>"
 
 
 def check_evaluate(names, printed):
     shown = blocks(page_of("evaluate"), "text")[0]
     signatures = [line.split("  ")[1] for line in shown.splitlines() if "  " in line]
-    pinned = re.search(r"^sacrebleu==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
-    expected = [each.replace(f"version:{pinned}", f"version:{sacrebleu.__version__}") for each in signatures]
+    pinned = re.search(r"^sacrebleu==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[
+        1
+    ]
+    expected = [
+        each.replace(f"version:{pinned}", f"version:{sacrebleu.__version__}") for each in signatures
+    ]
     assert len(expected) == 2 and all(signature in printed for signature in expected)
     assert "±: half of the 95 % confidence interval" in printed and ", p = " in printed
 
 
 def check_localize(names, printed):
-    lines = {name: len(Path(f"{name}.de").read_text().splitlines()) for name in ("train", "validation", "test")}
+    lines = {
+        name: len(Path(f"{name}.de").read_text().splitlines())
+        for name in ("train", "validation", "test")
+    }
     assert lines == {"train": 50, "validation": 5, "test": 5}
     written = Path("new.de.po").read_text()
-    assert 'msgstr "Der Hund."' in written and "#, fuzzy" in written.split('msgid "Open %s"')[0].splitlines()[-1]
+    assert (
+        'msgstr "Der Hund."' in written
+        and "#, fuzzy" in written.split('msgid "Open %s"')[0].splitlines()[-1]
+    )
     assert Path("report.html").exists() and ", p = " in printed and printed.count("Serving ") == 3
 
 
@@ -345,13 +412,20 @@ def check_new_language(names, printed):
     config = json.loads(Path("runs/table-opus-mt-en-sla/tokenizer_config.json").read_text())
     assert config["directions"] == [["en", "hsb"]]
     assert Path("back.tsv").read_text().startswith("<BT> ")
-    assert json.loads(Path("runs/final/config.json").read_text())["vocab_size"] == 285  # NLLB's and the tag
+    assert (
+        json.loads(Path("runs/final/config.json").read_text())["vocab_size"] == 285
+    )  # NLLB's and the tag
     assert ", p = " in printed
 
 
 def check_pocket(names, printed):
-    assert {"lex.bin", "translate.cjs"} <= {path.name for path in Path("runs/pocket-bergamot").iterdir()}
-    assert Path("runs/pocket-bergamot/lex.bin").stat().st_size and Path("runs/pocket-ct2/vmap.txt").exists()
+    assert {"lex.bin", "translate.cjs"} <= {
+        path.name for path in Path("runs/pocket-bergamot").iterdir()
+    }
+    assert (
+        Path("runs/pocket-bergamot/lex.bin").stat().st_size
+        and Path("runs/pocket-ct2/vmap.txt").exists()
+    )
     assert "BLEU 100.00" in printed and ", p = " in printed
 
 
@@ -364,19 +438,29 @@ def check_scores(names, printed):
 
 
 def check_training(names, printed):
-    table = re.search(r"\| in `output_dir`.*?\n\n", page_of("train_on_your_own_data").read_text(), re.DOTALL)[0]
-    promised = set(re.findall(r"`([\w.]+)/?`", table)) - {"output_dir", "ema"}  # the moving average is optional
+    table = re.search(
+        r"\| in `output_dir`.*?\n\n", page_of("train_on_your_own_data").read_text(), re.DOTALL
+    )[0]
+    promised = set(re.findall(r"`([\w.]+)/?`", table)) - {
+        "output_dir",
+        "ema",
+    }  # the moving average is optional
     assert promised <= {path.name for path in Path("runs/mine").iterdir()}
     assert "Nothing has been written." in printed and "BLEU" in printed
     assert Path("runs/mean/model.safetensors").exists()
-    logged = [json.loads(line) for line in (names["folder"] / "metrics.jsonl").read_text().splitlines()]
+    logged = [
+        json.loads(line) for line in (names["folder"] / "metrics.jsonl").read_text().splitlines()
+    ]
     assert {"bleu", "chrf", "validation_loss"} <= logged[-1].keys()
 
 
 def check_first_translation(names, _):
-    ((text, answer),) = re.findall(r'^translate\("(.+)"\)  # (.+)$', page_of("index").read_text(), re.MULTILINE)
+    ((text, answer),) = re.findall(
+        r'^translate\("(.+)"\)  # (.+)$', page_of("index").read_text(), re.MULTILINE
+    )
     assert (
-        str(names["translate"](text)) == answer and f'translate("{text}")  # {answer}' in page_of("README").read_text()
+        str(names["translate"](text)) == answer
+        and f'translate("{text}")  # {answer}' in page_of("README").read_text()
     )
 
 
@@ -427,7 +511,9 @@ def test_page_runs_from_top_to_bottom(name, workspace, monkeypatch, capsys):
     if prepare is not None:
         prepare(monkeypatch)
     names, ran = {}, 0
-    for language, block in re.findall(r"^```(bash|python)\n(.*?)^```", page_of(name).read_text(), re.DOTALL | re.M):
+    for language, block in re.findall(
+        r"^```(bash|python)\n(.*?)^```", page_of(name).read_text(), re.DOTALL | re.M
+    ):
         if language == "python" and name != "change_the_architecture":  # whose class is in a file
             exec(block.replace("compile=True", "compile=False"), names)  # compiling takes minutes
         for line in block.replace("\\\n", " ").splitlines() if language == "bash" else []:

@@ -43,7 +43,10 @@ def test_site_documents_every_public_name_option_and_recipe_key(site):
     commands = (site / "reference/commands/index.html").read_text()
     assert all(f'id="{name}"' in commands for name in COMMANDS)
     options = (site / "reference/options/index.html").read_text()
-    assert all(f"<code>{name}</code>" in options for name in TranslationOptions.model_fields.keys() - RESOLVED)
+    assert all(
+        f"<code>{name}</code>" in options
+        for name in TranslationOptions.model_fields.keys() - RESOLVED
+    )
     assert "Beam size; 1 is greedy search. Also: flag, entry of a generation config." in options
     page = (site / "reference/recipe_keys/index.html").read_text()
     titles = [f'<h2 id="{section}"' for section in SECTIONS]
@@ -63,7 +66,10 @@ def test_search_leads_from_words_to_the_headings_and_pages_that_answer(site):
     }
     assert {(word, pages[0]) for word, pages in ANSWERS.items()} <= headings
     texts = {
-        (word, each["location"].split("/")[0]) for each in sections for word in ANSWERS if word in each["text"].lower()
+        (word, each["location"].split("/")[0])
+        for each in sections
+        for word in ANSWERS
+        if word in each["text"].lower()
     }
     assert {(word, page) for word, pages in ANSWERS.items() for page in pages[1:]} <= texts
 
@@ -71,7 +77,9 @@ def test_search_leads_from_words_to_the_headings_and_pages_that_answer(site):
 def test_site_asks_no_other_server(site):
     for page in site.rglob("*.html"):
         text = page.read_text()
-        loaded = re.findall(r'<(?:script|img|link|iframe)[^>]+(?:src|href)="(https?://[^"]+)"', text)
+        loaded = re.findall(
+            r'<(?:script|img|link|iframe)[^>]+(?:src|href)="(https?://[^"]+)"', text
+        )
         assert not [address for address in loaded if "canonical" not in address], page
 
 

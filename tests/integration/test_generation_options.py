@@ -107,7 +107,9 @@ def answer(model, uses_engine, as_config=False, **options):
     """Return the answer of the pipeline's engine or of `generate()` as comparable values, or the error it raises."""
     options = PLAIN | options
     if as_config:
-        config = GenerationConfig(**vars(model.generation_config) | {"max_new_tokens_beyond_source": None} | options)
+        config = GenerationConfig(
+            **vars(model.generation_config) | {"max_new_tokens_beyond_source": None} | options
+        )
         options = {"generation_config": config}
     torch.manual_seed(0)
     try:
@@ -121,7 +123,10 @@ def answer(model, uses_engine, as_config=False, **options):
         return ValueError if isinstance(error, ValueError) else type(error)
     if isinstance(found, torch.Tensor):
         return found.tolist()
-    return {"sequences": found.sequences.tolist(), "fields": sorted(name for name in found if name != "cache")}
+    return {
+        "sequences": found.sequences.tolist(),
+        "fields": sorted(name for name in found if name != "cache"),
+    }
 
 
 def given(model, name):
@@ -145,12 +150,16 @@ IN_CONFIG = [name for name in CHANGING if name in options_of(CONFIG)] + [
     [*((name, False) for name in CHANGING), *((name, True) for name in IN_CONFIG)],
     ids=lambda value: {False: "keyword", True: "config"}.get(value, value),
 )
-def test_option_of_the_library_changes_the_answer_as_in_the_library_or_is_refused(model, name, as_config):
+def test_option_of_the_library_changes_the_answer_as_in_the_library_or_is_refused(
+    model, name, as_config
+):
     option, further = given(model, name)
     found = answer(model, True, as_config, **further, **option)
     expected = answer(model, False, as_config, **further, **option)
     assert found == expected
-    without = answer(model, True, as_config, **{key: value for key, value in further.items() if key != name})
+    without = answer(
+        model, True, as_config, **{key: value for key, value in further.items() if key != name}
+    )
     assert isinstance(found, type) or found != without
 
 
@@ -166,8 +175,14 @@ SAME_VALUES = [
     *(("do_sample", value) for value in (np.bool_(False), torch.tensor(False))),
     *(("max_new_tokens", value) for value in (np.int64(8), torch.tensor(8))),
     *(("length_penalty", value) for value in (np.float64(1.0), 1, np.int64(1))),
-    *(("forced_bos_token_id", value) for value in (7, [7], np.int64(7), torch.tensor(7), torch.tensor([7]))),
-    *(("eos_token_id", value) for value in (2, [2], np.int64(2), torch.tensor(2), np.array([2]), torch.tensor([2]))),
+    *(
+        ("forced_bos_token_id", value)
+        for value in (7, [7], np.int64(7), torch.tensor(7), torch.tensor([7]))
+    ),
+    *(
+        ("eos_token_id", value)
+        for value in (2, [2], np.int64(2), torch.tensor(2), np.array([2]), torch.tensor([2]))
+    ),
     *(("decoder_start_token_id", value) for value in (1, np.int64(1), torch.tensor(1))),
     *(("num_return_sequences", value) for value in (1, np.int64(1))),
     *(("early_stopping", value) for value in (False, np.bool_(False))),
@@ -176,7 +191,9 @@ SAME_VALUES = [
 
 @pytest.mark.parametrize(("name", "value"), SAME_VALUES)
 def test_value_has_one_meaning_in_all_types(model, name, value):
-    expected = answer(model, False, **{name: next(each for key, each in SAME_VALUES if key == name)})
+    expected = answer(
+        model, False, **{name: next(each for key, each in SAME_VALUES if key == name)}
+    )
     if name in ("num_beams", "do_sample", "max_new_tokens", "length_penalty"):
         expected = answer(model, True)
     assert isinstance(expected, list)
@@ -192,7 +209,8 @@ def test_more_than_one_first_token_is_decoded_by_the_library(model):
 @pytest.mark.parametrize("create", [tiny_model, tiny_causal_lm])
 def test_prefill_chunk_size_is_refused(create):
     with pytest.raises(
-        ValueError, match="`prefill_chunk_size` must be left out, since models read prompts at once, got 2"
+        ValueError,
+        match="`prefill_chunk_size` must be left out, since models read prompts at once, got 2",
     ):
         create().generate(SOURCE, prefill_chunk_size=2)
 
@@ -221,7 +239,12 @@ def test_declared_option_changes_the_answer_of_generate_or_is_refused(model, nam
 def test_stop_strings_end_a_text_given_its_tokenizer(create, beams):
     tokenizer = tiny_tokenizer()
     model = create(vocab_size=len(tokenizer))
-    options = {"num_beams": beams, "max_new_tokens": 8, "eos_token_id": None, "early_stopping": True}
+    options = {
+        "num_beams": beams,
+        "max_new_tokens": 8,
+        "eos_token_id": None,
+        "early_stopping": True,
+    }
     plain = model.generate(SOURCE[:1], **options)[0]
     stop = tokenizer.decode(plain[-6])
     found = model.generate(SOURCE[:1], **options, stop_strings=stop, tokenizer=tokenizer)[0]

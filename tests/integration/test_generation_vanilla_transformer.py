@@ -40,7 +40,9 @@ from vanilla_transformer import (
 GREEDY = {"num_beams": 1}
 BEAM = {"num_beams": 4}
 SAMPLING = {"num_beams": 1, "do_sample": True}
-every_mode = pytest.mark.parametrize("mode", [GREEDY, BEAM, SAMPLING], ids=["greedy", "beam", "sampling"])
+every_mode = pytest.mark.parametrize(
+    "mode", [GREEDY, BEAM, SAMPLING], ids=["greedy", "beam", "sampling"]
+)
 
 
 class StockGenerationModel(VanillaTransformerForConditionalGeneration):
@@ -95,7 +97,11 @@ def test_paper_generation_config_follows_section_6_1():
     config = paper_generation_config(PAD, EOS, START)
     assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
     assert config.max_new_tokens_beyond_source == 50
-    assert (config.pad_token_id, config.eos_token_id, config.decoder_start_token_id) == (PAD, EOS, START)
+    assert (config.pad_token_id, config.eos_token_id, config.decoder_start_token_id) == (
+        PAD,
+        EOS,
+        START,
+    )
 
 
 @pytest.mark.parametrize("seed", [0, rare(1), rare(2)])
@@ -119,7 +125,9 @@ def test_beam_search_with_enough_beams_matches_exhaustive_search(kind, alpha, se
         rows = slice(index * 12, index * 12 + len(expected))
         tokens = [row.tolist()[1:] for row in outputs.sequences[rows]]
         length = outputs.sequences.shape[1] - 1
-        assert tokens == [hypothesis + [PAD] * (length - len(hypothesis)) for _, hypothesis in expected]
+        assert tokens == [
+            hypothesis + [PAD] * (length - len(hypothesis)) for _, hypothesis in expected
+        ]
         scores = torch.tensor([score for score, _ in expected])
         torch.testing.assert_close(outputs.sequences_scores[rows], scores, atol=1e-4, rtol=1e-5)
 
@@ -131,9 +139,13 @@ def plain_beam_search(model, source, limit, beams, kind, alpha):
     for length in range(1, limit + 1):
         candidates = []
         for score, tokens in running:
-            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[START, *tokens]])).logits
+            logits = model(
+                input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[START, *tokens]])
+            ).logits
             log_probabilities = logits[0, -1].log_softmax(-1).tolist()
-            candidates += [(score + value, [*tokens, token]) for token, value in enumerate(log_probabilities)]
+            candidates += [
+                (score + value, [*tokens, token]) for token, value in enumerate(log_probabilities)
+            ]
         candidates = sorted(candidates, reverse=True)[: 2 * beams]
         ended = [tokens[-1] == EOS or length == limit for _, tokens in candidates]
         finished += [
@@ -141,7 +153,9 @@ def plain_beam_search(model, source, limit, beams, kind, alpha):
             for (score, tokens), end in list(zip(candidates, ended, strict=True))[:beams]
             if end
         ]
-        running = [candidate for candidate, end in zip(candidates, ended, strict=True) if not end][:beams]
+        running = [candidate for candidate, end in zip(candidates, ended, strict=True) if not end][
+            :beams
+        ]
     return sorted(finished, reverse=True)[:beams]
 
 
@@ -171,17 +185,28 @@ def test_beam_search_early_stopping_matches_search_to_limit(kind, alpha, seed):
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])
 def test_length_penalty_power_matches_transformers(early_stopping, alpha):
     padding = {"pad_token_id": 3}  # not 0, for which the beam search of transformers pads with EOS
-    paper, plain = partly_trained_model(**padding), partly_trained_model(model_class=StockGenerationModel, **padding)
+    paper, plain = (
+        partly_trained_model(**padding),
+        partly_trained_model(model_class=StockGenerationModel, **padding),
+    )
     ids = padded(SOURCES, pad=3)
     results = []
     for model, ours in ((paper, {"length_penalty_type": "power"}), (plain, {})):
         model.generation_config = GenerationConfig(
-            num_beams=4, length_penalty=alpha, early_stopping=early_stopping, max_new_tokens=9, pad_token_id=3
+            num_beams=4,
+            length_penalty=alpha,
+            early_stopping=early_stopping,
+            max_new_tokens=9,
+            pad_token_id=3,
         )
-        model.generation_config.update(eos_token_id=EOS, decoder_start_token_id=START, num_return_sequences=3)
+        model.generation_config.update(
+            eos_token_id=EOS, decoder_start_token_id=START, num_return_sequences=3
+        )
         mask = ids.ne(3).long()
         results.append(
-            model.generate(ids, attention_mask=mask, return_dict_in_generate=True, output_scores=True, **ours)
+            model.generate(
+                ids, attention_mask=mask, return_dict_in_generate=True, output_scores=True, **ours
+            )
         )
     assert torch.equal(results[0].sequences, results[1].sequences)
     assert torch.equal(results[0].sequences_scores, results[1].sequences_scores)
@@ -193,7 +218,9 @@ def test_generate_stops_at_source_length_plus_margin(mode):
     model = without_eos(build(lm_head_bias=True, pad_token_id=None))
     model.generation_config.max_new_tokens_beyond_source = 50
     mask = padded(SOURCES).ne(PAD).long()
-    outputs = generate_with_seed(model, padded(SOURCES), attention_mask=mask, bad_words_ids=[[PAD]], **mode)
+    outputs = generate_with_seed(
+        model, padded(SOURCES), attention_mask=mask, bad_words_ids=[[PAD]], **mode
+    )
     lengths = outputs[:, 1:].ne(PAD).sum(dim=1).tolist()
     assert lengths == [len(source) + 50 for source in SOURCES]
 
@@ -231,7 +258,9 @@ def test_generate_pads_hypothesis_cut_by_limit():
 
 
 def test_generate_limit_stays_within_learned_positions():
-    model = without_eos(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=9))
+    model = without_eos(
+        build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=9)
+    )
     outputs = model.generate(padded(SOURCES), bad_words_ids=[[PAD]])
     assert outputs.shape[1] == 9
     assert outputs[3].ne(PAD).sum() == 1 + len(SOURCES[3]) + MARGIN
@@ -245,7 +274,10 @@ def test_generate_with_static_cache_matches_dynamic_cache(mode):
     model = partly_trained_model()
     expected = generate_with_seed(model, padded(SOURCES), **mode)
     for _ in range(2):  # the second call reuses the cache of the first
-        assert torch.equal(generate_with_seed(model, padded(SOURCES), cache_implementation="static", **mode), expected)
+        assert torch.equal(
+            generate_with_seed(model, padded(SOURCES), cache_implementation="static", **mode),
+            expected,
+        )
 
 
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
@@ -260,7 +292,9 @@ def test_generate_batch_matches_single_sentences(mode, seed):
 def test_generate_returns_n_best_in_order_of_scores():
     model = partly_trained_model()
     best = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
-    four = model.generate(padded(SOURCES), num_return_sequences=4, return_dict_in_generate=True, output_scores=True)
+    four = model.generate(
+        padded(SOURCES), num_return_sequences=4, return_dict_in_generate=True, output_scores=True
+    )
     scores = four.sequences_scores.view(len(SOURCES), 4)
     assert torch.equal(scores, scores.sort(dim=1, descending=True).values)
     assert torch.equal(scores[:, 0], best.sequences_scores)
@@ -271,9 +305,13 @@ def test_generate_returns_n_best_in_order_of_scores():
 def test_compute_transition_scores_add_up_to_sequences_scores():
     model = partly_trained_model()
     outputs = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
-    transitions = model.compute_transition_scores(outputs.sequences, outputs.scores, outputs.beam_indices)
+    transitions = model.compute_transition_scores(
+        outputs.sequences, outputs.scores, outputs.beam_indices
+    )
     lengths = (outputs.beam_indices >= 0).sum(dim=1)
-    torch.testing.assert_close(transitions.sum(dim=1) / ((5 + lengths) / 6) ** 0.6, outputs.sequences_scores)
+    torch.testing.assert_close(
+        transitions.sum(dim=1) / ((5 + lengths) / 6) ** 0.6, outputs.sequences_scores
+    )
 
 
 @every_mode
@@ -283,13 +321,20 @@ def test_generate_continues_decoder_prompt(mode):
     outputs = generate_with_seed(model, padded(SOURCES), decoder_input_ids=prompt, **mode)
     assert torch.equal(outputs[:, :4], prompt)
     assert torch.equal(
-        outputs, generate_with_seed(model, padded(SOURCES), decoder_input_ids=prompt, use_cache=False, **mode)
+        outputs,
+        generate_with_seed(
+            model, padded(SOURCES), decoder_input_ids=prompt, use_cache=False, **mode
+        ),
     )
-    without_start = generate_with_seed(model, padded(SOURCES), decoder_input_ids=prompt[:, 1:], **mode)
+    without_start = generate_with_seed(
+        model, padded(SOURCES), decoder_input_ids=prompt[:, 1:], **mode
+    )
     assert torch.equal(without_start, outputs)
 
 
-@pytest.mark.parametrize("cache", [{}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str)
+@pytest.mark.parametrize(
+    "cache", [{}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str
+)
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
 def test_generate_continues_left_padded_prompts_as_alone(mode, cache):
     model = partly_trained_model()
@@ -299,9 +344,13 @@ def test_generate_continues_left_padded_prompts_as_alone(mode, cache):
     # With start tokens in the first column, transformers does not prepend another one.
     ids = torch.tensor(rows)
     ids[:, 0] = START
-    together = model.generate(padded(SOURCES), decoder_input_ids=ids, decoder_attention_mask=mask, **mode, **cache)
+    together = model.generate(
+        padded(SOURCES), decoder_input_ids=ids, decoder_attention_mask=mask, **mode, **cache
+    )
     for row, source, prompt in zip(together, SOURCES, prompts, strict=True):
-        alone = model.generate(torch.tensor([source]), decoder_input_ids=torch.tensor([prompt]), **mode)[0]
+        alone = model.generate(
+            torch.tensor([source]), decoder_input_ids=torch.tensor([prompt]), **mode
+        )[0]
         assert new_tokens(row, prompt=4) == new_tokens(alone, prompt=len(prompt))
 
 
@@ -312,10 +361,18 @@ def test_generate_accepts_encoder_outputs(mode):
     encoder_outputs = model.get_encoder()(ids)
     states = encoder_outputs.last_hidden_state.clone()
     expected = generate_with_seed(model, ids, **mode)
-    for given in (encoder_outputs, encoder_outputs, (states,)):  # twice, since transformers repeats rows in place
-        assert torch.equal(generate_with_seed(model, encoder_outputs=given, attention_mask=mask, **mode), expected)
+    for given in (
+        encoder_outputs,
+        encoder_outputs,
+        (states,),
+    ):  # twice, since transformers repeats rows in place
+        assert torch.equal(
+            generate_with_seed(model, encoder_outputs=given, attention_mask=mask, **mode), expected
+        )
     assert torch.equal(encoder_outputs.last_hidden_state, states)
-    assert torch.equal(generate_with_seed(model, ids, encoder_outputs=encoder_outputs, **mode), expected)
+    assert torch.equal(
+        generate_with_seed(model, ids, encoder_outputs=encoder_outputs, **mode), expected
+    )
 
 
 def test_generate_returns_attentions_of_given_encoder_outputs():
@@ -338,7 +395,9 @@ def test_generate_treats_encoder_outputs_without_mask_as_tokens():
 def test_generate_accepts_inputs_embeds(mode):
     model, ids = partly_trained_model(), padded(SOURCES)
     embeddings = model.get_input_embeddings()(ids)
-    outputs = generate_with_seed(model, inputs_embeds=embeddings, attention_mask=ids.ne(PAD).long(), **mode)
+    outputs = generate_with_seed(
+        model, inputs_embeds=embeddings, attention_mask=ids.ne(PAD).long(), **mode
+    )
     assert torch.equal(outputs, generate_with_seed(model, ids, **mode))
 
 
@@ -370,7 +429,16 @@ def count_new_tokens(model, *args, **kwargs):
         ({"max_length": 6}, {"max_new_tokens_beyond_source": 3}, {}, 6),
         ({}, {"max_new_tokens": 2}, {"max_new_tokens_beyond_source": 3}, 6),
         ({}, None, {"max_new_tokens": 2, "max_new_tokens_beyond_source": 3}, 2),
-        ({}, None, {"max_new_tokens": None, "max_new_tokens_beyond_source": None, "length_penalty_type": None}, 7),
+        (
+            {},
+            None,
+            {
+                "max_new_tokens": None,
+                "max_new_tokens_beyond_source": None,
+                "length_penalty_type": None,
+            },
+            7,
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Passing `generation_config` together")
@@ -391,13 +459,24 @@ def test_generate_logs_no_warning_about_two_limits(transformers_warnings, own):
 
 def test_generate_accepts_own_parameters_without_paper_config():
     model = without_eos(build(lm_head_bias=True))
-    model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START)
+    model.generation_config = GenerationConfig(
+        pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START
+    )
     assert count_new_tokens(model, max_new_tokens_beyond_source=2) == 5
     model = partly_trained_model()
-    scored = {"return_dict_in_generate": True, "output_scores": True, "max_new_tokens": 6, "num_beams": 4}
+    scored = {
+        "return_dict_in_generate": True,
+        "output_scores": True,
+        "max_new_tokens": 6,
+        "num_beams": 4,
+    }
     ids = padded(SOURCES)
-    power, wu = (model.generate(ids, length_penalty_type=kind, **scored) for kind in ("power", "wu"))
-    model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START)
+    power, wu = (
+        model.generate(ids, length_penalty_type=kind, **scored) for kind in ("power", "wu")
+    )
+    model.generation_config = GenerationConfig(
+        pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START
+    )
     library = model.generate(ids, length_penalty=0.6, early_stopping="never", **scored)
     assert torch.equal(library.sequences_scores, power.sequences_scores)
     assert not torch.equal(power.sequences_scores, wu.sequences_scores)
@@ -432,7 +511,9 @@ def test_generation_config_round_trips_own_parameters(tmp_path):
 
 def test_generate_accepts_generation_config():
     model, paper = partly_trained_model(1), partly_trained_model(1)
-    model.generation_config = paper_generation_config(PAD, EOS, START, num_beams=1, max_new_tokens_beyond_source=1)
+    model.generation_config = paper_generation_config(
+        PAD, EOS, START, num_beams=1, max_new_tokens_beyond_source=1
+    )
     given = paper_generation_config(PAD, EOS, START, max_new_tokens_beyond_source=MARGIN)
     outputs = model.generate(padded(SOURCES), generation_config=given)
     assert torch.equal(outputs, paper.generate(padded(SOURCES)))
@@ -487,7 +568,10 @@ def test_generate_streams_each_token_of_greedy_decoding():
 
 @pytest.mark.parametrize("seed", [0, rare(1), rare(2)])
 def test_assisted_generation_matches_greedy_decoding(seed):
-    model, assistant = partly_trained_model(seed), partly_trained_model(seed + 10, decoder_layers=1, d_model=8)
+    model, assistant = (
+        partly_trained_model(seed),
+        partly_trained_model(seed + 10, decoder_layers=1, d_model=8),
+    )
     for source in SOURCES:
         ids = torch.tensor([source])
         expected = model.generate(ids, num_beams=1)
@@ -503,16 +587,24 @@ def test_assisted_generation_stops_at_source_length_plus_margin():
 
 
 def test_generate_returns_the_result_of_a_custom_function():
-    def decode(model, input_ids, logits_processor, stopping_criteria, generation_config, **model_kwargs):
+    def decode(
+        model, input_ids, logits_processor, stopping_criteria, generation_config, **model_kwargs
+    ):
         assert not generation_config.return_dict_in_generate
         return input_ids + EOS
 
-    outputs = partly_trained_model().generate(torch.tensor(SOURCES[:1]), num_beams=2, custom_generate=decode)
+    outputs = partly_trained_model().generate(
+        torch.tensor(SOURCES[:1]), num_beams=2, custom_generate=decode
+    )
     assert outputs.tolist() == [[START + EOS]] * 2
 
 
-def test_generate_beyond_max_position_embeddings_warns_for_learned_positions(transformers_warnings, monkeypatch):
-    model = without_eos(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5))
+def test_generate_beyond_max_position_embeddings_warns_for_learned_positions(
+    transformers_warnings, monkeypatch
+):
+    model = without_eos(
+        build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5)
+    )
     with pytest.raises(ValueError, match="position"):
         model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)
     assert any("predefined maximum length (5)" in text for text in transformers_warnings)
@@ -530,13 +622,17 @@ def test_generate_accepts_source_beyond_max_position_embeddings():
     ids = torch.randint(3, 12, (1, 1200))
     outputs = model.generate(ids, num_beams=1, max_new_tokens=3)
     assert outputs.shape == (1, 4)
-    kept = model.generate(torch.cat([ids, torch.zeros_like(ids)], dim=1), num_beams=1, max_new_tokens=3)
+    kept = model.generate(
+        torch.cat([ids, torch.zeros_like(ids)], dim=1), num_beams=1, max_new_tokens=3
+    )
     assert torch.equal(kept, outputs)
 
 
 def test_generate_returns_attentions_and_scores_of_each_step():
     model = build(attn_implementation="eager")
-    outputs = model.generate(padded(SOURCES), output_attentions=True, output_scores=True, return_dict_in_generate=True)
+    outputs = model.generate(
+        padded(SOURCES), output_attentions=True, output_scores=True, return_dict_in_generate=True
+    )
     rows, width = 4 * len(SOURCES), padded(SOURCES).shape[1]
     steps = len(outputs.scores)
     assert len(outputs.cross_attentions) == len(outputs.decoder_attentions) == steps
@@ -557,7 +653,12 @@ def test_generate_stops_at_any_of_several_eos_tokens(mode):
         ends = [position for position, token in enumerate(row) if token in (EOS, second)]
         assert not ends or all(token == PAD for token in row[ends[0] + 1 :])
     assert any(second in row for row in outputs[:, 1:].tolist())
-    alone = torch.cat([model.generate(torch.tensor([s]), eos_token_id=[EOS, second], **mode)[0] for s in SOURCES[:1]])
+    alone = torch.cat(
+        [
+            model.generate(torch.tensor([s]), eos_token_id=[EOS, second], **mode)[0]
+            for s in SOURCES[:1]
+        ]
+    )
     assert new_tokens(outputs[0]) == new_tokens(alone)
 
 
@@ -568,13 +669,18 @@ def test_generate_uses_mask_where_padding_equals_eos():
     alike.generation_config.pad_token_id = EOS
     ids, mask = padded(SOURCES, pad=EOS), padded(SOURCES).ne(PAD).long()
     expected = model.generate(padded(SOURCES))
-    assert torch.equal(alike.generate(ids, attention_mask=mask), expected.masked_fill(expected == PAD, EOS))
+    assert torch.equal(
+        alike.generate(ids, attention_mask=mask), expected.masked_fill(expected == PAD, EOS)
+    )
 
 
 def test_seq2seq_trainer_generates_with_limit_by_source_in_each_batch(tmp_path):
     model = without_eos(build(lm_head_bias=True))
     sources = [torch.randint(3, 12, (length,)).tolist() + [EOS] for length in (30, 25, 22, 19)]
-    rows = [{"input_ids": source, "attention_mask": [1] * len(source), "labels": [5, EOS]} for source in sources]
+    rows = [
+        {"input_ids": source, "attention_mask": [1] * len(source), "labels": [5, EOS]}
+        for source in sources
+    ]
 
     def collate(batch):
         return {
@@ -584,11 +690,17 @@ def test_seq2seq_trainer_generates_with_limit_by_source_in_each_batch(tmp_path):
         }
 
     arguments = Seq2SeqTrainingArguments(
-        output_dir=str(tmp_path), predict_with_generate=True, per_device_eval_batch_size=1, report_to=[], use_cpu=True
+        output_dir=str(tmp_path),
+        predict_with_generate=True,
+        per_device_eval_batch_size=1,
+        report_to=[],
+        use_cpu=True,
     )
     trainer = Seq2SeqTrainer(model=model, args=arguments, data_collator=collate)
     predictions = trainer.predict(rows, max_length=None, num_beams=None).predictions
-    expected = [model.generate(torch.tensor([source]), num_beams=4)[0].tolist() for source in sources]
+    expected = [
+        model.generate(torch.tensor([source]), num_beams=4)[0].tolist() for source in sources
+    ]
     assert [len(row) for row in expected] == [1 + len(source) + MARGIN for source in sources]
     for row, tokens in zip(predictions, expected, strict=True):
         assert row[: len(tokens)].tolist() == tokens
@@ -599,7 +711,9 @@ def test_new_model_generates_as_in_paper():
     config = model.generation_config
     assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
     assert (config.max_new_tokens_beyond_source, config.early_stopping) == (50, "never")
-    endless = without_eos(VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config).eval())
+    endless = without_eos(
+        VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config).eval()
+    )
     assert endless.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)
 
 
@@ -608,7 +722,11 @@ def test_model_saved_by_stock_trainer_generates_as_in_paper(trainer_class, tmp_p
     model = VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config)
     rows = [{"input_ids": [5, 6, EOS], "labels": [7, EOS]}] * 2
     arguments = Seq2SeqTrainingArguments(
-        output_dir=str(tmp_path), max_steps=1, predict_with_generate=True, report_to=[], use_cpu=True
+        output_dir=str(tmp_path),
+        max_steps=1,
+        predict_with_generate=True,
+        report_to=[],
+        use_cpu=True,
     )
     trainer = trainer_class(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
     trainer.train()
@@ -616,7 +734,10 @@ def test_model_saved_by_stock_trainer_generates_as_in_paper(trainer_class, tmp_p
         trainer.evaluate()  # writes `max_length` into the generation config
     trainer.save_model(str(tmp_path / "saved"))
     loaded = without_eos(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved"))
-    assert (loaded.generation_config.num_beams, loaded.generation_config.length_penalty_type) == (4, "wu")
+    assert (loaded.generation_config.num_beams, loaded.generation_config.length_penalty_type) == (
+        4,
+        "wu",
+    )
     assert loaded.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)
 
 
@@ -625,7 +746,11 @@ def test_save_pretrained_keeps_one_beam(tiny_model, tmp_path):
     tiny_model.save_pretrained(tmp_path)
     assert tiny_model.generation_config.length_penalty == 0.6
     saved = GenerationConfig.from_pretrained(tmp_path)
-    assert (saved.num_beams, saved.length_penalty_type, saved.max_new_tokens_beyond_source) == (1, "wu", 4)
+    assert (saved.num_beams, saved.length_penalty_type, saved.max_new_tokens_beyond_source) == (
+        1,
+        "wu",
+        4,
+    )
     assert type(tiny_model).from_pretrained(tmp_path).generation_config.num_beams == 1
 
 

@@ -29,7 +29,13 @@ from transformers import (
 
 from tests.releases import checkpoint_activations, needs_transformers
 from tests.sweeps import rare
-from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_masked_lm, tiny_model
+from tests.tiny import (
+    tiny_causal_lm,
+    tiny_long_causal_lm,
+    tiny_long_model,
+    tiny_masked_lm,
+    tiny_model,
+)
 from tests.uneven_models import (
     PAD,
     SEPARATE,
@@ -93,30 +99,47 @@ def test_sinusoidal_positions_match_equation_of_section_3_5(d_model):
 
 @pytest.mark.parametrize("position", [5_000, 100_000, 1_000_000])
 def test_sinusoidal_positions_are_precise_at_large_positions(position):
-    expected = [function(position / 10000 ** (2 * i / 512)) for i in range(256) for function in (math.sin, math.cos)]
+    expected = [
+        function(position / 10000 ** (2 * i / 512))
+        for i in range(256)
+        for function in (math.sin, math.cos)
+    ]
     encoding = sinusoidal_positions(torch.tensor([position]), 512)[0].double()
-    torch.testing.assert_close(encoding, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        encoding, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0
+    )
 
 
 def test_sinusoidal_positions_in_halves_reorder_interleaved_layout():
     interleaved = sinusoidal_positions(torch.arange(9), 16)
     halves = sinusoidal_positions(torch.arange(9), 16, layout="halves")
-    torch.testing.assert_close(halves, torch.cat([interleaved[:, 0::2], interleaved[:, 1::2]], dim=-1), atol=0, rtol=0)
+    torch.testing.assert_close(
+        halves, torch.cat([interleaved[:, 0::2], interleaved[:, 1::2]], dim=-1), atol=0, rtol=0
+    )
 
 
 @pytest.mark.parametrize("d_model", [2, 4, 64])
-def test_sinusoidal_positions_of_tensor2tensor_have_wavelengths_from_2_pi_to_10000_times_that(d_model):
+def test_sinusoidal_positions_of_tensor2tensor_have_wavelengths_from_2_pi_to_10000_times_that(
+    d_model,
+):
     half = d_model // 2
     periods = [10000 ** (i / max(half - 1, 1)) for i in range(half)]
-    angles = torch.tensor([[position / period for period in periods] for position in range(2000)], dtype=torch.float64)
+    angles = torch.tensor(
+        [[position / period for period in periods] for position in range(2000)], dtype=torch.float64
+    )
     found = sinusoidal_positions(torch.arange(2000), d_model, layout="tensor2tensor")
-    torch.testing.assert_close(found.double(), torch.cat([angles.sin(), angles.cos()], dim=-1), atol=1e-7, rtol=0)
+    torch.testing.assert_close(
+        found.double(), torch.cat([angles.sin(), angles.cos()], dim=-1), atol=1e-7, rtol=0
+    )
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_model_trains_beyond_max_position_embeddings(side):
     model = uneven_model(max_position_embeddings=8)
-    source, labels = tokens(2, 50 if side == "source" else 5), tokens(2, 50 if side == "target" else 5)
+    source, labels = (
+        tokens(2, 50 if side == "source" else 5),
+        tokens(2, 50 if side == "target" else 5),
+    )
     model(input_ids=source, labels=labels).loss.backward()
     assert all(gradient.isfinite().all() for gradient in gradients(model).values())
 
@@ -168,7 +191,11 @@ def torch_transformer(model):
         norm_first=config.normalize_before,
     )
     encoder_norms = {"self_attn_layer_norm": "norm1", "final_layer_norm": "norm2"}
-    decoder_norms = {"self_attn_layer_norm": "norm1", "encoder_attn_layer_norm": "norm2", "final_layer_norm": "norm3"}
+    decoder_norms = {
+        "self_attn_layer_norm": "norm1",
+        "encoder_attn_layer_norm": "norm2",
+        "final_layer_norm": "norm3",
+    }
     with torch.no_grad():
         for name, norms in {"encoder": encoder_norms, "decoder": decoder_norms}.items():
             ours, theirs = getattr(model.model, name), getattr(torch_model, name)
@@ -177,7 +204,9 @@ def torch_transformer(model):
             if config.normalize_before:
                 theirs.norm.load_state_dict(ours.layer_norm.state_dict())
             else:
-                theirs.norm = None  # nn.Transformer normalizes once more after each stack; the paper does not
+                theirs.norm = (
+                    None  # nn.Transformer normalizes once more after each stack; the paper does not
+                )
     return torch_model
 
 
@@ -191,7 +220,9 @@ def reference_embeddings(model, ids):
 @pytest.mark.parametrize("normalize_before", [False, True])
 def test_model_logits_match_torch_nn_transformer(normalize_before, bias):
     same_on_both_sides = {"decoder_attention_heads": 2, "decoder_ffn_dim": 24}
-    model = uneven_model(normalize_before=normalize_before, attention_bias=bias, **same_on_both_sides)
+    model = uneven_model(
+        normalize_before=normalize_before, attention_bias=bias, **same_on_both_sides
+    )
     rows = [tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]]
     source, mask = padded_batch(rows)
     target = tokens(2, 6, seed=3)
@@ -211,16 +242,27 @@ def softmax_attention_of_one_query(attention, states, query_index):
     heads = []
     key_width, value_width = attention.head_dim, attention.value_dim
     for head in range(attention.out_proj.in_features // value_width):
-        keys, values = (slice(head * width, (head + 1) * width) for width in (key_width, value_width))
+        keys, values = (
+            slice(head * width, (head + 1) * width) for width in (key_width, value_width)
+        )
         query = attention.q_proj.weight[keys] @ states[0, query_index]
-        scores = [query @ (attention.k_proj.weight[keys] @ state) / key_width**0.5 for state in states[0]]
+        scores = [
+            query @ (attention.k_proj.weight[keys] @ state) / key_width**0.5 for state in states[0]
+        ]
         weights = torch.stack(scores).softmax(dim=0)
-        heads.append(sum(w * (attention.v_proj.weight[values] @ s) for w, s in zip(weights, states[0], strict=True)))
+        heads.append(
+            sum(
+                w * (attention.v_proj.weight[values] @ s)
+                for w, s in zip(weights, states[0], strict=True)
+            )
+        )
     return attention.out_proj.weight @ torch.cat(heads)
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize(("key_dim", "value_dim", "heads"), [(5, 3, 2), (4, None, 4), (None, 7, 2), (6, 6, 3)])
+@pytest.mark.parametrize(
+    ("key_dim", "value_dim", "heads"), [(5, 3, 2), (4, None, 4), (None, 7, 2), (6, 6, 3)]
+)
 def test_head_widths_follow_section_3_2_2(key_dim, value_dim, heads, implementation):
     config = uneven_config(
         attention_key_dim=key_dim,
@@ -243,11 +285,15 @@ def test_softmax_saturates_for_wide_keys_without_scaling_by_square_root_of_d_k()
         for scaling in (1.0, width**-0.5):
             scored = query.clone().requires_grad_()
             value = torch.eye(64)[None, None]
-            output, probabilities = eager_attention_forward(nn.Module(), scored, key, value, None, scaling)
+            output, probabilities = eager_attention_forward(
+                nn.Module(), scored, key, value, None, scaling
+            )
             output[..., 0].sum().backward()
             case = width, scaling == 1.0
             largest[case] = probabilities.amax(dim=-1).mean().item()
-            slopes[case] = scored.grad.norm().item() / (scaling * width**0.5)  # by the product, not by its factor
+            slopes[case] = scored.grad.norm().item() / (
+                scaling * width**0.5
+            )  # by the product, not by its factor
     assert largest[1024, True] > 0.95 and largest[1024, False] < 0.2
     assert slopes[1024, True] < 0.5 * slopes[4, True]
     assert slopes[1024, False] == pytest.approx(slopes[64, False], rel=0.5)
@@ -257,7 +303,11 @@ def marian_and_copy(**changes):
     """Return a `MarianMTModel` with random weights and our model with the same weights, whose names are equal."""
     torch.manual_seed(0)
     shape = uneven_config(**{"activation_function": "swish", **changes})
-    common = {field: getattr(shape, field) for field in MarianConfig.__annotations__ if hasattr(shape, field)}
+    common = {
+        field: getattr(shape, field)
+        for field in MarianConfig.__annotations__
+        if hasattr(shape, field)
+    }
     marian_config = MarianConfig(**{**common, "init_std": 0.02, "forced_eos_token_id": None})
     marian = randomize(MarianMTModel(marian_config)).eval()
     marian.final_logits_bias.normal_()
@@ -291,7 +341,11 @@ def marian_and_copy(**changes):
 def test_model_logits_match_marian(changes):
     marian, ours = marian_and_copy(**changes)
     source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
-    inputs = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": tokens(2, 6, vocabulary=30, seed=3)}
+    inputs = {
+        "input_ids": source,
+        "attention_mask": mask,
+        "decoder_input_ids": tokens(2, 6, vocabulary=30, seed=3),
+    }
     torch.testing.assert_close(ours(**inputs).logits, marian(**inputs).logits)
 
 
@@ -300,27 +354,45 @@ def test_model_logits_match_marian(changes):
 def test_model_generation_matches_marian(beams, changes):
     marian, ours = marian_and_copy(**changes)
     source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
-    settings = {"attention_mask": mask, "num_beams": beams, "max_new_tokens": 12, "do_sample": False}
+    settings = {
+        "attention_mask": mask,
+        "num_beams": beams,
+        "max_new_tokens": 12,
+        "do_sample": False,
+    }
     if changes == SEPARATE and beams > 1 and Version(transformers.__version__) < Version("5.20"):
-        pytest.skip("before 5.20, beam search takes the size of the source's vocabulary, and Marian's fails")
-    assert ours.generate(source, **settings).tolist() == marian.generate(source, **settings).tolist()
+        pytest.skip(
+            "before 5.20, beam search takes the size of the source's vocabulary, and Marian's fails"
+        )
+    assert (
+        ours.generate(source, **settings).tolist() == marian.generate(source, **settings).tolist()
+    )
 
 
 # -------------------------------------------------------------------------------------------- size and initialization
 
 
-@pytest.mark.parametrize(("d_model", "heads", "expected"), [(512, 8, 63_045_632), (1024, 16, 214_171_648)])
+@pytest.mark.parametrize(
+    ("d_model", "heads", "expected"), [(512, 8, 63_045_632), (1024, 16, 214_171_648)]
+)
 def test_model_parameter_count_matches_paper(d_model, heads, expected):
     d_ff, norm = 4 * d_model, 2 * d_model
-    attention, feed_forward = 4 * d_model * d_model, 2 * d_model * d_ff + d_ff + d_model  # only the latter has biases
-    counted = 37000 * d_model + 6 * (attention + feed_forward + 2 * norm + 2 * attention + feed_forward + 3 * norm)
+    attention, feed_forward = (
+        4 * d_model * d_model,
+        2 * d_model * d_ff + d_ff + d_model,
+    )  # only the latter has biases
+    counted = 37000 * d_model + 6 * (
+        attention + feed_forward + 2 * norm + 2 * attention + feed_forward + 3 * norm
+    )
     sizes = {
         f"{side}_{name}": size
         for side in ("encoder", "decoder")
         for name, size in (("ffn_dim", d_ff), ("attention_heads", heads))
     }
     with torch.device("meta"):
-        model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(d_model=d_model, **sizes))
+        model = VanillaTransformerForConditionalGeneration(
+            VanillaTransformerConfig(d_model=d_model, **sizes)
+        )
     assert sum(parameter.numel() for parameter in model.parameters()) == counted == expected
 
 
@@ -333,7 +405,9 @@ def test_init_weights_are_glorot_uniform_or_normal_by_init_std():
     bound = math.sqrt(6 / (64 + 256))
     assert 0.99 * bound < layer.fc1.weight.abs().max() <= bound
     assert layer.fc1.bias.abs().sum() == 0 and layer.final_layer_norm.weight.eq(1).all()
-    normal = VanillaTransformerModel(uneven_config(d_model=64, encoder_ffn_dim=256, vocab_size=500, init_std=0.3))
+    normal = VanillaTransformerModel(
+        uneven_config(d_model=64, encoder_ffn_dim=256, vocab_size=500, init_std=0.3)
+    )
     for weight in (normal.encoder.embed_tokens.weight[3:], normal.encoder.layers[0].fc1.weight):
         assert weight.std().item() == pytest.approx(0.3, rel=0.05)
 
@@ -378,8 +452,12 @@ def test_model_derives_source_mask_from_padding_tokens(side):
     given = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
     derived = model(input_ids=source, decoder_input_ids=target).logits
     torch.testing.assert_close(derived, given, atol=0, rtol=0)
-    seen = model(input_ids=source, attention_mask=torch.ones_like(mask), decoder_input_ids=target).logits
-    assert not torch.allclose(seen[1], given[1], atol=1e-3), "this source would look different without a mask"
+    seen = model(
+        input_ids=source, attention_mask=torch.ones_like(mask), decoder_input_ids=target
+    ).logits
+    assert not torch.allclose(seen[1], given[1], atol=1e-3), (
+        "this source would look different without a mask"
+    )
     known = model.model.encoder(source)  # encoder outputs do not show the padding, `input_ids` do
     reused = model(input_ids=source, encoder_outputs=known, decoder_input_ids=target).logits
     torch.testing.assert_close(reused, given, atol=0, rtol=0)
@@ -398,18 +476,42 @@ def call_with(**inputs):
 
 
 REFUSALS = [
-    (SEPARATE, call_with(input_ids=torch.tensor([[3, VOCABULARY]])), rf"`input_ids`.*got {VOCABULARY}\."),
+    (
+        SEPARATE,
+        call_with(input_ids=torch.tensor([[3, VOCABULARY]])),
+        rf"`input_ids`.*got {VOCABULARY}\.",
+    ),
     (SEPARATE, call_with(input_ids=torch.tensor([[3, -1]])), r"`input_ids`.*got -1\."),
-    (SEPARATE, call_with(decoder_input_ids=torch.tensor([[3, 30]])), r"`decoder_input_ids`.*got 30\."),
-    (SEPARATE, call_with(decoder_input_ids=torch.tensor([[3, -7]])), r"`decoder_input_ids`.*got -7\."),
-    ({}, call_with(inputs_embeds=torch.zeros(1, 3, 16)), "`input_ids` and `inputs_embeds`, got both"),
+    (
+        SEPARATE,
+        call_with(decoder_input_ids=torch.tensor([[3, 30]])),
+        r"`decoder_input_ids`.*got 30\.",
+    ),
+    (
+        SEPARATE,
+        call_with(decoder_input_ids=torch.tensor([[3, -7]])),
+        r"`decoder_input_ids`.*got -7\.",
+    ),
+    (
+        {},
+        call_with(inputs_embeds=torch.zeros(1, 3, 16)),
+        "`input_ids` and `inputs_embeds`, got both",
+    ),
     ({}, call_with(input_ids=None), "`input_ids` and `inputs_embeds`, got neither"),
-    ({}, call_with(decoder_input_ids=None), "`decoder_input_ids` and `decoder_inputs_embeds`, got neither"),
+    (
+        {},
+        call_with(decoder_input_ids=None),
+        "`decoder_input_ids` and `decoder_inputs_embeds`, got neither",
+    ),
     ({}, lambda model: model.model.decoder(input_ids=IDS), "`encoder_hidden_states`"),
     ({}, lambda model: model.resize_decoder_token_embeddings(50), "Call `resize_token_embeddings`"),
     (LEARNED, call_with(input_ids=tokens(1, 9)), TOO_FAR),
     (LEARNED, call_with(decoder_input_ids=tokens(1, 9)), TOO_FAR),
-    (LEARNED, lambda model: model.generate(IDS, min_new_tokens=9, max_new_tokens=9, num_beams=1), TOO_FAR),
+    (
+        LEARNED,
+        lambda model: model.generate(IDS, min_new_tokens=9, max_new_tokens=9, num_beams=1),
+        TOO_FAR,
+    ),
 ]
 
 
@@ -437,7 +539,9 @@ def test_generate_reads_inputs_embeds_with_mask(beams):
     mask[1, 6:] = 0
     settings = {"num_beams": beams, "max_new_tokens": 6, "min_new_tokens": 6}
     together = model.generate(inputs_embeds=series, attention_mask=mask, **settings)
-    assert together[1].tolist() == model.generate(inputs_embeds=series[1:, :6], **settings)[0].tolist()
+    assert (
+        together[1].tolist() == model.generate(inputs_embeds=series[1:, :6], **settings)[0].tolist()
+    )
 
 
 # ------------------------------------------------------------------------------------------ attention implementations
@@ -462,7 +566,8 @@ def test_eager_attention_matches_sdpa_in_logits_and_gradients(side):
 
 def test_flash_attention_is_refused_by_models_with_cross_attention_only():
     with pytest.raises(
-        ValueError, match="VanillaTransformerForConditionalGeneration does not support Flash Attention"
+        ValueError,
+        match="VanillaTransformerForConditionalGeneration does not support Flash Attention",
     ):
         tiny_model().set_attn_implementation("flash_attention_2")
     for model in (tiny_causal_lm(), tiny_masked_lm()):
@@ -471,7 +576,11 @@ def test_flash_attention_is_refused_by_models_with_cross_attention_only():
 
 def test_is_causal_only_in_decoder_self_attention():
     """Check `is_causal`, on which flash attention relies: without padding it receives no mask."""
-    causal = {name for name, module in uneven_model().named_modules() if getattr(module, "is_causal", False)}
+    causal = {
+        name
+        for name, module in uneven_model().named_modules()
+        if getattr(module, "is_causal", False)
+    }
     assert causal == {f"model.decoder.layers.{layer}.self_attn" for layer in range(3)}
 
 
@@ -487,9 +596,14 @@ def test_torch_compile_takes_training_step_as_one_graph(implementation):
 def test_torch_compile_needs_two_graphs_for_any_lengths():
     torch.compiler.reset()
     model, graphs = uneven_model(**SHALLOW), []
-    compiled = torch.compile(model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward)
+    compiled = torch.compile(
+        model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward
+    )
     for source_length, target_length in ((5, 4), (7, 6), (11, 3), (30, 20)):
-        inputs = {"input_ids": tokens(2, source_length), "decoder_input_ids": tokens(2, target_length)}
+        inputs = {
+            "input_ids": tokens(2, source_length),
+            "decoder_input_ids": tokens(2, target_length),
+        }
         torch.testing.assert_close(compiled(**inputs).logits, model(**inputs).logits)
     assert len(graphs) == 2, "the first lengths as constants, then all others"
 
@@ -501,11 +615,15 @@ def test_torch_compile_takes_static_cache_step_as_one_graph():
     encoded = model.model.encoder(source)
     expected = model(encoder_outputs=encoded, decoder_input_ids=target).logits
     cache, graphs = static_cache(model, target_length=8, source_length=6), []
-    step = torch.compile(model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward)
+    step = torch.compile(
+        model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward
+    )
     with torch.no_grad():
         model(encoder_outputs=encoded, decoder_input_ids=target[:, :1], cache=cache)
         for t in range(1, 5):
-            logits = step(encoder_outputs=encoded, decoder_input_ids=target[:, t : t + 1], cache=cache).logits
+            logits = step(
+                encoder_outputs=encoded, decoder_input_ids=target[:, t : t + 1], cache=cache
+            ).logits
             torch.testing.assert_close(logits[:, 0], expected[:, t], atol=1e-5, rtol=1e-5)
     assert len(graphs) == 1, "no step is compiled again"
 
@@ -518,13 +636,19 @@ class LogitsModule(nn.Module):
         self.model = model
 
     def forward(self, input_ids, attention_mask, decoder_input_ids):
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "decoder_input_ids": decoder_input_ids}
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "decoder_input_ids": decoder_input_ids,
+        }
         return self.model(**inputs, use_cache=False).logits
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", rare("eager")])
 def test_torch_export_allows_dynamic_batch_source_and_target_sizes(implementation):
-    batch, source, target = (torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target"))
+    batch, source, target = (
+        torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target")
+    )
     wrapped = LogitsModule(uneven_model(attn_implementation=implementation, **SHALLOW)).eval()
     sizes = {"input_ids": {0: batch, 1: source}, "attention_mask": {0: batch, 1: source}}
     example = (tokens(2, 5), torch.ones(2, 5, dtype=torch.long), tokens(2, 4))
@@ -532,9 +656,13 @@ def test_torch_export_allows_dynamic_batch_source_and_target_sizes(implementatio
         wrapped, example, dynamic_shapes={**sizes, "decoder_input_ids": {0: batch, 1: target}}
     )
     for batch_size, source_length, target_length in ((3, 9, 2), (5, 2, 30)):
-        ids, mask = padded_batch([tokens(1, max(source_length - i, 1), seed=i)[0] for i in range(batch_size)])
+        ids, mask = padded_batch(
+            [tokens(1, max(source_length - i, 1), seed=i)[0] for i in range(batch_size)]
+        )
         inputs = (ids, mask, tokens(batch_size, target_length))
-        torch.testing.assert_close(exported.module()(*inputs), wrapped(*inputs), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            exported.module()(*inputs), wrapped(*inputs), atol=1e-5, rtol=1e-5
+        )
 
 
 # -------------------------------------------------------------------------------------------------------------- files
@@ -572,18 +700,28 @@ def test_save_pretrained_stores_tied_weights_once(tmp_path, changes, dtype, shar
 
 
 def embedding_matrices(model):
-    return model.model.encoder.embed_tokens.weight, model.model.decoder.embed_tokens.weight, model.lm_head.weight
+    return (
+        model.model.encoder.embed_tokens.weight,
+        model.model.decoder.embed_tokens.weight,
+        model.lm_head.weight,
+    )
 
 
 TIED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
 
 
-@pytest.mark.parametrize("kept", [names for count in range(4) for names in itertools.combinations(TIED, count)])
+@pytest.mark.parametrize(
+    "kept", [names for count in range(4) for names in itertools.combinations(TIED, count)]
+)
 def test_load_state_dict_reports_the_missing_and_unexpected_keys_of_bart(kept):
-    bart = BartForConditionalGeneration(BartConfig(vocab_size=30, d_model=16, encoder_layers=1, decoder_layers=1))
+    bart = BartForConditionalGeneration(
+        BartConfig(vocab_size=30, d_model=16, encoder_layers=1, decoder_layers=1)
+    )
     reports = []
     for model in (tiny_model(), bart):
-        names = [name for name in model.state_dict() if not name.endswith(TIED) or name.endswith(kept)]
+        names = [
+            name for name in model.state_dict() if not name.endswith(TIED) or name.endswith(kept)
+        ]
         state = {name: model.state_dict()[name] for name in names} | {"foreign": torch.ones(1)}
         state.pop("model.shared.weight", None)
         missing, unexpected = model.load_state_dict(state, strict=False)
@@ -591,13 +729,17 @@ def test_load_state_dict_reports_the_missing_and_unexpected_keys_of_bart(kept):
     assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize("build", [tiny_model, tiny_long_model, tiny_causal_lm, tiny_long_causal_lm, tiny_masked_lm])
+@pytest.mark.parametrize(
+    "build", [tiny_model, tiny_long_model, tiny_causal_lm, tiny_long_causal_lm, tiny_masked_lm]
+)
 def test_fsdp_wraps_the_layers_of_each_family(build):
     model = build()
     plugin = FullyShardedDataParallelPlugin(auto_wrap_policy="transformer_based_wrap")
     plugin.set_auto_wrap_policy(model)
     wrapped = plugin.auto_wrap_policy.keywords["transformer_layer_cls"]
-    assert wrapped == {type(stack.layers[0]) for stack in model.modules() if hasattr(stack, "layers")}
+    assert wrapped == {
+        type(stack.layers[0]) for stack in model.modules() if hasattr(stack, "layers")
+    }
 
 
 @pytest.mark.parametrize("build", [tiny_model, tiny_causal_lm, tiny_masked_lm])
@@ -622,8 +764,12 @@ def test_from_pretrained_rejects_corrupt_checkpoint(tmp_path, damage):
     uneven_model().save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     content = file.read_bytes()
-    file.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"\xff" * 64 + content[64:])
-    with pytest.raises(OSError, match=f"Cannot load the weights of {tmp_path}: .*truncated or corrupt"):
+    file.write_bytes(
+        content[: len(content) // 2] if damage == "truncated" else b"\xff" * 64 + content[64:]
+    )
+    with pytest.raises(
+        OSError, match=f"Cannot load the weights of {tmp_path}: .*truncated or corrupt"
+    ):
         VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
 
 
@@ -636,7 +782,9 @@ def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentr
     inputs = {"input_ids": tokens(2, 6), "labels": tokens(2, 5)}
     runs = {}
     for layer in (*model.model.encoder.layers, *model.model.decoder.layers):
-        layer.fc1.register_forward_hook(lambda module, *_: runs.update({module: runs.get(module, 0) + 1}))
+        layer.fc1.register_forward_hook(
+            lambda module, *_: runs.update({module: runs.get(module, 0) + 1})
+        )
     torch.manual_seed(1)
     _, expected = loss_and_gradients(model, **inputs)
     assert set(runs.values()) == {1} and len(runs) == 5
@@ -660,7 +808,9 @@ def test_num_items_in_batch_makes_half_batches_match_full_batch():
     model.zero_grad()
     counted = (labels != -100).sum()
     halves = [(sources[:2], labels[:2, :3]), (sources[2:], labels[2:])]
-    losses = [model(input_ids=ids, labels=part, num_items_in_batch=counted).loss for ids, part in halves]
+    losses = [
+        model(input_ids=ids, labels=part, num_items_in_batch=counted).loss for ids, part in halves
+    ]
     for loss in losses:
         loss.backward()
     torch.testing.assert_close(sum(losses), whole_loss)
@@ -673,7 +823,9 @@ def test_loss_is_mean_cross_entropy_over_labels():
     labels[1, 3:] = -100
     decoder_inputs = torch.tensor([[START, *labels[0, :4]], [START, *labels[1, :3], PAD]])
     logits = model(input_ids=source, decoder_input_ids=decoder_inputs).logits
-    expected = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    expected = nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), ignore_index=-100
+    )
     torch.testing.assert_close(model(input_ids=source, labels=labels).loss, expected)
 
 
@@ -681,7 +833,9 @@ def test_decoder_input_ids_are_shifted_labels():
     labels = torch.tensor([[5, 6, EOS, -100], [7, 8, 9, EOS]])
     expected = [[START, 5, 6, EOS], [START, 7, 8, 9]]
     assert uneven_model().prepare_decoder_input_ids_from_labels(labels).tolist() == expected
-    assert shift_tokens_right(torch.tensor([[5, -100, 6]]), PAD, START).tolist() == [[START, 5, PAD]]
+    assert shift_tokens_right(torch.tensor([[5, -100, 6]]), PAD, START).tolist() == [
+        [START, 5, PAD]
+    ]
     assert labels[0, -1] == -100, "the labels themselves stay as they are"
 
 
@@ -702,8 +856,12 @@ def test_seq2seq_trainer_trains_with_label_smoothing(tmp_path):
         use_cpu=True,
         learning_rate=0.1,
     )
-    trainer = Seq2SeqTrainer(model, arguments, train_dataset=[0], data_collator=lambda _: dict(batch))
-    expected = nn.functional.cross_entropy(model(**batch).logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
+    trainer = Seq2SeqTrainer(
+        model, arguments, train_dataset=[0], data_collator=lambda _: dict(batch)
+    )
+    expected = nn.functional.cross_entropy(
+        model(**batch).logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1
+    )
     assert trainer.train().training_loss == pytest.approx(expected.item(), rel=1e-5)
     assert not torch.equal(model.lm_head.weight, before["lm_head.weight"])
 
@@ -725,7 +883,9 @@ def test_tp_plan_covers_every_projection(changes):
     planned = set(model.tp_plan) - {"model.embed_tokens"}
     assert planned <= set(generic)
     projections = {
-        name for name, module in generic.items() if isinstance(module, nn.Linear | VanillaTransformerEmbedding)
+        name
+        for name, module in generic.items()
+        if isinstance(module, nn.Linear | VanillaTransformerEmbedding)
     }
     assert projections == planned
 
@@ -734,7 +894,10 @@ def test_tp_plan_covers_every_projection(changes):
 def test_pp_and_fsdp_plans_name_existing_modules():
     model = uneven_model()
     generic = {with_layer_wildcards(name) for name, _ in model.named_modules()}
-    assert model.supports_pp_plan and set(model.pp_plan) == {"model.encoder", "model.decoder", "lm_head"} <= generic
+    assert (
+        model.supports_pp_plan
+        and set(model.pp_plan) == {"model.encoder", "model.decoder", "lm_head"} <= generic
+    )
     assert set(model.fsdp_plan) == {"model.encoder.layers.*", "model.decoder.layers.*"} <= generic
 
 
@@ -748,7 +911,9 @@ def dynamic_cache(model, target_length, source_length):
 def static_cache(model, target_length, source_length):
     config = model.config.get_text_config(decoder=True)
     lengths = (target_length, source_length)
-    return EncoderDecoderCache(*(StaticCache(config=config, max_cache_len=length) for length in lengths))
+    return EncoderDecoderCache(
+        *(StaticCache(config=config, max_cache_len=length) for length in lengths)
+    )
 
 
 @pytest.mark.parametrize(
@@ -767,25 +932,45 @@ def test_cached_decoding_matches_logits_of_full_target(make_cache, padding, impl
     model = uneven_model(attn_implementation=implementation, **sizes)
     source, source_mask = padded_batch([tokens(1, 6)[0], tokens(1, 4)[0]])
     lengths = (7, 4) if padding else (7, 7)
-    target, mask = padded_batch([tokens(1, length, seed=length)[0] for length in lengths], side="left")
+    target, mask = padded_batch(
+        [tokens(1, length, seed=length)[0] for length in lengths], side="left"
+    )
     encoder_side = {"encoder_outputs": model.model.encoder(source), "attention_mask": source_mask}
-    whole = model(**encoder_side, decoder_input_ids=target, decoder_attention_mask=mask if padding else None).logits
+    whole = model(
+        **encoder_side, decoder_input_ids=target, decoder_attention_mask=mask if padding else None
+    ).logits
     cache = make_cache(model, target_length=9, source_length=6)
     steps = []
-    for start, end in ((0, 3), (3, 4), (4, 5), (5, 7)):  # a prompt, single tokens, and several at once
+    for start, end in (
+        (0, 3),
+        (3, 4),
+        (4, 5),
+        (5, 7),
+    ):  # a prompt, single tokens, and several at once
         seen = mask[:, :end] if padding else None
         ids = target[:, start:end]
-        output = model(**encoder_side, decoder_input_ids=ids, decoder_attention_mask=seen, cache=cache)
+        output = model(
+            **encoder_side, decoder_input_ids=ids, decoder_attention_mask=seen, cache=cache
+        )
         steps.append(output.logits)
-    torch.testing.assert_close(torch.cat(steps, dim=1)[mask == 1], whole[mask == 1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        torch.cat(steps, dim=1)[mask == 1], whole[mask == 1], atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("cache", [None, "static"])
 def test_search_with_cache_matches_without_for_left_padded_prompts(cache, beams):
     model = uneven_model()
-    prompts, mask = padded_batch([torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left")
-    settings = {"num_beams": beams, "max_new_tokens": 8, "min_new_tokens": 8, "disable_compile": True}
+    prompts, mask = padded_batch(
+        [torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left"
+    )
+    settings = {
+        "num_beams": beams,
+        "max_new_tokens": 8,
+        "min_new_tokens": 8,
+        "disable_compile": True,
+    }
     settings |= {"return_dict_in_generate": True, "output_logits": True, "output_scores": True}
 
     def search(rows=slice(None), **further):
@@ -797,14 +982,20 @@ def test_search_with_cache_matches_without_for_left_padded_prompts(cache, beams)
     assert cached.sequences.tolist() == plain.sequences.tolist()
     assert cached.sequences[1, 4:].tolist() == alone.sequences[0, 2:].tolist()
     if beams > 1:
-        torch.testing.assert_close(cached.sequences_scores, plain.sequences_scores, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            cached.sequences_scores, plain.sequences_scores, atol=1e-5, rtol=1e-5
+        )
     else:
-        torch.testing.assert_close(torch.stack(cached.logits), torch.stack(plain.logits), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            torch.stack(cached.logits), torch.stack(plain.logits), atol=1e-5, rtol=1e-5
+        )
 
 
 def test_generate_projects_source_keys_once():
     model, calls = uneven_model(), []
-    model.model.decoder.layers[0].encoder_attn.k_proj.register_forward_hook(lambda *_: calls.append(1))
+    model.model.decoder.layers[0].encoder_attn.k_proj.register_forward_hook(
+        lambda *_: calls.append(1)
+    )
     model.generate(tokens(2, 6), num_beams=2, min_new_tokens=8, max_new_tokens=8)
     assert len(calls) == 1
 
@@ -815,7 +1006,10 @@ def test_generate_projects_source_keys_once():
 def assert_vocabulary_sizes(model, source, target):
     encoder, decoder = model.model.encoder.embed_tokens, model.model.decoder.embed_tokens
     assert type(encoder) is type(decoder) is VanillaTransformerEmbedding
-    assert encoder.embed_scale == decoder.embed_scale == 4.0 and encoder.padding_idx == decoder.padding_idx == PAD
+    assert (
+        encoder.embed_scale == decoder.embed_scale == 4.0
+        and encoder.padding_idx == decoder.padding_idx == PAD
+    )
     assert (encoder.weight.shape[0], encoder.num_embeddings) == (source, source)
     assert (decoder.weight.shape[0], decoder.num_embeddings) == (target, target)
     assert (model.lm_head.weight.shape[0], model.lm_head.out_features) == (target, target)
@@ -865,7 +1059,11 @@ def test_resize_decoder_token_embeddings_keeps_source_vocabulary(tied, new_size,
     for name, weight in model.state_dict().items():
         rows = min(len(weight), len(before[name]))
         torch.testing.assert_close(weight[:rows], before[name][:rows], atol=0, rtol=0)
-    assert model(input_ids=tokens(1, 3), labels=torch.full((1, 4), new_size - 1)).logits.shape == (1, 4, new_size)
+    assert model(input_ids=tokens(1, 3), labels=torch.full((1, 4), new_size - 1)).logits.shape == (
+        1,
+        4,
+        new_size,
+    )
 
 
 def test_resize_token_embeddings_pads_to_multiple_and_resizes_base_model():
@@ -875,9 +1073,19 @@ def test_resize_token_embeddings_pads_to_multiple_and_resizes_base_model():
     base = model.model
     base.resize_token_embeddings(50)
     assert base.encoder.embed_tokens.weight is base.decoder.embed_tokens.weight
-    assert base.config.vocab_size == base.config.decoder_vocab_size == len(base.encoder.embed_tokens.weight) == 50
+    assert (
+        base.config.vocab_size
+        == base.config.decoder_vocab_size
+        == len(base.encoder.embed_tokens.weight)
+        == 50
+    )
 
 
 def test_model_without_positions_may_have_an_odd_width():
-    model = tiny_model(position_embedding_type="none", d_model=9, encoder_attention_heads=3, decoder_attention_heads=3)
+    model = tiny_model(
+        position_embedding_type="none",
+        d_model=9,
+        encoder_attention_heads=3,
+        decoder_attention_heads=3,
+    )
     assert model(input_ids=torch.tensor([[5, 2]]), labels=torch.tensor([[6, 2]])).loss.isfinite()

@@ -44,14 +44,19 @@ CLASSES = [
 GENERATING = [VanillaTransformerForCausalLM, *(model_class for model_class, _ in CLASSES[1::2])]
 every_layer_type = pytest.mark.parametrize("layer_type", LAYER_TYPES)
 every_head = pytest.mark.parametrize(
-    "model_class", [VanillaTransformerLongForConditionalGeneration, VanillaTransformerLongForCausalLM]
+    "model_class",
+    [VanillaTransformerLongForConditionalGeneration, VanillaTransformerLongForCausalLM],
 )
 
 
 def tiny_config(config_class, **changes):
     sizes = {f"{side}_{what}": size for side in ("encoder", "decoder")
              for what, size in (("layers", 2), ("attention_heads", 2), ("ffn_dim", 24))}  # fmt: skip
-    return config_class(**{"vocab_size": VOCABULARY, "d_model": 16, "init_std": 0.3, "dropout": 0.0} | sizes | changes)
+    return config_class(
+        **{"vocab_size": VOCABULARY, "d_model": 16, "init_std": 0.3, "dropout": 0.0}
+        | sizes
+        | changes
+    )
 
 
 def tiny_model(model_class, seed=0, **changes):
@@ -66,8 +71,15 @@ def tokens(sentences, length):
 def compute_logits(model, ids, **options):
     """Return the logits of `ids`, which an encoder-decoder model takes as `decoder_input_ids`."""
     if model.config.is_encoder_decoder:
-        options = {f"decoder_{name}" if name == "attention_mask" else name: value for name, value in options.items()}
-        return model(input_ids=torch.tensor([[5, 6, 7]]).expand(len(ids), 3), decoder_input_ids=ids, **options).logits
+        options = {
+            f"decoder_{name}" if name == "attention_mask" else name: value
+            for name, value in options.items()
+        }
+        return model(
+            input_ids=torch.tensor([[5, 6, 7]]).expand(len(ids), 3),
+            decoder_input_ids=ids,
+            **options,
+        ).logits
     return model(input_ids=ids, **options).logits
 
 
@@ -98,7 +110,9 @@ def test_generate_returns_equal_tokens_with_and_without_cache(
     prompt[0, : (length - 1) // 2] = PAD
     decoding = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
     decoding |= {"attention_mask": prompt.ne(PAD).long()}
-    cached, whole_again = (model.generate(prompt, use_cache=use_cache, **decoding) for use_cache in (True, False))
+    cached, whole_again = (
+        model.generate(prompt, use_cache=use_cache, **decoding) for use_cache in (True, False)
+    )
     assert torch.equal(cached, whole_again)
 
 
@@ -134,14 +148,25 @@ def test_long_model_ignores_source_padding(layer_type, cross_attention_type, imp
     source, target = tokens(2, 6), tokens(2, 5)
     expected = model(source, decoder_input_ids=target).logits
     padded = nn.functional.pad(source, (0, 3), value=PAD)
-    torch.testing.assert_close(model(padded, decoder_input_ids=target).logits, expected, atol=1e-5, rtol=1e-4)
-    assert not torch.allclose(model(source[:, :5], decoder_input_ids=target).logits, expected, atol=1e-3)
+    torch.testing.assert_close(
+        model(padded, decoder_input_ids=target).logits, expected, atol=1e-5, rtol=1e-4
+    )
+    assert not torch.allclose(
+        model(source[:, :5], decoder_input_ids=target).logits, expected, atol=1e-3
+    )
 
 
 @every_layer_type
 @every_head
-def test_reversible_layers_match_gradients_of_ordinary_backpropagation(model_class, layer_type, monkeypatch):
-    fields = {"layer_types": layer_type, "reversible": True, "normalize_before": True, "dropout": 0.2}
+def test_reversible_layers_match_gradients_of_ordinary_backpropagation(
+    model_class, layer_type, monkeypatch
+):
+    fields = {
+        "layer_types": layer_type,
+        "reversible": True,
+        "normalize_before": True,
+        "dropout": 0.2,
+    }
     model, ids = tiny_model(model_class, **fields).double().train(), tokens(2, 9)
     gradients = []
     for run in (modeling_vanilla_transformer_long.apply_reversibly, apply_storing_activations):
@@ -167,10 +192,14 @@ def test_reversible_layers_match_gradients_of_ordinary_backpropagation(model_cla
 def test_chunk_size_feed_forward_changes_no_gradient(model_class, fields):
     ids, found = tokens(2, 9), []
     for chunk_size in (0, 4):
-        model = tiny_model(model_class, chunk_size_feed_forward=chunk_size, **fields).double().train()
+        model = (
+            tiny_model(model_class, chunk_size_feed_forward=chunk_size, **fields).double().train()
+        )
         chunks = []
         layer = next(module for module in model.modules() if hasattr(module, "fc1"))
-        layer.fc1.register_forward_hook(lambda _, inputs, __, chunks=chunks: chunks.append(inputs[0].shape[1]))
+        layer.fc1.register_forward_hook(
+            lambda _, inputs, __, chunks=chunks: chunks.append(inputs[0].shape[1])
+        )
         loss = model(input_ids=ids, labels=ids).loss
         assert chunks[0] == (chunk_size or 9)
         loss.backward()
@@ -180,13 +209,17 @@ def test_chunk_size_feed_forward_changes_no_gradient(model_class, fields):
 
 @pytest.mark.parametrize(
     ("model_class", "auto_class", "layer_type"),
-    [(*classes, "lsh_attention") for classes in CLASSES] + [(*CLASSES[1], kind) for kind in LAYER_TYPES],
+    [(*classes, "lsh_attention") for classes in CLASSES]
+    + [(*CLASSES[1], kind) for kind in LAYER_TYPES],
 )
 def test_auto_class_loads_saved_long_model(model_class, auto_class, layer_type, tmp_path):
     model = tiny_model(model_class, layer_types=layer_type)
     model.save_pretrained(tmp_path)
     found = auto_class.from_pretrained(tmp_path).eval()
-    assert type(found) is model_class and type(AutoConfig.from_pretrained(tmp_path)) is model_class.config_class
+    assert (
+        type(found) is model_class
+        and type(AutoConfig.from_pretrained(tmp_path)) is model_class.config_class
+    )
     ids = tokens(2, 5)
     inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
     assert torch.equal(found(input_ids=ids, **inputs)[0], model(input_ids=ids, **inputs)[0])
@@ -203,7 +236,9 @@ def test_long_model_with_full_attention_matches_base_model():
     papers.load_state_dict(model.state_dict())
     source, target = tokens(2, 6), tokens(2, 5)
     source[1, 4:] = PAD
-    found, expected = (each.eval()(source, decoder_input_ids=target).logits for each in (model, papers))
+    found, expected = (
+        each.eval()(source, decoder_input_ids=target).logits for each in (model, papers)
+    )
     assert torch.equal(found, expected)
 
 
@@ -224,7 +259,9 @@ def test_linear_attention_cache_has_constant_size():
 
 def test_transfo_xl_segments_with_memory_match_full_sequence():
     model, ids = (
-        tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=12),
+        tiny_model(
+            VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=12
+        ),
         tokens(2, 12),
     )
     memory = create_cache(model.config)
@@ -233,7 +270,11 @@ def test_transfo_xl_segments_with_memory_match_full_sequence():
 
 
 def test_transfo_xl_memory_carries_earlier_sentences():
-    model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
+    model = tiny_model(
+        VanillaTransformerLongForConditionalGeneration,
+        layer_types="transfo_xl_attention",
+        mem_len=50,
+    )
     source, target, memory = tokens(2, 5), tokens(2, 4), create_cache(model.config)
     alone = model(source, decoder_input_ids=target).logits
     before = model(source, decoder_input_ids=target, cache=memory).logits
@@ -245,7 +286,11 @@ def test_transfo_xl_memory_carries_earlier_sentences():
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generate_reads_transfo_xl_memory_without_changing_it(beams):
-    model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
+    model = tiny_model(
+        VanillaTransformerLongForConditionalGeneration,
+        layer_types="transfo_xl_attention",
+        mem_len=50,
+    )
     source, memory = tokens(2, 5), create_cache(model.config)
 
     def first_logits(**options):
@@ -263,10 +308,14 @@ def test_generate_reads_transfo_xl_memory_without_changing_it(beams):
 
 
 @pytest.mark.parametrize("layer_type", [None, *LAYER_TYPES])
-@pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])
+@pytest.mark.parametrize(
+    "copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}]
+)
 def test_causal_lm_continues_text_from_cache(layer_type, copies):
     is_base, fields = layer_type is None, {} if layer_type is None else {"layer_types": layer_type}
-    model = tiny_model(VanillaTransformerForCausalLM if is_base else VanillaTransformerLongForCausalLM, **fields)
+    model = tiny_model(
+        VanillaTransformerForCausalLM if is_base else VanillaTransformerLongForCausalLM, **fields
+    )
     text, memory = tokens(2, 9), model.model.create_cache()
     model(text[:, :6], cache=memory, use_cache=True)
     decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
@@ -275,7 +324,11 @@ def test_causal_lm_continues_text_from_cache(layer_type, copies):
 
 
 def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
-    model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
+    model = tiny_model(
+        VanillaTransformerLongForConditionalGeneration,
+        layer_types="transfo_xl_attention",
+        mem_len=50,
+    )
     source, first, second = tokens(2, 5), tokens(2, 6), tokens(2, 4)
     first[1, 4:] = PAD
     memories = create_cache(model.config), create_cache(model.config)
@@ -300,7 +353,10 @@ def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
             '`num_buckets` needs `layer_types="lsh_attention"`.*=8 and .*linear_attention',
         ),
         ({"chunk_size_feed_forward": -1}, "`chunk_size_feed_forward` must be at least 0, got -1"),
-        ({"mem_len": 0, "layer_types": "transfo_xl_attention"}, "`mem_len` must be at least 1, or None .*, got 0"),
+        (
+            {"mem_len": 0, "layer_types": "transfo_xl_attention"},
+            "`mem_len` must be at least 1, or None .*, got 0",
+        ),
         (
             {"mem_len": 9, "layer_types": "lsh_attention"},
             '`mem_len` needs `layer_types="transfo_xl_attention"`.*9 and .*lsh_attention',
@@ -313,16 +369,27 @@ def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
             {"layer_types": "lsh"},
             "`layer_types` must be one of full_attention, .*, got .*lsh",
         ),
-        ({"layer_types": ["full_attention", "linear_attention"]}, "the same for all layers, got .*linear_attention"),
-        ({"layer_types": ["full_attention"] * 3}, "one entry for each of `decoder_layers`=2, got 3"),
-        ({"reversible": True}, "`reversible` needs `normalize_before=True`.*got normalize_before=False"),
+        (
+            {"layer_types": ["full_attention", "linear_attention"]},
+            "the same for all layers, got .*linear_attention",
+        ),
+        (
+            {"layer_types": ["full_attention"] * 3},
+            "one entry for each of `decoder_layers`=2, got 3",
+        ),
+        (
+            {"reversible": True},
+            "`reversible` needs `normalize_before=True`.*got normalize_before=False",
+        ),
         (
             {"layer_types": "linear_attention", "attention_dropout": 0.1},
             "`attention_dropout` must be 0 for linear.*got 0.1",
         ),
     ],
 )
-@pytest.mark.parametrize("config_class", [VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig])
+@pytest.mark.parametrize(
+    "config_class", [VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig]
+)
 def test_long_config_rejects_invalid_values(config_class, changes, message):
     with pytest.raises(ValueError, match=message):
         tiny_config(config_class, **changes)
@@ -331,7 +398,11 @@ def test_long_config_rejects_invalid_values(config_class, changes, message):
 def call_after_memory(model, length, **options):
     text, memory = tokens(2, 9), create_cache(model.config)
     model(text, cache=memory)
-    return model(text[:, :length], cache=memory, **options) if options else model.generate(text, cache=memory)
+    return (
+        model(text[:, :length], cache=memory, **options)
+        if options
+        else model.generate(text, cache=memory)
+    )
 
 
 def call_with_checkpointing(model):
@@ -339,23 +410,40 @@ def call_with_checkpointing(model):
     model(tokens(1, 3), cache=create_cache(model.config))
 
 
-LSH_CACHE = create_cache(tiny_config(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention"))
-OTHER_CACHE, LEFT_PADDED = "must have layers of .*as `create_cache", {"attention_mask": torch.tensor([[0, 1, 1]] * 2)}
+LSH_CACHE = create_cache(
+    tiny_config(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention")
+)
+OTHER_CACHE, LEFT_PADDED = (
+    "must have layers of .*as `create_cache",
+    {"attention_mask": torch.tensor([[0, 1, 1]] * 2)},
+)
 REFUSED_CALLS = [
     (
         "transfo_xl_attention",
         lambda model: call_after_memory(model, 9),
         r"Got 9 .* cache holds 9\. Pass the whole text",
     ),
-    ("transfo_xl_attention", lambda model: call_after_memory(model, 3, **LEFT_PADDED), "must not begin with padding"),
+    (
+        "transfo_xl_attention",
+        lambda model: call_after_memory(model, 3, **LEFT_PADDED),
+        "must not begin with padding",
+    ),
     ("transfo_xl_attention", call_with_checkpointing, "Turn activation checkpointing off"),
     ("full_attention", lambda model: model(tokens(1, 3), cache=LSH_CACHE), OTHER_CACHE),
 ]
 for kind in LAYER_TYPES[1:]:
     REFUSED_CALLS += [
         (kind, lambda model: model(tokens(1, 3), cache=DynamicCache()), OTHER_CACHE),
-        (kind, lambda model: model(tokens(1, 3), torch.ones(1, 1, 3, 3)), r"must be a padding mask .* \(1, 1, 3, 3\)"),
-        (kind, lambda model: model.generate(tokens(1, 3), cache_implementation="static"), f'"dynamic" .*"{kind}"'),
+        (
+            kind,
+            lambda model: model(tokens(1, 3), torch.ones(1, 1, 3, 3)),
+            r"must be a padding mask .* \(1, 1, 3, 3\)",
+        ),
+        (
+            kind,
+            lambda model: model.generate(tokens(1, 3), cache_implementation="static"),
+            f'"dynamic" .*"{kind}"',
+        ),
     ]
 
 

@@ -17,7 +17,13 @@ from vanilla_transformer.tokenization_vanilla_transformer import with_normalizat
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 CLEAN = "A man isn't walking über 3,5 km."
-TEXTS = [CLEAN, "Zwei Hunde laufen über das grüne Gras.", "می‌خواهم کتاب‌ها", "क्‍ष हिन्दी", "👩‍🚀 runs"] * 2
+TEXTS = [
+    CLEAN,
+    "Zwei Hunde laufen über das grüne Gras.",
+    "می‌خواهم کتاب‌ها",
+    "क्‍ष हिन्दी",
+    "👩‍🚀 runs",
+] * 2
 DIRTY = {
     # Each of these cost an older model 5 BLEU or more.
     "one no-break space": CLEAN.replace(" ", "\u00a0", 1),
@@ -45,9 +51,34 @@ DIRTY = {
     "space beside a zero-width space": CLEAN.replace(" ", " \u200b "),
     "mark after a soft hyphen": CLEAN.replace("ü", "u\u00ad\u0308"),
 }
-KEPT = ["می\u200cخواهم", "PDF\u200cها", "क्\u200dष", "👩\u200d🚀", "✌\ufe0f", "²½™ ＡＢ ﬁ", "„curly’ quotes“", "\u180e"]
+KEPT = [
+    "می\u200cخواهم",
+    "PDF\u200cها",
+    "क्\u200dष",
+    "👩\u200d🚀",
+    "✌\ufe0f",
+    "²½™ ＡＢ ﬁ",
+    "„curly’ quotes“",
+    "\u180e",
+]
 any_text = st.text(st.characters(exclude_categories=["Cs", "Cn"])) | st.lists(
-    st.sampled_from([" ", "\u00a0", "\u00ad", "\u200b", "\u200c", "\u200d", "\u0301", "a", "é", "م", "न", "日本", "."])
+    st.sampled_from(
+        [
+            " ",
+            "\u00a0",
+            "\u00ad",
+            "\u200b",
+            "\u200c",
+            "\u200d",
+            "\u0301",
+            "a",
+            "é",
+            "م",
+            "न",
+            "日本",
+            ".",
+        ]
+    )
 ).map("".join)
 
 
@@ -67,7 +98,10 @@ def test_dirty_text_has_the_ids_of_clean_text(tokenizer, old_tokenizer, change):
     assert tokenizer(DIRTY[change])["input_ids"] == clean
     assert tokenizer(text_target=DIRTY[change])["input_ids"] == clean
     assert old_tokenizer(DIRTY[change])["input_ids"] != old_tokenizer(CLEAN)["input_ids"]
-    assert with_normalization(old_tokenizer)(DIRTY[change])["input_ids"] == old_tokenizer(CLEAN)["input_ids"]
+    assert (
+        with_normalization(old_tokenizer)(DIRTY[change])["input_ids"]
+        == old_tokenizer(CLEAN)["input_ids"]
+    )
 
 
 @pytest.mark.parametrize("text", KEPT)
@@ -79,7 +113,9 @@ def test_vocabularies_of_dirty_and_clean_text_are_equal():
     clean, dirty = ([text] * 4 for text in (CLEAN, DIRTY["all spaces no-break"]))
     learn = VanillaTransformerTokenizer.train_from_iterator
     for model in ("bpe", "unigram", "wordpiece"):
-        assert learn(clean, 300, model=model).get_vocab() == learn(dirty, 300, model=model).get_vocab()
+        assert (
+            learn(clean, 300, model=model).get_vocab() == learn(dirty, 300, model=model).get_vocab()
+        )
 
 
 @given(text=any_text)
@@ -101,7 +137,9 @@ def test_offsets_point_into_the_text_as_it_is(tokenizer, text):
 def test_nfkc_replaces_compatibility_characters_and_none_keeps_all():
     expected = {"nfc": "ﬁn ² ＡＢ é", "nfkc": "fin 2 AB é", "none": "ﬁn ²\u00a0ＡＢ  e\u0301 "}
     for normalization in NORMALIZATIONS:
-        tokenizer = VanillaTransformerTokenizer.train_from_iterator(TEXTS, 300, normalization=normalization)
+        tokenizer = VanillaTransformerTokenizer.train_from_iterator(
+            TEXTS, 300, normalization=normalization
+        )
         ids = tokenizer("ﬁn ²\u00a0ＡＢ  e\u0301 ")["input_ids"]
         assert tokenizer.decode(ids, skip_special_tokens=True) == expected[normalization]
 
@@ -114,7 +152,10 @@ def test_normalization_is_stored_in_the_file_of_the_tokenizer(tokenizer, tmp_pat
 
 
 def test_none_writes_the_normalizer_of_older_tokenizers(old_tokenizer):
-    assert json.loads(old_tokenizer.backend_tokenizer.to_str())["normalizer"] == {"type": "Prepend", "prepend": " "}
+    assert json.loads(old_tokenizer.backend_tokenizer.to_str())["normalizer"] == {
+        "type": "Prepend",
+        "prepend": " ",
+    }
 
 
 # --- Tokenizers that do not normalize -------------------------------------------------------------------------------
@@ -129,7 +170,9 @@ def test_with_normalization_leaves_the_given_tokenizer_alone(old_tokenizer, toke
 
 def test_with_normalization_adds_no_prefix_where_there_was_none(old_tokenizer):
     state = json.loads(old_tokenizer.backend_tokenizer.to_str()) | {"normalizer": None}
-    plain = PreTrainedTokenizerFast(tokenizer_object=type(old_tokenizer.backend_tokenizer).from_str(json.dumps(state)))
+    plain = PreTrainedTokenizerFast(
+        tokenizer_object=type(old_tokenizer.backend_tokenizer).from_str(json.dumps(state))
+    )
     normalizing = with_normalization(plain)
     assert normalizing("\u00a0a\u00a0man ")["input_ids"] == plain("a man")["input_ids"]
 
@@ -141,9 +184,13 @@ def test_with_normalization_refuses_what_it_would_replace(old_tokenizer, normali
     imported = PreTrainedTokenizerFast(
         tokenizer_object=type(old_tokenizer.backend_tokenizer).from_str(json.dumps(state))
     )
-    with pytest.raises(ValueError, match=r"`normalize` is for tokenizers that leave text as it is, .* its own: N"):
+    with pytest.raises(
+        ValueError, match=r"`normalize` is for tokenizers that leave text as it is, .* its own: N"
+    ):
         with_normalization(imported)
-    with pytest.raises(ValueError, match="`normalize` needs a tokenizer with `tokenizer.json`, got object"):
+    with pytest.raises(
+        ValueError, match="`normalize` needs a tokenizer with `tokenizer.json`, got object"
+    ):
         with_normalization(object())
 
 
@@ -161,14 +208,20 @@ def test_pipeline_with_normalize_translates_dirty_text_as_clean(old_tokenizer):
 
 
 def test_commands_with_normalize_read_dirty_text_as_clean(old_tokenizer, tmp_path, capsys):
-    folder = str(save_model_folder(tiny_model(vocab_size=len(old_tokenizer)), old_tokenizer, tmp_path / "model"))
+    folder = str(
+        save_model_folder(
+            tiny_model(vocab_size=len(old_tokenizer)), old_tokenizer, tmp_path / "model"
+        )
+    )
     dirty = DIRTY["one no-break space"]
     shown = []
     for words in ([CLEAN], [dirty, "--normalize"], [dirty]):
         assert main(["translate", folder, *words]) == 0
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1] != shown[2]
-    imported = json.loads((tmp_path / "model" / "tokenizer.json").read_text()) | {"normalizer": {"type": "NFKC"}}
+    imported = json.loads((tmp_path / "model" / "tokenizer.json").read_text()) | {
+        "normalizer": {"type": "NFKC"}
+    }
     (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(imported))
     assert main(["translate", folder, dirty, "--normalize"]) == 2
     assert "has its own: NFKC." in capsys.readouterr().err
@@ -187,6 +240,8 @@ def test_links_point_into_the_text_as_it_is(tokenizer):
 
 @pytest.mark.parametrize("number", ["1\u00a0234\u202f567", "01.02.2026", "12\u00a0345,50"])
 def test_protected_numbers_keep_their_own_spaces(tokenizer, number):
-    translate = TranslationPipeline(tiny_model(vocab_size=len(tokenizer)), tokenizer, max_new_tokens=20)
+    translate = TranslationPipeline(
+        tiny_model(vocab_size=len(tokenizer)), tokenizer, max_new_tokens=20
+    )
     (answer,) = translate(f"A man runs {number} km.")
     assert number in answer["translation_text"]

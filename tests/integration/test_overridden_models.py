@@ -12,7 +12,10 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoder, VanillaTransformerEncoder
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerDecoder,
+    VanillaTransformerEncoder,
+)
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the grass."]
@@ -114,7 +117,11 @@ def renormalize(linear):
 def adapt(model, *places):
     torch.manual_seed(0)
     adapter = LoraConfig(
-        r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=[*places], lora_alpha=64
+        r=2,
+        init_lora_weights=False,
+        task_type="SEQ_2_SEQ_LM",
+        target_modules=[*places],
+        lora_alpha=64,
     )
     get_peft_model(model, adapter).eval()
 
@@ -134,10 +141,14 @@ CHANGES = {
     "hook on the encoder": lambda model: hook(model.model.encoder.layers[0].fc1),
     "hook on the projection": lambda model: hook(model.lm_head),
     "module of the decoder": lambda model: as_class(Rolled, model.model.decoder.layers[0].fc1),
-    "projection of the decoder": lambda model: as_class(Rolled, model.model.decoder.layers[0].self_attn.q_proj),
+    "projection of the decoder": lambda model: as_class(
+        Rolled, model.model.decoder.layers[0].self_attn.q_proj
+    ),
     "module of the encoder": lambda model: as_class(Rolled, model.model.encoder.layers[0].fc2),
     "weight norm, decoder": lambda model: renormalize(model.model.decoder.layers[0].fc1),
-    "weight norm, attention": lambda model: renormalize(model.model.decoder.layers[0].self_attn.k_proj),
+    "weight norm, attention": lambda model: renormalize(
+        model.model.decoder.layers[0].self_attn.k_proj
+    ),
     "weight norm, encoder": lambda model: renormalize(model.model.encoder.layers[0].fc1),
     "LoRA": lambda model: adapt(model, "q_proj", "v_proj"),
     "LoRA of feed-forward layers": lambda model: adapt(model, "fc1", "fc2", "out_proj"),
@@ -165,12 +176,16 @@ def test_subclass_that_overrides_nothing_is_decoded_by_the_engine(tiny_tokenizer
     model = tiny_model()
     as_class(OnlyMore, model)
     translate = pipeline_of(model, tiny_tokenizer)
-    assert translate(TEXTS, **OPTIONS) == by_generate(tiny_model(), tiny_tokenizer) and has_engine(translate)
+    assert translate(TEXTS, **OPTIONS) == by_generate(tiny_model(), tiny_tokenizer) and has_engine(
+        translate
+    )
 
 
 def test_hooks_of_the_library_and_autocast_leave_the_model_to_the_engine(tiny_tokenizer):
     model, source = tiny_model(), torch.tensor([[5, 6, 7, 2]])
-    model(source, decoder_input_ids=source, output_attentions=True)  # leaves hooks that record outputs
+    model(
+        source, decoder_input_ids=source, output_attentions=True
+    )  # leaves hooks that record outputs
     translate, expected = pipeline_of(model, tiny_tokenizer), by_generate(model, tiny_tokenizer)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert translate(TEXTS, **OPTIONS) == expected  # in the precision of the engine
@@ -181,7 +196,9 @@ def test_global_hooks_and_training_mode(tiny_tokenizer):
     model, calls = tiny_model(), []
     handle = register_module_forward_pre_hook(lambda module, _: calls.append(module is model))
     try:
-        pipeline_of(model, tiny_tokenizer)("A man.", max_new_tokens=4, min_new_tokens=4, num_beams=1)
+        pipeline_of(model, tiny_tokenizer)(
+            "A man.", max_new_tokens=4, min_new_tokens=4, num_beams=1
+        )
     finally:
         handle.remove()
     assert sum(calls) == 4
@@ -194,10 +211,15 @@ def test_global_hooks_and_training_mode(tiny_tokenizer):
 def test_prefix_tuning_leaves_the_base_model_to_the_engine(tiny_tokenizer):
     base = tiny_model()
     plain = by_generate(base, tiny_tokenizer)
-    model = get_peft_model(base, PrefixTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=3)).eval()
+    model = get_peft_model(
+        base, PrefixTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=3)
+    ).eval()
     with torch.no_grad():
         model.prompt_encoder["default"].embedding.weight.normal_(0, 2.0)
-    inputs = {"input_ids": torch.tensor([[5, 6, 7, 8, 2]]), "attention_mask": torch.ones(1, 5).long()}
+    inputs = {
+        "input_ids": torch.tensor([[5, 6, 7, 8, 2]]),
+        "attention_mask": torch.ones(1, 5).long(),
+    }
     found = model.generate(**inputs, num_beams=1, max_new_tokens=3)
     ids = found[:, :1]
     for _ in range(3):  # greedy search by hand
@@ -217,7 +239,9 @@ def step(model, **options):
 
 
 def merge(model):
-    adapter = LoraConfig(r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"])
+    adapter = LoraConfig(
+        r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"]
+    )
     torch.manual_seed(0)
     get_peft_model(model, adapter).merge_and_unload()
 
@@ -235,13 +259,19 @@ NOTICED = {
     "assigned": lambda model: model.load_state_dict(tiny_model(seed=1).state_dict(), assign=True),
     "copy_": lambda model: model.lm_head.weight.detach().copy_(-model.lm_head.weight),
     "inference mode": in_inference_mode,
-    "resized": lambda model: model.resize_token_embeddings(model.config.vocab_size + 3, mean_resizing=False),
+    "resized": lambda model: model.resize_token_embeddings(
+        model.config.vocab_size + 3, mean_resizing=False
+    ),
     "to": lambda model: model.to(torch.bfloat16),
     "to and back": lambda model: model.to(torch.bfloat16).to(torch.float32),
     "merged": merge,
     "replaced module": lambda model: setattr(model, "lm_head", tiny_model(seed=1).lm_head),
-    "replaced weight": lambda model: setattr(model.lm_head, "weight", nn.Parameter(-model.lm_head.weight.detach())),
-    "replaced data": lambda model: setattr(model.lm_head.weight, "data", -model.lm_head.weight.data),
+    "replaced weight": lambda model: setattr(
+        model.lm_head, "weight", nn.Parameter(-model.lm_head.weight.detach())
+    ),
+    "replaced data": lambda model: setattr(
+        model.lm_head.weight, "data", -model.lm_head.weight.data
+    ),
 }
 
 
@@ -263,7 +293,9 @@ def add_hook(model):
 
 
 def add_adapter(model):
-    adapter = LoraConfig(r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"])
+    adapter = LoraConfig(
+        r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"]
+    )
     return get_peft_model(model, adapter).eval().unload
 
 
@@ -287,7 +319,9 @@ def test_refresh_follows_values_that_are_written_to_the_data_of_a_weight(tiny_to
     assert translate(TEXTS, **OPTIONS) == by_generate(model, tiny_tokenizer) != plain
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda pipeline: pickle.loads(pickle.dumps(pipeline))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda pipeline: pickle.loads(pickle.dumps(pipeline))]
+)
 def test_copies_of_a_pipeline_have_separate_engines(tiny_tokenizer, duplicate):
     translate = pipeline_of(tiny_model(), tiny_tokenizer)
     expected = translate(TEXTS, **OPTIONS)

@@ -33,9 +33,21 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.decoding.transformers_internals import restore_tasks
-from vanilla_transformer.pipeline_vanilla_transformer import Segment, join_translations, split_lines, split_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import (
+    Segment,
+    join_translations,
+    split_lines,
+    split_sentences,
+)
 
-TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "grass grass", "Zwei Hunde."]
+TEXTS = [
+    "A man is sleeping.",
+    "Two dogs run across the green grass.",
+    "A",
+    "",
+    "grass grass",
+    "Zwei Hunde.",
+]
 
 
 @pytest.fixture
@@ -104,8 +116,12 @@ def test_pipeline_translates_alike_however_constructed(folder, tiny_model, tiny_
 def test_saved_pipeline_loads_without_trust_remote_code(translate, tmp_path):
     expected = translate(TEXTS)
     translate.save_pretrained(tmp_path)
-    impl = json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]["translation"]["impl"]
-    assert (tmp_path / f"{impl.split('.')[0]}.py").exists(), "what the configuration names travels along"
+    impl = json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]["translation"][
+        "impl"
+    ]
+    assert (tmp_path / f"{impl.split('.')[0]}.py").exists(), (
+        "what the configuration names travels along"
+    )
     loaded = pipeline("translation", model=str(tmp_path))
     assert loaded(TEXTS) == expected
     config = loaded.model.generation_config
@@ -122,14 +138,29 @@ def test_pipeline_prefers_installed_class_over_remote_code(folder):
 
 
 def test_pipeline_translates_with_marian_model_and_bare_tokenizer(tiny_tokenizer, tmp_path):
-    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    sizes = {
+        "d_model": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_ffn_dim": 32,
+        "decoder_ffn_dim": 32,
+    }
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    ids = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": 2}
+    ids = {
+        "pad_token_id": 0,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 0,
+        "forced_eos_token_id": 2,
+    }
     torch.manual_seed(0)
     model = MarianMTModel(
-        MarianConfig(vocab_size=300, max_position_embeddings=64, init_std=0.5, **sizes, **heads, **ids)
+        MarianConfig(
+            vocab_size=300, max_position_embeddings=64, init_std=0.5, **sizes, **heads, **ids
+        )
     )
-    bare = PreTrainedTokenizerFast(tokenizer_object=tiny_tokenizer.backend_tokenizer, pad_token="<pad>")
+    bare = PreTrainedTokenizerFast(
+        tokenizer_object=tiny_tokenizer.backend_tokenizer, pad_token="<pad>"
+    )
     bare.backend_tokenizer.post_processor = None  # does not append EOS, and has no `eos_token`
     translate = pipeline("translation", model=model, tokenizer=bare, max_new_tokens=5, num_beams=2)
     for text in ("A man", "grass"):
@@ -147,7 +178,15 @@ def test_pipeline_translates_with_marian_model_and_bare_tokenizer(tiny_tokenizer
 
 
 def test_pipeline_registration_keeps_other_tasks(tiny_tokenizer):
-    config = GPT2Config(vocab_size=300, n_positions=32, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=2)
+    config = GPT2Config(
+        vocab_size=300,
+        n_positions=32,
+        n_embd=16,
+        n_layer=1,
+        n_head=2,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
     model = GPT2LMHeadModel(config)
     # A copy, since some releases of transformers set the padding side of the tokenizer to left.
     generate = pipeline("text-generation", model=model, tokenizer=copy.deepcopy(tiny_tokenizer))
@@ -188,10 +227,17 @@ def test_pipeline_returns_a_list_for_sequences_and_a_generator_for_iterables(ech
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        *((wrong, {}, f"iterable of strings, got {type(wrong).__name__}") for wrong in (None, 5, b"b", {"en": "A"})),
+        *(
+            (wrong, {}, f"iterable of strings, got {type(wrong).__name__}")
+            for wrong in (None, 5, b"b", {"en": "A"})
+        ),
         (["A", 3], {}, r"got int \(3\) at position 1"),
         ([["A"]], {}, "got list .* at position 0"),
-        (["A", "caf\udce9"], {}, r"must be Unicode, got the lone surrogate '\\udce9' at position 1"),
+        (
+            ["A", "caf\udce9"],
+            {},
+            r"must be Unicode, got the lone surrogate '\\udce9' at position 1",
+        ),
         (["A"] * 100 + [None], {"batch_size": 1}, r"got NoneType \(None\) at position 100"),
         *(("A", {"batch_size": size}, f"`batch_size` must be .*got {size}") for size in (0, True)),
         ("A", {"nonsense": 1}, "nonsense"),
@@ -216,7 +262,9 @@ def test_pipeline_gives_generate_its_tokenizer_for_stop_strings(translate):
 
 def test_pipeline_reads_generator_one_window_ahead(echo, translate):
     read = []
-    answers = translate((read.append(number) or str(number) for number in range(1000)), batch_size=2)
+    answers = translate(
+        (read.append(number) or str(number) for number in range(1000)), batch_size=2
+    )
     assert read == []
     assert next(answers) == {"translation_text": "0"}
     assert len(read) == 128
@@ -248,7 +296,9 @@ def test_pipeline_raises_batch_error_and_restores_threads(translate, two_cores):
     assert torch.get_num_threads() == 2
 
 
-def test_pipeline_batch_size_in_call_overrides_constructor(echo, translate, tiny_model, tiny_tokenizer):
+def test_pipeline_batch_size_in_call_overrides_constructor(
+    echo, translate, tiny_model, tiny_tokenizer
+):
     translate = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, batch_size=3)
     translate(["a"] * 6)
     translate(["a"] * 6, batch_size=2)
@@ -256,29 +306,42 @@ def test_pipeline_batch_size_in_call_overrides_constructor(echo, translate, tiny
 
 
 def test_pipeline_takes_numbers_of_numpy(translate):
-    options = {"batch_size": np.int64(2), "num_beams": np.int64(2), "do_sample": np.bool_(False), "num_workers": 0}
+    options = {
+        "batch_size": np.int64(2),
+        "num_beams": np.int64(2),
+        "do_sample": np.bool_(False),
+        "num_workers": 0,
+    }
     assert translate(TEXTS, **options) == translate(TEXTS, batch_size=2, num_beams=2)
 
 
-def test_pipeline_shows_progress_bar_on_request(echo, translate, tiny_model, tiny_tokenizer, capsys):
+def test_pipeline_shows_progress_bar_on_request(
+    echo, translate, tiny_model, tiny_tokenizer, capsys
+):
     translate(["A"] * 3)
     translate(["A"] * 300)  # stderr is not a terminal
     translate(["A"] * 3, progress_bar=False)
     assert "Translating" not in capsys.readouterr().err
     translate(["A"] * 3, progress_bar=True)
     assert "3/3" in capsys.readouterr().err
-    talkative = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, progress_bar=True)
+    talkative = pipeline(
+        "translation", model=tiny_model, tokenizer=tiny_tokenizer, progress_bar=True
+    )
     talkative("A")
     assert "1/1" in capsys.readouterr().err
     talkative("A", progress_bar=False)
     assert capsys.readouterr().err == ""
 
 
-def test_pipeline_shows_progress_bar_by_default_for_long_input_in_terminal(echo, translate, monkeypatch):
+def test_pipeline_shows_progress_bar_by_default_for_long_input_in_terminal(
+    echo, translate, monkeypatch
+):
     disabled = []
     plain = pipeline_vanilla_transformer.logging.tqdm
     monkeypatch.setattr(
-        pipeline_vanilla_transformer.logging, "tqdm", lambda **kw: disabled.append(kw["disable"]) or plain(**kw)
+        pipeline_vanilla_transformer.logging,
+        "tqdm",
+        lambda **kw: disabled.append(kw["disable"]) or plain(**kw),
     )
     translate(["A"] * 255)
     translate(["A"] * 256)
@@ -299,11 +362,15 @@ def test_pipeline_returns_num_return_sequences_for_blank_text(translate):
     assert blank == [{"translation_text": ""}] * 2
     assert len(other) == 2
     assert translate(" ", num_return_sequences=2) == [blank]
-    assert translate(" ", generation_config=GenerationConfig(num_beams=3, num_return_sequences=3)) == [blank[:1] * 3]
+    assert translate(
+        " ", generation_config=GenerationConfig(num_beams=3, num_return_sequences=3)
+    ) == [blank[:1] * 3]
 
 
 def test_pipeline_strips_translations(translate, tiny_tokenizer):
-    translate.model.generate = lambda **kwargs: tiny_tokenizer(["  Ein Mann\n"], return_tensors="pt")["input_ids"]
+    translate.model.generate = lambda **kwargs: tiny_tokenizer(
+        ["  Ein Mann\n"], return_tensors="pt"
+    )["input_ids"]
     assert translate("A man") == [{"translation_text": "Ein Mann"}]
 
 
@@ -316,13 +383,23 @@ def test_pipeline_keeps_line_breaks(echo, translate):
 def test_pipeline_splits_long_text_into_sentences_without_loss(echo, translate, tiny_tokenizer):
     sentences = [f"Sentence number {number} (of many)." for number in range(40)]
     translate.model.config.max_source_length = 60
-    assert len(tiny_tokenizer(" ".join(sentences))["input_ids"]) > 60 > len(tiny_tokenizer(sentences[0])["input_ids"])
-    assert translation_texts(translate(["A man.", " ".join(sentences)])) == ["A man.", " ".join(sentences)]
+    assert (
+        len(tiny_tokenizer(" ".join(sentences))["input_ids"])
+        > 60
+        > len(tiny_tokenizer(sentences[0])["input_ids"])
+    )
+    assert translation_texts(translate(["A man.", " ".join(sentences)])) == [
+        "A man.",
+        " ".join(sentences),
+    ]
     assert sorted(echo.sentences) == sorted(["A man.", *sentences])
 
 
 def test_pipeline_splits_only_beyond_max_source_length(echo, translate, tiny_tokenizer):
-    for text, sentences in (("A man. A man.", ["A man.", "A man."]), ("Q. Z.", ["Q.", "Z."])):  # Q. Z.: one per byte
+    for text, sentences in (
+        ("A man. A man.", ["A man.", "A man."]),
+        ("Q. Z.", ["Q.", "Z."]),
+    ):  # Q. Z.: one per byte
         length = len(tiny_tokenizer(text)["input_ids"])
         for longest, expected in ((None, [text]), (length, [text]), (length - 1, sentences)):
             echo.batches.clear()
@@ -350,7 +427,9 @@ def test_pipeline_keeps_long_single_sentence_whole(echo, translate):
     ],
     ids=["words", "no spaces", "one word", "white space", "sentences"],
 )
-def test_pipeline_cuts_lines_of_any_length_without_loss(echo, translate, tiny_tokenizer, longest, text):
+def test_pipeline_cuts_lines_of_any_length_without_loss(
+    echo, translate, tiny_tokenizer, longest, text
+):
     translate.model.config.max_source_length = longest
     (translation,) = translation_texts(translate(text))
     assert "".join(translation.split()) == "".join(text.split())
@@ -364,7 +443,9 @@ def test_pipeline_cuts_lines_of_any_length_without_loss(echo, translate, tiny_to
         assert {word for each in echo.sentences for word in each.split()} == {*text.split()}
 
 
-@pytest.mark.parametrize("pipeline_class", [TranslationPipeline, pipeline_vanilla_transformer.TranslationPipeline])
+@pytest.mark.parametrize(
+    "pipeline_class", [TranslationPipeline, pipeline_vanilla_transformer.TranslationPipeline]
+)
 def test_pipeline_cuts_sentences_to_learned_positions(pipeline_class, tiny_tokenizer):
     sizes = {"position_embedding_type": "learned", "max_position_embeddings": 32}
     translate = pipeline_class(tiny_model(**sizes), tiny_tokenizer, device="cpu", max_new_tokens=4)
@@ -374,7 +455,9 @@ def test_pipeline_cuts_sentences_to_learned_positions(pipeline_class, tiny_token
 
 def test_pipeline_refuses_a_character_with_more_tokens_than_learned_positions(tiny_tokenizer):
     sizes = {"position_embedding_type": "learned", "max_position_embeddings": 2}
-    translate = TranslationPipeline(tiny_model(**sizes), tiny_tokenizer, device="cpu", max_new_tokens=1)
+    translate = TranslationPipeline(
+        tiny_model(**sizes), tiny_tokenizer, device="cpu", max_new_tokens=1
+    )
     with pytest.raises(OptionError, match="at most 2 tokens, as many as learned positions, got"):
         translate("日")
 
@@ -383,7 +466,10 @@ def test_pipeline_refuses_a_character_with_more_tokens_than_learned_positions(ti
     ("line", "sentences"),
     [
         ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
-        ('He said "Yes." Then. (He left.) And …', ['He said "Yes."', "Then.", "(He left.)", "And …"]),
+        (
+            'He said "Yes." Then. (He left.) And …',
+            ['He said "Yes."', "Then.", "(He left.)", "And …"],
+        ),
         ("Wait… what?! Yes.", ["Wait…", "what?!", "Yes."]),
         ("It costs 3.50 at www.example.org today", ["It costs 3.50 at www.example.org today"]),
         ("你好。你好吗？！好。", ["你好。", "你好吗？！", "好。"]),
@@ -399,7 +485,24 @@ def test_split_sentences_splits_at_sentence_ends(line, sentences):
 
 lines_of_marks = st.lists(
     st.sampled_from(
-        [" ", "  ", "\t", "\n", "\r\n", "\u2028", "\x85", "\x1c", "a", "Mann", ".", "!", "。", "？", "」", '"']
+        [
+            " ",
+            "  ",
+            "\t",
+            "\n",
+            "\r\n",
+            "\u2028",
+            "\x85",
+            "\x1c",
+            "a",
+            "Mann",
+            ".",
+            "!",
+            "。",
+            "？",
+            "」",
+            '"',
+        ]
     )
 ).map("".join)
 any_text = st.text() | lines_of_marks
@@ -411,14 +514,18 @@ def test_split_lines_reconstructs_text(text):
     segments = list(split_lines(text))
     assert "".join(segment.text + segment.separator for segment in segments) == text.strip()
     assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
-    assert [segment.text for segment in segments] == [line.strip() for line in text.splitlines() if line.strip()]
+    assert [segment.text for segment in segments] == [
+        line.strip() for line in text.splitlines() if line.strip()
+    ]
 
 
 @given(text=any_text, separator=st.sampled_from(["", "\n", " \n\n"]))
 def test_split_sentences_reconstructs_line(text, separator):
     line = Segment(" ".join(text.split()), separator)
     segments = list(split_sentences(line))
-    assert "".join(segment.text + segment.separator for segment in segments) == (line.text and line.text + separator)
+    assert "".join(segment.text + segment.separator for segment in segments) == (
+        line.text and line.text + separator
+    )
     assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
 
 
@@ -451,9 +558,13 @@ def test_pipeline_joins_n_best_of_split_text_by_rank(translate):
 
 
 @pytest.mark.parametrize(
-    "kwargs", [{"max_new_tokens": 2}, {"max_new_tokens_beyond_source": 0}, {"num_beams": 1}], ids=str
+    "kwargs",
+    [{"max_new_tokens": 2}, {"max_new_tokens_beyond_source": 0}, {"num_beams": 1}],
+    ids=str,
 )
-def test_pipeline_takes_generate_arguments_in_constructor_and_call(translate, tiny_model, tiny_tokenizer, kwargs):
+def test_pipeline_takes_generate_arguments_in_constructor_and_call(
+    translate, tiny_model, tiny_tokenizer, kwargs
+):
     default = translate("A man")
     at_call = translate("A man", **kwargs)
     assert at_call != default
@@ -462,14 +573,18 @@ def test_pipeline_takes_generate_arguments_in_constructor_and_call(translate, ti
     assert constructed("A man", **{name: value + 1 for name, value in kwargs.items()}) != at_call
 
 
-def test_pipeline_generation_config_overrides_constructor_arguments(translate, tiny_model, tiny_tokenizer):
+def test_pipeline_generation_config_overrides_constructor_arguments(
+    translate, tiny_model, tiny_tokenizer
+):
     config = paper_generation_config(0, 2, 1, max_new_tokens=2)
     expected = translate("A man", max_new_tokens=2)
     assert translate("A man", generation_config=config) == expected
     kwargs = {"max_new_tokens": 5, "num_beams": 3}
     other = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, **kwargs)
     assert other("A man", generation_config=config) == expected
-    at_construction = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, generation_config=config)
+    at_construction = pipeline(
+        "translation", model=tiny_model, tokenizer=tiny_tokenizer, generation_config=config
+    )
     assert at_construction("A man") == expected
 
 
@@ -482,7 +597,9 @@ def test_pipeline_ignores_return_dict_in_generate(translate):
 
 def test_pipeline_passes_assistant_model_to_generate(echo, tiny_model, tiny_tokenizer):
     assistant = VanillaTransformerForConditionalGeneration(tiny_model.config)
-    pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, assistant_model=assistant)("A")
+    pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, assistant_model=assistant)(
+        "A"
+    )
     assert echo.kwargs[0]["assistant_model"] is assistant
 
 
@@ -501,7 +618,10 @@ def test_pipeline_masks_padding_where_padding_equals_eos(tiny_model, tiny_tokeni
     config = tiny_model.config
     config.pad_token_id = config.eos_token_id
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=tiny_tokenizer.backend_tokenizer, pad_token="</s>", eos_token="</s>", bos_token="<s>"
+        tokenizer_object=tiny_tokenizer.backend_tokenizer,
+        pad_token="</s>",
+        eos_token="</s>",
+        bos_token="<s>",
     )
     tokenizer.model_input_names = ["input_ids"]
     translate = pipeline("translation", model=tiny_model, tokenizer=tokenizer)

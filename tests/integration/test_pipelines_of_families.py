@@ -69,16 +69,24 @@ def foreign_tokenizer():
     """Train a tokenizer of another kind, which adds no EOS."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
-    options = {"vocab_size": 300, "special_tokens": ["<pad>", "<s>", "</s>"], "show_progress": False}
+    options = {
+        "vocab_size": 300,
+        "special_tokens": ["<pad>", "<s>", "</s>"],
+        "show_progress": False,
+    }
     tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(**options))
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
-@pytest.mark.parametrize("layer_type", ["linear_attention", "lsh_attention", "transfo_xl_attention", "full_attention"])
+@pytest.mark.parametrize(
+    "layer_type", ["linear_attention", "lsh_attention", "transfo_xl_attention", "full_attention"]
+)
 def test_translation_pipeline_of_long_models_ends_sources_as_training_does(layer_type):
     tokenizer, model, seen = foreign_tokenizer(), tiny_long_model(layer_types=layer_type), []
-    model.model.encoder.embed_tokens.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].tolist()))
+    model.model.encoder.embed_tokens.register_forward_pre_hook(
+        lambda module, inputs: seen.append(inputs[0].tolist())
+    )
     TranslationPipeline(model, tokenizer)("Where is the dog?", max_new_tokens=1)
     ((trained, _),) = encode_pairs(tokenizer, [SentencePair("Where is the dog?", "")])
     assert seen == [[trained]] and trained[-1] == tokenizer.eos_token_id
@@ -87,9 +95,15 @@ def test_translation_pipeline_of_long_models_ends_sources_as_training_does(layer
 def test_fill_mask_pipeline_finds_the_mask(special_tokenizer):
     tokenizer = special_tokenizer[1]
     config = VanillaTransformerEncoderConfig(
-        vocab_size=len(tokenizer), encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=8, **SIZES
+        vocab_size=len(tokenizer),
+        encoder_layers=1,
+        encoder_attention_heads=2,
+        encoder_ffn_dim=8,
+        **SIZES,
     )
-    fill = pipeline("fill-mask", model=VanillaTransformerForMaskedLM(config).eval(), tokenizer=tokenizer)
+    fill = pipeline(
+        "fill-mask", model=VanillaTransformerForMaskedLM(config).eval(), tokenizer=tokenizer
+    )
     answers = fill("The <mask> sleeps.", top_k=2)
     assert len(answers) == 2 and all(answer["token"] < len(tokenizer) for answer in answers)
 
@@ -97,7 +111,11 @@ def test_fill_mask_pipeline_finds_the_mask(special_tokenizer):
 def language_model(tokenizer):
     torch.manual_seed(0)
     config = VanillaTransformerDecoderConfig(
-        vocab_size=len(tokenizer), decoder_layers=1, decoder_attention_heads=2, decoder_ffn_dim=8, **SIZES
+        vocab_size=len(tokenizer),
+        decoder_layers=1,
+        decoder_attention_heads=2,
+        decoder_ffn_dim=8,
+        **SIZES,
     )
     return VanillaTransformerForCausalLM(config).eval()
 
@@ -109,7 +127,9 @@ def test_text_generation_pipeline_continues_before_eos(special_tokenizer):
     prompt = torch.tensor([ids_of(tokenizer, "Where is")])
     expected = tokenizer.decode(model.generate(prompt, **options)[0], skip_special_tokens=True)
     seen = []
-    model.model.embed_tokens.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].tolist()))
+    model.model.embed_tokens.register_forward_pre_hook(
+        lambda module, inputs: seen.append(inputs[0].tolist())
+    )
     generate = pipeline("text-generation", model=model, tokenizer=tokenizer)
     assert generate("Where is", **options) == [{"generated_text": expected}]
     assert seen[0] == prompt.tolist()
@@ -122,7 +142,11 @@ def test_generate_does_not_read_an_eos_that_ends_all_prompts(special_tokenizer):
     found = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
     assert torch.equal(found, torch.cat([prompt, plain[:, 2:]], dim=1))
     beams = model.generate(
-        input_ids=prompt, num_beams=2, num_return_sequences=2, return_dict_in_generate=True, **options
+        input_ids=prompt,
+        num_beams=2,
+        num_return_sequences=2,
+        return_dict_in_generate=True,
+        **options,
     )
     assert torch.equal(beams.sequences[:, :3], prompt.repeat_interleave(2, dim=0))
     for other in ([[2]], [[5, 2], [5, 6]]):
@@ -131,12 +155,16 @@ def test_generate_does_not_read_an_eos_that_ends_all_prompts(special_tokenizer):
         assert with_eos.shape[1] <= len(other[0]) + 3
 
 
-@pytest.mark.parametrize("lengths", [{"max_length": 9}, {"max_length": 9, "min_length": 9, "num_beams": 2}, {}])
+@pytest.mark.parametrize(
+    "lengths", [{"max_length": 9}, {"max_length": 9, "min_length": 9, "num_beams": 2}, {}]
+)
 def test_lengths_and_embeddings_follow_a_prompt_without_its_eos(special_tokenizer, lengths):
     model, prompt = language_model(special_tokenizer[0]), torch.tensor([[5, 6, 2], [7, 8, 2]])
     given = {"attention_mask": torch.ones_like(prompt)}
     shorter = {name: length - 1 if "length" in name else length for name, length in lengths.items()}
-    expected = model.generate(prompt[:, :2], attention_mask=given["attention_mask"][:, :2], **shorter)
+    expected = model.generate(
+        prompt[:, :2], attention_mask=given["attention_mask"][:, :2], **shorter
+    )
     expected = torch.cat([prompt, expected[:, 2:]], dim=1)
     special = {"eos_token_id": model.config.eos_token_id, "pad_token_id": model.config.pad_token_id}
     config = GenerationConfig(**lengths, **special)
@@ -144,7 +172,11 @@ def test_lengths_and_embeddings_follow_a_prompt_without_its_eos(special_tokenize
         assert torch.equal(model.generate(prompt, **given, **options), expected)
     assert all(getattr(config, name) == value for name, value in lengths.items())
     embeddings = model.get_input_embeddings()(prompt)
-    assert torch.equal(model.generate(prompt, inputs_embeds=embeddings, **given, **lengths), expected)
+    assert torch.equal(
+        model.generate(prompt, inputs_embeds=embeddings, **given, **lengths), expected
+    )
     longer = torch.cat([embeddings[:, :1], embeddings], dim=1)  # its last row may be no EOS
-    found = model.generate(prompt, inputs_embeds=longer, attention_mask=torch.ones(2, 4).long(), max_new_tokens=2)
+    found = model.generate(
+        prompt, inputs_embeds=longer, attention_mask=torch.ones(2, 4).long(), max_new_tokens=2
+    )
     assert found.shape == (2, 5)

@@ -64,7 +64,9 @@ assert model.generate(model.dummy_inputs["input_ids"], max_new_tokens=2).shape[1
 """
 
 
-@pytest.mark.parametrize(("build", "program"), [(tiny_model, TRANSLATE), (tiny_long_model, LOAD_LONG)])
+@pytest.mark.parametrize(
+    ("build", "program"), [(tiny_model, TRANSLATE), (tiny_long_model, LOAD_LONG)]
+)
 def test_package_imports_the_engine_at_first_use(build, program, tiny_tokenizer, tmp_path):
     folder = str(save_model_folder(build(), tiny_tokenizer, tmp_path / "model"))
     ended = run_python("-c", program, folder)
@@ -73,7 +75,9 @@ def test_package_imports_the_engine_at_first_use(build, program, tiny_tokenizer,
 
 def test_package_has_its_public_names_and_no_others():
     for name in vanilla_transformer.__all__:
-        assert getattr(vanilla_transformer, name).__name__ == name and name in dir(vanilla_transformer)
+        assert getattr(vanilla_transformer, name).__name__ == name and name in dir(
+            vanilla_transformer
+        )
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = vanilla_transformer.Nothing
 
@@ -95,7 +99,13 @@ from transformers import AutoModelForSeq2SeqLM
 assert AutoModelForSeq2SeqLM._model_mapping[vanilla_transformer.VanillaTransformerConfig]
 print(json.dumps(found))
 """
-LINES = [["--help"], ["--version"], ["train", "--bogus"], ["translate", "--num_beam", "2"], ["trian"]]
+LINES = [
+    ["--help"],
+    ["--version"],
+    ["train", "--bogus"],
+    ["translate", "--num_beam", "2"],
+    ["trian"],
+]
 LINES += [[name, flag] for name in COMMANDS for flag in ("--help", "--help-all")]
 
 

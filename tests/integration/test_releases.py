@@ -11,19 +11,24 @@ from vanilla_transformer.configuration_vanilla_transformer_long import LAYER_TYP
 
 MODELS = {
     "encoder-decoder": tiny_model,
-    "separate vocabularies": lambda: tiny_model(share_encoder_decoder_embeddings=False, decoder_vocab_size=30),
+    "separate vocabularies": lambda: tiny_model(
+        share_encoder_decoder_embeddings=False, decoder_vocab_size=30
+    ),
     "pre-norm, learned positions": lambda: tiny_model(
         normalize_before=True, position_embedding_type="learned", max_position_embeddings=64
     ),
     "decoder-only": tiny_causal_lm,
-    **{f"long, {kind}": lambda kind=kind: tiny_long_model(layer_types=kind) for kind in LAYER_TYPES},
-    **{f"long, {kind}, decoder-only": lambda kind=kind: tiny_long_causal_lm(layer_types=kind) for kind in LAYER_TYPES},
+    **{
+        f"long, {kind}": lambda kind=kind: tiny_long_model(layer_types=kind) for kind in LAYER_TYPES
+    },
+    **{
+        f"long, {kind}, decoder-only": lambda kind=kind: tiny_long_causal_lm(layer_types=kind)
+        for kind in LAYER_TYPES
+    },
     "long, reversible": lambda: tiny_long_model(reversible=True, normalize_before=True),
 }
 SOURCE = torch.tensor([[5, 6, 7, 8]])
-REFUSAL = (
-    r"Models must be used with a tested release of transformers \(5\.12 to .*\): 5\.99\.0 computes something else"
-)
+REFUSAL = r"Models must be used with a tested release of transformers \(5\.12 to .*\): 5\.99\.0 computes something else"
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +79,10 @@ def change_scores_of_beams(monkeypatch):
 
 
 def rename_argument_of_masks(monkeypatch):
-    from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoder, create_causal_mask
+    from vanilla_transformer.modeling_vanilla_transformer import (
+        VanillaTransformerDecoder,
+        create_causal_mask,
+    )
 
     def renamed(config, inputs_embeds, attention_mask, kv_cache=None):
         return create_causal_mask(config, inputs_embeds, attention_mask, **{CACHE: kv_cache})
@@ -93,7 +101,13 @@ def ignore_padding_of_masks(monkeypatch):
     )
 
 
-CHANGES = [rename_cache, drop_cache, rename_update_of_beams, change_scores_of_beams, rename_argument_of_masks]
+CHANGES = [
+    rename_cache,
+    drop_cache,
+    rename_update_of_beams,
+    change_scores_of_beams,
+    rename_argument_of_masks,
+]
 CHANGES += [ignore_padding_of_masks]
 
 

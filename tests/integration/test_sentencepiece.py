@@ -14,18 +14,34 @@ from tests.tiny import tiny_model
 from tests.without_package import WITHOUT_PACKAGE
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.data.tokenizer_training import extend_tokenizer, special_token_ids, train_tokenizer
+from vanilla_transformer.data.tokenizer_training import (
+    extend_tokenizer,
+    special_token_ids,
+    train_tokenizer,
+)
 from vanilla_transformer.decoding.constraints import word_continuations
 from vanilla_transformer.extensions.augmentation.augmentation import MASKS, add_augmentation_tokens
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.text.languages import TARGET_TAG, Direction, add_language_tags
-from vanilla_transformer.tokenization_vanilla_transformer import SENTENCEPIECE_FILE, with_normalization
+from vanilla_transformer.tokenization_vanilla_transformer import (
+    SENTENCEPIECE_FILE,
+    with_normalization,
+)
 from vanilla_transformer.training.initialization import replace_vocabulary
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = [text for pair in read_demo_corpus("train", 500) for text in (pair.source, pair.target)]
 ODD = [
-    *("", " ", "  a   b  ", "\ta\u00a0b\u3000c\u2003d\n", "ＡＢＣ１２３", "ﬁn ½ ² ™", "日本語のテキスト", "“„’–…"),
+    *(
+        "",
+        " ",
+        "  a   b  ",
+        "\ta\u00a0b\u3000c\u2003d\n",
+        "ＡＢＣ１２３",
+        "ﬁn ½ ² ™",
+        "日本語のテキスト",
+        "“„’–…",
+    ),
     *(
         "👩\u200d🚀 ✌\ufe0f",
         "e\u0301 u\u0308 a\u0302\u0301",
@@ -35,9 +51,29 @@ ODD = [
         "▁a ▁",
         "～ ﷺ",
     ),
-    *("\ufeffa", "a\u200bb", "עִבְרִית", "हिन्दी क्\u200dष", "สุนัข น้ำ", "ⓐ㍿㌔", "𝐀𝔅", "a" * 300, "a" + " " * 50 + "b"),
+    *(
+        "\ufeffa",
+        "a\u200bb",
+        "עִבְרִית",
+        "हिन्दी क्\u200dष",
+        "สุนัข น้ำ",
+        "ⓐ㍿㌔",
+        "𝐀𝔅",
+        "a" * 300,
+        "a" + " " * 50 + "b",
+    ),
 ]
-NAMES = ["</s>", "x</s>y", "<unk>", "<0x41>", "a <0xE2><0x82> b", "<pad>", "<s>", "</s></s>", "<</s>>"]
+NAMES = [
+    "</s>",
+    "x</s>y",
+    "<unk>",
+    "<0x41>",
+    "a <0xE2><0x82> b",
+    "<pad>",
+    "<s>",
+    "</s></s>",
+    "<</s>>",
+]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +95,12 @@ def test_entries_are_the_pieces_and_padding_as_the_last_id(tokenizer, processor)
     assert [tokenizer.convert_ids_to_tokens(index) for index in range(800)] == [
         *map(processor.id_to_piece, range(800))
     ]
-    ids = {"pad_token_id": 800, "bos_token_id": None, "eos_token_id": 0, "decoder_start_token_id": 800}
+    ids = {
+        "pad_token_id": 800,
+        "bos_token_id": None,
+        "eos_token_id": 0,
+        "decoder_start_token_id": 800,
+    }
     assert special_token_ids(tokenizer) == ids and tokenizer.unk_token_id == 1
     assert {*tokenizer.all_special_ids} == {0, 1, 800}
 
@@ -92,7 +133,9 @@ def test_file_is_saved_beside_the_tokenizer_and_again_after_loading(tokenizer, t
     save_model_folder(tiny_model(vocab_size=801), loaded, tmp_path / "second")
     assert (tmp_path / "second" / SENTENCEPIECE_FILE).read_bytes() == tokenizer.sentencepiece_model
     assert loaded(ODD)["input_ids"] == tokenizer(ODD)["input_ids"]
-    assert "vocab_file" not in json.loads((tmp_path / "second" / "tokenizer_config.json").read_text())
+    assert "vocab_file" not in json.loads(
+        (tmp_path / "second" / "tokenizer_config.json").read_text()
+    )
     bpe = train_tokenizer(TEXTS[:40], 300)
     save_model_folder(tiny_model(), bpe, tmp_path / "second")
     assert not (tmp_path / "second" / SENTENCEPIECE_FILE).exists(), "of another tokenizer"
@@ -104,14 +147,27 @@ def test_tokenizer_loads_without_this_package(tokenizer, tmp_path):
     process = Forked(["-c", WITHOUT_PACKAGE, json.dumps(texts), str(tmp_path / "saved")])
     ids, decoded, special, inputs = json.loads(process.communicate(timeout=120)[0])
     assert ids == tokenizer(texts)["input_ids"] and inputs == ["input_ids", "attention_mask"]
-    assert decoded == tokenizer.batch_decode(ids, skip_special_tokens=True) and special == [800, None, 0, 1]
+    assert decoded == tokenizer.batch_decode(ids, skip_special_tokens=True) and special == [
+        800,
+        None,
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize(
     ("texts", "changes", "message"),
     [
-        (TEXTS, {"normalization": "nfkc"}, "`normalization` must be left out for sentencepiece, .* got 'nfkc'"),
-        (TEXTS, {"vocab_size": 264}, "`vocab_size` must suit the text, got 264. SentencePiece: .*smaller than"),
+        (
+            TEXTS,
+            {"normalization": "nfkc"},
+            "`normalization` must be left out for sentencepiece, .* got 'nfkc'",
+        ),
+        (
+            TEXTS,
+            {"vocab_size": 264},
+            "`vocab_size` must suit the text, got 264. SentencePiece: .*smaller than",
+        ),
         (["", ""], {}, "got 2 texts without a character"),
         ([], {}, "got 0 texts without a character"),
         (["a"], {}, "SentencePiece needs more text to train on"),
@@ -123,7 +179,9 @@ def test_train_tokenizer_refuses(texts, changes, message):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("texts", "size"), [(TEXTS[:6], 999), (TEXTS, 803), (["".join(TEXTS) * 3], 400)])
+@pytest.mark.parametrize(
+    ("texts", "size"), [(TEXTS[:6], 999), (TEXTS, 803), (["".join(TEXTS) * 3], 400)]
+)
 def test_number_of_pieces_is_a_multiple_of_8(texts, size):
     small = train_tokenizer(texts, size, model="sentencepiece")
     assert len(small) % 8 == 1 and 257 <= len(small) <= size // 8 * 8 + 1
@@ -148,8 +206,13 @@ def test_added_tokens_are_found_beside_any_character(tokenizer):
     begin, end, tag = marked.convert_tokens_to_ids(["<term>", "</term>", TARGET_TAG.format("de")])
     for text in ("<term> A man </term>", "<term>A man</term>", " <term>\u00a0A  man</term>"):
         assert marked(text, add_special_tokens=False)["input_ids"] == [begin, *words, end]
-    assert marked(TARGET_TAG.format("de") + " A man", add_special_tokens=False)["input_ids"] == [tag, *words]
-    assert [marked(text)["input_ids"] for text in ODD] == [tokenizer(text)["input_ids"] for text in ODD]
+    assert marked(TARGET_TAG.format("de") + " A man", add_special_tokens=False)["input_ids"] == [
+        tag,
+        *words,
+    ]
+    assert [marked(text)["input_ids"] for text in ODD] == [
+        tokenizer(text)["input_ids"] for text in ODD
+    ]
 
 
 def test_pieces_within_words_continue_them(tokenizer):
@@ -161,8 +224,13 @@ def test_pipeline_translates_with_alignments_terms_and_kept_text(tokenizer):
     model = tiny_model(vocab_size=801, alignment_heads=[[0, 0]], **special_token_ids(tokenizer))
     model.generation_config.update(**special_token_ids(tokenizer))
     translate = TranslationPipeline(model, tokenizer, max_new_tokens=20, normalize=True)
-    plain, spaced = translate(["Tom is 12\u00a0345 km away.", "Tom  is 12\u00a0345 km away. "], return_alignments=True)
-    assert "12\u00a0345" in plain["translation_text"] and spaced["translation_text"] == plain["translation_text"]
+    plain, spaced = translate(
+        ["Tom is 12\u00a0345 km away.", "Tom  is 12\u00a0345 km away. "], return_alignments=True
+    )
+    assert (
+        "12\u00a0345" in plain["translation_text"]
+        and spaced["translation_text"] == plain["translation_text"]
+    )
     (forced,) = translate("Tom is away.", constraints=["Haus"])
     assert "Haus" in forced["translation_text"]
 
@@ -186,10 +254,13 @@ def test_other_uses_are_refused_in_one_line_or_change_nothing(tokenizer):
 def test_to_marian_writes_a_tokenizer_without_a_class_of_this_package(tokenizer, tmp_path):
     """Padding is the last entry already, so no tokenizer is built for it."""
     model = tiny_model(vocab_size=len(tokenizer), **special_token_ids(tokenizer))
-    WRITERS["marian"](save_model_folder(model, tokenizer, tmp_path / "ours"), tmp_path / "marian", TEXTS[:2])
+    WRITERS["marian"](
+        save_model_folder(model, tokenizer, tmp_path / "ours"), tmp_path / "marian", TEXTS[:2]
+    )
     words = json.loads((tmp_path / "marian" / "tokenizer_config.json").read_text())
     assert words["tokenizer_class"] == "PreTrainedTokenizerFast"
     assert words["model_input_names"] == ["input_ids", "attention_mask"]
     assert (
-        AutoTokenizer.from_pretrained(tmp_path / "marian")(TEXTS[:9])["input_ids"] == tokenizer(TEXTS[:9])["input_ids"]
+        AutoTokenizer.from_pretrained(tmp_path / "marian")(TEXTS[:9])["input_ids"]
+        == tokenizer(TEXTS[:9])["input_ids"]
     )

@@ -26,7 +26,11 @@ from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import _encode_by_backend, encode_sentences
-from vanilla_transformer.tokenization_vanilla_transformer import _MAX_PIECE_LENGTH, _count_pieces, _fit_unigram
+from vanilla_transformer.tokenization_vanilla_transformer import (
+    _MAX_PIECE_LENGTH,
+    _count_pieces,
+    _fit_unigram,
+)
 
 TINY_TEXTS = [
     "A man is sleeping.",
@@ -34,12 +38,28 @@ TINY_TEXTS = [
     "Ein Mann schläft.",
     "Zwei Hunde laufen über das grüne Gras.",
 ] * 2
-BYTE_LEVEL = [model for model in TOKENIZER_MODELS if model != "sentencepiece"]  # which has tests of its own
+BYTE_LEVEL = [
+    model for model in TOKENIZER_MODELS if model != "sentencepiece"
+]  # which has tests of its own
 TEXTS = ["A man is sleeping.", "Two dogs run.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
 # Every Unicode text, with spaces, breaks and our own special tokens more often than chance has them.
 any_text = st.text(st.characters(exclude_categories=["Cs", "Cn"])) | st.lists(
     st.sampled_from(
-        [" ", "  ", "\n", "\u3000", "\xa0", "\x1c", "\xad", "\u200b", "\u200c", "\u200d", "\ufeff", "\x00", "\u0301"]
+        [
+            " ",
+            "  ",
+            "\n",
+            "\u3000",
+            "\xa0",
+            "\x1c",
+            "\xad",
+            "\u200b",
+            "\u200c",
+            "\u200d",
+            "\ufeff",
+            "\x00",
+            "\u0301",
+        ]
         + ["</s>", "<s>", "<pad>", "a", "Mann", "é", "日本", "م", "न", "🙂", "."]
     )
 ).map("".join)
@@ -113,7 +133,9 @@ def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
 @example(text="日" * 200)
 @example(text="a" * 101 + " " + "!" * 300)
 def test_tokenizer_round_trips_any_text(any_tokenizer, text):
-    assert any_tokenizer.decode(any_tokenizer(text)["input_ids"], skip_special_tokens=True) == normal_form(text)
+    assert any_tokenizer.decode(
+        any_tokenizer(text)["input_ids"], skip_special_tokens=True
+    ) == normal_form(text)
 
 
 @given(texts=st.lists(any_text, min_size=1, max_size=5))
@@ -133,14 +155,20 @@ def test_tokenizer_loads_as_saved(any_tokenizer, loaded, text):
 def test_tokenizers_load_without_this_package(tiny_config, tmp_path):
     """Loading trusts no code of a checkpoint and asks no question: everything is in `tokenizer.json`."""
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
-    tokenizers = {model: train_tokenizer(TINY_TEXTS, vocab_size=300, model=model) for model in BYTE_LEVEL}
+    tokenizers = {
+        model: train_tokenizer(TINY_TEXTS, vocab_size=300, model=model) for model in BYTE_LEVEL
+    }
     for model, tokenizer in tokenizers.items():
         tokenizer.save_pretrained(tmp_path / model / "alone")
         tokenizer.save_pretrained(tmp_path / model / "beside_a_model")
         tiny_config.save_pretrained(tmp_path / model / "beside_a_model")
-    folders = [tmp_path / model / name for model in tokenizers for name in ("alone", "beside_a_model")]
+    folders = [
+        tmp_path / model / name for model in tokenizers for name in ("alone", "beside_a_model")
+    ]
     command = [sys.executable, "-c", WITHOUT_PACKAGE, json.dumps(texts), *folders]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
         output = process.stdout.read()  # an open standard input: a question would wait
     for folder, line in zip(folders, output.splitlines(), strict=True):
         ids, decoded, special, inputs = json.loads(line)
@@ -164,8 +192,15 @@ for model in sys.argv[2:]:
 
 
 def test_class_trains_each_model_that_recipes_name():
-    kinds = [VanillaTransformerTokenizer.train_from_iterator(TEXTS, 290, model=model) for model in BYTE_LEVEL]
-    assert [type(each.backend_tokenizer.model).__name__ for each in kinds] == ["BPE", "Unigram", "WordPiece"]
+    kinds = [
+        VanillaTransformerTokenizer.train_from_iterator(TEXTS, 290, model=model)
+        for model in BYTE_LEVEL
+    ]
+    assert [type(each.backend_tokenizer.model).__name__ for each in kinds] == [
+        "BPE",
+        "Unigram",
+        "WordPiece",
+    ]
     subclass = type("Own", (VanillaTransformerTokenizer,), {})
     assert type(subclass.train_from_iterator(TEXTS, vocab_size=290)) is subclass
 
@@ -175,9 +210,17 @@ def test_class_trains_each_model_that_recipes_name():
     [
         (TEXTS, {"vocab_size": 10**7 + 1}, "`vocab_size` must be at most 10,000,000, got 10000001"),
         (TEXTS, {"vocab_size": 258}, "`vocab_size` must be at least 259 .*got 258"),
-        (TEXTS, {"model": "words"}, "`model` must be one of bpe, unigram, wordpiece, sentencepiece, got 'words'"),
+        (
+            TEXTS,
+            {"model": "words"},
+            "`model` must be one of bpe, unigram, wordpiece, sentencepiece, got 'words'",
+        ),
         (TEXTS, {"min_frequency": -1}, "`min_frequency` must not be negative, got -1"),
-        (TEXTS, {"normalization": "nmt_nfkc"}, "`normalization` must be one of nfc, nfkc, none, got 'nmt_nfkc'"),
+        (
+            TEXTS,
+            {"normalization": "nmt_nfkc"},
+            "`normalization` must be one of nfc, nfkc, none, got 'nmt_nfkc'",
+        ),
         ("A man", {}, "got the one string 'A man'"),
         *(([""] * 2, {"model": model}, "got 2 texts without a character") for model in BYTE_LEVEL),
         ([], {}, "got 0 texts without a character"),
@@ -189,7 +232,9 @@ def test_train_tokenizer_refuses_what_cannot_be(texts, options, message):
 
 
 def test_train_tokenizer_is_deterministic_across_processes():
-    ran = run_python("-c", TRAINED, json.dumps(TEXTS), *TOKENIZER_MODELS)  # hashes of strings differ from here
+    ran = run_python(
+        "-c", TRAINED, json.dumps(TEXTS), *TOKENIZER_MODELS
+    )  # hashes of strings differ from here
     there = [json.loads(line) for line in ran.stdout.splitlines()]
     here = [train_tokenizer(TEXTS, 290, model=model) for model in TOKENIZER_MODELS]
     assert [tokenizer.backend_tokenizer.to_str() for tokenizer in here] == there
@@ -229,8 +274,13 @@ def test_unigram_tokenizer_gives_the_most_probable_segmentation():
     tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300, model="unigram")
     scores = dict(json.loads(tokenizer.backend_tokenizer.to_str())["model"]["vocab"])
     word = "Ġlaufen"
-    cuts = [[i + 1 for i in range(len(word) - 1) if mask >> i & 1] for mask in range(2 ** (len(word) - 1))]
-    splits = [[word[a:b] for a, b in zip([0, *cut], [*cut, len(word)], strict=True)] for cut in cuts]
+    cuts = [
+        [i + 1 for i in range(len(word) - 1) if mask >> i & 1]
+        for mask in range(2 ** (len(word) - 1))
+    ]
+    splits = [
+        [word[a:b] for a, b in zip([0, *cut], [*cut, len(word)], strict=True)] for cut in cuts
+    ]
     possible = [split for split in splits if all(piece in scores for piece in split)]
     best = max(possible, key=lambda split: sum(scores[piece] for piece in split))
     assert tokenizer.tokenize("laufen") == best
@@ -243,22 +293,34 @@ def test_unigram_tokenizer_probabilities_fit_the_corpus_better_than_equal_ones()
     fitted = {piece: math.exp(score) for piece, score in _fit_unigram(words, candidates, 258)}
     assert fitted.keys() >= {*"Ġab", "Ġa", "ab"} and len(fitted) == 258
     likelihood = {
-        name: sum(count * math.log(sum_over_segmentations(word, pieces)) for word, count in words.items())
+        name: sum(
+            count * math.log(sum_over_segmentations(word, pieces)) for word, count in words.items()
+        )
         for name, pieces in (("equal", dict.fromkeys(fitted, 1 / len(fitted))), ("fitted", fitted))
     }
     assert likelihood["fitted"] > likelihood["equal"]
 
 
 def test_unigram_candidates_are_counted_with_overlaps():
-    assert _count_pieces({"aa", "aaa", "b", "none"}, {"aaaa": 2, "b": 3}) == {"aa": 7, "aaa": 5, "b": 4, "none": 1}
+    assert _count_pieces({"aa", "aaa", "b", "none"}, {"aaaa": 2, "b": 3}) == {
+        "aa": 7,
+        "aaa": 5,
+        "b": 4,
+        "none": 1,
+    }
     longest = "a" * _MAX_PIECE_LENGTH
-    assert _count_pieces({longest, longest + "a"}, {longest + "a": 1}) == {longest: 3, longest + "a": 1}
+    assert _count_pieces({longest, longest + "a"}, {longest + "a": 1}) == {
+        longest: 3,
+        longest + "a": 1,
+    }
 
 
 def test_unigram_tokenizer_segments_as_sentencepiece_does(monkeypatch):
     processors, load = [], sentencepiece.SentencePieceProcessor
     monkeypatch.setattr(
-        sentencepiece, "SentencePieceProcessor", lambda **options: processors.append(load(**options)) or processors[0]
+        sentencepiece,
+        "SentencePieceProcessor",
+        lambda **options: processors.append(load(**options)) or processors[0],
     )
     texts = [f"{pair.source} {pair.target}" for pair in read_demo_corpus("train", 500)]
     tokenizer = train_tokenizer(texts, vocab_size=600, model="unigram")
@@ -266,7 +328,9 @@ def test_unigram_tokenizer_segments_as_sentencepiece_does(monkeypatch):
     backend = tokenizer.backend_tokenizer
     for text in texts:
         words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))
-        expected = [piece for word, _ in words for piece in processors[0].encode(word, out_type=str)]
+        expected = [
+            piece for word, _ in words for piece in processors[0].encode(word, out_type=str)
+        ]
         assert tokenizer.tokenize(text) == expected
 
 
@@ -275,7 +339,9 @@ def sum_over_segmentations(word, pieces):
     if not word:
         return 1.0
     starts = (piece for piece in pieces if word.startswith(piece))
-    return sum(pieces[piece] * sum_over_segmentations(word[len(piece) :], pieces) for piece in starts)
+    return sum(
+        pieces[piece] * sum_over_segmentations(word[len(piece) :], pieces) for piece in starts
+    )
 
 
 # --- As in transformers ---------------------------------------------------------------------------------------------
@@ -309,19 +375,25 @@ def test_tokenizer_added_tokens_fit_a_resized_model(saved, tiny_model):
 def byte_level_tokenizer(**special):
     """Like GPT-2's: bytes, one `<|endoftext|>` for everything, no padding, and no EOS after a sentence."""
     trained = ByteLevelBPETokenizer()
-    trained.train_from_iterator(TEXTS, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False)
+    trained.train_from_iterator(
+        TEXTS, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False
+    )
     special = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", **special}
     return PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, **special)
 
 
 def with_template(tokenizer, template):
     eos = (tokenizer.eos_token, tokenizer.eos_token_id)
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single=template, special_tokens=[eos])
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=template, special_tokens=[eos]
+    )
     return tokenizer
 
 
 @pytest.mark.parametrize(
-    "template", ["$A", "$A <|endoftext|>", "<|endoftext|> $A", "<|endoftext|> $A <|endoftext|>"], ids=str
+    "template",
+    ["$A", "$A <|endoftext|>", "<|endoftext|> $A", "<|endoftext|> $A <|endoftext|>"],
+    ids=str,
 )
 def test_encode_sentences_appends_one_eos_for_any_tokenizer(template):
     tokenizer = byte_level_tokenizer()
@@ -366,11 +438,15 @@ def test_encode_sentences_names_the_text_at_which_the_backend_panics(monkeypatch
             raise PanicException("index out of bounds")
         return tokenizer.backend_tokenizer.encode_batch(texts)
 
-    backend = SimpleNamespace(padding=None, truncation=None, encode_special_tokens=True, encode_batch_fast=encode)
+    backend = SimpleNamespace(
+        padding=None, truncation=None, encode_special_tokens=True, encode_batch_fast=encode
+    )
     monkeypatch.setattr(PreTrainedTokenizerFast, "backend_tokenizer", backend)
     monkeypatch.setattr(backend, "encode_batch", tokenizer._tokenizer.encode_batch, raising=False)
     assert encode_sentences(tokenizer, ["A man", "Two dogs"]) == expected
-    with pytest.raises(ValueError, match="The tokenizer failed to encode 'bad': index out of bounds"):
+    with pytest.raises(
+        ValueError, match="The tokenizer failed to encode 'bad': index out of bounds"
+    ):
         encode_sentences(tokenizer, ["A man", "bad"])
 
 
@@ -397,7 +473,9 @@ WORDS = {
 def test_words_of_each_script_become_one_token(script, model):
     """GPT-2's words, which end before a combining mark, can never be one token in half of these scripts."""
     words = WORDS[script].split()
-    tokenizer = train_tokenizer([" ".join(words), " ".join(words[::-1])] * 20, vocab_size=600, model=model)
+    tokenizer = train_tokenizer(
+        [" ".join(words), " ".join(words[::-1])] * 20, vocab_size=600, model=model
+    )
     for word in words:
         (token,) = tokenizer(word, add_special_tokens=False)["input_ids"]
         assert tokenizer.decode([token]) == normal_form(word)
@@ -409,7 +487,9 @@ def test_backend_is_not_used_for_tokenizers_with_another_state_or_call():
             return super()._encode_plus([f"a {each}" for each in text], **options)
 
     tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300)
-    marked = Marked(tokenizer_object=tokenizer.backend_tokenizer, eos_token="</s>", pad_token="<pad>")
+    marked = Marked(
+        tokenizer_object=tokenizer.backend_tokenizer, eos_token="</s>", pad_token="<pad>"
+    )
     assert _encode_by_backend(marked, ["man"]) is None
     assert encode_sentences(marked, ["man"]) == encode_sentences(tokenizer, ["a man"])
     tokenizer.backend_tokenizer.enable_padding(length=30)

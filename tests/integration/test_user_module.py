@@ -72,13 +72,18 @@ def module(tmp_path, monkeypatch):
 
 def test_model_is_loaded_as_the_class_that_saved_it(module, tiny_tokenizer, tmp_path):
     _, user = module(ROLLED)
-    folder = save_model_folder(user.Rolled(tiny_config()).eval(), tiny_tokenizer, tmp_path / "model")
+    folder = save_model_folder(
+        user.Rolled(tiny_config()).eval(), tiny_tokenizer, tmp_path / "model"
+    )
     base = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "base")
     for kind in (AutoModelForSeq2SeqLM, VanillaTransformerForConditionalGeneration, user.Rolled):
         assert type(kind.from_pretrained(folder)) is user.Rolled
     assert type(AutoModel.from_pretrained(folder)) is VanillaTransformerModel
     assert type(user.Rolled.from_pretrained(base)) is user.Rolled
-    assert type(AutoModelForSeq2SeqLM.from_pretrained(base)) is VanillaTransformerForConditionalGeneration
+    assert (
+        type(AutoModelForSeq2SeqLM.from_pretrained(base))
+        is VanillaTransformerForConditionalGeneration
+    )
 
 
 LOADING = """
@@ -106,24 +111,36 @@ def check_translates_with_its_module_only(folder, path, message):
     assert found.returncode == 0, found.stderr
 
 
-def test_model_of_an_unknown_class_is_refused_at_every_door_and_its_file_travels(module, tiny_tokenizer, tmp_path):
+def test_model_of_an_unknown_class_is_refused_at_every_door_and_its_file_travels(
+    module, tiny_tokenizer, tmp_path
+):
     path, user = module(ROLLED)
     folder = save_model_folder(user.Rolled(tiny_config()), tiny_tokenizer, tmp_path / "model")
     assert (folder / path.name).read_text() == ROLLED
     config = json.loads((folder / "config.json").read_text())
-    assert config["auto_map"]["AutoModelForSeq2SeqLM"] == f"{path.stem}.Rolled" and "custom_pipelines" not in config
-    assert all((folder / f"{value.split('.')[0]}.py").exists() for value in config["auto_map"].values())
+    assert (
+        config["auto_map"]["AutoModelForSeq2SeqLM"] == f"{path.stem}.Rolled"
+        and "custom_pipelines" not in config
+    )
+    assert all(
+        (folder / f"{value.split('.')[0]}.py").exists() for value in config["auto_map"].values()
+    )
     refused = run_python("-c", LOADING, folder, env={"PATH": ""})
     assert refused.stdout.split() == ["True"] * 4, refused
     check_translates_with_its_module_only(folder, path, "Rolled")
 
 
-def test_model_with_a_configuration_of_its_own_loads_with_its_module(module, tiny_tokenizer, tmp_path):
+def test_model_with_a_configuration_of_its_own_loads_with_its_module(
+    module, tiny_tokenizer, tmp_path
+):
     path, user = module(WITH_A_CONFIGURATION)
     config = user.ScaledConfig(vocab_size=TINY_VOCAB_SIZE, **TINY_SIZES)
     folder = save_model_folder(user.Scaled(config), tiny_tokenizer, tmp_path / "model")
     saved = json.loads((folder / "config.json").read_text())
-    own = {"AutoConfig": f"{path.stem}.ScaledConfig", "AutoModelForSeq2SeqLM": f"{path.stem}.Scaled"}
+    own = {
+        "AutoConfig": f"{path.stem}.ScaledConfig",
+        "AutoModelForSeq2SeqLM": f"{path.stem}.Scaled",
+    }
     assert saved["auto_map"] == own
     check_translates_with_its_module_only(folder, path, "`model_type`")
 
@@ -141,30 +158,64 @@ def test_training_computes_the_loss_by_the_forward_of_the_class(module):
         should_pack(True, model, True, torch.device("cpu"))
 
 
-def test_train_keeps_the_class_and_starts_it_from_a_model_of_its_base(module, corpus, tiny_tokenizer, tmp_path):
+def test_train_keeps_the_class_and_starts_it_from_a_model_of_its_base(
+    module, corpus, tiny_tokenizer, tmp_path
+):
     path, user = module(ROLLED)
     base = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "base")
-    changes = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"max_steps": 2, "eval_steps": 2, "save_steps": 1}
+    changes = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {
+        "max_steps": 2,
+        "eval_steps": 2,
+        "save_steps": 1,
+    }
     changes |= {"user_module": path, "model_class": "Rolled"}
     recipe = parse_recipe(flags(corpus, tmp_path / "run", init_from=base, **changes))
     folder = train(recipe, evaluate=no_scores)
     assert type(AutoModelForSeq2SeqLM.from_pretrained(folder)) is user.Rolled
     assert (folder / path.name).exists() and (folder / "checkpoint-2" / path.name).exists()
     output = tmp_path / "mean"
-    assert main(["average-checkpoints", str(folder), str(folder / "checkpoint-1"), "--output_dir", str(output)]) == 0
+    assert (
+        main(
+            [
+                "average-checkpoints",
+                str(folder),
+                str(folder / "checkpoint-1"),
+                "--output_dir",
+                str(output),
+            ]
+        )
+        == 0
+    )
     assert type(AutoModelForSeq2SeqLM.from_pretrained(output)) is user.Rolled
-    with pytest.raises(ValueError, match="must be a VanillaTransformerForConditionalGeneration itself"):
+    with pytest.raises(
+        ValueError, match="must be a VanillaTransformerForConditionalGeneration itself"
+    ):
         load_model(VanillaTransformerForConditionalGeneration, folder)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--model_class", "Nothing"], "`model_class` must be one of VanillaTransformerForConditionalGeneration, "),
-        (["--user_module", "none.py"], "`user_module` must be a file of Python such as my_model.py, got none.py."),
-        (["--user_module", "broken.py"], "broken.py cannot be imported: line 2: ZeroDivisionError: "),
-        (["--user_module", "torch.py"], "`user_module` must have another name, since 'torch' is imported."),
-        (["--model_class", "Rolled", "--reversible", "--normalize_before"], "VanillaTransformerLongForConditional"),
+        (
+            ["--model_class", "Nothing"],
+            "`model_class` must be one of VanillaTransformerForConditionalGeneration, ",
+        ),
+        (
+            ["--user_module", "none.py"],
+            "`user_module` must be a file of Python such as my_model.py, got none.py.",
+        ),
+        (
+            ["--user_module", "broken.py"],
+            "broken.py cannot be imported: line 2: ZeroDivisionError: ",
+        ),
+        (
+            ["--user_module", "torch.py"],
+            "`user_module` must have another name, since 'torch' is imported.",
+        ),
+        (
+            ["--model_class", "Rolled", "--reversible", "--normalize_before"],
+            "VanillaTransformerLongForConditional",
+        ),
     ],
 )
 def test_wrong_modules_and_classes_are_refused_in_one_line(
@@ -176,4 +227,8 @@ def test_wrong_modules_and_classes_are_refused_in_one_line(
     (tmp_path / "torch.py").touch()
     assert main(["train", *flags(corpus, tmp_path / "run"), *words]) == 2
     line = capsys.readouterr().err.splitlines()[-1]  # after what it has read
-    assert line.startswith("error: ") and message in line and not (tmp_path / "run" / "config.json").exists()
+    assert (
+        line.startswith("error: ")
+        and message in line
+        and not (tmp_path / "run" / "config.json").exists()
+    )

@@ -63,7 +63,11 @@ class TinySeq2Seq:
         )
 
     def stack_sizes(self):
-        sizes = {"layers": self.num_hidden_layers, "attention_heads": self.num_attention_heads, "ffn_dim": 32}
+        sizes = {
+            "layers": self.num_hidden_layers,
+            "attention_heads": self.num_attention_heads,
+            "ffn_dim": 32,
+        }
         return {f"{stack}_{name}": size for stack in self.stacks for name, size in sizes.items()}
 
     def prepare_config_and_inputs_for_common(self):
@@ -73,7 +77,11 @@ class TinySeq2Seq:
         source, target = random_tokens(), random_tokens()
         source[:, -1] = EOS
         inputs = {"input_ids": source, "attention_mask": source.ne(PAD)}
-        return self.get_config(), {**inputs, "decoder_input_ids": target, "decoder_attention_mask": target.ne(PAD)}
+        return self.get_config(), {
+            **inputs,
+            "decoder_input_ids": target,
+            "decoder_attention_mask": target.ne(PAD),
+        }
 
 
 class TinyStack(TinySeq2Seq):
@@ -128,7 +136,9 @@ class OtherArchitectureTest(VanillaTransformerTest):
         "activation_function": "gelu",
     }
 
-    @unittest.skip("The test embeds both sides with the source embeddings, which are not shared here.")
+    @unittest.skip(
+        "The test embeds both sides with the source embeddings, which are not shared here."
+    )
     def test_inputs_embeds_matches_input_ids(self):
         pass
 
@@ -185,7 +195,9 @@ class LongTests:
 
     has_attentions = False
 
-    @unittest.skip("The test fills a `DynamicCache`; these models need the cache of `create_cache`.")
+    @unittest.skip(
+        "The test fills a `DynamicCache`; these models need the cache of `create_cache`."
+    )
     def test_bc_cache_name_forward(self):
         pass
 
@@ -194,7 +206,10 @@ class LinearTest(LongTests, VanillaTransformerTest):
     """Linear attention in the encoder, in the decoder and as cross-attention."""
 
     config_class = VanillaTransformerLongConfig
-    all_model_classes = (VanillaTransformerLongModel, VanillaTransformerLongForConditionalGeneration)
+    all_model_classes = (
+        VanillaTransformerLongModel,
+        VanillaTransformerLongForConditionalGeneration,
+    )
     changes = {"layer_types": "linear_attention", "cross_attention_type": "linear_attention"}
 
 

@@ -12,7 +12,9 @@ import pytest
 from tests.releases import install_release
 
 ROOT = Path(__file__).parents[2]
-RELEASES = re.search(r"^RELEASES := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split() + ["installed"]
+RELEASES = re.search(r"^RELEASES := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[
+    1
+].split() + ["installed"]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,12 @@ def run(tmp_path_factory):
         environment["HF_HOME"] = str(installed / f"home-{release}")  # of the carried code
         command = [sys.executable, ROOT / "tests" / "checkpoints_of_releases.py", how, folder]
         process = subprocess.run(
-            command, capture_output=True, text=True, env=os.environ | environment, cwd=installed, timeout=600
+            command,
+            capture_output=True,
+            text=True,
+            env=os.environ | environment,
+            cwd=installed,
+            timeout=600,
         )
         assert process.returncode == 0, process.stderr[-3000:]
         used, found = json.loads(process.stdout.splitlines()[-1])
@@ -53,4 +60,6 @@ def saved(run, tmp_path_factory):
 def test_checkpoints_of_all_releases_decode_equally(release, how, run, saved):
     folder, expected = saved
     found = run(release, how, folder)
-    assert {name: found[name] == expected[name] for name in expected} == dict.fromkeys(expected, True)
+    assert {name: found[name] == expected[name] for name in expected} == dict.fromkeys(
+        expected, True
+    )

@@ -71,7 +71,9 @@ def fetch_library_tests():
         command = [sys.executable, "-m", "pip", "download", *options]
         download = subprocess.run(command, capture_output=True, text=True)
         if download.returncode != 0:
-            pytest.skip(f"pip could not fetch the source distribution of {requirement}: {download.stderr[-500:]}")
+            pytest.skip(
+                f"pip could not fetch the source distribution of {requirement}: {download.stderr[-500:]}"
+            )
         with tarfile.open(next(Path(folder).glob("*.tar.gz"))) as archive:
             for member in archive.getmembers():
                 _, _, name = member.name.partition("/")
@@ -91,7 +93,9 @@ def write_stand_ins():
 def verdict_and_reasons(testcase):
     """Return "failed" with the messages, "skipped" (in whole or in part) with the reasons, or "passed"."""
     for verdict, elements in (("failed", ("failure", "error")), ("skipped", ("skipped",))):
-        reasons = [element.get("message") for name in elements for element in testcase.findall(name)]
+        reasons = [
+            element.get("message") for name in elements for element in testcase.findall(name)
+        ]
         if reasons:
             return verdict, reasons
     return "passed", []
@@ -101,7 +105,15 @@ def run_library_tests(report):
     """Run `common_model_tests.py` in a separate pytest process, where `tests` is the library's package."""
     tests = Path(__file__).with_name("common_model_tests.py")
     # Our `tests` folder and our pytest settings must not interfere.
-    options = ["-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "--import-mode", "importlib"]
+    options = [
+        "-c",
+        os.devnull,
+        "--noconftest",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode",
+        "importlib",
+    ]
     command = [sys.executable, "-m", "pytest", *options, "--junitxml", report, tests]
     paths = f"{SOURCES}{os.pathsep}{REPOSITORY}"
     environment = {**os.environ, "PYTHONPATH": paths, "RUN_SLOW": "1", "HF_HUB_OFFLINE": "1"}
@@ -125,7 +137,9 @@ def results(tmp_path_factory):
 
 def reasons_of(verdict, results_of_family):
     """Return the reasons of every test with that verdict, by its name."""
-    return {name: reasons for name, (found, reasons) in results_of_family.items() if found == verdict}
+    return {
+        name: reasons for name, (found, reasons) in results_of_family.items() if found == verdict
+    }
 
 
 FAMILIES = ["VanillaTransformerTest", "OtherArchitectureTest", "DecoderOnlyTest", "EncoderOnlyTest"]
@@ -150,10 +164,21 @@ def test_common_tests_of_marian_pass_for_ours(results):
 def test_common_tests_are_skipped_for_a_known_reason(results, family):
     known = re.compile("|".join([*NOT_FOR_THIS_ARCHITECTURE, *NOT_ON_EVERY_MACHINE]))
     skipped = reasons_of("skipped", results[family])
-    assert {name: reasons for name, reasons in skipped.items() if not all(map(known.search, reasons))} == {}
+    assert {
+        name: reasons for name, reasons in skipped.items() if not all(map(known.search, reasons))
+    } == {}
 
 
 def test_common_tests_give_every_known_reason(results):
     families = [results[name] for name in FAMILIES]
-    given = [reason for family in families for reasons in reasons_of("skipped", family).values() for reason in reasons]
-    assert [text for text in NOT_FOR_THIS_ARCHITECTURE if not any(re.search(text, reason) for reason in given)] == []
+    given = [
+        reason
+        for family in families
+        for reasons in reasons_of("skipped", family).values()
+        for reason in reasons
+    ]
+    assert [
+        text
+        for text in NOT_FOR_THIS_ARCHITECTURE
+        if not any(re.search(text, reason) for reason in given)
+    ] == []

@@ -23,5 +23,7 @@ def test_docs_multi_gpu_command_runs_with_two_processes(workspace):
     ]
     files = "--train_source train.en --train_target train.de --validation_source valid.en --validation_target valid.de"
     run_in_shell(f"{line} {files} --test_source test.en --test_target test.de")
-    state = json.loads((workspace / "runs/multi30k_en_de/checkpoint-4/training_state.json").read_text())
+    state = json.loads(
+        (workspace / "runs/multi30k_en_de/checkpoint-4/training_state.json").read_text()
+    )
     assert state["progress"]["num_processes"] == 2

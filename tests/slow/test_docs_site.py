@@ -35,8 +35,12 @@ def site(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRANSLATOR", "1")
         build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder)))
-    run_with_network([str(ROOT / "examples/browser/build.sh"), str(model), str(folder / "translator")])
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_QuietHandler, directory=str(folder))) as server:
+    run_with_network(
+        [str(ROOT / "examples/browser/build.sh"), str(model), str(folder / "translator")]
+    )
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(_QuietHandler, directory=str(folder))
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pages = sorted(str(path.parent.relative_to(folder)) for path in folder.rglob("index.html"))
         yield f"http://127.0.0.1:{server.server_port}", pages
@@ -56,7 +60,9 @@ def test_site_is_accessible(site, browser, axe, scheme, width):
         problems += [entry["message"] for entry in browser.get_log("browser")]
         found |= {page: problems} if problems else {}
     assert len(pages) > 30 and not found
-    assert all(each.removeprefix("blob:").startswith(address) for each in requested_addresses(browser))
+    assert all(
+        each.removeprefix("blob:").startswith(address) for each in requested_addresses(browser)
+    )
 
 
 def test_site_search_finds_a_recipe_key(site, browser):
@@ -64,7 +70,9 @@ def test_site_search_finds_a_recipe_key(site, browser):
     browser.get(f"{address}/")
     browser.find_element(By.CSS_SELECTOR, ".md-search__input").send_keys("warmup_steps")
     WebDriverWait(browser, 20).until(
-        lambda driver: "Recipe keys" in driver.find_element(By.CSS_SELECTOR, ".md-search-result__list").text
+        lambda driver: (
+            "Recipe keys" in driver.find_element(By.CSS_SELECTOR, ".md-search-result__list").text
+        )
     )
 
 
@@ -82,7 +90,12 @@ def test_home_page_translates_in_the_browser(site, browser):
     browser.get(f"{site[0]}/")
     browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe.translator"))
     for status in ("Ready", "Done"):
-        WebDriverWait(browser, 120).until(expected_conditions.text_to_be_present_in_element((By.ID, "status"), status))
+        WebDriverWait(browser, 120).until(
+            expected_conditions.text_to_be_present_in_element((By.ID, "status"), status)
+        )
         browser.find_element(By.ID, "translate").click()
-    assert browser.find_element(By.ID, "translation").get_property("value") == "Tom gab mir einen roten Apfel."
+    assert (
+        browser.find_element(By.ID, "translation").get_property("value")
+        == "Tom gab mir einen roten Apfel."
+    )
     browser.switch_to.default_content()

@@ -21,7 +21,15 @@ def commands(tmp_path_factory):
     venv.create(folder / "venv", with_pip=True)
     wheel = build_wheel(folder)
     constraints = ["--constraint", ROOT / "constraints.txt"]
-    pip = [folder / "venv/bin/python", "-m", "pip", "install", "--quiet", "--no-compile", *constraints]
+    pip = [
+        folder / "venv/bin/python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        *constraints,
+    ]
     installed = subprocess.run([*pip, "torch", wheel], capture_output=True, text=True)
     assert installed.returncode == 0, installed.stderr
     return folder / "venv/bin"
@@ -32,7 +40,9 @@ def run(commands, tmp_path):
     def run_command(program, *arguments):
         command = [commands / program, *map(str, arguments)]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        finished = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        finished = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600
+        )
         assert finished.returncode == 0, finished.stderr
         return finished.stdout
 
@@ -48,7 +58,14 @@ def test_installed_command_trains_and_translates(run, tmp_path):
     for end, sentences in (("en", TINY_SENTENCES[:2]), ("de", TINY_SENTENCES[2:])):
         (tmp_path / f"train.{end}").write_text("\n".join(sentences * 10) + "\n")
     flags = [word for name, value in TINY.items() for word in (f"--{name}", value)]
-    files = ["--train_source", "train.en", "--train_target", "train.de", "--output_dir", "runs/mine"]
+    files = [
+        "--train_source",
+        "train.en",
+        "--train_target",
+        "train.de",
+        "--output_dir",
+        "runs/mine",
+    ]
     run("vanilla-transformer", "train", "small", *files, *flags)
     run("vanilla-transformer", "translate", "runs/mine", "A man is sleeping.")
 
@@ -56,4 +73,7 @@ def test_installed_command_trains_and_translates(run, tmp_path):
 def test_installed_demo_ends_without_matplotlib(run, tmp_path):
     printed = run("vanilla-transformer", "demo", "--output_dir", "demo", "--max_minutes", "0.1")
     assert "undertrained" in printed and not list((tmp_path / "demo").glob("*.png"))
-    assert run("python", "-c", "import importlib.util as i; print(i.find_spec('matplotlib'))") == "None\n"
+    assert (
+        run("python", "-c", "import importlib.util as i; print(i.find_spec('matplotlib'))")
+        == "None\n"
+    )

@@ -20,7 +20,9 @@ from tests.uneven_models import (
 )
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile writes C++ on this machine, which has no g++")
+@pytest.mark.skipif(
+    shutil.which("g++") is None, reason="torch.compile writes C++ on this machine, which has no g++"
+)
 def test_flex_attention_matches_eager_attention():
     model = uneven_model(attn_implementation="eager", **SHALLOW)
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
@@ -54,16 +56,26 @@ torch.testing.assert_close(logits, saved["logits"], atol=1e-5, rtol=1e-5)
 """
 
 
-@pytest.mark.parametrize("changes", [{}, {"attention_bias": True, "lm_head_bias": True}, SEPARATE], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"attention_bias": True, "lm_head_bias": True}, SEPARATE], ids=str
+)
 def test_tensor_parallel_logits_match_single_process(tmp_path, changes):
     model = uneven_model(**changes)
     model.save_pretrained(tmp_path)
     inputs = {"input_ids": tokens(2, 6), "decoder_input_ids": tokens(2, 5, 30)}
-    torch.save({"inputs": inputs, "logits": model(**inputs).logits.detach()}, tmp_path / "inputs.pt")
+    torch.save(
+        {"inputs": inputs, "logits": model(**inputs).logits.detach()}, tmp_path / "inputs.pt"
+    )
     script = tmp_path / "run.py"
     script.write_text(TENSOR_PARALLEL_RUN)
     launcher = [sys.executable, "-m", *torchrun(2)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": ""}
-    run = subprocess.run([*launcher, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    run = subprocess.run(
+        [*launcher, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert run.returncode == 0, run.stderr[-3000:]
     assert "not sharded" not in run.stderr and "not applied" not in run.stderr

@@ -38,8 +38,12 @@ print(updates / (time.perf_counter() - started))
 
 
 @pytest.mark.skipif(usable_cores() < 2, reason="threads wait for each other on several cores")
-@pytest.mark.parametrize(("per_core", "least"), [(0, 0.9), (1, 1.5)], ids=["idle cores", "busy cores"])
-def test_waiting_threads_cost_nothing_on_idle_cores_and_little_on_busy_ones(monkeypatch, per_core, least):
+@pytest.mark.parametrize(
+    ("per_core", "least"), [(0, 0.9), (1, 1.5)], ids=["idle cores", "busy cores"]
+)
+def test_waiting_threads_cost_nothing_on_idle_cores_and_little_on_busy_ones(
+    monkeypatch, per_core, least
+):
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     if per_core == 0 and os.getloadavg()[0] > 0.5:
@@ -47,10 +51,14 @@ def test_waiting_threads_cost_nothing_on_idle_cores_and_little_on_busy_ones(monk
     usual, ours = [], []
     with ExitStack() as stack:
         for _ in range(per_core * usable_cores()):
-            burning = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            burning = stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            )
             stack.callback(burning.kill)
         time.sleep(0.5)
         for _ in range(3):
             for rates, environment in ((usual, USUAL), (ours, OURS)):
-                rates.append(float(run_command([sys.executable, "-c", WORK], "the worker", environment)))
+                rates.append(
+                    float(run_command([sys.executable, "-c", WORK], "the worker", environment))
+                )
     assert median(ours) > least * median(usual), (usual, ours)

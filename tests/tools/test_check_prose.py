@@ -56,14 +56,19 @@ def test_find_leaves_plain_english_alone(text):
 def test_prose_of_python_keeps_comments_strings_and_names():
     source = 'def goes_on(a):\n    """Those\n    of."""\n    # is\n    # told\n    return f"{anew} anew" "those"\n'
     prose = prose_of_python(source)
-    assert len(prose) == len(source) and [char == "\n" for char in prose] == [char == "\n" for char in source]
+    assert len(prose) == len(source) and [char == "\n" for char in prose] == [
+        char == "\n" for char in source
+    ]
     assert sorted(phrases(prose)) == ["Those of", "anew", "goes on", "is told"]
 
 
 def test_check_file_gives_the_line_and_reads_the_name(tmp_path):
     path = tmp_path / "behaviour.py"
     path.write_text("first = 1\n# read anew\n")
-    assert [(finding.line, finding.phrase) for finding in check_file(path)] == [(1, "behaviour"), (2, "anew")]
+    assert [(finding.line, finding.phrase) for finding in check_file(path)] == [
+        (1, "behaviour"),
+        (2, "anew"),
+    ]
 
 
 def test_main_allows_listed_phrases_and_reports_stale_ones(tmp_path, monkeypatch, capsys):

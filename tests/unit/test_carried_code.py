@@ -7,16 +7,36 @@ from pathlib import Path
 import pytest
 
 import vanilla_transformer
-from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_masked_lm, tiny_model
+from tests.tiny import (
+    tiny_causal_lm,
+    tiny_long_causal_lm,
+    tiny_long_model,
+    tiny_masked_lm,
+    tiny_model,
+)
 from vanilla_transformer.errors import UserError
 
 PACKAGE = Path(vanilla_transformer.__file__).parent
-COMMON = {"configuration_vanilla_transformer", "modeling_vanilla_transformer", "generation_vanilla_transformer"}
+COMMON = {
+    "configuration_vanilla_transformer",
+    "modeling_vanilla_transformer",
+    "generation_vanilla_transformer",
+}
 COMMON |= {"compatibility_vanilla_transformer", "errors"}
 PIPELINE = {"pipeline_vanilla_transformer"}
-DECODER = COMMON | {"configuration_vanilla_transformer_decoder", "modeling_vanilla_transformer_decoder"}
-ENCODER = COMMON | {"configuration_vanilla_transformer_encoder", "modeling_vanilla_transformer_encoder"}
-LONG = DECODER | {"configuration_vanilla_transformer_long", "modeling_vanilla_transformer_long", "reversible"}
+DECODER = COMMON | {
+    "configuration_vanilla_transformer_decoder",
+    "modeling_vanilla_transformer_decoder",
+}
+ENCODER = COMMON | {
+    "configuration_vanilla_transformer_encoder",
+    "modeling_vanilla_transformer_encoder",
+}
+LONG = DECODER | {
+    "configuration_vanilla_transformer_long",
+    "modeling_vanilla_transformer_long",
+    "reversible",
+}
 LONG |= {"linear_attention", "lsh_attention", "transfo_xl_attention"}
 
 
@@ -38,7 +58,9 @@ def test_save_pretrained_carries_only_the_modules_in_use(build, expected, tmp_pa
 @pytest.mark.parametrize("version", ["4.57.1", "5.11.0"])
 def test_carried_code_names_the_release_of_transformers_that_it_needs(version, monkeypatch):
     name = "vanilla_transformer.carried"
-    spec = importlib.util.spec_from_file_location(name, PACKAGE / "configuration_vanilla_transformer.py")
+    spec = importlib.util.spec_from_file_location(
+        name, PACKAGE / "configuration_vanilla_transformer.py"
+    )
     monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
     found = rf"^transformers>=5.12 is required .* found transformers=={version}\. Install .*: transformers>=5.12,<6\.$"
     with pytest.raises(UserError, match=found):  # which commands print in one line

@@ -70,7 +70,12 @@ INVALID_VALUES = [
         for value in (0.0, -0.5, float("nan"))
     ],
     ("activation_function", "rellu", "must be one of .*relu", {}),
-    ("decoder_vocab_size", 36000, "must equal `vocab_size`=37000 while `share_encoder_decoder_embeddings`", {}),
+    (
+        "decoder_vocab_size",
+        36000,
+        "must equal `vocab_size`=37000 while `share_encoder_decoder_embeddings`",
+        {},
+    ),
     *[
         (field, value, "must be in the vocabulary of 37000 entries", {})
         for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
@@ -83,10 +88,20 @@ INVALID_VALUES = [
         "must be in the vocabulary of 100 entries",
         SEPARATE | {"decoder_vocab_size": 100},
     ),
-    ("pad_token_id", 150, "must be in the vocabulary of 100 entries", SEPARATE | {"vocab_size": 100}),
+    (
+        "pad_token_id",
+        150,
+        "must be in the vocabulary of 100 entries",
+        SEPARATE | {"vocab_size": 100},
+    ),
 ]
 
-WRONG_TYPES = [("d_model", "512"), ("encoder_layers", None), ("dropout", "a little"), ("sinusoid_layout", "shuffled")]
+WRONG_TYPES = [
+    ("d_model", "512"),
+    ("encoder_layers", None),
+    ("dropout", "a little"),
+    ("sinusoid_layout", "shuffled"),
+]
 
 
 def test_config_defaults_to_base_model():
@@ -155,8 +170,12 @@ def test_config_round_trips_every_field(tmp_path):
         "eos_token_id": [6, 7],
         "decoder_start_token_id": 4,
     }
-    classes = VanillaTransformerConfig.__mro__[: VanillaTransformerConfig.__mro__.index(PreTrainedConfig)]
-    own_fields = {name for each in classes for name in each.__annotations__} - {"is_encoder_decoder"}
+    classes = VanillaTransformerConfig.__mro__[
+        : VanillaTransformerConfig.__mro__.index(PreTrainedConfig)
+    ]
+    own_fields = {name for each in classes for name in each.__annotations__} - {
+        "is_encoder_decoder"
+    }
     assert set(changes) == own_fields, "every field of the configuration is part of this round trip"
     VanillaTransformerConfig(**changes).save_pretrained(tmp_path)
     loaded = AutoConfig.from_pretrained(tmp_path)

@@ -14,7 +14,8 @@ def connect():
 
 
 @pytest.mark.parametrize(
-    "function", [lambda: subprocess.run([sys.executable, "-V"]), lambda: os.system("true"), os.fork, connect]
+    "function",
+    [lambda: subprocess.run([sys.executable, "-V"]), lambda: os.system("true"), os.fork, connect],
 )
 def test_guard_refuses_processes_and_connections(function):
     with pytest.raises(pytest.fail.Exception, match="move it to tests/integration"):

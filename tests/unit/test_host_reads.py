@@ -18,7 +18,9 @@ READS = {
     "assignment by mask": lambda values: values.clone().__setitem__(values > 1, values[2:]),
     "constant": lambda values: torch.tensor([1, 2], device=values.device),
     "to": lambda values: values.to("meta" if values.device.type == "cpu" else "cpu"),
-    "copy_": lambda values: torch.empty(3).copy_(values) if values.device == GPU else values.copy_(values.to(GPU)),
+    "copy_": lambda values: (
+        torch.empty(3).copy_(values) if values.device == GPU else values.copy_(values.to(GPU))
+    ),
 }
 # These are no operations on a CPU.
 READS_OF_GPU = {
@@ -61,4 +63,9 @@ def test_gpu_stand_in_allows_copies_that_do_not_wait():
     with gpu_stand_in() as copies:
         there = torch.tensor([1, 2, 3]).to(GPU, non_blocking=True)
         here = there[there].repeat_interleave(2, dim=0).to("cpu", non_blocking=True)
-    assert there.device == GPU and here is copies.arrived[0] and here.shape == (6,) and here.device.type == "cpu"
+    assert (
+        there.device == GPU
+        and here is copies.arrived[0]
+        and here.shape == (6,)
+        and here.device.type == "cpu"
+    )

@@ -37,7 +37,10 @@ def quadratic_attention(query, key, value, mask, is_causal):
 
 def random_states(length, seed=0, sentences=2):
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn((sentences, 3, length, 4), generator=generator, dtype=torch.float64) for _ in range(3)]
+    return [
+        torch.randn((sentences, 3, length, 4), generator=generator, dtype=torch.float64)
+        for _ in range(3)
+    ]
 
 
 def padding_mask(length, sentences=2):
@@ -48,7 +51,12 @@ def padding_mask(length, sentences=2):
 
 
 @settings(max_examples=40, deadline=None)
-@given(length=st.integers(1, 150), seed=st.integers(0, 100), is_causal=st.booleans(), padded=st.booleans())
+@given(
+    length=st.integers(1, 150),
+    seed=st.integers(0, 100),
+    is_causal=st.booleans(),
+    padded=st.booleans(),
+)
 def test_linear_attention_matches_quadratic_reference(length, seed, is_causal, padded):
     states = [each.requires_grad_() for each in random_states(length, seed)]
     mask = padding_mask(length) if padded and length > 1 else None
@@ -121,7 +129,9 @@ def test_linear_attention_sums_in_float32_for_bfloat16_inputs():
     found = linear_attention_forward(AttentionModule(True), *states, None)[0]
     expected = quadratic_attention(*(each.double() for each in states), None, True)
     assert found.dtype == torch.bfloat16
-    assert (found == expected.to(torch.bfloat16)).float().mean() > 0.999  # 0.4 with sums in bfloat16
+    assert (
+        found == expected.to(torch.bfloat16)
+    ).float().mean() > 0.999  # 0.4 with sums in bfloat16
 
 
 def test_linear_attention_returns_zeros_for_row_of_padding():
@@ -131,7 +141,8 @@ def test_linear_attention_returns_zeros_for_row_of_padding():
 
 def test_linear_attention_rejects_4d_mask():
     with pytest.raises(
-        ValueError, match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)"
+        ValueError,
+        match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)",
     ):
         linear_attention_forward(AttentionModule(True), *random_states(3), torch.ones(2, 1, 3, 3))
 
@@ -147,7 +158,9 @@ def test_linear_attention_cache_rejects_crop():
 def test_linear_attn_implementation_with_cache_matches_full_sequence(tiny_config):
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-    model = VanillaTransformerForConditionalGeneration._from_config(tiny_config, attn_implementation="linear").eval()
+    model = VanillaTransformerForConditionalGeneration._from_config(
+        tiny_config, attn_implementation="linear"
+    ).eval()
     source = torch.randint(3, tiny_config.vocab_size, (2, 5))
     source[1, 3:] = tiny_config.pad_token_id
     target = torch.randint(3, tiny_config.vocab_size, (2, 6))

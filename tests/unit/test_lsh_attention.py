@@ -23,7 +23,12 @@ class LSHFields:
     """Configuration with the fields that LSH attention reads."""
 
     def __init__(self, rounds=2, buckets=4, chunk=4, seed=0):
-        self.num_hashes, self.num_buckets, self.lsh_attn_chunk_length, self.hash_seed = rounds, buckets, chunk, seed
+        self.num_hashes, self.num_buckets, self.lsh_attn_chunk_length, self.hash_seed = (
+            rounds,
+            buckets,
+            chunk,
+            seed,
+        )
 
 
 class AttentionModule(nn.Module):
@@ -62,7 +67,10 @@ def quadratic_lsh_attention(query_keys, value, buckets, padding, is_causal, chun
                 seen = [
                     other
                     for other in range(length)
-                    if meets[one, other] and padding[row, other] and other != one and (other < one or not is_causal)
+                    if meets[one, other]
+                    and padding[row, other]
+                    and other != one
+                    and (other < one or not is_causal)
                 ] or [one]
                 scores = query_keys[row, head, one] @ keys[row, head, seen].T
                 output[row, head, one] = scores.softmax(dim=0) @ value[row, head, seen]
@@ -71,7 +79,10 @@ def quadratic_lsh_attention(query_keys, value, buckets, padding, is_causal, chun
 
 def random_states(length, seed=0, heads=2):
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn((2, heads, length, 4), generator=generator, dtype=torch.float64) for _ in range(2)]
+    return [
+        torch.randn((2, heads, length, 4), generator=generator, dtype=torch.float64)
+        for _ in range(2)
+    ]
 
 
 def everywhere(length):
@@ -111,14 +122,22 @@ def test_lsh_attention_matches_quadratic_reference(length, seed, rounds, buckets
 @pytest.mark.parametrize(("before", "after"), [(0, 1), (0, 13), (5, 0)])
 def test_lsh_attention_does_not_depend_on_padding(is_causal, before, after):
     states = random_states(20)
-    alone = chunked_lsh_attention(*states, hash_buckets(states[0], 0, 2, 4), everywhere(20), is_causal, chunk_size=3)
+    alone = chunked_lsh_attention(
+        *states, hash_buckets(states[0], 0, 2, 4), everywhere(20), is_causal, chunk_size=3
+    )
     others = random_states(before + after, seed=1)
     padded = [
         torch.cat([other[:, :, :before], own, other[:, :, before:]], dim=2)
         for own, other in zip(states, others, strict=True)
     ]
-    tokens = torch.tensor([False] * before + [True] * 20 + [False] * after).view(1, 1, -1, 1).expand(2, -1, -1, -1)
-    found = chunked_lsh_attention(*padded, hash_buckets(padded[0], 0, 2, 4), tokens, is_causal, chunk_size=3)
+    tokens = (
+        torch.tensor([False] * before + [True] * 20 + [False] * after)
+        .view(1, 1, -1, 1)
+        .expand(2, -1, -1, -1)
+    )
+    found = chunked_lsh_attention(
+        *padded, hash_buckets(padded[0], 0, 2, 4), tokens, is_causal, chunk_size=3
+    )
     torch.testing.assert_close(found[:, :, before : before + 20], alone, atol=1e-10, rtol=1e-10)
 
 
@@ -130,13 +149,17 @@ def test_lsh_attention_with_one_bucket_equals_full_attention(is_causal):
     if is_causal:
         scores = scores.masked_fill(torch.ones(12, 12).triu(1).bool(), float("-inf"))
     buckets = hash_buckets(query_keys, 0, rounds=8, buckets=1)
-    found = chunked_lsh_attention(query_keys, value, buckets, everywhere(12), is_causal, chunk_size=64)
+    found = chunked_lsh_attention(
+        query_keys, value, buckets, everywhere(12), is_causal, chunk_size=64
+    )
     torch.testing.assert_close(found, scores.softmax(dim=-1) @ value, atol=1e-10, rtol=1e-10)
 
 
 def test_lsh_attention_approaches_full_attention_with_more_hashes():
     query_keys, value = random_states(64)
-    full = chunked_lsh_attention(query_keys, value, hash_buckets(query_keys, 0, 1, 1), everywhere(64), False, 64)
+    full = chunked_lsh_attention(
+        query_keys, value, hash_buckets(query_keys, 0, 1, 1), everywhere(64), False, 64
+    )
     distances = []
     for rounds in (1, 4, 16):
         buckets = hash_buckets(query_keys, 0, rounds, 8)
@@ -161,7 +184,9 @@ def test_lsh_attention_with_cache_matches_full_sequence_in_one_chunk():
     cache = Cache(layer_class_to_replicate=LSHCacheLayer)
     rows = [
         lsh_attention_forward(module, part, value, None, cache=cache)
-        for part, value in zip(*(each.split([7, 1, 3, 1, 8], dim=2) for each in states), strict=True)
+        for part, value in zip(
+            *(each.split([7, 1, 3, 1, 8], dim=2) for each in states), strict=True
+        )
     ]
     expected = lsh_attention_forward(module, *states, None)
     torch.testing.assert_close(torch.cat(rows, dim=1), expected, atol=1e-10, rtol=1e-10)
@@ -187,7 +212,10 @@ def test_lsh_attention_dropout_keeps_expected_output():
     buckets, padding = hash_buckets(query_keys, 0, 2, 2), everywhere(30)
     kept = chunked_lsh_attention(query_keys, value, buckets, padding, False, 32)
     torch.manual_seed(0)
-    draws = [chunked_lsh_attention(query_keys, value, buckets, padding, False, 32, dropout=0.2) for _ in range(400)]
+    draws = [
+        chunked_lsh_attention(query_keys, value, buckets, padding, False, 32, dropout=0.2)
+        for _ in range(400)
+    ]
     assert not torch.allclose(draws[0], kept)
     torch.testing.assert_close(torch.stack(draws).mean(dim=0), kept, atol=0.15, rtol=0.1)
 
@@ -195,7 +223,8 @@ def test_lsh_attention_dropout_keeps_expected_output():
 def test_lsh_attention_rejects_4d_mask():
     query_keys, value = random_states(3)
     with pytest.raises(
-        ValueError, match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)"
+        ValueError,
+        match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)",
     ):
         lsh_attention_forward(AttentionModule(True), query_keys, value, torch.ones(2, 1, 3, 3))
 
@@ -212,7 +241,10 @@ def reformer_attention(is_decoder, length):
     torch.manual_seed(0)
     attention, states = LSHSelfAttention(config).eval(), torch.randn(2, length, HEADS * WIDTH)
     projections = attention.query_key, attention.value
-    split = [projection(states).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2) for projection in projections]
+    split = [
+        projection(states).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2)
+        for projection in projections
+    ]
     return attention, states, split
 
 
@@ -229,10 +261,16 @@ def test_hash_buckets_match_reformer_with_same_rotations(monkeypatch):
 def test_lsh_attention_matches_reformer_with_one_bucket(is_decoder, length, monkeypatch):
     """Compare where both agree: Reformer also attends to other buckets of a chunk, and wraps around without a mask."""
     reformer, states, (query_keys, value) = reformer_attention(is_decoder, length)
-    monkeypatch.setattr(LSHSelfAttention, "_hash_vectors", lambda *_, **__: torch.zeros(2, HEADS, length).long())
-    expected = reformer(states, num_hashes=1, num_buckets=6).hidden_states.unflatten(-1, (HEADS, WIDTH))
+    monkeypatch.setattr(
+        LSHSelfAttention, "_hash_vectors", lambda *_, **__: torch.zeros(2, HEADS, length).long()
+    )
+    expected = reformer(states, num_hashes=1, num_buckets=6).hidden_states.unflatten(
+        -1, (HEADS, WIDTH)
+    )
     buckets = hash_buckets(query_keys, 0, 1, 1)
-    found = chunked_lsh_attention(query_keys, value, buckets, everywhere(length), is_decoder, chunk_size=8)
+    found = chunked_lsh_attention(
+        query_keys, value, buckets, everywhere(length), is_decoder, chunk_size=8
+    )
     torch.testing.assert_close(found.transpose(1, 2), expected, atol=1e-4, rtol=1e-3)
 
 
@@ -249,7 +287,9 @@ def test_hash_buckets_ignore_default_dtype(dtype):
     torch.set_default_dtype(dtype)
     try:
         found = hash_buckets(query_keys.to(dtype), 5, 2, 8)
-        output = chunked_lsh_attention(query_keys.to(dtype), value.to(dtype), found, everywhere(20), True, 8)
+        output = chunked_lsh_attention(
+            query_keys.to(dtype), value.to(dtype), found, everywhere(20), True, 8
+        )
     finally:
         torch.set_default_dtype(torch.float32)
         rotations.cache_clear()

@@ -15,11 +15,20 @@ from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.utils.resources import find_recipe
 
 ROOT = Path(__file__).parents[2]
-PROJECT_FILES = ["AGENTS.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "SECURITY.md", "README.md"]
+PROJECT_FILES = [
+    "AGENTS.md",
+    "CONTRIBUTING.md",
+    "MIGRATION.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "README.md",
+]
 PAGE = (ROOT / "MIGRATION.md").read_text()
 # Tables whose second column names recipe keys, by their second heading.
 TABLES = {
-    heading: "".join(re.findall(rf"^\| [^|]+ \| {heading} \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE))
+    heading: "".join(
+        re.findall(rf"^\| [^|]+ \| {heading} \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    )
     for heading in ("here", "recipe key", "flag of `translate`")
 }
 
@@ -29,7 +38,9 @@ def second_column(heading):
 
 
 def test_migration_names_commands_that_exist():
-    named = re.findall(r"`vanilla-transformer ([\w-]+)(?: ([a-z]\w+))?", "\n".join(second_column("here")))
+    named = re.findall(
+        r"`vanilla-transformer ([\w-]+)(?: ([a-z]\w+))?", "\n".join(second_column("here"))
+    )
     assert len(named) > 15
     assert {command for command, _ in named} <= set(COMMANDS)
     for command, recipe in named:
@@ -37,7 +48,9 @@ def test_migration_names_commands_that_exist():
 
 
 def test_migration_names_recipe_keys_that_exist():
-    words = [word for cell in second_column("recipe key") for word in re.findall(r"`([a-z]\w*)`", cell)]
+    words = [
+        word for cell in second_column("recipe key") for word in re.findall(r"`([a-z]\w*)`", cell)
+    ]
     assert len(words) > 60
     recipes = {"wmt14_en_de_base", "wmt14_en_de_big"}
     assert set(words) - recipes - {"source", "target", "weight"} <= flags_of("train")
@@ -59,24 +72,39 @@ WITHOUT_OUTPUTS = {"fine_tune_opus_mt.ipynb"}
 PICTURES = {"from_text_files_to_a_hub_model.ipynb": 3}  # others have two
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name
+)
 def test_notebooks_are_stored_with_their_outputs(path):
     cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
     outputs = [output for cell in cells for output in cell["outputs"]]
     assert bool(outputs) == (path.name not in WITHOUT_OUTPUTS)
     if outputs:
-        assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)], "run all cells in order"
-        assert sum("image/png" in output.get("data", {}) for output in outputs) == PICTURES.get(path.name, 2)
-    assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
+        assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)], (
+            "run all cells in order"
+        )
+        assert sum("image/png" in output.get("data", {}) for output in outputs) == PICTURES.get(
+            path.name, 2
+        )
+    assert not [
+        output
+        for output in outputs
+        if output["output_type"] == "error" or output.get("name") == "stderr"
+    ]
     shown = [[output.get("text"), output.get("data", {}).get("text/plain")] for output in outputs]
     assert not re.search(r"(?<![\w.])/(tmp|home|root|work|Users)/|error:|Traceback", str(shown))
 
 
 def test_citation_has_the_version_of_the_package():
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == vanilla_transformer.__version__
+    assert (
+        yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
+        == vanilla_transformer.__version__
+    )
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem
+)
 def test_workflows_run_make_targets_that_exist(path):
     jobs = yaml.safe_load(path.read_text())["jobs"].values()
     targets = {
@@ -97,7 +125,9 @@ README = (ROOT / "README.md").read_text()
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/quickstart.md"])
 def test_pages_begin_with_a_model_of_the_repository(page):
-    models = re.findall(r"\b(?:models|runs)/[\w-]+", "".join(blocks(ROOT / page, "(?:bash|python)")))
+    models = re.findall(
+        r"\b(?:models|runs)/[\w-]+", "".join(blocks(ROOT / page, "(?:bash|python)"))
+    )
     assert models[0] == "models/en-de" and (ROOT / models[0] / "model.safetensors").is_file()
 
 
@@ -110,7 +140,12 @@ def test_readme_names_existing_commands_and_targets():
 def test_readme_is_short_and_shows_where_each_part_is():
     assert README.count("\n") <= 150
     table = README[README.index("## Where things are") :]
-    for word in ("modeling, configuration, tokenization", "scripts", "tests", "recipes, model_card"):
+    for word in (
+        "modeling, configuration, tokenization",
+        "scripts",
+        "tests",
+        "recipes, model_card",
+    ):
         assert f"| {word} " in table
 
 
@@ -122,7 +157,9 @@ def test_project_files_link_to_files_that_exist(name):
 
 def test_project_files_name_pages_that_exist():
     named = {
-        path for name in PROJECT_FILES for path in re.findall(r"`((?:docs|tools)/[\w/.]+)`", (ROOT / name).read_text())
+        path
+        for name in PROJECT_FILES
+        for path in re.findall(r"`((?:docs|tools)/[\w/.]+)`", (ROOT / name).read_text())
     }
     written = {"docs/gpu.json", "docs/gpu.md"}  # by `make gpu`
     assert named > written

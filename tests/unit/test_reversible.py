@@ -7,7 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from vanilla_transformer.reversible import ReversibleBranch, apply_reversibly, apply_storing_activations
+from vanilla_transformer.reversible import (
+    ReversibleBranch,
+    apply_reversibly,
+    apply_storing_activations,
+)
 
 WIDTH = 6
 
@@ -24,7 +28,9 @@ def random_branches(number, dropout=0.0, shared=False):
         halves.append(
             ReversibleBranch(
                 lambda states, others, _, layer=layer, reads=reads: (
-                    layer(states + others.mean(1, True) * reads) if others is not None else layer(states)
+                    layer(states + others.mean(1, True) * reads)
+                    if others is not None
+                    else layer(states)
                 ),
                 list(layer.parameters()),
             )
@@ -38,7 +44,11 @@ def output_and_gradients(run, halves, states, shared):
     shared = None if shared is None else shared.clone().requires_grad_()
     torch.manual_seed(7)
     output = run(halves, states, shared)
-    inputs = [states, *([] if shared is None else [shared]), *(each for half in halves for each in half.parameters)]
+    inputs = [
+        states,
+        *([] if shared is None else [shared]),
+        *(each for half in halves for each in half.parameters),
+    ]
     output.sin().sum().backward(inputs=inputs)
     found = [each.grad for each in inputs]
     for each in inputs:
@@ -50,7 +60,10 @@ def output_and_gradients(run, halves, states, shared):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("shared", [False, True])
 def test_reversible_gradients_equal_ordinary_backpropagation(number, dropout, shared):
-    halves, states = random_branches(number, dropout, shared), torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    halves, states = (
+        random_branches(number, dropout, shared),
+        torch.randn(2, 5, WIDTH, dtype=torch.float64),
+    )
     others = torch.randn(2, 3, WIDTH, dtype=torch.float64) if shared else None
     expected, theirs = output_and_gradients(apply_storing_activations, halves, states, others)
     found, ours = output_and_gradients(apply_reversibly, halves, states, others)
@@ -63,7 +76,9 @@ def test_apply_storing_activations_matches_equations():
     states = torch.randn(1, 4, WIDTH, dtype=torch.float64)
     first = states + attend.function(states, None, None)
     second = states + feed.function(first, None, None)
-    assert torch.equal(apply_storing_activations([attend, feed], states, None), (first + second) / 2)
+    assert torch.equal(
+        apply_storing_activations([attend, feed], states, None), (first + second) / 2
+    )
 
 
 def test_reversible_advances_random_state_once():
@@ -81,7 +96,11 @@ def test_reversible_skips_gradients_of_frozen_parameters():
         parameter.requires_grad_(False)
     apply_reversibly(halves, states, None).sum().backward()
     assert all(each.grad is None for each in halves[1].parameters)
-    assert all(each.grad is not None for half in (halves[0], halves[2], halves[3]) for each in half.parameters)
+    assert all(
+        each.grad is not None
+        for half in (halves[0], halves[2], halves[3])
+        for each in half.parameters
+    )
 
 
 @pytest.mark.parametrize("number", [1, 5])
@@ -110,7 +129,10 @@ def test_reversible_replays_discrete_choices_in_backward(number):
 
 
 def test_reversible_supports_retain_graph():
-    halves, states = random_branches(4), torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
+    halves, states = (
+        random_branches(4),
+        torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True),
+    )
     loss = apply_reversibly(halves, states, None).square().sum()
     first, second = (torch.autograd.grad(loss, states, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)

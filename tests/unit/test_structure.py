@@ -22,7 +22,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "vanilla_transformer"
 NOT_ON_THE_HUB = {"__init__", "__main__", "registration"}
 HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
-CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_long_config, tiny_long_decoder_config]
+CONFIGURATIONS = [
+    tiny_config,
+    tiny_decoder_config,
+    tiny_encoder_config,
+    tiny_long_config,
+    tiny_long_decoder_config,
+]
 # The expression by which transformers finds the siblings of a module that travel with a checkpoint.
 RELATIVE_IMPORT = re.compile(r"^\s*from\s+\.(\S+)\s+import", re.MULTILINE)
 
@@ -100,12 +106,20 @@ def imports(path: Path, by_functions: bool = False) -> set[str]:
     """Return the modules of this package that a file, or its functions, import, as dotted names below it."""
     here = path.relative_to(PACKAGE).with_suffix("").parts[:-1]
     found = set()
-    functions = [node for node in ast.walk(parse(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [
+        node
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     inside = {node for function in functions for node in ast.walk(function)}
     for node in inside if by_functions else {*ast.walk(parse(path))} - inside:
         if isinstance(node, ast.ImportFrom) and node.level:
-            found.add(".".join([*here[: len(here) - node.level + 1], *(node.module or "").split(".")]))
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vanilla_transformer"):
+            found.add(
+                ".".join([*here[: len(here) - node.level + 1], *(node.module or "").split(".")])
+            )
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "vanilla_transformer"
+        ):
             found.add(node.module.removeprefix("vanilla_transformer").lstrip("."))
         elif isinstance(node, ast.Import):
             found |= {
@@ -118,7 +132,9 @@ def imports(path: Path, by_functions: bool = False) -> set[str]:
 
 def carried_with(configuration) -> set[str]:
     """Return the modules that a checkpoint with `configuration` carries."""
-    text = json.dumps([configuration.to_dict().get(key, {}) for key in ("auto_map", "custom_pipelines")])
+    text = json.dumps(
+        [configuration.to_dict().get(key, {}) for key in ("auto_map", "custom_pipelines")]
+    )
     found, queue = set(), re.findall(r'"(\w+)\.\w+"', text)
     while queue:
         name = queue.pop()
@@ -135,7 +151,11 @@ def test_imports_point_one_way():
         allowed = ALLOWED[layer(name)]
         uses = allowed | {f"extensions.{extension}" for extension in USES.get(name, ())}
         for layers, modules in ((allowed, imports(path)), (uses, imports(path, by_functions=True))):
-            wrong += [(name, module) for module in modules if layer(module) not in layers and module != "errors"]
+            wrong += [
+                (name, module)
+                for module in modules
+                if layer(module) not in layers and module != "errors"
+            ]
     assert not wrong, "modules, and imports that their layers must not have"
 
 
@@ -143,7 +163,9 @@ def test_each_extension_has_a_row_a_folder_a_page_and_tests():
     folders = {path.parent.name for path in (PACKAGE / "extensions").glob("*/__init__.py")}
     assert folders == extensions.EXTENSIONS.keys()
     assert all((ROOT / "docs" / row.page).is_file() for row in extensions.EXTENSIONS.values())
-    assert folders == {path.parents[1].name for path in (ROOT / "tests" / "extensions").glob("*/*/test_*.py")}
+    assert folders == {
+        path.parents[1].name for path in (ROOT / "tests" / "extensions").glob("*/*/test_*.py")
+    }
 
 
 def test_hub_modules_are_carried_by_some_checkpoint():
@@ -155,7 +177,9 @@ def test_hub_modules_import_each_other_only_as_siblings():
     for name in HUB_MODULES:
         text = (PACKAGE / f"{name}.py").read_text()
         assert "import vanilla_transformer" not in text and "from vanilla_transformer" not in text
-        assert not re.search(r"^\s*from \. import", text, re.MULTILINE), "transformers would not copy that file"
+        assert not re.search(r"^\s*from \. import", text, re.MULTILINE), (
+            "transformers would not copy that file"
+        )
         assert set(RELATIVE_IMPORT.findall(text)) <= HUB_MODULES
 
 
@@ -167,12 +191,21 @@ def test_scripts_define_nothing():
 
 def test_threads_that_outlive_the_main_one_only_wait_for_the_parent():
     """The others are joined. A thread that returns from C++ code while the interpreter ends aborts the process."""
-    daemons = {path.name for path in PACKAGE.rglob("*.py") if re.search(r"daemon\s*=\s*True", path.read_text())}
+    daemons = {
+        path.name
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"daemon\s*=\s*True", path.read_text())
+    }
     assert daemons == {"data_loader.py", "engine_workers.py"}
 
 
 def test_each_progress_bar_says_when_it_is_hidden():
-    calls = [node for path in PACKAGE.rglob("*.py") for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
+    calls = [
+        node
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Call)
+    ]
     bars = [call for call in calls if ast.unparse(call.func) in ("tqdm", "logging.tqdm")]
     assert len(bars) > 5
     for bar in bars:  # by default tqdm fills log files
@@ -180,21 +213,31 @@ def test_each_progress_bar_says_when_it_is_hidden():
 
 
 def test_ci_runs_make_test_and_nothing_else():
-    lines = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / ".ci" / "run").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
     assert lines[-1] == "make test"
     assert all(line.startswith(("set ", "cd ")) for line in lines[:-1])
 
 
 def test_tests_import_helpers_only():
     tests = [path for path in (ROOT / "tests").rglob("*.py") if path.name.startswith("test_")]
-    imported = re.compile(r"from tests\.(unit|integration|slow|gpu|extensions)\b|from tests\.?\S*\btest_")
+    imported = re.compile(
+        r"from tests\.(unit|integration|slow|gpu|extensions)\b|from tests\.?\S*\btest_"
+    )
     found = [path.name for path in tests if imported.search(path.read_text())]
     assert found == ["test_gpu_tests.py"]  # which runs tests of a GPU on a stand-in
 
 
 def test_slow_tests_are_in_folders_named_slow():
-    others = [path for path in (ROOT / "tests").rglob("*.py") if {"unit", "integration"} & {*path.parts}]
-    assert [path.name for path in others if re.search(r"pytest\.mark\.slow", path.read_text())] == []
+    others = [
+        path for path in (ROOT / "tests").rglob("*.py") if {"unit", "integration"} & {*path.parts}
+    ]
+    assert [
+        path.name for path in others if re.search(r"pytest\.mark\.slow", path.read_text())
+    ] == []
 
 
 def imported_with(path: Path) -> set[str]:
@@ -216,7 +259,9 @@ def needed_by(paths: list[Path]) -> tuple[set[Path], set[str]]:
     while queue:
         for name in imported_with(queue.pop()):
             place = ROOT.joinpath(*name.split("."))
-            own = {file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()}
+            own = {
+                file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()
+            }
             queue += own - seen
             seen |= own
             packages.add(name.split(".")[0])
@@ -233,12 +278,30 @@ def test_trainer_needs_a_part_of_the_package_and_no_engine():
     assert len(files) <= 61
     decoding = {path.relative_to(PACKAGE).as_posix() for path in files if "decoding" in path.parts}
     assert not decoding
-    scoring, _ = needed_by([PACKAGE / f"{name}.py" for name in ("evaluation/scores", "evaluation/pair_scores")])
+    scoring, _ = needed_by(
+        [PACKAGE / f"{name}.py" for name in ("evaluation/scores", "evaluation/pair_scores")]
+    )
     assert not [path for path in scoring if path.parent.name == "engine"]
 
 
-FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pydantic", "pytest"}
-FEW_PACKAGES |= {"annotated_types", "filelock", "huggingface_hub", "regex", "tqdm", "yaml"}  # which these need
+FEW_PACKAGES = {
+    "torch",
+    "transformers",
+    "accelerate",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "pydantic",
+    "pytest",
+}
+FEW_PACKAGES |= {
+    "annotated_types",
+    "filelock",
+    "huggingface_hub",
+    "regex",
+    "tqdm",
+    "yaml",
+}  # which these need
 
 
 def test_gpu_tests_need_few_packages():
@@ -252,7 +315,9 @@ def test_make_gpu_needs_few_packages():
     assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
 
 
-READY_BATCHES = [f"training/{name}" for name in ("distributed", "model_creation", "train_state", "train_step")]
+READY_BATCHES = [
+    f"training/{name}" for name in ("distributed", "model_creation", "train_state", "train_step")
+]
 
 
 @pytest.mark.parametrize("name", [*READY_BATCHES, "data/demo_corpus"])

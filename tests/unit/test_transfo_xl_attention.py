@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.cache_utils import Cache
 
-from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongDecoderModel
+from vanilla_transformer import (
+    VanillaTransformerLongDecoderConfig,
+    VanillaTransformerLongDecoderModel,
+)
 from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
 from vanilla_transformer.transfo_xl_attention import (
     TransfoXLCacheLayer,
@@ -21,7 +24,10 @@ WIDTH, HEADS = 8, 2
 def random_attention(mem_len=None, seed=0):
     torch.manual_seed(seed)
     config = VanillaTransformerLongDecoderConfig(
-        d_model=WIDTH, decoder_attention_heads=HEADS, layer_types="transfo_xl_attention", mem_len=mem_len
+        d_model=WIDTH,
+        decoder_attention_heads=HEADS,
+        layer_types="transfo_xl_attention",
+        mem_len=mem_len,
     )
     attention = VanillaTransformerTransfoXLAttention(config, HEADS, layer_idx=0).double().eval()
     for parameter in attention.parameters():
@@ -39,7 +45,9 @@ def reference_attention(attention, queries, states, tokens):
     query, key, value = (
         split(projection(rows))
         for projection, rows in zip(
-            (attention.q_proj, attention.k_proj, attention.v_proj), (queries, states, states), strict=True
+            (attention.q_proj, attention.k_proj, attention.v_proj),
+            (queries, states, states),
+            strict=True,
         )
     )
     content, position = attention.content_bias[:, 0], attention.position_bias[:, 0]
@@ -50,7 +58,9 @@ def reference_attention(attention, queries, states, tokens):
             scores = []
             for other in seen:
                 distance = torch.tensor([before + place - other])
-                relative = split(attention.r_proj(sinusoidal_positions(distance, WIDTH).double()))[0]
+                relative = split(attention.r_proj(sinusoidal_positions(distance, WIDTH).double()))[
+                    0
+                ]
                 one, two = query[row, place], key[row, other]
                 terms = one * two + one * relative + content * two + position * relative
                 scores.append(terms.sum(-1) * attention.scaling)
@@ -115,7 +125,10 @@ def test_transfo_xl_attention_over_segments_matches_full_sequence(pieces, seed):
 
 
 def test_transfo_xl_memory_keeps_last_mem_len_positions():
-    attention, memory = random_attention(mem_len=4), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+    attention, memory = (
+        random_attention(mem_len=4),
+        Cache(layer_class_to_replicate=TransfoXLCacheLayer),
+    )
     states = torch.randn(1, 9, WIDTH, dtype=torch.float64)
     attention(states[:, :6], cache=memory)
     assert torch.equal(memory.layers[0].keys, states[:, 2:6])
@@ -194,6 +207,10 @@ def test_transfo_xl_pre_norm_memory_is_normalized_by_current_parameters(reversib
     layer.self_attn.register_forward_hook(lambda module, inputs, output: outputs.append(output[0]))
     model(tokens[:, 5:], cache=memory)
     torch.testing.assert_close(outputs[0], expected, atol=1e-10, rtol=1e-10)
-    parameters = list(layer.self_attn_layer_norm.parameters())  # gradients reach the norm through the memory too
-    theirs, ours = (torch.autograd.grad(each.sin().sum(), parameters) for each in (expected, outputs[0]))
+    parameters = list(
+        layer.self_attn_layer_norm.parameters()
+    )  # gradients reach the norm through the memory too
+    theirs, ours = (
+        torch.autograd.grad(each.sin().sum(), parameters) for each in (expected, outputs[0])
+    )
     torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)

@@ -81,13 +81,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from vanilla_transformer.utils.user_input import did_you_mean  # which imports PyYAML
 
         known = ", ".join(COMMANDS)
-        return _refuse(f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {known}.", 2)
+        return _refuse(
+            f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {known}.", 2
+        )
     return run(find_command(name), rest)
 
 
 def find_command(name: str) -> Callable[[Sequence[str]], None]:
     """Return the function of a command, such as `train.average_checkpoints_command`."""
-    return getattr(importlib.import_module(_MODULES[name], __name__), f"{name.replace('-', '_')}_command")
+    return getattr(
+        importlib.import_module(_MODULES[name], __name__), f"{name.replace('-', '_')}_command"
+    )
 
 
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:
@@ -104,12 +108,16 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     forget_pipes()
     try:
         for argument in arguments:
-            if any("\ud800" <= character <= "\udfff" for character in argument):  # how Python reads other bytes
+            if any(
+                "\ud800" <= character <= "\udfff" for character in argument
+            ):  # how Python reads other bytes
                 raise UserError(f"Arguments must be UTF-8, got {ascii(argument)}.")
         command(arguments)
         sys.stdout.flush()
     except OutputError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail to flush at its end
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # or Python would fail to flush at its end
         if error.errno == errno.EPIPE:
             return 0
         reason = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"
@@ -122,7 +130,9 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
         if is_refusal(error):
             return _refuse(_on_one_line(error), 2)
         traceback.print_exc()
-        sys.stderr.write(f"This is a bug of vanilla-transformer. Please report it, with these lines: {_TRACKER}\n")
+        sys.stderr.write(
+            f"This is a bug of vanilla-transformer. Please report it, with these lines: {_TRACKER}\n"
+        )
         return 1
     except KeyboardInterrupt as interruption:
         sys.stderr.write(f"{str(interruption) or 'Interrupted.'}\n")
@@ -166,7 +176,9 @@ def _open_streams() -> None:
     if sys.stdout is None:
         sys.stdout = _StandardOutput(open(os.devnull, "rb"))  # type: ignore[type-var]  # noqa: SIM115
     elif type(sys.stdout) is io.TextIOWrapper:
-        options = {name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")}
+        options = {
+            name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")
+        }
         output = _StandardOutput(sys.stdout.buffer, **options)
         output.replaced, sys.stdout = sys.stdout, output
 
@@ -198,7 +210,9 @@ _LACKS_OF_MEMORY = re.compile(
 def _explain_lack(error: Exception) -> str | None:
     """Return a line about too little memory or a C++ compiler that does not work, or None for another error."""
     if isinstance(error, MemoryError) or _LACKS_OF_MEMORY.search(str(error)):
-        hint = "Free some, raise the limit (`ulimit -v`), or choose smaller batches or a smaller model"
+        hint = (
+            "Free some, raise the limit (`ulimit -v`), or choose smaller batches or a smaller model"
+        )
         return f"The command must have more memory than the system gives it. {hint}."
     if not isinstance(error, RuntimeError):
         return None
@@ -209,9 +223,16 @@ def _explain_lack(error: Exception) -> str | None:
 
 def _print_usage(arguments: Sequence[str]) -> None:
     width = max(map(len, COMMANDS))
-    lines = ["usage: vanilla-transformer COMMAND [--help | --help_all] ...", "       vanilla-transformer --version"]
+    lines = [
+        "usage: vanilla-transformer COMMAND [--help | --help_all] ...",
+        "       vanilla-transformer --version",
+    ]
     for title, commands in GROUPS.items():
-        lines += ["", f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in commands.items())]
+        lines += [
+            "",
+            f"{title}:",
+            *(f"  {name:<{width}}  {text}" for name, text in commands.items()),
+        ]
     sys.stdout.write("\n".join([*lines, ""]))
 
 
@@ -219,6 +240,14 @@ def _on_one_line(error: Exception) -> str:
     """Return the message of an error without line breaks; the system's has a number, which is left out."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        text = f"{error.strerror}." if error.filename is None else f"{error.filename}: {error.strerror}."
+        text = (
+            f"{error.strerror}."
+            if error.filename is None
+            else f"{error.filename}: {error.strerror}."
+        )
     text = " ".join(filter(None, map(str.strip, text.splitlines())))
-    return text if len(text) <= _LONGEST_MESSAGE else textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")
+    return (
+        text
+        if len(text) <= _LONGEST_MESSAGE
+        else textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")
+    )

@@ -18,8 +18,12 @@ from .flags import CommandArguments, parse
 class DownloadDataArguments(CommandArguments):
     """Flags of `download-data`."""
 
-    corpus: Annotated[str, ARGUMENT] = Field(description="Name of a corpus; a wrong one lists all names.")
-    output_dir: str | None = Field(None, description="Folder for the files; by default data/CORPUS.")
+    corpus: Annotated[str, ARGUMENT] = Field(
+        description="Name of a corpus; a wrong one lists all names."
+    )
+    output_dir: str | None = Field(
+        None, description="Folder for the files; by default data/CORPUS."
+    )
     base_url: str | None = Field(
         None, description="Mirror that serves the same .gz files; by default the original source."
     )
@@ -38,7 +42,9 @@ def download_data_command(arguments: Sequence[str]) -> None:
 class WriteCorpusArguments(CommandArguments):
     """Flags of `write-corpus`."""
 
-    output_dir: str = Field(description="Folder for train.en, train.de, the other splits and their license.")
+    output_dir: str = Field(
+        description="Folder for train.en, train.de, the other splits and their license."
+    )
     train: int = Field(82_941, description="Number of training pairs; by default all.")
     validation: int = Field(433, description="Number of validation pairs; by default all.")
     test: int = Field(500, description="Number of test pairs; by default all.")
@@ -48,18 +54,28 @@ def write_corpus_command(arguments: Sequence[str]) -> None:
     options = parse(WriteCorpusArguments, arguments)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
-    write_demo_corpus(options.output_dir, train=options.train, validation=options.validation, test=options.test)
-    print(f"The corpus is in {options.output_dir}. Its license (CC BY 2.0 FR) is in README.md there.")
+    write_demo_corpus(
+        options.output_dir, train=options.train, validation=options.validation, test=options.test
+    )
+    print(
+        f"The corpus is in {options.output_dir}. Its license (CC BY 2.0 FR) is in README.md there."
+    )
 
 
 class TrainTokenizerArguments(CommandArguments):
     """Flags of `train-tokenizer`."""
 
-    files: Annotated[list[Input], ARGUMENT] = Field(description="Text files, one sentence per line.")
+    files: Annotated[list[Input], ARGUMENT] = Field(
+        description="Text files, one sentence per line."
+    )
     output_dir: str = Field(description="Folder for tokenizer.json and tokenizer_config.json.")
     vocab_size: Vocabulary = Field(37000, description="Vocabulary size (section 5.1).")
-    min_frequency: int = Field(2, ge=0, le=1_000_000_000, description="Minimum frequency of a pair to be merged.")
-    model: TokenizerModel = Field("bpe", description="Tokenizer model: bpe, unigram, wordpiece or sentencepiece.")
+    min_frequency: int = Field(
+        2, ge=0, le=1_000_000_000, description="Minimum frequency of a pair to be merged."
+    )
+    model: TokenizerModel = Field(
+        "bpe", description="Tokenizer model: bpe, unigram, wordpiece or sentencepiece."
+    )
     normalization: Normalization = Field(
         "nfc", description="Form of the text before it is split into words: nfc, nfkc or none."
     )
@@ -69,7 +85,9 @@ def train_tokenizer_command(arguments: Sequence[str]) -> None:
     options = parse(TrainTokenizerArguments, arguments)
     folder = Path(options.output_dir)
     if any((folder / name).exists() for name in (*TOKENIZER_FILES, "tokenizer_config.json")):
-        raise UserError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
+        raise UserError(
+            f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first."
+        )
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.data.tokenizer_training import train_tokenizer
 

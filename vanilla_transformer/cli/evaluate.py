@@ -42,15 +42,19 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
     """Flags of `evaluate`. All text files are aligned line by line."""
 
     model: Annotated[str, ARGUMENT, INPUT] = Field(
-        "", description="Folder of a model, or its name on the Hugging Face Hub, unless --hypotheses is given."
+        "",
+        description="Folder of a model, or its name on the Hugging Face Hub, unless --hypotheses is given.",
     )
     target: Input = Field(description="Reference translations, one sentence per line.")
-    source: Input | None = Field(None, description="Source text to translate; required unless --hypotheses is given.")
+    source: Input | None = Field(
+        None, description="Source text to translate; required unless --hypotheses is given."
+    )
     hypotheses: Input | None = Field(
         None, description="Score the translations in this file instead of translating with a model."
     )
     compare_with: Input | None = Field(
-        None, description="Translations of a baseline system, compared by paired bootstrap resampling."
+        None,
+        description="Translations of a baseline system, compared by paired bootstrap resampling.",
     )
     paper_bleu: str | None = Field(
         None,
@@ -67,9 +71,13 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
         description="Add further metrics: chrf++, ter, loss, comet (or comet:MODEL), metrics of the evaluate "
         "library, or functions of sources, hypotheses and references, such as package.module:name.",
     )
-    bootstrap_samples: Count = Field(1000, description="Number of resamples for confidence intervals and p-values.")
+    bootstrap_samples: Count = Field(
+        1000, description="Number of resamples for confidence intervals and p-values."
+    )
     output_file: Output | None = Field(None, description="Write the translations to this file.")
-    json_file: Output | None = Field(None, alias="json", description="Write all scores to this file as JSON.")
+    json_file: Output | None = Field(
+        None, alias="json", description="Write all scores to this file as JSON."
+    )
     report: Output | None = Field(
         None,
         pattern=r"(?i)\.html?$",
@@ -89,7 +97,11 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
             if self.model:
                 found = f"got {self.model!r} and {self.hypotheses!r}"
                 raise UserError(f"Give a model or its --hypotheses, not both, {found}.")
-            of_models = {*TranslationArguments.model_fields} - {*ThreadArguments.model_fields, "model", "glossary"}
+            of_models = {*TranslationArguments.model_fields} - {
+                *ThreadArguments.model_fields,
+                "model",
+                "glossary",
+            }
             of_models -= {*LanguageArguments.model_fields, "term_mode", "glossary_casefold"}
             for name in (name for name in TranslationArguments.model_fields if name in of_models):
                 if name in self.model_fields_set:
@@ -97,14 +109,20 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
                         f"--{name} is for a model that translates, got it with --hypotheses. Leave it out."
                     )
             if self.name is not None or "loss" in self.metric:
-                raise UserError("--name and the metric loss are of a model that translates, got --hypotheses instead.")
+                raise UserError(
+                    "--name and the metric loss are of a model that translates, got --hypotheses instead."
+                )
         elif not self.model or self.source is None:
-            raise UserError("Give a MODEL and its text by --source FILE, or translations by --hypotheses FILE.")
+            raise UserError(
+                "Give a MODEL and its text by --source FILE, or translations by --hypotheses FILE."
+            )
         if self.source is None and (self.metric or self.glossary):
             from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
 
             if self.glossary is not None or not SACRE_METRICS.keys() >= {*self.metric}:
-                raise UserError("Give the source text by --source FILE, which --glossary and metrics may read.")
+                raise UserError(
+                    "Give the source text by --source FILE, which --glossary and metrics may read."
+                )
         return self
 
 
@@ -115,24 +133,44 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.evaluation.significance import worst_translations
     from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
-    from vanilla_transformer.publishing.run_records import EVALUATIONS, check_record_name, save_record
+    from vanilla_transformer.publishing.run_records import (
+        EVALUATIONS,
+        check_record_name,
+        save_record,
+    )
     from vanilla_transformer.utils.device_utils import process_state
 
     # What does not fit the model or the processes is found before an hour of decoding.
-    if "loss" in options.metric and (backend := options.backend or find_backend(options.model)) is not None:
-        raise UserError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
+    if (
+        "loss" in options.metric
+        and (backend := options.backend or find_backend(options.model)) is not None
+    ):
+        raise UserError(
+            f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}."
+        )
     if options.name is not None:
         if not Path(options.model).is_dir():
-            raise UserError("--name saves the scores in the model's folder, so a local model must translate.")
+            raise UserError(
+                "--name saves the scores in the model's folder, so a local model must translate."
+            )
         check_record_name(options.name)
     if check_workers(options.workers) != 1 and process_state().num_processes > 1:
-        raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
+        raise UserError(
+            f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`."
+        )
     metrics = dict.fromkeys(options.metric)
     further = [name for name in metrics if name in SACRE_METRICS]
-    scoring = partial(corpus_metrics, paper_language=options.paper_bleu, tokenize=options.tokenize, further=further)
+    scoring = partial(
+        corpus_metrics,
+        paper_language=options.paper_bleu,
+        tokenize=options.tokenize,
+        further=further,
+    )
     setup = None if options.report is None else _describe_setup(options, arguments)
     scoring()  # names an unknown tokenizer or language
-    functions = {name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)}
+    functions = {
+        name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)
+    }
     found = evaluate_test_set(
         read_test_set(options.source, options.target, options.hypotheses, options.compare_with),
         open_model(options) if options.model else None,
@@ -149,7 +187,9 @@ def evaluate_command(arguments: Sequence[str]) -> None:
             _write_json(options.json_file, found.report.as_dict())
         if options.name is not None:
             worst = worst_translations(found.sources, found.hypotheses, found.references)
-            save_record(options.model, EVALUATIONS, options.name, {**found.report.as_dict(), "worst": worst})
+            save_record(
+                options.model, EVALUATIONS, options.name, {**found.report.as_dict(), "worst": worst}
+            )
         print("\n".join(found.report.lines()))
         if setup is not None and options.report is not None:
             from vanilla_transformer.evaluation.quality_report import render_report
@@ -207,9 +247,12 @@ class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
         description="Start of the names of text files: PREFIX for PREFIX.en, PREFIX.de, …, aligned by line."
     )
     directions: list[str] | None = Field(
-        None, description="Directions such as en-de de-en. Default: all between languages that have a file."
+        None,
+        description="Directions such as en-de de-en. Default: all between languages that have a file.",
     )
-    json_file: Output | None = Field(None, alias="json", description="Write all scores to this file as JSON.")
+    json_file: Output | None = Field(
+        None, alias="json", description="Write all scores to this file as JSON."
+    )
     format: TableFormat = Field("markdown", description="Format of the table.")
 
     def further_inputs(self) -> list[str | Path | int]:
@@ -223,7 +266,9 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
 
     name = options.model
     if options.source_language is not None or options.target_language is not None:
-        raise UserError("`source_language` and `target_language` are for one direction. Give --directions instead.")
+        raise UserError(
+            "`source_language` and `target_language` are for one direction. Give --directions instead."
+        )
     opening = open_model(options)
     from vanilla_transformer.decoding.pretrained import load_tokenizer
     from vanilla_transformer.evaluation.directions import (
@@ -236,7 +281,9 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
 
     languages = find_languages(load_tokenizer(name))
     if languages is None:
-        raise UserError(f"The model must have several languages, but {name} has none. Use `evaluate` for it.")
+        raise UserError(
+            f"The model must have several languages, but {name} has none. Use `evaluate` for it."
+        )
     wanted = None if options.directions is None else parse_directions(options.directions, languages)
     directions, texts = read_test_sets(options.text, wanted, languages)
     with opening as translate:
@@ -251,10 +298,16 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
 class CompareRunsArguments(OverwriteArguments):
     """Flags of `compare-runs`."""
 
-    runs: Annotated[list[Input], ARGUMENT] = Field(description="Folders of runs, which have a metrics.jsonl.")
+    runs: Annotated[list[Input], ARGUMENT] = Field(
+        description="Folders of runs, which have a metrics.jsonl."
+    )
     format: TableFormat = Field("markdown", description="Format of the table.")
-    plot: Output | None = Field(None, description="Draw the curves of all runs to this file, such as runs.png.")
-    over: Literal["minutes", "step"] = Field("minutes", description="The horizontal axis of the curves.")
+    plot: Output | None = Field(
+        None, description="Draw the curves of all runs to this file, such as runs.png."
+    )
+    over: Literal["minutes", "step"] = Field(
+        "minutes", description="The horizontal axis of the curves."
+    )
 
 
 def compare_runs_command(arguments: Sequence[str]) -> None:
@@ -269,7 +322,12 @@ def compare_runs_command(arguments: Sequence[str]) -> None:
 
 
 class ScoreArguments(
-    ModelNameArguments, EnsembleArguments, LanguageArguments, RayArguments, ThreadArguments, OverwriteArguments
+    ModelNameArguments,
+    EnsembleArguments,
+    LanguageArguments,
+    RayArguments,
+    ThreadArguments,
+    OverwriteArguments,
 ):
     """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
 
@@ -280,8 +338,12 @@ class ScoreArguments(
         alias="json",
         description="Write a JSON object per line, with the log-probability of each token of the translation.",
     )
-    output: Output | None = Field(None, description="Write to this file instead of standard output.")
-    resume: bool = Field(False, description="With `--engine ray`: continue an interrupted `--output`.")
+    output: Output | None = Field(
+        None, description="Write to this file instead of standard output."
+    )
+    resume: bool = Field(
+        False, description="With `--engine ray`: continue an interrupted `--output`."
+    )
     max_tokens: Annotated[int, Field(ge=1, le=10**7)] = Field(
         2048, description="Maximum number of tokens per batch, padding included."
     )
@@ -297,7 +359,9 @@ def score_command(arguments: Sequence[str]) -> None:
     options = parse(ScoreArguments, arguments)
     from vanilla_transformer.data.readers import stream_text_files
 
-    total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
+    total = sum(
+        1 for _ in stream_text_files(options.source, options.target)
+    )  # before an hour of work
     if options.engine is None or options.output is None:
         texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
         scored = _open_scorer(options).describe(texts, pairs, total)
@@ -315,14 +379,22 @@ def score_command(arguments: Sequence[str]) -> None:
         "model": [hash_model(each) for each in (options.model, *(options.ensemble or []))],
         "options": {name: getattr(options, name) for name in chosen},
     }
-    lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
+    lines = (
+        f"{pair.source}\n{pair.target}"
+        for pair in stream_text_files(options.source, options.target)
+    )
     build, workers = partial(_open_scorer, options), options.ray_workers
-    work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
+    work = partial(
+        work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads
+    )
     write_shards(Path(options.output), lines, total, origin, WINDOW, options.resume, work)
 
 
 def _open_scorer(options: ScoreArguments) -> "PairScorer":
     from vanilla_transformer.evaluation.pair_scores import PairScorer
 
-    models, languages = (options.ensemble, options.ensemble_weights), partial(language_settings, options=options)
+    models, languages = (
+        (options.ensemble, options.ensemble_weights),
+        partial(language_settings, options=options),
+    )
     return PairScorer(options.model, *models, languages, options.max_tokens, options.as_json)

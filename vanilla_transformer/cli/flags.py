@@ -19,9 +19,21 @@ from vanilla_transformer.decoding.options import FLAG, TranslationOptions, optio
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.command_line import CommandLine
 from vanilla_transformer.utils.file_utils import check_outputs
-from vanilla_transformer.utils.import_utils import collection_paused, freeze_modules, use_user_module
+from vanilla_transformer.utils.import_utils import (
+    collection_paused,
+    freeze_modules,
+    use_user_module,
+)
 from vanilla_transformer.utils.input_files import check_pipes, read_input
-from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, OUTPUT, Input, Schema, is_argument, parts_of
+from vanilla_transformer.utils.schemas import (
+    ARGUMENT,
+    INPUT,
+    OUTPUT,
+    Input,
+    Schema,
+    is_argument,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
@@ -33,7 +45,9 @@ PRECISION_HELP = (
     "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (bfloat16 where "
     "the device multiplies it, otherwise float32); by default the checkpoint's."
 )
-WORKERS_HELP = "Processes that divide the cores among them, for long texts on machines with many cores."
+WORKERS_HELP = (
+    "Processes that divide the cores among them, for long texts on machines with many cores."
+)
 
 
 class CommandArguments(Schema):
@@ -79,8 +93,14 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
     """
     name = re.sub("(?<!^)(?=[A-Z])", "-", schema.__name__.removesuffix("Arguments")).lower()
     fields = schema.model_fields
-    main = [fields[each].alias or each for each in inspect.get_annotations(schema) if each in fields]
-    options = schema(**CommandLine(group_fields(schema), f"vanilla-transformer {name}", [*main, *_MAIN]).read(words))
+    main = [
+        fields[each].alias or each for each in inspect.get_annotations(schema) if each in fields
+    ]
+    options = schema(
+        **CommandLine(group_fields(schema), f"vanilla-transformer {name}", [*main, *_MAIN]).read(
+            words
+        )
+    )
     files: dict[Any, list[Any]] = {INPUT: [], OUTPUT: []}
     for field_name, field in fields.items():
         value, parts = getattr(options, field_name), [*parts_of(field)]
@@ -91,9 +111,13 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
     check_outputs(outputs, inputs)
     if isinstance(options, OverwriteArguments):
         if options.overwrite and not outputs:
-            raise UserError("--overwrite replaces the file that a command writes, got no such file. Leave it out.")
+            raise UserError(
+                "--overwrite replaces the file that a command writes, got no such file. Leave it out."
+            )
         for path in map(Path, [] if options.overwrite else outputs):
-            if path.is_file() and path.stat().st_size:  # devices, pipes and empty files are written to
+            if (
+                path.is_file() and path.stat().st_size
+            ):  # devices, pipes and empty files are written to
                 found = f"{path} exists. Choose another, or replace it by --overwrite."
                 raise UserFileError(f"The output must be a new file, but {found}")
     if options.user_module is not None:
@@ -106,7 +130,11 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
 def group_fields(schema: type[Schema]) -> dict[str, dict[str, FieldInfo]]:
     """Return the fields of a schema by the first sentence about the class that declares them, its own ones first."""
     left = dict(schema.model_fields)
-    groups = {"arguments": {name: left.pop(name) for name in schema.model_fields if is_argument(left[name])}}
+    groups = {
+        "arguments": {
+            name: left.pop(name) for name in schema.model_fields if is_argument(left[name])
+        }
+    }
     for declaring in schema.__mro__:
         names = [name for name in inspect.get_annotations(declaring) if name in left]
         title = " ".join((declaring.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
@@ -150,7 +178,9 @@ def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None
     for text in texts:
         if text and (os.path.isfile(text) or (os.sep in text and os.path.exists(text))):
             kind = "folder" if os.path.isdir(text) else "file"
-            raise UserError(f"{what} must be text, got the name of a {kind}: {text}. {hint.format(text)}")
+            raise UserError(
+                f"{what} must be text, got the name of a {kind}: {text}. {hint.format(text)}"
+            )
 
 
 def read_keys(path: str) -> list[str]:
@@ -158,16 +188,27 @@ def read_keys(path: str) -> list[str]:
     try:
         lines = [line.strip() for line in read_input(path).decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} must be a text file with one key per line, but it is not UTF-8.") from error
+        raise UserError(
+            f"{path} must be a text file with one key per line, but it is not UTF-8."
+        ) from error
     if not lines:
         raise UserError(f"{path} must hold a key, but it is empty.")
     for number, line in enumerate(lines, 1):
         if len(line.split()) > 1:  # the message must not show a key
-            raise UserError(f"{path} must have one key per line without white space, but key {number} contains some.")
+            raise UserError(
+                f"{path} must have one key per line without white space, but key {number} contains some."
+            )
     return lines
 
 
-_NAMING = {"html", "xml", "xliff", "po", "ts", "json"}  # formats of documents that name their language
+_NAMING = {
+    "html",
+    "xml",
+    "xliff",
+    "po",
+    "ts",
+    "json",
+}  # formats of documents that name their language
 DEFAULT_LANGUAGE = "en"  # of terms in TBX
 
 
@@ -197,7 +238,10 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
     from vanilla_transformer.text.languages import Direction, find_languages
 
     if find_languages(tokenizer) is None:
-        is_named = getattr(options, "glossary", None) is not None or getattr(options, "format", None) in _NAMING
+        is_named = (
+            getattr(options, "glossary", None) is not None
+            or getattr(options, "format", None) in _NAMING
+        )
         if options.target_language is not None and not is_named:
             rule = "is for models that translate into several languages, for `--glossary FILE` and for `--format`"
             names = ", ".join(sorted(_NAMING))
@@ -212,10 +256,12 @@ class EnsembleArguments(CommandArguments):
     """Flags of an ensemble."""
 
     ensemble: list[Input] | None = Field(
-        None, description="Further models with the same vocabulary: probabilities are the mean of all models'."
+        None,
+        description="Further models with the same vocabulary: probabilities are the mean of all models'.",
     )
     ensemble_weights: list[float] | None = Field(
-        None, description="With --ensemble: a positive number for each model, the first one included."
+        None,
+        description="With --ensemble: a positive number for each model, the first one included.",
     )
 
 
@@ -223,7 +269,8 @@ class FurtherModelArguments(EnsembleArguments):
     """Flags of reranking, and of text that the tokenizer of an older model does not normalize."""
 
     rerank_reverse: Input | None = Field(
-        None, description="Model of the other direction, by which the n-best list of --num_beams is reranked."
+        None,
+        description="Model of the other direction, by which the n-best list of --num_beams is reranked.",
     )
     rerank_quality: Input | None = Field(
         None,
@@ -245,7 +292,11 @@ def further_models(options: FurtherModelArguments) -> dict[str, Any]:
 
 def model_names(first: str, options: FurtherModelArguments) -> list[str]:
     """Return the names of all models that decide about translations."""
-    return [first, *(options.ensemble or []), *filter(None, [options.rerank_reverse, options.rerank_quality])]
+    return [
+        first,
+        *(options.ensemble or []),
+        *filter(None, [options.rerank_reverse, options.rerank_quality]),
+    ]
 
 
 class ThreadArguments(CommandArguments):
@@ -262,9 +313,12 @@ class ModelArguments(FurtherModelArguments, ThreadArguments):
     """Flags of the model."""
 
     backend: str | None = Field(
-        None, description="ctranslate2 or onnx for a model converted to it; by default what its folder was made for."
+        None,
+        description="ctranslate2 or onnx for a model converted to it; by default what its folder was made for.",
     )
-    device: str | None = Field(None, description="cpu, cuda, cuda:1, …; by default the first accelerator, or the CPU.")
+    device: str | None = Field(
+        None, description="cpu, cuda, cuda:1, …; by default the first accelerator, or the CPU."
+    )
     dtype: str | None = Field(
         None, description="Type of the weights: float32, float16 or bfloat16; by default as saved."
     )
@@ -279,7 +333,8 @@ class RayArguments(CommandArguments):
         None, description="`ray` to work on all machines of a Ray cluster; by default this process."
     )
     ray_workers: Count | None = Field(
-        None, description="With `--engine ray`: processes with a model each; by default one per GPU or thread."
+        None,
+        description="With `--engine ray`: processes with a model each; by default one per GPU or thread.",
     )
     ray_threads: Count = Field(1, description="With `--engine ray`: threads of each process.")
 
@@ -287,14 +342,22 @@ class RayArguments(CommandArguments):
     def _check_cluster(self) -> "RayArguments":
         if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
             rule = "This command must be started once, since processes of a launcher divide no lines any more"
-            raise UserError(f"{rule}, got {processes}. Use --engine ray for several GPUs or machines.")
+            raise UserError(
+                f"{rule}, got {processes}. Use --engine ray for several GPUs or machines."
+            )
         if self.engine is None and self.model_fields_set & {"ray_workers", "ray_threads"}:
-            raise UserError("--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them out.")
+            raise UserError(
+                "--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them out."
+            )
         if self.engine == "ray":
             if getattr(self, "threads", None) is not None:
-                raise UserError("--threads is for this process. Give --ray_threads with --engine ray.")
+                raise UserError(
+                    "--threads is for this process. Give --ray_threads with --engine ray."
+                )
             if getattr(self, "output", None) is None:
-                raise UserError("--engine ray writes a file, of which finished parts are kept. Give its --output.")
+                raise UserError(
+                    "--engine ray writes a file, of which finished parts are kept. Give its --output."
+                )
         return self
 
 
@@ -309,7 +372,10 @@ def flags_of(names: Sequence[str], title: str) -> Any:
     fields: dict[str, Any] = {}
     for name in names:
         declared = options_of()[name]
-        fields[FLAG_NAMES.get(name, name)] = _FLAG_TYPES.get(name, declared.annotation), copy(declared)
+        fields[FLAG_NAMES.get(name, name)] = (
+            _FLAG_TYPES.get(name, declared.annotation),
+            copy(declared),
+        )
     return create_model("Flags", __base__=CommandArguments, __doc__=title, **fields)
 
 
@@ -346,7 +412,8 @@ class SentenceArguments(_SentenceFlags):
         None, description="File with the prefix of each sentence, line by line; blank for none."
     )
     tab_constraints: bool = Field(
-        False, description="Each line has its own constraints after the sentence, separated by tabs."
+        False,
+        description="Each line has its own constraints after the sentence, separated by tabs.",
     )
 
 
@@ -386,9 +453,16 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     from vanilla_transformer.utils.device_utils import process_state
 
     device = options.device
-    if device is None and (state := process_state()).num_processes > 1:  # of a launcher, each with its own device
+    if (
+        device is None and (state := process_state()).num_processes > 1
+    ):  # of a launcher, each with its own device
         device = "cpu" if state.device.type == "cpu" else str(state.device)
-    loading = {"backend": options.backend, "device": device, "dtype": options.dtype, **further_models(options)}
+    loading = {
+        "backend": options.backend,
+        "device": device,
+        "dtype": options.dtype,
+        **further_models(options),
+    }
 
     @contextmanager
     def opened() -> Iterator["TranslationPipeline"]:
@@ -400,8 +474,21 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
 
 
 # Flags that change no translation. Flags of files and models are not among them: their content counts.
-_NOT_OF_TRANSLATIONS = {*ThreadArguments.model_fields, *RayArguments.model_fields, *OverwriteArguments.model_fields}
-_NOT_OF_TRANSLATIONS |= {"sentences", "resume", "quiet", "batch_size", "device", "workers", "tag", "keep_warnings"}
+_NOT_OF_TRANSLATIONS = {
+    *ThreadArguments.model_fields,
+    *RayArguments.model_fields,
+    *OverwriteArguments.model_fields,
+}
+_NOT_OF_TRANSLATIONS |= {
+    "sentences",
+    "resume",
+    "quiet",
+    "batch_size",
+    "device",
+    "workers",
+    "tag",
+    "keep_warnings",
+}
 
 
 def translation_origin(options: TranslationArguments) -> dict[str, Any]:
@@ -410,8 +497,14 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
     from vanilla_transformer.utils.file_utils import hash_file
 
     fields = type(options).model_fields.items()
-    files = {name for name, field in fields if any(part in (INPUT, OUTPUT) for part in parts_of(field))}
-    chosen = {name: getattr(options, name) for name, _ in sorted(fields) if name not in files | _NOT_OF_TRANSLATIONS}
+    files = {
+        name for name, field in fields if any(part in (INPUT, OUTPUT) for part in parts_of(field))
+    }
+    chosen = {
+        name: getattr(options, name)
+        for name, _ in sorted(fields)
+        if name not in files | _NOT_OF_TRANSLATIONS
+    }
     for each in ("glossary", "target_prefixes"):
         if getattr(options, each, None) is not None:
             chosen[each] = hash_file(Path(getattr(options, each)))

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.input_files import open_stdin
-from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_text, long_line_error, read_lines
+from vanilla_transformer.utils.text_files import (
+    LONGEST_LINE,
+    decode_text,
+    long_line_error,
+    read_lines,
+)
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
@@ -97,7 +102,10 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
 
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
     """
-    lines, begun = deque[bytes](), list[bytes]()  # whole lines, and the parts of the line that has not ended
+    lines, begun = (
+        deque[bytes](),
+        list[bytes](),
+    )  # whole lines, and the parts of the line that has not ended
     number, size = 1, 0  # of that line
     while True:
         wait = None if not lines else 0 if len(lines) >= least else PAUSE
@@ -153,12 +161,20 @@ class LineTranslator:
         self.pipeline, self.options, self.total, model = translate, options, total, translate.model
         self.is_scored = translate.uses_engine  # another runtime or architecture gives texts only
         if options.n_best is not None and not self.is_scored:
-            rule = "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
-            raise UserError(f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead.")
+            rule = (
+                "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
+            )
+            raise UserError(
+                f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead."
+            )
         if options.as_json and not (self.is_scored or options.quiet):
             found = type(model).__name__
-            logger.warning("%s has no scores, tokens or warnings, so the objects have texts only.", found)
-        has_heads, is_calibrated = (bool(getattr(model.config, name, 0)) for name in ("alignment_heads", "confidence"))
+            logger.warning(
+                "%s has no scores, tokens or warnings, so the objects have texts only.", found
+            )
+        has_heads, is_calibrated = (
+            bool(getattr(model.config, name, 0)) for name in ("alignment_heads", "confidence")
+        )
         as_objects = options.as_json and self.is_scored
         settings = {
             "num_return_sequences": options.n_best,
@@ -170,13 +186,21 @@ class LineTranslator:
             "return_warnings": as_objects,
         }
         self.settings = {name: value for name, value in settings.items() if value}
-        self.prefixes = None if options.target_prefixes is None else read_lines(options.target_prefixes)
+        self.prefixes = (
+            None if options.target_prefixes is None else read_lines(options.target_prefixes)
+        )
         if self.prefixes is not None and total is not None and len(self.prefixes) != total:
             found = f"{len(self.prefixes)} in {options.target_prefixes}"
-            raise UserError(f"There must be a target prefix for each of {total} sentences, got {found}.")
+            raise UserError(
+                f"There must be a target prefix for each of {total} sentences, got {found}."
+            )
         # Whether somebody reads the translations in a terminal; `--json` has the warnings in its objects.
-        shows_warnings = sys.stdout.isatty() and not (options.quiet or options.as_json or options.output)
-        self.warned: dict[int, list[str]] | None = {} if shows_warnings else None  # by the index in a block
+        shows_warnings = sys.stdout.isatty() and not (
+            options.quiet or options.as_json or options.output
+        )
+        self.warned: dict[int, list[str]] | None = (
+            {} if shows_warnings else None
+        )  # by the index in a block
 
     def answer(self, shard: "Shard", **settings: Any) -> list[str]:
         """Return the text to write for each line of a shard."""
@@ -189,8 +213,12 @@ class LineTranslator:
         if options.tab_constraints:  # each line has its own after the sentence
             cells, shared = [line.split("\t") for line in sources], options.constraint or []
             sources = [sentence for sentence, *_ in cells]
-            settings["constraints"] = [[*words, *(shared if sentence.strip() else [])] for sentence, *words in cells]
-        answers = self.pipeline(list(sources), options.batch_size, False, **{**self.settings, **settings})
+            settings["constraints"] = [
+                [*words, *(shared if sentence.strip() else [])] for sentence, *words in cells
+            ]
+        answers = self.pipeline(
+            list(sources), options.batch_size, False, **{**self.settings, **settings}
+        )
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
         if self.warned is not None:
             limits = WarningLimits.from_config(getattr(self.pipeline.model, "config", None))
@@ -200,10 +228,14 @@ class LineTranslator:
                     self.warned[index] = names
         if options.as_json:
             objects = ([rename_text(answer) for answer in row] for row in rows)
-            pairs = ({"source": source, "translations": row} for source, row in zip(sources, objects, strict=True))
+            pairs = (
+                {"source": source, "translations": row}
+                for source, row in zip(sources, objects, strict=True)
+            )
             return [json.dumps(pair, ensure_ascii=False) for pair in pairs]
         return [
-            "\n".join(_as_text(source, answer) for answer in row) for source, row in zip(sources, rows, strict=True)
+            "\n".join(_as_text(source, answer) for answer in row)
+            for source, row in zip(sources, rows, strict=True)
         ]
 
     def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:

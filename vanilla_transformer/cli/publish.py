@@ -31,9 +31,15 @@ class RenderCardArguments(CommandArguments):
     """Flags of `render-card`."""
 
     folder: Folder = Field(description="Folder of the model.")
-    facts: Input = Field(description="YAML file of facts, or the name of a packaged one, such as multi30k_en_de.")
-    template: Input | None = Field(None, description="Jinja template; by default the package's own.")
-    repo_id: str | None = Field(None, description="Hub name to show in the usage examples: user/name.")
+    facts: Input = Field(
+        description="YAML file of facts, or the name of a packaged one, such as multi30k_en_de."
+    )
+    template: Input | None = Field(
+        None, description="Jinja template; by default the package's own."
+    )
+    repo_id: str | None = Field(
+        None, description="Hub name to show in the usage examples: user/name."
+    )
 
 
 def render_card_command(arguments: Sequence[str]) -> None:
@@ -44,7 +50,9 @@ def render_card_command(arguments: Sequence[str]) -> None:
 
     path = folder / CARD_NAME
     check_outputs([path], filter(None, [options.facts, options.template]))
-    if path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes():  # the tag of our release
+    if (
+        path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes()
+    ):  # the tag of our release
         rule = "The card must be a new file, or one that this package wrote"
         raise UserFileError(f"{rule}, but {path} is another. Move or delete it.")
     render = _card_renderer(folder, options.repo_id, options.facts, options.template)
@@ -64,7 +72,8 @@ class CheckModelArguments(TranslationArguments):
     target: Input | None = Field(None, description="Its translations, one per line.")
     max_pairs: Count | None = Field(None, description="Use the first pairs only; by default all.")
     name: str | None = Field(
-        None, description="Name of the text. The stress table is saved in the model's folder for its card."
+        None,
+        description="Name of the text. The stress table is saved in the model's folder for its card.",
     )
 
     @model_validator(mode="after")
@@ -75,7 +84,9 @@ class CheckModelArguments(TranslationArguments):
             )
         idle = self.model_fields_set - {"model", "trust_remote_code", *ThreadArguments.model_fields}
         if self.source is None and idle:
-            raise UserError(f"--{min(idle)} is for a stress test. Give --source and --target, or leave it out.")
+            raise UserError(
+                f"--{min(idle)} is for a stress test. Give --source and --target, or leave it out."
+            )
         return self
 
 
@@ -84,7 +95,11 @@ def check_model_command(arguments: Sequence[str]) -> None:
     folder, opening = options.model, open_model(options)
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.publishing.checks import check_folder, failed_checks, format_results
-    from vanilla_transformer.publishing.run_records import STRESS_TABLES, check_record_name, save_record
+    from vanilla_transformer.publishing.run_records import (
+        STRESS_TABLES,
+        check_record_name,
+        save_record,
+    )
 
     if options.name is not None:
         check_record_name(options.name)
@@ -94,7 +109,11 @@ def check_model_command(arguments: Sequence[str]) -> None:
     results = check_folder(folder, options.trust_remote_code)
     print(format_results(results), flush=True)
     if pairs:
-        from vanilla_transformer.extensions.quality.stress import format_header, format_row, measure_stress
+        from vanilla_transformer.extensions.quality.stress import (
+            format_header,
+            format_row,
+            measure_stress,
+        )
 
         with opening as translate:
             print(f"\n{format_header()}", flush=True)
@@ -104,31 +123,39 @@ def check_model_command(arguments: Sequence[str]) -> None:
             save_record(folder, STRESS_TABLES, options.name, record)
     failed = failed_checks(results)
     if failed:
-        raise SystemExit(f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed.")  # status 1
+        raise SystemExit(
+            f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed."
+        )  # status 1
 
 
 class PushToHubArguments(CommandArguments):
     """Flags of `push-to-hub`."""
 
     folder: Folder = Field(description="Folder of the model.")
-    repo_id: Annotated[str, ARGUMENT] = Field(title="USER/NAME", description="Its place on the Hugging Face Hub.")
+    repo_id: Annotated[str, ARGUMENT] = Field(
+        title="USER/NAME", description="Its place on the Hugging Face Hub."
+    )
     facts: Input | None = Field(
         None,
         description="YAML file of facts to render the card from, or the name of a packaged one; by default the "
         "folder's own card is used.",
     )
     private: bool = Field(False, description="Create a private repository.")
-    revision: str | None = Field(None, description="Branch to push to, created if missing; by default main.")
+    revision: str | None = Field(
+        None, description="Branch to push to, created if missing; by default main."
+    )
     message: str | None = Field(None, description="Commit message.")
     token_file: Input | None = Field(
         None,
         description="File with the access token; by default the variable HF_TOKEN or the token of `hf auth login`.",
     )
     trust_remote_code: bool = Field(
-        False, description="Run and publish the folder's own code even if it differs from this package's."
+        False,
+        description="Run and publish the folder's own code even if it differs from this package's.",
     )
     dry_run: bool = Field(
-        False, description="Check the folder and list the files with their sizes, without an upload."
+        False,
+        description="Check the folder and list the files with their sizes, without an upload.",
     )
 
 
@@ -141,7 +168,9 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
     if options.token_file is not None:
         keys = read_keys(options.token_file)
         if len(keys) != 1:
-            raise UserError(f"{options.token_file} must hold one access token, got {len(keys)} lines.")
+            raise UserError(
+                f"{options.token_file} must hold one access token, got {len(keys)} lines."
+            )
         (token,) = keys
     url = push_folder(
         folder,
@@ -191,7 +220,9 @@ class CreateSpaceArguments(ModelNameArguments):
         description="New folder for the files of the Space. Its page runs without this package, and translates as "
         "`translate --no_protect` does.",
     )
-    title: str | None = Field(None, description="Title of the page. Default: the name of the model.")
+    title: str | None = Field(
+        None, description="Title of the page. Default: the name of the model."
+    )
     examples: list[str] | None = Field(None, description="Sentences to click on.")
 
 
@@ -201,4 +232,6 @@ def create_space_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.publishing.space import create_space
 
     folder = create_space(options.model, options.output_dir, options.title, options.examples)
-    print(f"The Space is in {folder}. Upload it with: hf upload USER/NAME {folder} --repo-type space")
+    print(
+        f"The Space is in {folder}. Upload it with: hf upload USER/NAME {folder} --repo-type space"
+    )

@@ -67,10 +67,14 @@ _DEMO_LEAST_BLEU = 20.0  # runs to the end of the recipe scored well above: docs
 class DemoArguments(CommandArguments):
     """Flags of `demo`."""
 
-    output_dir: str = Field("runs/demo", description="Folder for the corpus, the model and the plots.")
+    output_dir: str = Field(
+        "runs/demo", description="Folder for the corpus, the model and the plots."
+    )
     overwrite_output_dir: bool = Field(False, description="Replace the results of an earlier demo.")
     max_minutes: float | None = Field(
-        None, ge=0, description="Stop training after this time; by default the recipe's, far above its steps."
+        None,
+        ge=0,
+        description="Stop training after this time; by default the recipe's, far above its steps.",
     )
 
 
@@ -89,12 +93,16 @@ def demo_command(arguments: Sequence[str]) -> None:
     corpus = folder / "corpus"
     recipe = parse_recipe([str(find_recipe("demo")), *_demo_flags(options, corpus)])
     steps = recipe.optimization.max_steps or 0  # the recipe gives them
-    print("Writing the corpus: short English-German sentences of Tatoeba (https://tatoeba.org), CC BY 2.0 FR ...")
+    print(
+        "Writing the corpus: short English-German sentences of Tatoeba (https://tatoeba.org), CC BY 2.0 FR ..."
+    )
     write_demo_corpus(corpus)
     try:
         train(recipe)
     except TrainingInterrupted as error:
-        raise TrainingInterrupted(f"{error} A model of fewer than {steps:,} steps is undertrained.") from None
+        raise TrainingInterrupted(
+            f"{error} A model of fewer than {steps:,} steps is undertrained."
+        ) from None
     with show_progress():
         bleu = _print_demo_scores(folder, corpus)
         draw_picture("attention is", _draw_demo, folder)
@@ -110,8 +118,12 @@ def demo_command(arguments: Sequence[str]) -> None:
         print("Run `demo` again with a higher --max_minutes, or without it, to continue.")
     on_path = shutil.which("vanilla-transformer") is not None
     program = "vanilla-transformer" if on_path else f"{sys.executable} -m vanilla_transformer"
-    print("\nFor sentences of any length, train the recipe tatoeba_en_de with https://www.manythings.org/anki/")
-    print("(CC BY 2.0 FR). The repository has its model in models/en-de, and its scores and its time in README.md.")
+    print(
+        "\nFor sentences of any length, train the recipe tatoeba_en_de with https://www.manythings.org/anki/"
+    )
+    print(
+        "(CC BY 2.0 FR). The repository has its model in models/en-de, and its scores and its time in README.md."
+    )
     print("Next:")
     print(f"  {program} translate {folder} '{_DEMO_SENTENCE}'")
     print(f"  {program} train small --output_dir runs/mine \\")
@@ -121,9 +133,15 @@ def demo_command(arguments: Sequence[str]) -> None:
 
 def _demo_flags(options: DemoArguments, corpus: Path) -> list[str]:
     """Return the flags that depend on the output folder, which the recipe cannot name."""
-    flags = {"output_dir": options.output_dir, "overwrite_output_dir": str(options.overwrite_output_dir)}
+    flags = {
+        "output_dir": options.output_dir,
+        "overwrite_output_dir": str(options.overwrite_output_dir),
+    }
     flags |= {"train_source": f"{corpus}/train.en", "train_target": f"{corpus}/train.de"}
-    flags |= {"validation_source": f"{corpus}/validation.en", "validation_target": f"{corpus}/validation.de"}
+    flags |= {
+        "validation_source": f"{corpus}/validation.en",
+        "validation_target": f"{corpus}/validation.de",
+    }
     if options.max_minutes is not None:
         flags["max_minutes"] = str(options.max_minutes)
     return [part for name, value in flags.items() for part in (f"--{name}", value)]
@@ -140,7 +158,9 @@ def _print_demo_scores(folder: Path, corpus: Path) -> float:
     print(f"\nTest set: {len(test)} sentences of people, none of them in the training text")
     print(f"  BLEU {scores.bleu:.1f}  {scores.bleu_signature}")
     print(f"  chrF {scores.chrf:.1f}  {scores.chrf_signature}")
-    print(f"\n{_DEMO_SHOWN} of them by the chrF of their translations, at equal distances from the best to the worst:")
+    print(
+        f"\n{_DEMO_SHOWN} of them by the chrF of their translations, at equal distances from the best to the worst:"
+    )
     chrf = sentence_chrf(translations, [pair.target for pair in test])
     for rank, number in choose_ranks(chrf, _DEMO_SHOWN):
         print(f"  rank {rank}, chrF {chrf[number]:.0f}: {test[number].source}")
@@ -160,5 +180,8 @@ def _draw_demo(folder: Path) -> Path:
 
     from vanilla_transformer.evaluation.plots import plot_attention
 
-    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForSeq2SeqLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
     return plot_attention(model, tokenizer, _DEMO_SENTENCE, folder / "attention.png")

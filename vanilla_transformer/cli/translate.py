@@ -29,7 +29,14 @@ from .flags import (
     refuse_file_names,
     translation_origin,
 )
-from .lines import BATCHES, LineTranslator, print_texts, silence_libraries, split_lines, stdin_source
+from .lines import (
+    BATCHES,
+    LineTranslator,
+    print_texts,
+    silence_libraries,
+    split_lines,
+    stdin_source,
+)
 
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
@@ -50,7 +57,11 @@ def _translate_document(
         source: The document and its encoding.
         note: A line to print once the document is read, if there is one.
     """
-    from vanilla_transformer.extensions.documents import TargetLanguageError, parse_document, translator_by
+    from vanilla_transformer.extensions.documents import (
+        TargetLanguageError,
+        parse_document,
+        translator_by,
+    )
     from vanilla_transformer.text.languages import find_direction
 
     text, encoding = source
@@ -63,7 +74,9 @@ def _translate_document(
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
-        direction = find_direction(pipeline.tokenizer, options.source_language, options.target_language)
+        direction = find_direction(
+            pipeline.tokenizer, options.source_language, options.target_language
+        )
         document: Any = parse_document(text, options.format, direction)
         search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
         translator = translator_by(pipeline, splitter, options.protect, **search)
@@ -72,24 +85,34 @@ def _translate_document(
     if document.summary and not options.quiet:
         targets = sorted({named.target for named in document.directions if named.target})
         if targets and direction.target is None:  # the language of the translation is unknown
-            rule = "and the model does not say what it writes. Name its language by --target_language"
+            rule = (
+                "and the model does not say what it writes. Name its language by --target_language"
+            )
             print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
         print(document.summary, file=sys.stderr)
 
 
 _FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]
 # Flags that are not for documents.
-_NOT_OF_DOCUMENTS = ("target_prefix", "target_prefixes", "alternatives", "constraint", "tab_constraints")
+_NOT_OF_DOCUMENTS = (
+    "target_prefix",
+    "target_prefixes",
+    "alternatives",
+    "constraint",
+    "tab_constraints",
+)
 
 
 class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, OverwriteArguments):
     """Flags of `translate`."""
 
     sentences: Annotated[list[str], ARGUMENT] = Field(
-        [], description="Sentences to translate; without any, an `--input` or standard input is translated."
+        [],
+        description="Sentences to translate; without any, an `--input` or standard input is translated.",
     )
     input: Input | None = Field(
-        None, description="File to translate, by default with one sentence per line; or standard input."
+        None,
+        description="File to translate, by default with one sentence per line; or standard input.",
     )
     output: Output | None = Field(
         None, description="Write to this file, once it is complete, instead of standard output."
@@ -102,7 +125,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         "alignment if the model's configuration has `alignment_heads`, and a confidence if it was calibrated.",
     )
     alignments: bool = Field(
-        False, description="Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation."
+        False,
+        description="Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation.",
     )
     n_best: Annotated[int, Field(ge=1, le=500)] | None = Field(
         None,
@@ -130,34 +154,58 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         format = self.format or _find_format(self.input or "")
         if self.join_lines != "no":
             if format != "text":
-                raise UserError(f"--join_lines is for plain text, but `--format` is {format}. Leave one out.")
+                raise UserError(
+                    f"--join_lines is for plain text, but `--format` is {format}. Leave one out."
+                )
             format = "wrapped"
         if self.n_best is not None and self.num_return_sequences is not None:
-            raise UserError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
+            raise UserError(
+                "Give --n_best (translations with scores) or --num_return_sequences (without), not both."
+            )
         if self.sentences and (self.input is not None or format != "text"):
             hint = "`--input` and `--format` are for files and standard input."
             found = f"got the sentence {self.sentences[0]!r}"
             raise UserError(f"Give sentences or a file to translate, not both, {found}. {hint}")
-        if "sentence_splitter" in self.model_fields_set and format == "text" and not self.split_sentences:
-            raise UserError("--sentence_splitter is for documents and --split_sentences, got neither. Leave it out.")
-        refuse_file_names("Sentences", self.sentences, "Give it by --input {}, or a sentence by standard input.")
+        if (
+            "sentence_splitter" in self.model_fields_set
+            and format == "text"
+            and not self.split_sentences
+        ):
+            raise UserError(
+                "--sentence_splitter is for documents and --split_sentences, got neither. Leave it out."
+            )
+        refuse_file_names(
+            "Sentences", self.sentences, "Give it by --input {}, or a sentence by standard input."
+        )
         refuse_file_names("--constraint", self.constraint or [], "Write the words themselves.")
-        refuse_file_names("--target_prefix", [self.target_prefix], "Give it by --target_prefixes {}.")
+        refuse_file_names(
+            "--target_prefix", [self.target_prefix], "Give it by --target_prefixes {}."
+        )
         if self.target_prefix is not None and self.target_prefixes is not None:
-            raise UserError("Give --target_prefix (for all sentences) or --target_prefixes (a file), not both.")
+            raise UserError(
+                "Give --target_prefix (for all sentences) or --target_prefixes (a file), not both."
+            )
         if self.alternatives is not None and self.n_best is not None:
-            raise UserError("With --alternatives there is one search for each. Leave out the number of translations.")
+            raise UserError(
+                "With --alternatives there is one search for each. Leave out the number of translations."
+            )
         if format != "text":
             self._check_document(format)
         if self.engine == "ray" and (self.input is None or self.samples or format != "text"):
-            raise UserError("--engine ray is for searches of the lines of an --input, without samples and --format.")
+            raise UserError(
+                "--engine ray is for searches of the lines of an --input, without samples and --format."
+            )
         if self.resume:
             self._check_resume()
         return self
 
     def _check_document(self, format: str) -> None:
         shown = f"{format} (by --join_lines)" if format == "wrapped" else format
-        several = {self.num_return_sequences, self.n_best} - {None, 1} or self.samples or self.seed is not None
+        several = (
+            {self.num_return_sequences, self.n_best} - {None, 1}
+            or self.samples
+            or self.seed is not None
+        )
         if self.as_json or self.alignments or self.resume or several:
             rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
             raise UserError(f"With `--format {shown}` there is {rule}.")
@@ -166,11 +214,17 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
 
     def _check_resume(self) -> None:
         if self.input is None or self.output is None:
-            raise UserError("--resume continues a file that an interrupted run began. Give its --input and --output.")
+            raise UserError(
+                "--resume continues a file that an interrupted run began. Give its --input and --output."
+            )
         if self.samples:
-            raise UserError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
+            raise UserError(
+                "--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr."
+            )
         if Path(self.output).exists() and not Path(self.output).is_file():
-            raise UserError(f"--resume needs an ordinary file as --output, but {self.output} is a pipe or a device.")
+            raise UserError(
+                f"--resume needs an ordinary file as --output, but {self.output} is a pipe or a device."
+            )
 
 
 def translate_command(arguments: Sequence[str]) -> None:
@@ -200,7 +254,9 @@ def translate_command(arguments: Sequence[str]) -> None:
     elif options.input is not None:
         checked = stream_lines(options.input, may_be_blank=True, may_be_markup=is_given)
         total = sum(1 for _ in checked)  # finds damage before an hour of work
-        source = split_lines(stream_lines(options.input, may_be_blank=True, may_be_markup=True), total, size)
+        source = split_lines(
+            stream_lines(options.input, may_be_blank=True, may_be_markup=True), total, size
+        )
     elif text is not None:
         lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
         source = split_lines([line.removesuffix("\r") for line in lines], len(lines), size)
@@ -233,7 +289,9 @@ def _find_format(name: str) -> str:
     ending = file_format(name).lower()
     if ending in OTHER_ENDINGS:
         rule = f"The name of a file must end with {', '.join(DOCUMENT_ENDINGS)} or, for lines of text, no known format"
-        raise UserError(f"{rule}, got {name}. Convert it, or say by --format how to read it, such as --format text.")
+        raise UserError(
+            f"{rule}, got {name}. Convert it, or say by --format how to read it, such as --format text."
+        )
     return DOCUMENT_ENDINGS.get(ending, "text")
 
 
@@ -251,7 +309,9 @@ def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
     document = WrappedText(text)
     if not document.is_wrapped:
         options.format = "text"
-    found = f"The lines are wrapped at {document.width} characters, so their paragraphs are translated"
+    found = (
+        f"The lines are wrapped at {document.width} characters, so their paragraphs are translated"
+    )
     return text, encoding, f"{found}; --join_lines no translates each line."
 
 
@@ -292,4 +352,10 @@ def compile_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.evaluation.compile_model import compile_model
 
     check_precision(options.precision)
-    compile_model(options.model, options.precision, workers, options.num_beams, report=partial(print, flush=True))
+    compile_model(
+        options.model,
+        options.precision,
+        workers,
+        options.num_beams,
+        report=partial(print, flush=True),
+    )

@@ -114,7 +114,11 @@ class Position:
         return len(self.parts) > 1 and not self.parts[-1].done
 
     def state_dict(self) -> dict[str, Any]:
-        return {"first_step": self.first_step, "epoch": self.epoch, "parts": [list(part) for part in self.parts]}
+        return {
+            "first_step": self.first_step,
+            "epoch": self.epoch,
+            "parts": [list(part) for part in self.parts],
+        }
 
 
 class TokenBudgetBatchSampler(Sampler[list[int]]):
@@ -167,7 +171,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self.num_replicas = num_replicas
         self.pad_to_multiple_of = pad_to_multiple_of
         self.packing = packing
-        self._plans: dict[tuple[int, EpochPart], Future[BatchPlan]] = {}  # of all `pairs`, by epoch and part
+        self._plans: dict[
+            tuple[int, EpochPart], Future[BatchPlan]
+        ] = {}  # of all `pairs`, by epoch and part
         self._own = slice(rank, None, num_replicas)  # the batches of a step that are this process's
         self.pairs: Any = None
         self._enter(0, 0, [self._part()])
@@ -215,15 +221,24 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         step_target_tokens = int(target[np.concatenate(batches)].sum())
         planned = []
         for batch, rows in zip(batches[self._own], places[self._own], strict=True):
-            longest = (round_up(int(side[batch].max()), self.pad_to_multiple_of) for side in (source, target))
+            longest = (
+                round_up(int(side[batch].max()), self.pad_to_multiple_of)
+                for side in (source, target)
+            )
             shape = self.packed_shape or BatchShape(len(batch), *longest)
             padded = shape.rows * (shape.source_length + shape.target_length)
             counts = TokenCounts(int(source[batch].sum()), int(target[batch].sum()), padded)
-            planned.append(PlannedBatch(batch, self.pairs.rows[batch], shape, rows, counts, step_target_tokens))
+            planned.append(
+                PlannedBatch(batch, self.pairs.rows[batch], shape, rows, counts, step_target_tokens)
+            )
         self._done += 1
-        if self._done == len(self._plan) // 2 and self.corpus.is_constant:  # the next epoch has the same pairs
+        if (
+            self._done == len(self._plan) // 2 and self.corpus.is_constant
+        ):  # the next epoch has the same pairs
             part, epoch = self._part(), self.epoch + 1
-            ahead = _planner.submit(self._plan_pairs, source, target, self.packed_shape, part, epoch)
+            ahead = _planner.submit(
+                self._plan_pairs, source, target, self.packed_shape, part, epoch
+            )
             self._plans[epoch, part._replace(done=0)] = ahead
         return planned
 
@@ -247,7 +262,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self.pairs = pairs
         lengths = self.pairs.source_lengths, self.pairs.target_lengths
         # The shape of packed batches, the same in a whole epoch.
-        shapes = [packed_shape(*lengths, part.max_tokens) if part.packing else None for part in parts]
+        shapes = [
+            packed_shape(*lengths, part.max_tokens) if part.packing else None for part in parts
+        ]
         self.packed_shape = shapes[-1]
         self._left = np.arange(len(self.pairs))
         for part, shape in zip(self._earlier_parts, shapes, strict=False):
@@ -274,7 +291,12 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         return self._plans[key].result()
 
     def _plan_pairs(
-        self, source: np.ndarray, target: np.ndarray, shape: BatchShape | None, part: EpochPart, epoch: int
+        self,
+        source: np.ndarray,
+        target: np.ndarray,
+        shape: BatchShape | None,
+        part: EpochPart,
+        epoch: int,
     ) -> BatchPlan:
         place = self.seed, epoch, part.batches_per_step
         if shape is not None:

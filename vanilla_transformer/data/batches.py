@@ -95,7 +95,9 @@ class BatchPlan:
         return len(self.steps)
 
     def __getitem__(self, step: int) -> list[np.ndarray]:
-        return [self.pairs[self.bounds[batch] : self.bounds[batch + 1]] for batch in self.steps[step]]
+        return [
+            self.pairs[self.bounds[batch] : self.bounds[batch + 1]] for batch in self.steps[step]
+        ]
 
     def rows_of(self, step: int) -> list[np.ndarray | None]:
         """Return `rows` of the batches of a training step, or None for each."""
@@ -141,7 +143,11 @@ def plan_batches(
 
 
 def check_lengths(
-    source: np.ndarray, target: np.ndarray, max_tokens: int, batches_per_step: int, pad_to_multiple_of: int = 1
+    source: np.ndarray,
+    target: np.ndarray,
+    max_tokens: int,
+    batches_per_step: int,
+    pad_to_multiple_of: int = 1,
 ) -> None:
     """Check the arguments of [`plan_batches`]."""
     if len(source) != len(target):
@@ -173,7 +179,9 @@ def check_lengths(
         )
 
 
-def _sort(longest: np.ndarray, source: np.ndarray, target: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def _sort(
+    longest: np.ndarray, source: np.ndarray, target: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
     """
     Sort pairs by their longer side, which fills the budget, then by the difference of the sides.
 
@@ -189,7 +197,9 @@ def _sort(longest: np.ndarray, source: np.ndarray, target: np.ndarray, random: n
     return order.astype(np.int32) if len(order) <= np.iinfo(np.int32).max else order
 
 
-def _cut(longest: np.ndarray, max_tokens: int, divisor: int, random: np.random.Generator) -> np.ndarray:
+def _cut(
+    longest: np.ndarray, max_tokens: int, divisor: int, random: np.random.Generator
+) -> np.ndarray:
     """Cut sorted pairs into batches. Their number is a multiple of `divisor` and the same in every epoch."""
     bounds = _fill(longest, max_tokens)
     number = _number_of_batches(len(longest), len(bounds) - 1, divisor)
@@ -241,7 +251,9 @@ def _least_budget(longest: np.ndarray, number: int, max_tokens: int) -> int:
     low, high = int(longest.max()), max_tokens
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if len(_fill(longest, middle)) - 1 <= number else (middle + 1, high)
+        low, high = (
+            (low, middle) if len(_fill(longest, middle)) - 1 <= number else (middle + 1, high)
+        )
     return low
 
 

@@ -17,7 +17,15 @@ from vanilla_transformer.utils.file_utils import cached_folder
 
 from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes, pairs_of
 from .cleaning_rules import SAMPLED_PAIRS, CleaningRules, PairRules
-from .readers import ROWS_PER_BATCH, CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_rows
+from .readers import (
+    ROWS_PER_BATCH,
+    CorpusSpec,
+    OpenCorpus,
+    SentencePair,
+    content_key,
+    open_corpus,
+    read_rows,
+)
 from .tokenized_corpus import hash_json, open_arrow_files
 
 _FORMAT = 3  # of the cached text; another number invalidates all older entries
@@ -47,22 +55,32 @@ class CachedTexts:
                 yield corpus, SentencePair(source, target)
 
 
-def load_cached_texts(specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path) -> CachedTexts:
+def load_cached_texts(
+    specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path
+) -> CachedTexts:
     """Return the text of all corpora, cleaned by the rules of each; clean it only if the cache does not hold it."""
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
-        key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules])
-        folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_texts, corpora=corpora, rules=rules))
+        key = hash_json(
+            _FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules]
+        )
+        folder = cached_folder(
+            cache_dir, f"texts-{key}", partial(_write_texts, corpora=corpora, rules=rules)
+        )
     return load_folder(folder, key)
 
 
 def load_folder(folder: Path, key: str) -> CachedTexts:
     """Load a folder of the cache with text and its report."""
-    report = CleaningReport.from_dict(json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8")))
+    report = CleaningReport.from_dict(
+        json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8"))
+    )
     return CachedTexts(open_arrow_files(folder), report, key)
 
 
-def write_texts(folder: Path, texts: datasets.Dataset, kept: np.ndarray, report: CleaningReport) -> None:
+def write_texts(
+    folder: Path, texts: datasets.Dataset, kept: np.ndarray, report: CleaningReport
+) -> None:
     """Write the rows of texts where `kept` is True, and their report, for `load_folder`."""
     with pa.ipc.new_stream(str(folder / "texts.arrow"), _SCHEMA) as file:
         first = 0
@@ -76,7 +94,9 @@ def _write_report(folder: Path, report: CleaningReport) -> None:
     (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
 
 
-def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[CleaningRules]) -> None:
+def _write_texts(
+    folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[CleaningRules]
+) -> None:
     """Read all corpora, with one batch of text in memory at a time, then apply the rules to the text on disk."""
     report, path = CleaningReport(), folder / "texts.arrow"
     with pa.ipc.new_stream(str(path), _SCHEMA) as file:

@@ -15,7 +15,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.text_files import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error
+from vanilla_transformer.utils.text_files import (
+    escape_invalid_unicode,
+    has_invalid_unicode,
+    invalid_unicode_error,
+)
 
 from .cleaning_rules import (
     REPETITIONS,
@@ -39,14 +43,22 @@ logger = logging.getLogger(__name__)
 Histograms = dict[str, dict[str, list[int]]]
 
 LENGTH_EDGES = np.arange(0, 510, 10)  # characters; longer texts count for the last bin
-RATIO_EDGES = np.linspace(-3, 3, 49)  # log2 of the characters of the target divided by the ones of the source
+RATIO_EDGES = np.linspace(
+    -3, 3, 49
+)  # log2 of the characters of the target divided by the ones of the source
 
 
 def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
     """Count the lengths of both sides in characters and the logarithm of their ratio to base 2, by a mask of pairs."""
-    sources, targets = (pc.utf8_length(texts.data.column(side)).to_numpy() for side in ("source", "target"))
+    sources, targets = (
+        pc.utf8_length(texts.data.column(side)).to_numpy() for side in ("source", "target")
+    )
     ratios = np.log2(targets / sources)
-    values = {"source": (sources, LENGTH_EDGES), "target": (targets, LENGTH_EDGES), "ratio": (ratios, RATIO_EDGES)}
+    values = {
+        "source": (sources, LENGTH_EDGES),
+        "target": (targets, LENGTH_EDGES),
+        "ratio": (ratios, RATIO_EDGES),
+    }
     return {
         name: {
             label: np.histogram(np.clip(each[mask], edges[0], edges[-1]), edges)[0].tolist()
@@ -80,7 +92,9 @@ class CleaningReport:
         """Count `count` pairs (by default `len(pairs)`) that a rule dropped; `pairs` holds the first of them."""
         self.dropped[rule] = self.dropped.get(rule, 0) + (len(pairs) if count is None else count)
         examples = self.examples.setdefault(rule, [])
-        examples += [[abbreviate(side) for side in pair] for pair in pairs[: EXAMPLES - len(examples)]]
+        examples += [
+            [abbreviate(side) for side in pair] for pair in pairs[: EXAMPLES - len(examples)]
+        ]
 
     def add_rows(self, rule: str, texts: datasets.Dataset, rows: np.ndarray) -> None:
         """Count rows of texts that a rule dropped."""
@@ -100,7 +114,9 @@ class CleaningReport:
     def check_kept(self) -> None:
         """Refuse rules that drop every pair."""
         if not self.kept:
-            raise UserError(f"Cleaning must leave some pairs of the training text, got none. {self}")
+            raise UserError(
+                f"Cleaning must leave some pairs of the training text, got none. {self}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -117,7 +133,9 @@ class CleaningReport:
             if self.dropped.get(rule):
                 share = 100 * self.dropped[rule] / self.read
                 percent = f"{share:.0f}" if share >= 10 else f"{share:.2g}"
-                lines.append(f"  {self.dropped[rule]:,} dropped ({percent} %): {RULES[rule]}, such as")
+                lines.append(
+                    f"  {self.dropped[rule]:,} dropped ({percent} %): {RULES[rule]}, such as"
+                )
                 lines += [f"    {source} | {target}" for source, target in self.examples[rule]]
         return "\n".join(lines)
 
@@ -150,11 +168,15 @@ def clean_text(
         report.read += 1
         if rules.min_score is not None and score is None and any(pair):
             rule = f"`min_score` needs scores, but line {number} of {spec.name} has none"
-            raise UserError(f"{rule}. Leave it out, or set `min_score: null` for this corpus in `corpora`.")
+            raise UserError(
+                f"{rule}. Leave it out, or set `min_score: null` for this corpus in `corpora`."
+            )
         if has_invalid_unicode(pair.source) or has_invalid_unicode(pair.target):
             rule, side = "invalid_unicode", 0 if has_invalid_unicode(pair.source) else 1
             if rule not in rules.drop:
-                raise invalid_unicode_error(number, spec.location(side), pair[side], way_out.format(rule))
+                raise invalid_unicode_error(
+                    number, spec.location(side), pair[side], way_out.format(rule)
+                )
         elif not (pair.source and pair.target):
             rule, side = "empty", 1 if pair.source else 0
             if any(pair) and is_editable and rule not in rules.drop:
@@ -174,7 +196,10 @@ _KEPT = -1
 
 
 def find_broken(
-    texts: datasets.Dataset, pair_rules: Sequence[PairRules], report: CleaningReport, num_proc: int | None = None
+    texts: datasets.Dataset,
+    pair_rules: Sequence[PairRules],
+    report: CleaningReport,
+    num_proc: int | None = None,
 ) -> np.ndarray:
     """
     Return a mask of shape `(pairs,)` that is True for pairs that break a rule, and count them in `report`.
@@ -184,7 +209,9 @@ def find_broken(
         pair_rules: The rules of each corpus.
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
     """
-    repetitions = [name for name in REPETITIONS if any(name in each.rules.drop for each in pair_rules)]
+    repetitions = [
+        name for name in REPETITIONS if any(name in each.rules.drop for each in pair_rules)
+    ]
     broken = np.full(len(texts), _KEPT, np.int8)
     misaligned = any("misaligned" in each.rules.drop for each in pair_rules)
     if repetitions or misaligned or any(each.checks for each in pair_rules):
@@ -193,7 +220,9 @@ def find_broken(
             partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
             batched=True,
             remove_columns=texts.column_names,
-            features=datasets.Features(features | dict.fromkeys(repetitions, datasets.Value("binary"))),
+            features=datasets.Features(
+                features | dict.fromkeys(repetitions, datasets.Value("binary"))
+            ),
             num_proc=choose_num_proc(len(texts), num_proc),
             writer_batch_size=ROWS_PER_BATCH,
             keep_in_memory=True,
@@ -206,9 +235,13 @@ def find_broken(
         ranks = results.data.column("rank").to_numpy()
         for name in repetitions:
             drops = np.array([name in each.rules.drop for each in pair_rules])
-            rows = np.flatnonzero(broken == _KEPT)  # pairs that earlier rules drop are no repetitions
+            rows = np.flatnonzero(
+                broken == _KEPT
+            )  # pairs that earlier rules drop are no repetitions
             hashes = results.data.column(name).take(rows).combine_chunks()
-            repeated = find_duplicates(b"".join(hashes.to_pylist()), ranks[rows]) & drops[corpora[rows]]
+            repeated = (
+                find_duplicates(b"".join(hashes.to_pylist()), ranks[rows]) & drops[corpora[rows]]
+            )
             broken[rows[repeated]] = _NAMES.index(name)
         if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)
@@ -231,7 +264,11 @@ def _find_misaligned(
     from vanilla_transformer.extensions.cleaning.misalignment import LEAST_PAIRS, find_misaligned
 
     corpora = texts.data.column("corpus").to_numpy()
-    number_of = {number: each.direction for number, each in enumerate(pair_rules) if "misaligned" in each.rules.drop}
+    number_of = {
+        number: each.direction
+        for number, each in enumerate(pair_rules)
+        if "misaligned" in each.rules.drop
+    }
     for direction in dict.fromkeys(number_of.values()):
         numbers = [number for number, each in number_of.items() if each == direction]
         rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
@@ -247,13 +284,17 @@ def _check_batch(
     batch: dict[str, list[Any]], pair_rules: Sequence[PairRules], repetitions: Sequence[str]
 ) -> dict[str, list[Any]]:
     pairs = list(map(SentencePair, batch["source"], batch["target"]))
-    checks = [[(_NAMES.index(name), check) for name, check in each.checks.items()] for each in pair_rules]
+    checks = [
+        [(_NAMES.index(name), check) for name, check in each.checks.items()] for each in pair_rules
+    ]
     broken = [
         next((number for number, is_broken in checks[corpus] if is_broken(pair)), _KEPT)
         for pair, corpus in zip(pairs, batch["corpus"], strict=True)
     ]
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
-    hashes = {name: [*map(partial(hash_repetition, name), pairs, directions)] for name in repetitions}
+    hashes = {
+        name: [*map(partial(hash_repetition, name), pairs, directions)] for name in repetitions
+    }
     return {"rule": broken, "rank": list(map(rank_case, pairs))} | hashes
 
 
@@ -283,8 +324,13 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
         for mistake, wrong in _suspect_languages(spec, pairs):
             if len(wrong) > _SUSPICIOUS * len(pairs):
                 text = mistake.format(f"{len(wrong)} of {len(pairs)} pairs")
-                examples = [f"    {abbreviate(pair.source)} | {abbreviate(pair.target)}" for pair in wrong[:EXAMPLES]]
-                warnings.append("\n".join([f"The corpus {spec.name} has {text}. Examples:", *examples]))
+                examples = [
+                    f"    {abbreviate(pair.source)} | {abbreviate(pair.target)}"
+                    for pair in wrong[:EXAMPLES]
+                ]
+                warnings.append(
+                    "\n".join([f"The corpus {spec.name} has {text}. Examples:", *examples])
+                )
                 break
     return warnings
 
@@ -296,7 +342,9 @@ def _suspect_languages(
     source, target = map(language_code, spec.direction)
     if source is None or target is None or source == target:
         return
-    swapped = [pair for pair in pairs if (identify(pair.source), identify(pair.target)) == (target, source)]
+    swapped = [
+        pair for pair in pairs if (identify(pair.source), identify(pair.target)) == (target, source)
+    ]
     yield "its sides swapped in {}. Exchange its source and target", swapped
     for side, code in (("source", source), ("target", target)):
         others = [pair for pair in pairs if is_clearly_another(getattr(pair, side), code)]

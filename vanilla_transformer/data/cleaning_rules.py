@@ -66,11 +66,15 @@ def read_drop(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         names = split_words(value) if value.strip("[] ") else ()
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise UserError(f"`drop` must be a list of names, such as [empty, duplicates], got {value!r}.")
+        raise UserError(
+            f"`drop` must be a list of names, such as [empty, duplicates], got {value!r}."
+        )
     for name in names:
         if name not in DROPPED:
             hint = did_you_mean(name, DROPPED)
-            raise UserError(f"`drop` must name kinds of pairs of {', '.join(DROPPED)}, got {name!r}.{hint}")
+            raise UserError(
+                f"`drop` must name kinds of pairs of {', '.join(DROPPED)}, got {name!r}.{hint}"
+            )
     return tuple(name for name in DROPPED if name in names)
 
 
@@ -100,8 +104,12 @@ class ScoreRule(Schema, frozen=True):
 
     @model_validator(mode="after")
     def _check_together(self) -> "ScoreRule":
-        if bool(self.quality) == bool(self.forward or self.backward) or bool(self.forward) != bool(self.backward):
-            raise UserError("`score` must name either a model `quality`, or both models `forward` and `backward`.")
+        if bool(self.quality) == bool(self.forward or self.backward) or bool(self.forward) != bool(
+            self.backward
+        ):
+            raise UserError(
+                "`score` must name either a model `quality`, or both models `forward` and `backward`."
+            )
         if (self.min_score is None) == (self.keep is None):
             raise UserError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")
         return self
@@ -149,7 +157,9 @@ class CleaningRules(Schema, frozen=True):
 
 # The rules without a value, which the key `drop` enables by name.
 DROPPED = {name: text for name, text in RULES.items() if name not in CleaningRules.model_fields}
-SAMPLED_PAIRS = 10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
+SAMPLED_PAIRS = (
+    10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
+)
 
 
 @dataclass(frozen=True)
@@ -165,16 +175,22 @@ class PairRules:
     checks: Mapping[str, Callable[[SentencePair], bool]] = field(default_factory=dict)
 
     @classmethod
-    def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, sample: Sequence[SentencePair]) -> "PairRules":
+    def for_corpus(
+        cls, spec: CorpusSpec, rules: CleaningRules, sample: Sequence[SentencePair]
+    ) -> "PairRules":
         """Return the rules of a corpus that begins with a sample, by which scripts and lengths are usual or not."""
         drop = rules.drop
         plain = {"bad_encoding": is_in_bad_encoding, "markup": is_marked_up}
-        checks: dict[str, Callable[[SentencePair], bool]] = {name: plain[name] for name in plain if name in drop}
+        checks: dict[str, Callable[[SentencePair], bool]] = {
+            name: plain[name] for name in plain if name in drop
+        }
         if (most := rules.max_characters) is not None:
             checks["max_characters"] = lambda pair: max(map(len, pair)) > most
         if (ratio := rules.max_character_ratio) is not None:
             usual = median(starmap(length_ratio, sample)) if sample else 1.0
-            checks["max_character_ratio"] = lambda pair: not 1 / ratio <= length_ratio(*pair) / usual <= ratio
+            checks["max_character_ratio"] = lambda pair: (
+                not 1 / ratio <= length_ratio(*pair) / usual <= ratio
+            )
         if (least := rules.min_letter_ratio) is not None:
             checks["min_letter_ratio"] = lambda pair: min(map(letter_ratio, pair)) < least
         if "other_numbers" in drop:
@@ -187,9 +203,13 @@ class PairRules:
             codes = [language_code(language) for language in spec.direction]
             if None in codes:
                 known = ", ".join(sorted(load_identifier().labels))
-                rule = f"The languages of {spec.name} must have codes that py3langid knows ({known})"
+                rule = (
+                    f"The languages of {spec.name} must have codes that py3langid knows ({known})"
+                )
                 unknown = spec.direction[codes.index(None)]
-                raise UserError(f"{rule}, got {unknown}. Rename it, or leave `other_languages` out of `drop`.")
+                raise UserError(
+                    f"{rule}, got {unknown}. Rename it, or leave `other_languages` out of `drop`."
+                )
             checks["other_languages"] = partial(is_in_other_languages, codes=[*map(str, codes)])
         return cls(rules, str(spec.direction), checks)
 
@@ -223,7 +243,9 @@ _NO_LETTERS = regex.compile(r"(?:[^\p{L}\p{Nl}\p{No}\p{M}\p{Cf}]\p{M}*+|\p{Cf})+
 def hash_pair(pair: SentencePair) -> bytes:
     """Return a 16-byte hash of a pair. The length of the source tells ("ab", "c") from ("a", "bc")."""
     source = pair.source.encode()
-    return blake2b(b"%d %s%s" % (len(source), source, pair.target.encode()), digest_size=16).digest()
+    return blake2b(
+        b"%d %s%s" % (len(source), source, pair.target.encode()), digest_size=16
+    ).digest()
 
 
 def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:

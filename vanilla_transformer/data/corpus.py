@@ -42,11 +42,14 @@ class Overlap:
 
 def count_overlap(texts: datasets.Dataset, held_out: Sequence[SentencePair]) -> Overlap:
     """Count which held-out pairs occur in training text. Arrow finds the rows that share a side with one of them."""
-    sources, targets = (pa.array(sorted({pair[side] for pair in held_out}), pa.string()) for side in (0, 1))
+    sources, targets = (
+        pa.array(sorted({pair[side] for pair in held_out}), pa.string()) for side in (0, 1)
+    )
     found: set[SentencePair] = set()
     for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
         known = pa.compute.or_(
-            pa.compute.is_in(table["source"], value_set=sources), pa.compute.is_in(table["target"], value_set=targets)
+            pa.compute.is_in(table["source"], value_set=sources),
+            pa.compute.is_in(table["target"], value_set=targets),
         )
         rows = table.filter(known)
         found |= set(map(SentencePair, rows["source"].to_pylist(), rows["target"].to_pylist()))
@@ -97,7 +100,9 @@ class Corpus(ABC):
         return {"cleaning": self.report.to_dict(), "overlap": overlaps}
 
     def __str__(self) -> str:
-        overlaps = [f"Overlap with {name} text: {overlap}" for name, overlap in self.overlaps.items()]
+        overlaps = [
+            f"Overlap with {name} text: {overlap}" for name, overlap in self.overlaps.items()
+        ]
         return "\n".join([f"Training text: {self.report}", *overlaps])
 
 
@@ -159,7 +164,9 @@ class TokenizedCorpus(Corpus):
         weights = self.weights[stage]
         if all(weight == 1 for weight in weights):
             return self.pairs
-        return self.pairs.select(sample_epoch(corpus_numbers(self.texts, self.pairs), weights, self.seed, number))
+        return self.pairs.select(
+            sample_epoch(corpus_numbers(self.texts, self.pairs), weights, self.seed, number)
+        )
 
 
 def corpus_numbers(texts: datasets.Dataset, pairs: EncodedPairs) -> np.ndarray:
@@ -167,7 +174,9 @@ def corpus_numbers(texts: datasets.Dataset, pairs: EncodedPairs) -> np.ndarray:
     return texts.data.column("corpus").to_numpy()[pairs.rows]
 
 
-def share_weights(names: Sequence[str], counts: Sequence[int], shares: Mapping[str, float]) -> list[float]:
+def share_weights(
+    names: Sequence[str], counts: Sequence[int], shares: Mapping[str, float]
+) -> list[float]:
     """
     Return weights of corpora for `sample_epoch` that give each its share of an epoch.
 
@@ -182,13 +191,17 @@ def share_weights(names: Sequence[str], counts: Sequence[int], shares: Mapping[s
         sizes[name] += count
     for name in shares:
         if not sizes[name]:
-            raise UserError(f"The corpus {name} of `stages` must have pairs, but cleaning has left none.")
+            raise UserError(
+                f"The corpus {name} of `stages` must have pairs, but cleaning has left none."
+            )
     scale = sum(sizes[name] for name in shares) / sum(shares.values())
     weights = {name: share * scale / sizes[name] for name, share in shares.items()}
     return [weights.get(name, 0.0) for name in names]
 
 
-def sample_epoch(corpora: np.ndarray, weights: Sequence[float], seed: int, epoch: int) -> np.ndarray:
+def sample_epoch(
+    corpora: np.ndarray, weights: Sequence[float], seed: int, epoch: int
+) -> np.ndarray:
     """
     Return the indices of the rows of an epoch, in ascending order.
 
@@ -226,11 +239,17 @@ def temperature_weights(
     shares = {direction: size ** (1.0 / temperature) for direction, size in sizes.items() if size}
     scale = sum(sizes.values()) / sum(shares.values())
     factors = {direction: scale * share / sizes[direction] for direction, share in shares.items()}
-    return [weight * factors.get(direction, 1.0) for weight, direction in zip(weights, directions, strict=True)]
+    return [
+        weight * factors.get(direction, 1.0)
+        for weight, direction in zip(weights, directions, strict=True)
+    ]
 
 
 def drop_by_length(
-    pairs: EncodedPairs, texts: datasets.Dataset, rules: Sequence[CleaningRules], report: CleaningReport
+    pairs: EncodedPairs,
+    texts: datasets.Dataset,
+    rules: Sequence[CleaningRules],
+    report: CleaningReport,
 ) -> EncodedPairs:
     """
     Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in `report`.

@@ -25,7 +25,15 @@ AGREEMENT = "agreement"  # the value of `train_alignments` with which the text i
 # Augmentations of training pairs that add tokens to the vocabulary.
 TOKEN_AUGMENTATIONS = ("placeholders", "inline_terms")
 # All augmentations, in the order in which a pair gets them: tokens come last, since they must not be changed.
-_CHANGES = ("title_case", "upper_case", "lower_case", "typos", "no_final_period", "doubled_words", "emoji")
+_CHANGES = (
+    "title_case",
+    "upper_case",
+    "lower_case",
+    "typos",
+    "no_final_period",
+    "doubled_words",
+    "emoji",
+)
 AUGMENTATIONS = ("noise_pairs", *_CHANGES, "html_tags", "other_numbers", *TOKEN_AUGMENTATIONS)
 
 
@@ -100,14 +108,19 @@ class DataArguments(Schema, frozen=True):
         "whether it is trained or not. With --init_from, an entry with `forgetting: true` is text of the model's "
         "former domain, in addition: its loss and scores show what fine-tuning costs.",
     )
-    test_source: str | None = fixed(None, "Test text, source side; its overlap with the training text is reported.")
+    test_source: str | None = fixed(
+        None, "Test text, source side; its overlap with the training text is reported."
+    )
     test_target: str | None = fixed(None, "Test text, target side.")
     dataset: str | None = fixed(
-        None, "Instead of files: a folder of save_to_disk, or NAME[:CONFIGURATION] for load_dataset."
+        None,
+        "Instead of files: a folder of save_to_disk, or NAME[:CONFIGURATION] for load_dataset.",
     )
     source_language: str | None = fixed(None, "Code of the source language, such as en.")
     target_language: str | None = fixed(None, "Code of the target language, such as de.")
-    tokenizer: str | None = fixed(None, "Folder or Hub name of a tokenizer. By default one is trained on the corpus.")
+    tokenizer: str | None = fixed(
+        None, "Folder or Hub name of a tokenizer. By default one is trained on the corpus."
+    )
     tokenizer_model: TokenizerModel = fixed(
         "bpe",
         "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1), or sentencepiece, which "
@@ -119,7 +132,10 @@ class DataArguments(Schema, frozen=True):
         "characters out, and nfc or nfkc; or none.",
     )
     bpe_dropout: float = fixed(
-        0.0, "Probability in [0, 1) of dropping a merge, drawn again in each epoch. Not in the paper.", ge=0, lt=1
+        0.0,
+        "Probability in [0, 1) of dropping a merge, drawn again in each epoch. Not in the paper.",
+        ge=0,
+        lt=1,
     )
     augment: Yaml | None = fixed(
         None,
@@ -132,8 +148,12 @@ class DataArguments(Schema, frozen=True):
         "Instead of --max_tokens: padded tokens on either side of a step, divided among all processes "
         "and accumulated batches; 25,000 in the paper (section 5.1).",
     )
-    max_tokens: _Tokens = fixed(25000, "Padded tokens on either side of a batch, per process (section 5.1).")
-    drop: Annotated[list[str] | None, BeforeValidator(lambda value: [*read_drop(value)] or None), ONE_WORD] = fixed(
+    max_tokens: _Tokens = fixed(
+        25000, "Padded tokens on either side of a batch, per process (section 5.1)."
+    )
+    drop: Annotated[
+        list[str] | None, BeforeValidator(lambda value: [*read_drop(value)] or None), ONE_WORD
+    ] = fixed(
         None,
         "Kinds of pairs to drop, of: "
         + "; ".join(f"{name}: {text}" for name, text in DROPPED.items())
@@ -149,7 +169,8 @@ class DataArguments(Schema, frozen=True):
         "of their corpus, such as 3. Ten characters are added to each length.",
     )
     min_letter_ratio: Share = fixed(
-        None, "Drop pairs with a smaller share of letters on a side, spaces left aside, such as 0.5."
+        None,
+        "Drop pairs with a smaller share of letters on a side, spaces left aside, such as 0.5.",
     )
     max_length: Length = fixed(None, "Drop pairs with more tokens on a side, including EOS.")
     max_length_ratio: Ratio = fixed(
@@ -202,25 +223,41 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
     if not isinstance(entries, list) or not entries:
         raise UserError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
     rule_keys = CleaningRules.model_fields
-    known = {*CorpusSpec.model_fields, _BOTH_DIRECTIONS, *(rule_keys if section == "corpora" else [_FORGETTING])}
+    known = {
+        *CorpusSpec.model_fields,
+        _BOTH_DIRECTIONS,
+        *(rule_keys if section == "corpora" else [_FORGETTING]),
+    }
     found = list[_Entry]()
     for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict):
-            raise UserError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
+            raise UserError(
+                f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}."
+            )
         check_names(entry, known, "key of a corpus")
         rules = {name: entry.get(name, getattr(data, name)) for name in rule_keys}
-        given = {name: value for name, value in entry.items() if name not in rule_keys and value is not None}
+        given = {
+            name: value
+            for name, value in entry.items()
+            if name not in rule_keys and value is not None
+        }
         flags = {name: given.pop(name, False) for name in (_BOTH_DIRECTIONS, _FORGETTING)}
         for name, value in flags.items():
             if type(value) is not bool:
                 raise UserError(f"`{name}` of a corpus must be true or false, got {value!r}.")
         if flags[_BOTH_DIRECTIONS] and "reverse" in given:
-            raise UserError(f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`, got {entry!r}.")
+            raise UserError(
+                f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`, got {entry!r}."
+            )
         try:
             spec = CorpusSpec(**data.languages | given)
         except UserError as error:
-            raise UserError(f"Corpus {number} of `{section}`: {error}" if len(entries) > 1 else str(error)) from None
-        specs = [spec, spec.model_copy(update={"reverse": True})] if flags[_BOTH_DIRECTIONS] else [spec]
+            raise UserError(
+                f"Corpus {number} of `{section}`: {error}" if len(entries) > 1 else str(error)
+            ) from None
+        specs = (
+            [spec, spec.model_copy(update={"reverse": True})] if flags[_BOTH_DIRECTIONS] else [spec]
+        )
         found += [_Entry(each, CleaningRules(**rules), flags[_FORGETTING]) for each in specs]
     return found
 
@@ -258,7 +295,13 @@ def held_out_specs(data: DataArguments, name: str) -> list[CorpusSpec]:
 
 def named_files(data: DataArguments) -> list[str]:
     """Return the files of text that a recipe names, once for a corpus with two directions."""
-    names = [data.validation_source, data.validation_target, data.test_source, data.test_target, data.train_alignments]
+    names = [
+        data.validation_source,
+        data.validation_target,
+        data.test_source,
+        data.test_target,
+        data.train_alignments,
+    ]
     specs = [*corpus_specs(data), *validation_specs(data), *validation_specs(data, forgetting=True)]
     corpora = {tuple(map(str, spec.files)) for spec in specs}
     return [name for name in (*names, *chain(*corpora)) if name is not None]
@@ -277,12 +320,16 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
     if data.stages is None:
         return ONE_STAGE
     if data.corpora is None:
-        raise UserError("`stages` must be given with `corpora`, whose shares they have, got it without. Add them.")
+        raise UserError(
+            "`stages` must be given with `corpora`, whose shares they have, got it without. Add them."
+        )
     specs = corpus_specs(data)
     for spec in specs:
         if spec.weight != 1:
             found = f"{spec.weight:g} for {spec.name}"
-            raise UserError(f"`weight` must be left out with `stages`, which have shares, got {found}.")
+            raise UserError(
+                f"`weight` must be left out with `stages`, which have shares, got {found}."
+            )
     return read_stages(data.stages, [spec.name for spec in specs], max_steps)
 
 
@@ -292,15 +339,23 @@ def check_data_arguments(data: DataArguments) -> None:
     named = [kind for kind in kinds if getattr(data, kind) is not None]
     if named not in (["corpora"], ["dataset"], ["train_source", "train_target"]):
         if len(named) > 1:
-            raise UserError(f"Give either `dataset` or text files or `corpora`, got `{named[0]}` and `{named[1]}`.")
+            raise UserError(
+                f"Give either `dataset` or text files or `corpora`, got `{named[0]}` and `{named[1]}`."
+            )
         missing = "train_target" if named else "train_source"
-        raise UserError(f"`{missing}` must be given (or a `dataset`, or `corpora`): the path of a text file.")
+        raise UserError(
+            f"`{missing}` must be given (or a `dataset`, or `corpora`): the path of a text file."
+        )
     for name in ("source_language", "target_language"):
         if data.dataset is not None and getattr(data, name) is None:
-            raise UserError(f"`{name}` must be given with a `dataset`: its key in the `translation` column.")
+            raise UserError(
+                f"`{name}` must be given with a `dataset`: its key in the `translation` column."
+            )
     for part in ("validation", "test"):
         if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
-            raise UserError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
+            raise UserError(
+                f"`{part}_source` and `{part}_target` must be given together, got only one of them."
+            )
     specs = corpus_specs(data)
     if data.dataset is not None and specs[0].is_downloaded:
         raise UserError(
@@ -311,7 +366,9 @@ def check_data_arguments(data: DataArguments) -> None:
     if validation_specs(data) and others:
         raise UserError(f"Give either `validation` or `{others[0]}`, got both.")
     if data.stages is not None and data.sampling_temperature != 1.0:
-        raise UserError("`sampling_temperature` must be left out with `stages`, which have shares, got both.")
+        raise UserError(
+            "`sampling_temperature` must be left out with `stages`, which have shares, got both."
+        )
     augmentations(data)
     if data.train_alignments is not None and data.bpe_dropout:
         reason = "the links would have to be found again for each epoch's tokens of all pairs"

@@ -71,7 +71,9 @@ class MicroBatchLoader:
         self.prepare = prepare
         self.sampler = sampler
         self.position = sampler.position  # after the last step that was returned
-        self._ahead: deque[tuple[list[PlannedBatch], Position]] = deque()  # planned, but not returned yet
+        self._ahead: deque[tuple[list[PlannedBatch], Position]] = (
+            deque()
+        )  # planned, but not returned yet
 
     def __iter__(self) -> Generator[list[MicroBatch], None, None]:
         """Yield the micro-batches of this process for each step. Close the iterator to end its workers."""
@@ -88,13 +90,20 @@ class MicroBatchLoader:
 
     def _open(self, table: TokenTable) -> DataLoader:
         """Return a loader of the steps until an epoch has another table."""
-        batches, max_tokens = self.sampler.batches_per_step // self.sampler.num_replicas, self.sampler.max_tokens
+        batches, max_tokens = (
+            self.sampler.batches_per_step // self.sampler.num_replicas,
+            self.sampler.max_tokens,
+        )
         size = max_tokens * _BYTES_PER_TOKEN + table.max_links(max_tokens) * _BYTES_PER_LINK
         size += _TENSORS_PER_BATCH * _ALIGNMENT
         # A slot for each step that workers prepare, and for the one that is being returned.
-        slots = torch.empty(self.num_workers * STEPS_AHEAD_PER_WORKER + 1, batches * size, dtype=torch.uint8)
+        slots = torch.empty(
+            self.num_workers * STEPS_AHEAD_PER_WORKER + 1, batches * size, dtype=torch.uint8
+        )
         slots = slots.share_memory_() if self.num_workers else slots
-        steps = _Steps(table, self.pad_token_id, slots, self.sampler.pad_to_multiple_of, self.prepare)
+        steps = _Steps(
+            table, self.pad_token_id, slots, self.sampler.pad_to_multiple_of, self.prepare
+        )
         return DataLoader(
             steps,
             sampler=self._plan_steps(steps),  # type: ignore[arg-type]  # an iterator without a length
@@ -161,7 +170,10 @@ class _WrittenStep:
         self._pinned: torch.Tensor | None = None
 
     def _read(self) -> torch.Tensor:
-        size = max((place.start + place.size for batch in self._places for place in batch.values()), default=0)
+        size = max(
+            (place.start + place.size for batch in self._places for place in batch.values()),
+            default=0,
+        )
         return _slots_by_number[self._slots][self._slot, :size]
 
     def pin_memory(self) -> "_WrittenStep":
@@ -174,7 +186,9 @@ class _WrittenStep:
         memory = self._read().clone() if self._pinned is None else self._pinned
         return [
             {
-                name: memory[place.start : place.start + place.size].view(place.dtype).view(place.shape)
+                name: memory[place.start : place.start + place.size]
+                .view(place.dtype)
+                .view(place.shape)
                 for name, place in batch.items()
             }
             for batch in self._places
@@ -212,8 +226,12 @@ class _Steps(Dataset[_WrittenStep]):
             tensors = tensors if self.prepare is None else self.prepare(tensors)
             places.append(dict[str, _Place]())
             for name, tensor in tensors.items():
-                place = places[-1][name] = _Place(end, tensor.nbytes, tensor.dtype, tuple(tensor.shape))
-                self.slots[slot, end : end + place.size] = tensor.contiguous().view(-1).view(torch.uint8)
+                place = places[-1][name] = _Place(
+                    end, tensor.nbytes, tensor.dtype, tuple(tensor.shape)
+                )
+                self.slots[slot, end : end + place.size] = (
+                    tensor.contiguous().view(-1).view(torch.uint8)
+                )
                 end = round_up(end + place.size, _ALIGNMENT)
         return _WrittenStep(self._number, slot, places)
 
@@ -246,7 +264,9 @@ def report_lost_workers(advice: str) -> Iterator[None]:
     except RuntimeError as error:  # torch has no other type
         if not str(error).startswith("DataLoader worker"):
             raise
-        traceback.clear_frames(error.__traceback__)  # which hold the loader and with it the other workers
+        traceback.clear_frames(
+            error.__traceback__
+        )  # which hold the loader and with it the other workers
         reason = str(error).split(". ")[0]
         raise LostProcessError(
             f"A process that prepares batches ended: {reason}. If the system lacks memory, lower "

@@ -42,8 +42,13 @@ def write_demo_corpus(
     """
     texts: dict[str, Sequence[str]] = {}
     for split, count in {"train": train, "validation": validation, "test": test}.items():
-        texts[f"{split}.en"], texts[f"{split}.de"] = zip(*read_demo_corpus(split, count), strict=True)
-    readme, notice = Path(folder) / "README.md", (DEMO_CORPUS_FOLDER / "README.md").read_text(encoding="utf-8")
+        texts[f"{split}.en"], texts[f"{split}.de"] = zip(
+            *read_demo_corpus(split, count), strict=True
+        )
+    readme, notice = (
+        Path(folder) / "README.md",
+        (DEMO_CORPUS_FOLDER / "README.md").read_text(encoding="utf-8"),
+    )
     if not (readme.is_file() and readme.read_bytes() == notice.encode()):
         check_output_dir(folder)
     write_text_atomically(readme, notice)  # first: by it the folder is known

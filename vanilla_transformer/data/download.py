@@ -43,15 +43,33 @@ CORPORA = {
         url="https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw",
         license="for non-commercial research and education; the text must not be redistributed",
         files={
-            "train.en": TextFile(29_000, "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"),
-            "train.de": TextFile(29_000, "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"),
-            "train.fr": TextFile(29_000, "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d"),
-            "val.en": TextFile(1_014, "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227"),
-            "val.de": TextFile(1_014, "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660"),
-            "val.fr": TextFile(1_014, "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc"),
-            "test_2016_flickr.en": TextFile(1_000, "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"),
-            "test_2016_flickr.de": TextFile(1_000, "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"),
-            "test_2016_flickr.fr": TextFile(1_000, "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6"),
+            "train.en": TextFile(
+                29_000, "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"
+            ),
+            "train.de": TextFile(
+                29_000, "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"
+            ),
+            "train.fr": TextFile(
+                29_000, "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d"
+            ),
+            "val.en": TextFile(
+                1_014, "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227"
+            ),
+            "val.de": TextFile(
+                1_014, "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660"
+            ),
+            "val.fr": TextFile(
+                1_014, "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc"
+            ),
+            "test_2016_flickr.en": TextFile(
+                1_000, "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"
+            ),
+            "test_2016_flickr.de": TextFile(
+                1_000, "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"
+            ),
+            "test_2016_flickr.fr": TextFile(
+                1_000, "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6"
+            ),
         },
     ),
 }
@@ -73,7 +91,9 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
     for file, expected in corpus.files.items():
         if (folder / file).exists() and hash_file(folder / file) != expected.sha256:
             hint = "Move it, or choose another --output_dir."
-            raise UserFileError(f"{folder / file} must be new or the file of {name}, but it is another one. {hint}")
+            raise UserFileError(
+                f"{folder / file} must be new or the file of {name}, but it is another one. {hint}"
+            )
     with atomic_folder(folder) as aside:
         for file, expected in corpus.files.items():
             archive = aside / f"{file}.gz"
@@ -81,7 +101,9 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
                 fetch_file(f"{url}/{file}.gz", archive)
             except OSError as error:
                 remedy = "Nothing was written. Check the network, or name a mirror with --base_url."
-                raise UserFileError(f"Cannot download {url}/{file}.gz: {error}. {remedy}") from error
+                raise UserFileError(
+                    f"Cannot download {url}/{file}.gz: {error}. {remedy}"
+                ) from error
             _extract(archive, aside / file, f"{url}/{file}.gz", expected)
             archive.unlink()
     return folder
@@ -100,7 +122,11 @@ def fetch_file(url: str, path: Path) -> None:
             total = None if size is None else int(size)
             with tqdm.wrapattr(response, "read", total=total, disable=None, **bar) as stream:
                 shutil.copyfileobj(stream, file, _PIECE)
-    except (OSError, HTTPException, ValueError) as error:  # a ValueError for an address of no known kind
+    except (
+        OSError,
+        HTTPException,
+        ValueError,
+    ) as error:  # a ValueError for an address of no known kind
         raise OSError(str(getattr(error, "reason", None) or error)) from error
     if total is not None and path.stat().st_size < total:
         raise OSError(f"{path.stat().st_size:,} of {total:,} bytes arrived")
@@ -116,8 +142,14 @@ def _extract(archive: Path, path: Path, url: str, expected: TextFile) -> None:
                 digest.update(piece)
                 lines += piece.count(b"\n")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{url} is not a complete .gz file ({error}). Nothing was written; download again.") from error
+        raise UserError(
+            f"{url} is not a complete .gz file ({error}). Nothing was written; download again."
+        ) from error
     if lines != expected.lines:
-        raise UserError(f"{path.name} must have {expected.lines:,} lines, got {lines:,}. Nothing was written.")
+        raise UserError(
+            f"{path.name} must have {expected.lines:,} lines, got {lines:,}. Nothing was written."
+        )
     if digest.hexdigest() != expected.sha256:
-        logger.warning("%s differs from the copy that the published results were measured on.", path.name)
+        logger.warning(
+            "%s differs from the copy that the published results were measured on.", path.name
+        )

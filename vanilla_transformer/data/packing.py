@@ -53,7 +53,9 @@ def plan_packed_batches(
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max(shape.source_length, shape.target_length), batches_per_step)
     random = np.random.default_rng((seed, epoch))
-    shares = np.stack([source / shape.source_length, target / shape.target_length], axis=1)  # of a row
+    shares = np.stack(
+        [source / shape.source_length, target / shape.target_length], axis=1
+    )  # of a row
     row_of, rows = _pack(shares, shape.rows * batches_per_step, random)
     # Steps, and batches in them, get rows in turn, in random order and rows with pairs first: no step is empty.
     batches = rows // shape.rows
@@ -127,7 +129,9 @@ def pack_sentences(
         each sentence in them.
     """
     begins = np.cumsum(lengths) - lengths
-    firsts = places * shape[1] + begins - begins[np.searchsorted(places, places)]  # `begins` of the row's first one
+    firsts = (
+        places * shape[1] + begins - begins[np.searchsorted(places, places)]
+    )  # `begins` of the row's first one
     positions = np.arange(len(tokens)) - np.repeat(begins, lengths)
     indices = np.repeat(firsts, lengths) + positions
     packed, packed_positions = np.full(shape, value, np.int64), np.zeros(shape, np.int64)
@@ -154,11 +158,22 @@ def pack_pairs(
         shape `(batch_size, target_length)`, and the index of the first token of each source and of each target.
         Positions count from 0 in each sentence, and are 0 at padding.
     """
-    source_shape, target_shape = (shape.rows, shape.source_length), (shape.rows, shape.target_length)
-    input_ids, source_positions, first_sources = pack_sentences(*source, places, source_shape, pad_token_id)
-    labels, target_positions, first_targets = pack_sentences(*target, places, target_shape, IGNORED_LABEL)
+    source_shape, target_shape = (
+        (shape.rows, shape.source_length),
+        (shape.rows, shape.target_length),
+    )
+    input_ids, source_positions, first_sources = pack_sentences(
+        *source, places, source_shape, pad_token_id
+    )
+    labels, target_positions, first_targets = pack_sentences(
+        *target, places, target_shape, IGNORED_LABEL
+    )
     arrays = {"input_ids": input_ids, "source_positions": source_positions}
-    return arrays | {"labels": labels, "target_positions": target_positions}, first_sources, first_targets
+    return (
+        arrays | {"labels": labels, "target_positions": target_positions},
+        first_sources,
+        first_targets,
+    )
 
 
 def find_rows(source_lengths: Lengths, target_lengths: Lengths, shape: BatchShape) -> np.ndarray:

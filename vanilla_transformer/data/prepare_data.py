@@ -34,7 +34,13 @@ from .corpus import (
     share_weights,
     temperature_weights,
 )
-from .data_arguments import DataArguments, cleaning_rules, corpus_specs, held_out_specs, validation_specs
+from .data_arguments import (
+    DataArguments,
+    cleaning_rules,
+    corpus_specs,
+    held_out_specs,
+    validation_specs,
+)
 from .readers import ROWS_PER_BATCH, CorpusSpec, SentencePair, open_corpus, read_rows
 from .stages import ONE_STAGE, Stages
 from .tokenized_corpus import (
@@ -96,7 +102,9 @@ class Texts:
     def sentences(self) -> Iterator[str]:
         """Yield every training sentence of both sides."""
         for table in self.training.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
-            yield from chain.from_iterable(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
+            yield from chain.from_iterable(
+                zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True)
+            )
 
     def source_scripts(self) -> list[str]:
         """Return the scripts of the sources, of 20,000 from all places of the text if there are more."""
@@ -113,8 +121,16 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
     validation, test = load_held_out(data)
-    specs, rules, forgetting = corpus_specs(data), cleaning_rules(data), validation_specs(data, forgetting=True)
-    folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
+    specs, rules, forgetting = (
+        corpus_specs(data),
+        cleaning_rules(data),
+        validation_specs(data, forgetting=True),
+    )
+    folder = Path(
+        cache_dir
+        or data.cache_dir
+        or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
+    )
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
@@ -146,7 +162,11 @@ def tokenize(
         seed (`int`): Seed of these changes, and of the sampling of pairs if a weight is not an integer.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
     """
-    data, encode, languages = texts.data, partial(encode_sentences, tokenizer), find_languages(tokenizer)
+    data, encode, languages = (
+        texts.data,
+        partial(encode_sentences, tokenizer),
+        find_languages(tokenizer),
+    )
     tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
     limit = data.max_tokens - max((len(each.source) for each in tokens), default=0)
     training = texts.training
@@ -155,7 +175,9 @@ def tokenize(
         from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
 
         links = load_alignments(texts, tokenizer)
-    encoded = encode_texts_cached(training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir)
+    encoded = encode_texts_cached(
+        training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir
+    )
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
     corpus: Corpus = _build_corpus(texts, training, EncodedPairs(TokenTable(encoded)), seed, stages)
@@ -176,15 +198,22 @@ def _build_corpus(
 ) -> TokenizedCorpus:
     report = deepcopy(training.report)  # the rules on lengths add to it
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
-    overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
+    overlaps = {
+        name: _count_overlap(training, held_out, texts.cache_dir)
+        for name, held_out in texts.held_out.items()
+    }
     specs, temperature = texts.specs, texts.data.sampling_temperature
     counts = np.bincount(corpus_numbers(training.dataset, pairs), minlength=len(specs)).tolist()
     weights = [spec.weight for spec in specs]
     if temperature != 1.0:
-        weights = temperature_weights(counts, weights, [spec.direction for spec in specs], temperature)
+        weights = temperature_weights(
+            counts, weights, [spec.direction for spec in specs], temperature
+        )
     of_stages = [weights]
     if stages != ONE_STAGE:
-        of_stages = [share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares]
+        of_stages = [
+            share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares
+        ]
     return TokenizedCorpus(training.dataset, pairs, of_stages, seed, report, overlaps)
 
 
@@ -193,7 +222,9 @@ def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:
         return [*clean_text(spec, read_rows(corpus), None, CleaningReport())]
 
 
-def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path) -> Overlap:
+def _count_overlap(
+    texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path
+) -> Overlap:
     """Count how much of the held-out text the training text contains, or return the cached count."""
 
     def write(folder: Path) -> None:

@@ -59,8 +59,14 @@ class Stages:
     def describe(self, number: int) -> str:
         """Format the end and the mix of a stage for people."""
         whole = sum(self.shares[number].values())
-        mix = ", ".join(f"{share / whole:.0%} of {name}" for name, share in self.shares[number].items())
-        end = f"until {self.unit} {self.ends[number]:,}" if number < len(self.ends) else "until the end of the run"
+        mix = ", ".join(
+            f"{share / whole:.0%} of {name}" for name, share in self.shares[number].items()
+        )
+        end = (
+            f"until {self.unit} {self.ends[number]:,}"
+            if number < len(self.ends)
+            else "until the end of the run"
+        )
         return f"stage {number + 1} of {len(self)}, {end}: {mix}"
 
 
@@ -71,11 +77,17 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
     """Return the stages in the section `stages` of a recipe, whose corpora have `names`."""
     if not isinstance(section, list) or not section:
         raise UserError(f"`stages` must be a list with a stage in it, got {section!r}.")
-    stages = [_read_stage(entry, number, len(section), names) for number, entry in enumerate(section, start=1)]
+    stages = [
+        _read_stage(entry, number, len(section), names)
+        for number, entry in enumerate(section, start=1)
+    ]
     kinds = [kind for kind in ENDS if any(kind in stage.ends for stage in stages)]
     if len(kinds) > 1:
         raise UserError(f"All stages must end by the same key, got `{kinds[0]}` and `{kinds[1]}`.")
-    unit, scale = "epoch" if kinds == [UNTIL_EPOCH] else "step", max_steps if kinds == [UNTIL_SHARE] else 1
+    unit, scale = (
+        "epoch" if kinds == [UNTIL_EPOCH] else "step",
+        max_steps if kinds == [UNTIL_SHARE] else 1,
+    )
     ends = [round(end * scale) for stage in stages for end in stage.ends.values()]
     limits = [0, *ends, *([] if unit == "epoch" else [max_steps])]
     for number, (begin, end) in enumerate(pairwise(limits), start=1):
@@ -89,14 +101,20 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
 def _read_stage(entry: Any, number: int, last: int, names: Sequence[str]) -> StageEntry:
     try:
         if not isinstance(entry, dict):
-            raise UserError(f"It must be a mapping, such as {{corpora: {{{names[0]}: 1}}}}, got {entry!r}.")
+            raise UserError(
+                f"It must be a mapping, such as {{corpora: {{{names[0]}: 1}}}}, got {entry!r}."
+            )
         check_names(entry, StageEntry.model_fields, "key")
         stage = StageEntry(**entry)
         check_names(stage.corpora, names, "corpus")
         if number == last and stage.ends:
-            raise UserError(f"The last one lasts until the run ends. Leave `{next(iter(stage.ends))}` out.")
+            raise UserError(
+                f"The last one lasts until the run ends. Leave `{next(iter(stage.ends))}` out."
+            )
         if number < last and len(stage.ends) != 1:
-            raise UserError(f"It must have one of {', '.join(ENDS)}, got {' and '.join(stage.ends) or 'none'}.")
+            raise UserError(
+                f"It must have one of {', '.join(ENDS)}, got {' and '.join(stage.ends) or 'none'}."
+            )
     except UserError as error:
         raise UserError(f"Stage {number} of `stages`: {error}") from None
     return stage

@@ -32,9 +32,14 @@ class TaggedCorpus(DerivedCorpus):
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         self.texts = self.plain.texts
-        if self._tagged is None or self._tagged[0] is not pairs.table:  # workers of a loader keep their table
+        if (
+            self._tagged is None or self._tagged[0] is not pairs.table
+        ):  # workers of a loader keep their table
             corpora = np.asarray(self.texts.with_format("numpy")["corpus"][:])
-            self._tagged = pairs.table, TaggedTable(pairs.table.dataset, corpora, self.tokens, self.replaced)
+            self._tagged = (
+                pairs.table,
+                TaggedTable(pairs.table.dataset, corpora, self.tokens, self.replaced),
+            )
         return EncodedPairs(self._tagged[1], pairs.rows)
 
 
@@ -48,13 +53,21 @@ class TaggedTable(TokenTable):
     """
 
     def __init__(
-        self, dataset: datasets.Dataset, corpora: np.ndarray, tokens: Sequence[DirectionTokens], replaced: int
+        self,
+        dataset: datasets.Dataset,
+        corpora: np.ndarray,
+        tokens: Sequence[DirectionTokens],
+        replaced: int,
     ):
         super().__init__(dataset)
         self._arguments = dataset, corpora, tokens, replaced
-        self.sources = _TaggedColumn(dataset, "input_ids", corpora, [each.source for each in tokens], replaced)
+        self.sources = _TaggedColumn(
+            dataset, "input_ids", corpora, [each.source for each in tokens], replaced
+        )
         if any(each.target for each in tokens):
-            self.targets = _TaggedColumn(dataset, "labels", corpora, [each.target for each in tokens], replaced)
+            self.targets = _TaggedColumn(
+                dataset, "labels", corpora, [each.target for each in tokens], replaced
+            )
 
     def __reduce__(self) -> tuple[type, tuple]:
         return TaggedTable, self._arguments

@@ -83,7 +83,9 @@ class EncodedPairs(Sequence[EncodedPair]):
         if isinstance(index, slice):
             return self.select(np.arange(len(self))[index])
         rows = self.rows[[index]]
-        return EncodedPair(self.table.sources.read(rows)[0].tolist(), self.table.targets.read(rows)[0].tolist())
+        return EncodedPair(
+            self.table.sources.read(rows)[0].tolist(), self.table.targets.read(rows)[0].tolist()
+        )
 
     def select(self, indices: np.ndarray) -> "EncodedPairs":
         """Select pairs by their indices or by a boolean mask."""
@@ -104,7 +106,9 @@ class TokenTable:
         self.dataset = dataset
         self.sources = TokenColumn(dataset.data.column("input_ids"))
         self.targets = TokenColumn(dataset.data.column("labels"))
-        self.links = TokenColumn(dataset.data.column("links")) if "links" in dataset.column_names else None
+        self.links = (
+            TokenColumn(dataset.data.column("links")) if "links" in dataset.column_names else None
+        )
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -127,7 +131,10 @@ class TokenTable:
         if self.links is not None:
             first_targets = np.arange(0, labels.size, labels.shape[1])
             arrays |= _place_links(
-                *self.links.read(rows), first_targets, np.zeros_like(first_targets), input_ids.shape[1]
+                *self.links.read(rows),
+                first_targets,
+                np.zeros_like(first_targets),
+                input_ids.shape[1],
             )
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
@@ -136,9 +143,13 @@ class TokenTable:
         if self.links is None:
             return 0
         longest = np.maximum(self.sources.lengths(), self.targets.lengths())
-        return max_tokens * (1 + math.ceil((self.links.lengths() // _LINK_SIZE / longest).max(initial=0.0)))
+        return max_tokens * (
+            1 + math.ceil((self.links.lengths() // _LINK_SIZE / longest).max(initial=0.0))
+        )
 
-    def pack(self, rows: np.ndarray, places: np.ndarray, shape: BatchShape, pad_token_id: int) -> Batch:
+    def pack(
+        self, rows: np.ndarray, places: np.ndarray, shape: BatchShape, pad_token_id: int
+    ) -> Batch:
         """
         Put rows one after another into the rows of a packed batch.
 
@@ -153,8 +164,13 @@ class TokenTable:
         arrays, first_sources, first_targets = pack_pairs(*pairs, places, shape, pad_token_id)
         if self.links is not None:
             first_sources %= shape.source_length
-            links = _place_links(*self.links.read(rows), first_targets, first_sources, shape.source_length)
-            arrays |= {name: np.pad(array, (0, -len(array) % arrays["labels"].size)) for name, array in links.items()}
+            links = _place_links(
+                *self.links.read(rows), first_targets, first_sources, shape.source_length
+            )
+            arrays |= {
+                name: np.pad(array, (0, -len(array) % arrays["labels"].size))
+                for name, array in links.items()
+            }
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def __reduce__(self) -> tuple[type, tuple[datasets.Dataset]]:
@@ -172,19 +188,26 @@ class TokenColumn:
 
     def lengths(self) -> np.ndarray:
         """Return the number of tokens of each row, shape `(rows,)`."""
-        return np.concatenate([np.diff(offsets) for offsets in self._offsets] or [[]]).astype(np.int32)
+        return np.concatenate([np.diff(offsets) for offsets in self._offsets] or [[]]).astype(
+            np.int32
+        )
 
     def read(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens of all `rows`, one after another, and the number of tokens of each row."""
         chunks = np.searchsorted(self._first_rows, rows, side="right") - 1
         places = zip(chunks.tolist(), (rows - self._first_rows[chunks]).tolist(), strict=True)
         found = [
-            self._tokens[chunk][self._offsets[chunk][row] : self._offsets[chunk][row + 1]] for chunk, row in places
+            self._tokens[chunk][self._offsets[chunk][row] : self._offsets[chunk][row + 1]]
+            for chunk, row in places
         ]
-        return np.concatenate([np.empty(0, np.int32), *found]), np.array([*map(len, found)], np.int64)
+        return np.concatenate([np.empty(0, np.int32), *found]), np.array(
+            [*map(len, found)], np.int64
+        )
 
 
-def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> tuple[np.ndarray, np.ndarray]:
+def _pad(
+    tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the padded rows, int64 of shape `(rows, longest)`, and a mask that is True at tokens."""
     mask = np.arange(round_up(int(lengths.max(initial=0)), multiple)) < lengths[:, None]
     padded = np.full(mask.shape, value, np.int64)
@@ -193,7 +216,11 @@ def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> 
 
 
 def _place_links(
-    values: np.ndarray, sizes: np.ndarray, first_targets: np.ndarray, first_sources: np.ndarray, source_length: int
+    values: np.ndarray,
+    sizes: np.ndarray,
+    first_targets: np.ndarray,
+    first_sources: np.ndarray,
+    source_length: int,
 ) -> dict[str, np.ndarray]:
     """Return the links of pairs, given the index of each first target in the batch and first source in its row."""
     target, source, divisor = values.astype(np.int64).reshape(-1, _LINK_SIZE).T
@@ -203,7 +230,9 @@ def _place_links(
 
 
 def encode_pairs(
-    tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair], direction: Direction = NO_DIRECTION
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: Sequence[SentencePair],
+    direction: Direction = NO_DIRECTION,
 ) -> list[EncodedPair]:
     """Return the token ids of each pair, both sides ending with EOS."""
     sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
@@ -211,7 +240,10 @@ def encode_pairs(
     languages = find_languages(tokenizer)
     if languages is not None:
         tokens = languages.tokens(direction)
-        sources, targets = languages.begin(sources, tokens.source), languages.begin(targets, tokens.target)
+        sources, targets = (
+            languages.begin(sources, tokens.source),
+            languages.begin(targets, tokens.target),
+        )
     return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 
@@ -254,7 +286,9 @@ def encode_texts(
         keep_in_memory=file is None,
         cache_file_name=None if file is None else str(file),
         load_from_cache_file=False,
-        new_fingerprint=hash_json(str(file)),  # without it `datasets` would hash the function and its tokenizer
+        new_fingerprint=hash_json(
+            str(file)
+        ),  # without it `datasets` would hash the function and its tokenizer
         desc="Tokenizing",
     )
 
@@ -278,7 +312,9 @@ def encode_texts_cached(
     def write(folder: Path) -> None:
         encode_texts(texts, partial(encode_sides, encode=encode), file=folder / "encoded.arrow")
 
-    return open_arrow_files(cached_folder(cache_dir, f"encoded-{hash_json(_FORMAT, texts_key, encode_key)}", write))
+    return open_arrow_files(
+        cached_folder(cache_dir, f"encoded-{hash_json(_FORMAT, texts_key, encode_key)}", write)
+    )
 
 
 def open_arrow_files(folder: Path) -> datasets.Dataset:
@@ -304,6 +340,8 @@ def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
             return hash_json(symbol, [path.name for path in files], [*map(hash_file, files)])
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     # Padding and truncation are settings of the last call, not of the tokenizer.
-    settings = {name: value for name, value in state.items() if name not in ("padding", "truncation")}
+    settings = {
+        name: value for name, value in state.items() if name not in ("padding", "truncation")
+    }
     target_language = getattr(tokenizer, "tgt_lang", None)
     return hash_json(symbol, settings, *([] if target_language is None else [target_language]))

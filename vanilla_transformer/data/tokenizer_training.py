@@ -13,7 +13,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
-from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
+from vanilla_transformer.tokenization_vanilla_transformer import (
+    VanillaTransformerTokenizer,
+    constructor_arguments,
+)
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.user_input import check_local_model, reporting_panics
 
@@ -27,7 +30,9 @@ _FORMAT = 2  # of a cached tokenizer; another number invalidates all older entri
 train_tokenizer = VanillaTransformerTokenizer.train_from_iterator
 
 
-def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> PreTrainedTokenizerBase:
+def load_or_train_tokenizer(
+    texts: Texts, name: str | Path | None = None
+) -> PreTrainedTokenizerBase:
     """
     Load the tokenizer that the recipe names, or train a joint one on its text.
 
@@ -56,14 +61,18 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
         add_augmentation_tokens(tokenizer, augmentations(texts.data))
     tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
     if tags:
-        tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
+        tokenizer.add_special_tokens(
+            {"extra_special_tokens": tags}, replace_extra_special_tokens=False
+        )
     languages, sides = find_languages(tokenizer), tagged_sides(texts.data)
     if languages is not None and texts.data.language_tags is None:
         if languages.is_forced:
             return
         sides = BOTH_TAGS if languages.sources else TARGET_TAGS
     if sides != NO_TAGS:
-        add_language_tags(tokenizer, [spec.direction for spec in texts.specs], with_sources=sides == BOTH_TAGS)
+        add_language_tags(
+            tokenizer, [spec.direction for spec in texts.specs], with_sources=sides == BOTH_TAGS
+        )
     elif languages is None:
         store_direction(tokenizer, [spec.direction for spec in texts.specs])
 
@@ -74,7 +83,9 @@ def hash_data(texts: Texts) -> dict[str, str]:
     hashes = {"training text": texts.training.key, "validation text": hash_json(texts.validation)}
     if texts.data.train_alignments not in (None, AGREEMENT):  # which the text decides
         hashes["training alignments"] = hash_file(Path(texts.data.train_alignments))
-    if name is not None and Path(name).is_dir():  # one of the Hub may be unreachable when a run resumes
+    if (
+        name is not None and Path(name).is_dir()
+    ):  # one of the Hub may be unreachable when a run resumes
         hashes["tokenizer"] = hash_tokenizer(_load(name))
     return hashes
 
@@ -86,7 +97,9 @@ def _load(name: str | Path) -> PreTrainedTokenizerBase:
             tokenizer = AutoTokenizer.from_pretrained(name)
             tokenizer.decode(tokenizer("a")["input_ids"])
     except (OSError, ValueError) as error:  # of transformers
-        raise UserFileError(f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}") from error
+        raise UserFileError(
+            f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}"
+        ) from error
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise UserError(
@@ -171,13 +184,17 @@ def extend_tokenizer(
         )
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     entries, merges = state["model"]["vocab"], state["model"]["merges"]
-    for first, second in _learn_merges(tokenizer.backend_tokenizer, list(texts), vocab_size - len(tokenizer)):
+    for first, second in _learn_merges(
+        tokenizer.backend_tokenizer, list(texts), vocab_size - len(tokenizer)
+    ):
         merges.append([first, second])
         entries.setdefault(first + second, len(entries))
     return tokenizer_from_state(state, tokenizer)
 
 
-def tokenizer_from_state(state: dict[str, Any], tokenizer: VanillaTransformerTokenizer) -> VanillaTransformerTokenizer:
+def tokenizer_from_state(
+    state: dict[str, Any], tokenizer: VanillaTransformerTokenizer
+) -> VanillaTransformerTokenizer:
     """Return a tokenizer with the content `state` of a `tokenizer.json`, and otherwise like `tokenizer`."""
     return VanillaTransformerTokenizer(
         tokenizer_object=Tokenizer.from_str(json.dumps(state)), **constructor_arguments(tokenizer)
@@ -191,11 +208,16 @@ def _learn_merges(backend: Tokenizer, texts: list[str], count: int) -> list[tupl
     def write() -> Iterator[str]:
         for text in texts:
             words = [
-                word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))
+                word
+                for word, _ in backend.pre_tokenizer.pre_tokenize_str(
+                    backend.normalizer.normalize_str(text)
+                )
             ]
             for word in words:
                 if word not in written:
-                    written[word] = "".join(chr(_FIRST_SYMBOL + piece.id) for piece in backend.model.tokenize(word))
+                    written[word] = "".join(
+                        chr(_FIRST_SYMBOL + piece.id) for piece in backend.model.tokenize(word)
+                    )
             yield " ".join(written[word] for word in words)
 
     def read(symbols: str) -> str:
@@ -208,4 +230,7 @@ def _learn_merges(backend: Tokenizer, texts: list[str], count: int) -> list[tupl
         vocab_size=len(alphabet) + count, min_frequency=_LEAST_FREQUENCY, show_progress=False
     )
     learned.train_from_iterator(write(), trainer)
-    return [(read(first), read(second)) for first, second in json.loads(learned.to_str())["model"]["merges"]]
+    return [
+        (read(first), read(second))
+        for first, second in json.loads(learned.to_str())["model"]["merges"]
+    ]

@@ -102,12 +102,16 @@ def _align(
     from vanilla_transformer.extensions.alignments.unit_links import align, token_spans
 
     read = [each.annotation or AnnotatedText(each.text, each.text, []) for each in sentences]
-    spans = token_spans(tokenizer, [each.text for each in read], [each.tokens for each in sentences])
+    spans = token_spans(
+        tokenizer, [each.text for each in read], [each.tokens for each in sentences]
+    )
     count = len(flat) // len(sentences)
     repeated = [row for row in zip(read, spans, strict=True) for _ in range(count)]
     return [
         align(each.plain, [*map(each.original, places)], text, located, hypothesis)
-        for (each, places), text, located, hypothesis in zip(repeated, texts, tokens, flat, strict=True)
+        for (each, places), text, located, hypothesis in zip(
+            repeated, texts, tokens, flat, strict=True
+        )
     ]
 
 
@@ -129,9 +133,13 @@ def build_answer(
         config: The configuration of the model.
     """
     source = "".join(sentence.text + sentence.separator for sentence in sentences)
-    starts = accumulate((len(sentence.text + sentence.separator) for sentence in sentences), initial=0)
+    starts = accumulate(
+        (len(sentence.text + sentence.separator) for sentence in sentences), initial=0
+    )
     rows = zip(starts, sentences, translations, strict=False)
-    joined = join_pieces(source, [(start, sentence.text, each) for start, sentence, each in rows], " ")
+    joined = join_pieces(
+        source, [(start, sentence.text, each) for start, sentence, each in rows], " "
+    )
     answer: dict[str, Any] = {"translation_text": joined.text}
     if options.returned is None:
         return answer
@@ -146,7 +154,9 @@ def build_answer(
         features = measure_features(source, joined.text, values, joined.alignment)
         answer["confidence"] = Calibration.from_config(config).predict(features)
     if options.return_warnings:
-        answer["warnings"] = find_warnings(source, joined.text, WarningLimits.from_config(config), options.glossary)
+        answer["warnings"] = find_warnings(
+            source, joined.text, WarningLimits.from_config(config), options.glossary
+        )
     if options.return_tokens:
         answer["tokens"] = to_entries(joined.tokens, joined.text)
     if options.return_alignments:
@@ -155,7 +165,9 @@ def build_answer(
     return answer
 
 
-def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]], space: str = "") -> Translation:
+def join_pieces(
+    source: str, pieces: Sequence[tuple[int, str, Translation]], space: str = ""
+) -> Translation:
     """Return the joined translations of the pieces of a text, with the white space between these, without scores.
 
     Args:
@@ -175,7 +187,9 @@ def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]], spa
 def copy_sentence(text: str, lost: Sequence[Token] = ()) -> Translation:
     """Return a text as its own translation, instead of one whose tokens are lost and get no text."""
     tokens = [Token(len(text), 0.0), *(each._replace(end=len(text)) for each in lost)]
-    return Translation(text, tokens=tokens, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)])
+    return Translation(
+        text, tokens=tokens, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)]
+    )
 
 
 def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:

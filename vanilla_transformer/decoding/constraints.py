@@ -34,7 +34,9 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
     if not text:
         raise ConstraintError(f"A constraint must have a word, got {phrase!r}.")
     if text != phrase.strip():
-        raise ConstraintError(f"A constraint must have single spaces between words, got {phrase!r}. Write {text!r}.")
+        raise ConstraintError(
+            f"A constraint must have single spaces between words, got {phrase!r}. Write {text!r}."
+        )
     return encode_words(tokenizer, text, "A constraint")
 
 
@@ -44,7 +46,9 @@ def encode_words(tokenizer: Any, text: str, kind: str) -> list[int]:
     wrong = [token for token in tokens if token in tokenizer.all_special_ids]
     if wrong or not tokens:
         found = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
-        raise ConstraintError(f"{kind} must be in the model's vocabulary, but {text!r} gives {found}.")
+        raise ConstraintError(
+            f"{kind} must be in the model's vocabulary, but {text!r} gives {found}."
+        )
     return list(tokens)
 
 
@@ -52,7 +56,9 @@ def room_for_phrases(phrases: Sequence[Phrases]) -> int:
     """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built."""
     most = max(sum(map(len, each)) for each in phrases)
     if most > _MOST_ROOM:
-        raise ConstraintError(f"The constraints of a text may have at most {_MOST_ROOM} tokens, got {most}.")
+        raise ConstraintError(
+            f"The constraints of a text may have at most {_MOST_ROOM} tokens, got {most}."
+        )
     return max(_LEAST_ROOM, 1 << (most - 1).bit_length())
 
 
@@ -61,8 +67,16 @@ def check_token_ids(phrases: Any) -> Phrases:
         return []
     lists = phrases if isinstance(phrases, list | tuple) else [phrases]
     for each in lists:
-        if not isinstance(each, list | tuple) or not each or any(type(token) is not int for token in each):
-            hint = " Alternatives are not supported." if isinstance(each, list | tuple) and each else ""
+        if (
+            not isinstance(each, list | tuple)
+            or not each
+            or any(type(token) is not int for token in each)
+        ):
+            hint = (
+                " Alternatives are not supported."
+                if isinstance(each, list | tuple) and each
+                else ""
+            )
             raise ConstraintError(
                 f"`force_words_ids` must be a list with a list of token ids each, got {each!r}.{hint}"
             )
@@ -78,8 +92,13 @@ def word_continuations(tokenizer: Any) -> WordContinuations:
     if tokenizer not in _known or _known[tokenizer][0] != size:
         before = tokenizer(text_target=[_WORD], add_special_tokens=False)["input_ids"][0]
         tokens = sorted({*range(size)} - {*tokenizer.all_special_ids})
-        texts, start = tokenizer.batch_decode([[*before, token] for token in tokens]), len(tokenizer.decode(before))
-        found = [token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)]
+        texts, start = (
+            tokenizer.batch_decode([[*before, token] for token in tokens]),
+            len(tokenizer.decode(before)),
+        )
+        found = [
+            token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)
+        ]
         _known[tokenizer] = size, WordContinuations(found)
     return _known[tokenizer][1]
 

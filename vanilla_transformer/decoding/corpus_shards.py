@@ -28,8 +28,12 @@ logger = logging.get_logger(__name__)
 
 SHARD_LINES = 2048  # enough for batches of similar lengths; a killed run loses at most the work on so many lines
 _MANIFEST = "manifest.json"
-_OWN_NAME = re.compile(r"\d{6,}\.(?:txt|json)|\.(\d{6,}\.txt|manifest\.json)\..*")  # of results, and of killed writers
-_FILE = re.compile(r"(\d+) (\w{64}) (\w{64})\n(.*)", re.DOTALL)  # lines of a shard, their hash and the results' hash
+_OWN_NAME = re.compile(
+    r"\d{6,}\.(?:txt|json)|\.(\d{6,}\.txt|manifest\.json)\..*"
+)  # of results, and of killed writers
+_FILE = re.compile(
+    r"(\d+) (\w{64}) (\w{64})\n(.*)", re.DOTALL
+)  # lines of a shard, their hash and the results' hash
 _PATIENCE = 2  # seconds of work before a progress bar is shown
 
 
@@ -68,14 +72,18 @@ class CorpusShards:
         shard_lines: Lines of a shard, except the last one. A run that continues keeps the size that it began with.
     """
 
-    def __init__(self, folder: str | Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES):
+    def __init__(
+        self, folder: str | Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES
+    ):
         self.folder, self.shard_lines = Path(folder), shard_lines
         self.origin: dict[str, Any] = json.loads(json.dumps(origin))  # as it will be read
         self.finished_lines = 0
         self._again = f"Delete {folder} to start again."
 
     @classmethod
-    def beside(cls, output: Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES) -> "CorpusShards":
+    def beside(
+        cls, output: Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES
+    ) -> "CorpusShards":
         """Return the shards of a file that is not complete yet, in a folder `NAME.partial` beside it."""
         return cls(output.with_name(f"{output.name}.partial"), origin, shard_lines)
 
@@ -98,28 +106,42 @@ class CorpusShards:
                 manifest = read_json(path)
                 origin, shard_lines = dict(manifest["origin"]), int(manifest["shard_lines"])
             except (ValueError, TypeError, LookupError) as error:
-                raise UserError(f"{path} must describe {self.folder}, but it is damaged. {self._again}") from error
-            names = [path.stem for path in self.folder.glob("[0-9]*.txt") if _OWN_NAME.fullmatch(path.name)]
+                raise UserError(
+                    f"{path} must describe {self.folder}, but it is damaged. {self._again}"
+                ) from error
+            names = [
+                path.stem
+                for path in self.folder.glob("[0-9]*.txt")
+                if _OWN_NAME.fullmatch(path.name)
+            ]
             finished = filter(None, (self._read(int(name)) for name in names))
             self.finished_lines = sum(each.lines for each in finished)
             if self.finished_lines:
                 if not resume:
-                    found = f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
+                    found = (
+                        f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
+                    )
                     raise UserError(f"{found}. Add --resume to continue it. {self._again}")
                 self._check_origin(origin)
                 self.shard_lines = shard_lines
                 return
         elif self.folder.is_dir():
-            foreign = next((path.name for path in self.folder.iterdir() if not path.name.startswith(".")), None)
+            foreign = next(
+                (path.name for path in self.folder.iterdir() if not path.name.startswith(".")), None
+            )
             if foreign is not None:
                 rule = f"{self.folder} must be a folder that an interrupted run left"
-                raise UserError(f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another output.")
+                raise UserError(
+                    f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another output."
+                )
         self.delete()
         manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
         write_text_atomically(path, json.dumps(manifest, indent=2) + "\n")
 
     def _check_origin(self, before: Mapping[str, Any]) -> None:
-        name = next((name for name, value in self.origin.items() if before.get(name) != value), None)
+        name = next(
+            (name for name, value in self.origin.items() if before.get(name) != value), None
+        )
         if name is None:
             return
         difference, old, new = f"the {name} is another one", before.get(name), self.origin[name]
@@ -129,7 +151,9 @@ class CorpusShards:
         rule = f"An interrupted run must continue with the same {name} as {self.folder}"
         raise UserError(f"{rule}, but {difference}. {self._again}")
 
-    def complete(self, lines: Iterable[str], work: Callable[[Shard], Sequence[str]], total: int | None = None) -> None:
+    def complete(
+        self, lines: Iterable[str], work: Callable[[Shard], Sequence[str]], total: int | None = None
+    ) -> None:
         """
         Write the result of each shard of a corpus that has none yet, with a progress bar on a terminal.
 
@@ -175,7 +199,9 @@ class CorpusShards:
         for number, start in enumerate(range(0, total, self.shard_lines)):
             found, expected = self._read(number), min(self.shard_lines, total - start)
             if found is None or found.lines != expected:
-                rule = f"{self.folder} must have the results of {expected:,} lines as shard {number}"
+                rule = (
+                    f"{self.folder} must have the results of {expected:,} lines as shard {number}"
+                )
                 raise UserError(f"{rule}, but they are missing or damaged. {self._again}")
             yield found.results
 
@@ -200,7 +226,9 @@ class CorpusShards:
     def _read(self, number: int) -> _Finished | None:
         """Return the results of a shard, or None if they are missing or damaged."""
         path = self._place(number)
-        found = _FILE.fullmatch(path.read_bytes().decode(errors="replace")) if path.exists() else None
+        found = (
+            _FILE.fullmatch(path.read_bytes().decode(errors="replace")) if path.exists() else None
+        )
         if found is None or _hash(found[4]) != found[3]:
             return None
         return _Finished(int(found[1]), found[2], found[4])
@@ -237,7 +265,9 @@ def write_shards(
             raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
         if shards.finished_lines != total:
             found = f"{shards.finished_lines:,} of {total:,} lines"
-            raise UserError(f"The input must not change while it is read, but it did: {found} have results.")
+            raise UserError(
+                f"The input must not change while it is read, but it did: {found} have results."
+            )
         write_text_atomically(output, shards.results(total))
         shards.delete()
 

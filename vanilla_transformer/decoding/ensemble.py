@@ -37,11 +37,20 @@ class Ensemble(nn.Module):
         for place, model in enumerate(models[1:], start=2):
             _check_like_first(models[0], model, place)
         self.models = nn.ModuleList(models)
-        self.config, self.generation_config = copy.copy(models[0].config), models[0].generation_config
-        learned = [each.config for each in models if getattr(each.config, "position_embedding_type", "") == "learned"]
+        self.config, self.generation_config = (
+            copy.copy(models[0].config),
+            models[0].generation_config,
+        )
+        learned = [
+            each.config
+            for each in models
+            if getattr(each.config, "position_embedding_type", "") == "learned"
+        ]
         if learned:  # as few positions as any model has learned
             self.config.position_embedding_type = "learned"
-            self.config.max_position_embeddings = min(each.max_position_embeddings for each in learned)
+            self.config.max_position_embeddings = min(
+                each.max_position_embeddings for each in learned
+            )
 
     @property
     def first(self) -> Any:
@@ -78,11 +87,15 @@ def weights_of(model: Any) -> tuple[float, ...]:
 def log_mean_probabilities(logits: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Return the logarithm of the weighted mean of the probabilities of several models, given the logits of each."""
     pairs = zip(logits, weights, strict=True)
-    terms = [each - (each.logsumexp(dim=-1, keepdim=True) - math.log(weight)) for each, weight in pairs]
+    terms = [
+        each - (each.logsumexp(dim=-1, keepdim=True) - math.log(weight)) for each, weight in pairs
+    ]
     return reduce(torch.logaddexp, terms)
 
 
-def check_weights(weights: Sequence[float] | None, count: int, name: str = "ensemble_weights") -> tuple[float, ...]:
+def check_weights(
+    weights: Sequence[float] | None, count: int, name: str = "ensemble_weights"
+) -> tuple[float, ...]:
     """Return the weights of so many models, divided by their sum; without any, equal ones.
 
     Args:
@@ -91,7 +104,9 @@ def check_weights(weights: Sequence[float] | None, count: int, name: str = "ense
     given = [1.0] * count if weights is None else list(weights)
     are_positive = all(type(each) in (int, float) and 0 < each < math.inf for each in given)
     if len(given) != count or not are_positive:
-        raise UserError(f"`{name}` must be {count} positive numbers, one for each model, got {weights}.")
+        raise UserError(
+            f"`{name}` must be {count} positive numbers, one for each model, got {weights}."
+        )
     return tuple(each / sum(given) for each in given)
 
 

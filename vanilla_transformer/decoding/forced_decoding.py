@@ -17,7 +17,12 @@ from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences, encode_sources
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
+from vanilla_transformer.text.languages import (
+    NO_DIRECTION,
+    Direction,
+    DirectionTokens,
+    find_languages,
+)
 from vanilla_transformer.utils.device_utils import HostCopy, to_device
 
 from .ensemble import members_of, weights_of
@@ -26,7 +31,10 @@ from .options import check_languages
 
 @torch.inference_mode()
 def score_tokens(
-    model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], max_tokens: int = 2048
+    model: Any,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    max_tokens: int = 2048,
 ) -> list[list[float]]:
     """
     Return the log-probability of each target token in nats, given its source and the target tokens before it.
@@ -40,7 +48,9 @@ def score_tokens(
     """
     start = model.generation_config.decoder_start_token_id
     if start is None:
-        raise UserError("The model's generation config must have a `decoder_start_token_id`, got none.")
+        raise UserError(
+            "The model's generation config must have a `decoder_start_token_id`, got none."
+        )
     check_positions(model.config, [*sources, *targets])
     results = dict[int, list[float]]()
     sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
@@ -87,7 +97,9 @@ def plan_scoring_batches(sizes: Sequence[tuple[int, int]], max_tokens: int) -> I
     Args:
         sizes: Source and target tokens of each pair.
     """
-    order = sorted(range(len(sizes)), key=lambda index: (max(sizes[index]), *sizes[index]), reverse=True)
+    order = sorted(
+        range(len(sizes)), key=lambda index: (max(sizes[index]), *sizes[index]), reverse=True
+    )
     start = 0
     while start < len(order):
         most = max(1, max_tokens // max(*sizes[order[start]], 1))
@@ -101,12 +113,20 @@ def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tens
     terms = []
     for member, weight in zip(members_of(model), weights_of(model), strict=True):
         logits = decoder_logits(member, ids, seen, previous).float()  # (B, T, V)
-        terms.append(logits.gather(2, labels[:, :, None])[:, :, 0] - logits.logsumexp(dim=2) + math.log(weight))
+        terms.append(
+            logits.gather(2, labels[:, :, None])[:, :, 0]
+            - logits.logsumexp(dim=2)
+            + math.log(weight)
+        )
     return torch.stack(terms).logsumexp(dim=0)
 
 
 def decoder_logits(
-    model: Any, ids: Tensor, mask: Tensor | None, previous: Tensor, encoded: BaseModelOutput | None = None
+    model: Any,
+    ids: Tensor,
+    mask: Tensor | None,
+    previous: Tensor,
+    encoded: BaseModelOutput | None = None,
 ) -> Tensor:
     """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`, as in decoding.
 
@@ -133,13 +153,22 @@ def decoder_logits(
 
 def check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
     """Refuse texts that are longer than the learned positions of a model."""
-    most, longest = getattr(config, "max_position_embeddings", None), max(map(len, texts), default=0)
-    is_limited = getattr(config, "position_embedding_type", "learned") == "learned"  # as in models of transformers
+    most, longest = (
+        getattr(config, "max_position_embeddings", None),
+        max(map(len, texts), default=0),
+    )
+    is_limited = (
+        getattr(config, "position_embedding_type", "learned") == "learned"
+    )  # as in models of transformers
     if is_limited and most is not None and longest > most:
-        raise UserError(f"A text must have at most {most} tokens, as many as the model has positions, got {longest}.")
+        raise UserError(
+            f"A text must have at most {most} tokens, as many as the model has positions, got {longest}."
+        )
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return token ids, padded on the right, and a mask with 1 for tokens, `(B, length)` each."""
     pad = partial(nn.utils.rnn.pad_sequence, batch_first=True)
-    return pad([torch.tensor(row) for row in rows]), pad([torch.ones(len(row), dtype=torch.long) for row in rows])
+    return pad([torch.tensor(row) for row in rows]), pad(
+        [torch.ones(len(row), dtype=torch.long) for row in rows]
+    )

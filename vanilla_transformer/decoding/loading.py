@@ -88,7 +88,10 @@ def find_backend(name: str | Path) -> str | None:
     """Return the runtime for which a folder was converted, or None for PyTorch."""
     from vanilla_transformer.extensions.conversion.runtimes import RUNTIMES
 
-    return next((backend for backend, runtime in RUNTIMES.items() if (Path(name) / runtime.file).is_file()), None)
+    return next(
+        (backend for backend, runtime in RUNTIMES.items() if (Path(name) / runtime.file).is_file()),
+        None,
+    )
 
 
 def check_device(device: str) -> None:
@@ -96,6 +99,11 @@ def check_device(device: str) -> None:
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     known = ["cpu"]
     if accelerator is not None:
-        known += [accelerator.type, *(f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count()))]
+        known += [
+            accelerator.type,
+            *(f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count())),
+        ]
     if device not in known:
-        raise UserError(f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got {device!r}.")
+        raise UserError(
+            f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got {device!r}."
+        )

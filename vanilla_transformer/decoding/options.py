@@ -25,11 +25,22 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
+from vanilla_transformer.text.languages import (
+    NO_DIRECTION,
+    Direction,
+    find_direction,
+    find_languages,
+)
 from vanilla_transformer.utils.schemas import explain
 
-Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
-FLAG, JSON, CONFIG = "flag", "json", "config"  # doors besides the call: the command line, HTTP, generation configs
+Level = Mapping[
+    str, Any
+]  # options by name: of the call, of its generation config, or of the model's
+FLAG, JSON, CONFIG = (
+    "flag",
+    "json",
+    "config",
+)  # doors besides the call: the command line, HTTP, generation configs
 TermMode = Literal["soft", "hard", "exact"]
 Utility = Literal["chrf", "bleu"]  # of minimum Bayes risk decoding
 SOFT, HARD, EXACT = get_args(TermMode)
@@ -55,7 +66,10 @@ Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0, le=100)]
 Tokens = Annotated[list[int], Strict(False)]  # or a tuple
 Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
 # A value for each text; an iterator is not consumed.
-Column = Annotated[Any, Predicate(lambda value: isinstance(value, Iterable) and not isinstance(value, str | Mapping))]
+Column = Annotated[
+    Any,
+    Predicate(lambda value: isinstance(value, Iterable) and not isinstance(value, str | Mapping)),
+]
 _STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
@@ -76,7 +90,9 @@ class TranslationOptions(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     # Search
-    num_beams: Annotated[Count, FLAG, CONFIG] = Field(None, description="Beam size; 1 is greedy search.")
+    num_beams: Annotated[Count, FLAG, CONFIG] = Field(
+        None, description="Beam size; 1 is greedy search."
+    )
     num_return_sequences: Annotated[Count, FLAG, JSON, CONFIG] = Field(
         None, description="Translations of each sentence, best first."
     )
@@ -103,22 +119,38 @@ class TranslationOptions(BaseModel):
         description="How the length penalty divides: by a power of the length, or as Wu et al. (2016).",
     )
     early_stopping: Annotated[bool | int | Literal["never"] | None, CONFIG] = Field(
-        None, title="True, False or 'never'", description="When beam search stops, as in a generation config."
+        None,
+        title="True, False or 'never'",
+        description="When beam search stops, as in a generation config.",
     )
     no_repeat_ngram_size: Annotated[Size, FLAG, JSON, CONFIG] = Field(
-        None, le=1_000, description="Length of token sequences that a translation must not have twice; 0 allows all."
+        None,
+        le=1_000,
+        description="Length of token sequences that a translation must not have twice; 0 allows all.",
     )
     eos_token_id: Annotated[Any, CONFIG] = Field(None, description="Tokens that end a translation.")
-    decoder_start_token_id: Annotated[Any, CONFIG] = Field(None, description="The token before each translation.")
+    decoder_start_token_id: Annotated[Any, CONFIG] = Field(
+        None, description="The token before each translation."
+    )
     forced_bos_token_id: Annotated[Any, CONFIG] = Field(
         None, description="The token with which each translation begins."
     )
-    forced_eos_token_id: Annotated[Any, CONFIG] = Field(None, description="The last token at the limit of the length.")
-    bad_words_ids: Annotated[list[Tokens], Strict(False), CONFIG] = Field([], description="Token sequences to avoid.")
-    suppress_tokens: Annotated[Tokens, CONFIG] = Field([], description="Tokens that no translation has.")
-    renormalize_logits: Annotated[bool, CONFIG] = Field(False, description="Let allowed tokens have probability 1.")
+    forced_eos_token_id: Annotated[Any, CONFIG] = Field(
+        None, description="The last token at the limit of the length."
+    )
+    bad_words_ids: Annotated[list[Tokens], Strict(False), CONFIG] = Field(
+        [], description="Token sequences to avoid."
+    )
+    suppress_tokens: Annotated[Tokens, CONFIG] = Field(
+        [], description="Tokens that no translation has."
+    )
+    renormalize_logits: Annotated[bool, CONFIG] = Field(
+        False, description="Let allowed tokens have probability 1."
+    )
     # Sampling; `resolve` checks the filters
-    do_sample: Annotated[bool, FLAG, JSON, CONFIG] = Field(False, description="Sample, by default with one beam.")
+    do_sample: Annotated[bool, FLAG, JSON, CONFIG] = Field(
+        False, description="Sample, by default with one beam."
+    )
     temperature: Annotated[float | None, FLAG, JSON, CONFIG] = Field(
         None, description="Divisor of the logits in sampling."
     )
@@ -135,27 +167,37 @@ class TranslationOptions(BaseModel):
     )
     # An integer, or a `SentenceSeeds`, which several calls share
     seed: Annotated[int | SkipJsonSchema[Callable[[str], int]] | None, FLAG, JSON] = Field(
-        None, description="Seed from which each sentence gets one that does not depend on its batch."
+        None,
+        description="Seed from which each sentence gets one that does not depend on its batch.",
     )
     # What each text has for itself: one value for all texts, or one for each
-    target_prefix: Annotated[str | Annotated[Column, WithJsonSchema(_STRINGS)] | None, FLAG, JSON] = Field(
-        None, title=PREFIXES, description="Text with which each translation begins."
-    )
+    target_prefix: Annotated[
+        str | Annotated[Column, WithJsonSchema(_STRINGS)] | None, FLAG, JSON
+    ] = Field(None, title=PREFIXES, description="Text with which each translation begins.")
     alternatives: Annotated[Count, FLAG, JSON] = Field(
-        None, description="Print a translation for each of so many most likely tokens after the prefix."
+        None,
+        description="Print a translation for each of so many most likely tokens after the prefix.",
     )
     constraints: Annotated[
-        Column | None, FLAG, JSON, WithJsonSchema({"type": "array", "items": {"anyOf": [_STRINGS["items"], _STRINGS]}})
+        Column | None,
+        FLAG,
+        JSON,
+        WithJsonSchema({"type": "array", "items": {"anyOf": [_STRINGS["items"], _STRINGS]}}),
     ] = Field(
         None,
         title=PHRASES,
         description="Words or phrases that each translation must contain, each in quotation marks if it has spaces. "
         "'Hund*' allows further letters.",
     )
-    force_words_ids: Any = Field(None, description="Phrases as token ids that each translation must contain.")
+    force_words_ids: Any = Field(
+        None, description="Phrases as token ids that each translation must contain."
+    )
     # Terms
     glossary: Annotated[
-        Any, FLAG, JSON, WithJsonSchema({"type": "object", "additionalProperties": _STRINGS["items"]})
+        Any,
+        FLAG,
+        JSON,
+        WithJsonSchema({"type": "object", "additionalProperties": _STRINGS["items"]}),
     ] = Field(
         None,
         description="Terms and their translations: a line with a term, a tab and its translation each, or TBX (.tbx).",
@@ -168,7 +210,8 @@ class TranslationOptions(BaseModel):
     )
     # The choice among candidates
     mbr: Annotated[Utility | None, FLAG, JSON] = Field(
-        None, description="Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu."
+        None,
+        description="Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu.",
     )
     mbr_samples: Annotated[int | None, Field(ge=2, le=10_000), FLAG, JSON] = Field(
         None, description=f"Samples to choose from; by default {MBR_SAMPLES}."
@@ -177,7 +220,8 @@ class TranslationOptions(BaseModel):
         None, description="With --rerank_reverse: factor of its log-probability; by default 0.5."
     )
     rerank_length_weight: Annotated[Number, FLAG, JSON] = Field(
-        None, description="With --rerank_reverse: what each token adds to the score; by default 0.5."
+        None,
+        description="With --rerank_reverse: what each token adds to the score; by default 0.5.",
     )
     # Languages and sentences
     src_lang: Annotated[Code, JSON] = Field(
@@ -192,7 +236,8 @@ class TranslationOptions(BaseModel):
         "they are.",
     )
     split_sentences: Annotated[bool | None, FLAG, JSON] = Field(
-        None, description="Translate each sentence of a line by itself, and keep the white space between them."
+        None,
+        description="Translate each sentence of a line by itself, and keep the white space between them.",
     )
     sentence_splitter: str | Callable[[str], Any] | None = Field(
         None,
@@ -205,18 +250,38 @@ class TranslationOptions(BaseModel):
         "`src_lang`.",
     )
     # What answers have besides the translation
-    return_scores: Annotated[bool, JSON] = Field(False, description="Return the score and the log-probability.")
-    return_tokens: Annotated[bool, JSON] = Field(False, description="Return the tokens with their log-probabilities.")
-    return_alignments: Annotated[bool, JSON] = Field(False, description="Return links between characters of the text.")
-    return_confidence: Annotated[bool, JSON] = Field(False, description="Return the expected chrF, from 0 to 1.")
-    return_warnings: Annotated[bool, JSON] = Field(False, description="Return the signs of a bad translation.")
+    return_scores: Annotated[bool, JSON] = Field(
+        False, description="Return the score and the log-probability."
+    )
+    return_tokens: Annotated[bool, JSON] = Field(
+        False, description="Return the tokens with their log-probabilities."
+    )
+    return_alignments: Annotated[bool, JSON] = Field(
+        False, description="Return links between characters of the text."
+    )
+    return_confidence: Annotated[bool, JSON] = Field(
+        False, description="Return the expected chrF, from 0 to 1."
+    )
+    return_warnings: Annotated[bool, JSON] = Field(
+        False, description="Return the signs of a bad translation."
+    )
     # Of the pipelines of transformers 4
-    truncation: Any = Field(None, description="Whether the tokenizer cuts a text; a model of ours gets no long ones.")
-    return_tensors: bool | None = Field(None, description="Return the token ids of a text instead of a translation.")
+    truncation: Any = Field(
+        None, description="Whether the tokenizer cuts a text; a model of ours gets no long ones."
+    )
+    return_tensors: bool | None = Field(
+        None, description="Return the token ids of a text instead of a translation."
+    )
     return_text: bool | None = Field(None, description="Without effect, as in transformers 4.")
-    clean_up_tokenization_spaces: bool | None = Field(None, description="Remove spaces before punctuation.")
-    stop_sequence: str | None = Field(None, description="Text whose first token ends a translation.")
-    progress: Any = Field(None, description="Called with the numbers of sentences that are done and of all sentences.")
+    clean_up_tokenization_spaces: bool | None = Field(
+        None, description="Remove spaces before punctuation."
+    )
+    stop_sequence: str | None = Field(
+        None, description="Text whose first token ends a translation."
+    )
+    progress: Any = Field(
+        None, description="Called with the numbers of sentences that are done and of all sentences."
+    )
     batch_size: int = 32
     library: dict[str, Any] = {}
     generate_kwargs: dict[str, Any] = {}
@@ -239,13 +304,23 @@ class TranslationOptions(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> "TranslationOptions":
         if self.mbr is None and self.mbr_samples is not None:
-            raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
+            raise OptionError(
+                f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}."
+            )
         if self.glossary is None and self.term_mode is not None:
-            raise OptionError(f"`term_mode` must be given with a `glossary`, got {self.term_mode!r} without one.")
-        given = {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed} if self.alternatives is not None else {}
+            raise OptionError(
+                f"`term_mode` must be given with a `glossary`, got {self.term_mode!r} without one."
+            )
+        given = (
+            {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed}
+            if self.alternatives is not None
+            else {}
+        )
         for name in ("num_return_sequences", "do_sample", "mbr", "seed"):
             if given.get(name) is not None and given[name] is not False:
-                raise OptionError(f"`alternatives` are completed by one search each. Leave `{name}` out.")
+                raise OptionError(
+                    f"`alternatives` are completed by one search each. Leave `{name}` out."
+                )
         if self.do_sample and self.top_k is None:
             object.__setattr__(self, "top_k", _USUAL_TOP_K)
         return self
@@ -253,7 +328,9 @@ class TranslationOptions(BaseModel):
     # --- Resolution ---
 
     @classmethod
-    def resolve(cls, call: Level, defaults: Level | None = None, model_config: Any = None) -> "TranslationOptions":
+    def resolve(
+        cls, call: Level, defaults: Level | None = None, model_config: Any = None
+    ) -> "TranslationOptions":
         """
         Return the options of a request, of four levels: the call, the constructor, and two generation configs.
 
@@ -266,11 +343,16 @@ class TranslationOptions(BaseModel):
             model_config: The generation config of the model.
         """
         known = {*options_of(), "generation_config"}
-        call = {name: value for name, value in call.items() if value is not None or name not in known}
+        call = {
+            name: value for name, value in call.items() if value is not None or name not in known
+        }
         if "generation_config" not in call:
             call = {**(defaults or {}), **call}
         config = call.pop("generation_config", None)
-        levels = [call, *(vars(each) if each is not None else {} for each in (config, model_config))]
+        levels = [
+            call,
+            *(vars(each) if each is not None else {} for each in (config, model_config)),
+        ]
         options = cls.from_levels(levels)
         if options.do_sample or options.mbr is not None:
             from .engine.sampling import SamplingOptions  # which imports torch
@@ -291,10 +373,15 @@ class TranslationOptions(BaseModel):
         Args:
             levels: Keyword arguments of the call, options of its generation config, and of the model's.
         """
-        from vanilla_transformer.generation_vanilla_transformer import closest, closest_margin  # which imports torch
+        from vanilla_transformer.generation_vanilla_transformer import (
+            closest,
+            closest_margin,
+        )  # which imports torch
 
         known, in_config = options_of(), options_of(CONFIG)
-        values = {name: closest(levels if name in in_config else levels[:1], name) for name in known}
+        values = {
+            name: closest(levels if name in in_config else levels[:1], name) for name in known
+        }
         values |= {"max_new_tokens_beyond_source": (margin := closest_margin(levels))}
         if margin is not None:
             values["max_new_tokens"] = None
@@ -308,7 +395,9 @@ class TranslationOptions(BaseModel):
         }
         ignored = {*known, *_WITHOUT_EFFECT, *(() if values["do_sample"] else _OTHER_FILTERS)}
         of_configs, library = {name for level in configs for name in level}, dict[str, Any]()
-        names = dict.fromkeys(name for level in levels for name in level if not name.startswith("_"))
+        names = dict.fromkeys(
+            name for level in levels for name in level if not name.startswith("_")
+        )
         for name in (name for name in names if name not in ignored):
             value = closest(levels, name)
             is_neutral = value is None or value is False or value == _DEFAULTS.get(name)
@@ -329,7 +418,12 @@ class TranslationOptions(BaseModel):
 
     def without_columns(self) -> "TranslationOptions":
         """Return these options for another process, which gets sentences with their own seeds and phrases."""
-        marks: dict[str, Any] = {"target_prefix": "", "constraints": (), "force_words_ids": (), "seed": 0}
+        marks: dict[str, Any] = {
+            "target_prefix": "",
+            "constraints": (),
+            "force_words_ids": (),
+            "seed": 0,
+        }
         given = {name: mark for name, mark in marks.items() if getattr(self, name) is not None}
         return self.model_copy(update={**given, "sentence_splitter": None, "progress": None})
 
@@ -360,7 +454,13 @@ class TranslationOptions(BaseModel):
         return self.target_prefix is not None or self.alternatives is not None
 
 
-RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
+RETURNED = (
+    "return_scores",
+    "return_tokens",
+    "return_alignments",
+    "return_confidence",
+    "return_warnings",
+)
 LEAST_BEAMS = 4  # of searches that need several; the paper's
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 TERMS = ("glossary", "term_mode")
@@ -399,20 +499,38 @@ _RESOLVED = ("batch_size", "library", "generate_kwargs")
 def options_of(door: str | None = None) -> dict[str, FieldInfo]:
     """Return the declarations of the options that a door knows, by name in order; by default of all options."""
     fields = TranslationOptions.model_fields.items()
-    return {name: each for name, each in fields if name not in _RESOLVED and (door is None or door in each.metadata)}
+    return {
+        name: each
+        for name, each in fields
+        if name not in _RESOLVED and (door is None or door in each.metadata)
+    }
 
 
 # --- Levels ---------------------------------------------------------------------------------------------------------
 
 # Options that change no search, besides those that are declared.
-_WITHOUT_EFFECT = {"pad_token_id", "bos_token_id", "use_cache", "disable_compile", "transformers_version"}
-_WITHOUT_EFFECT |= {"num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"}
+_WITHOUT_EFFECT = {
+    "pad_token_id",
+    "bos_token_id",
+    "use_cache",
+    "disable_compile",
+    "transformers_version",
+}
+_WITHOUT_EFFECT |= {
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold",
+}
 _WITHOUT_EFFECT |= {"assistant_lookbehind", "target_lookbehind"}
 _OTHER_FILTERS = {"min_p", "top_h", "typical_p", "eta_cutoff"}  # which only sampling uses
 # The library's defaults, which `Seq2SeqTrainer` writes into a generation config.
 _DEFAULTS = {
-    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "typical_p"), 1.0),
-    **dict.fromkeys(("min_length", "encoder_no_repeat_ngram_size", "diversity_penalty", "eta_cutoff"), 0),
+    **dict.fromkeys(
+        ("repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "typical_p"), 1.0
+    ),
+    **dict.fromkeys(
+        ("min_length", "encoder_no_repeat_ngram_size", "diversity_penalty", "eta_cutoff"), 0
+    ),
     **{"num_beam_groups": 1, "cache_implementation": "dynamic"},
 }
 
@@ -426,7 +544,9 @@ def check_languages(tokenizer: Any, direction: Direction, is_of_library: bool = 
         if languages is not None:
             languages.resolve(*direction)
         elif find_direction(tokenizer) == NO_DIRECTION and not is_of_library:
-            raise UserError("The model translates from one language to one other. Leave the languages out.")
+            raise UserError(
+                "The model translates from one language to one other. Leave the languages out."
+            )
         else:
             find_direction(tokenizer, *direction)
     except UserError as error:

@@ -9,7 +9,9 @@ import torch
 
 from vanilla_transformer.errors import UserError
 
-_MAX_NAMES_OF_A_TENSOR = 4  # tied weights: embeddings of source and target, and the output projection
+_MAX_NAMES_OF_A_TENSOR = (
+    4  # tied weights: embeddings of source and target, and the output projection
+)
 
 
 def load_pickled_checkpoint(
@@ -30,7 +32,9 @@ def load_pickled_checkpoint(
     except FileNotFoundError:
         raise
     except Exception as error:  # torch and pickle raise many types
-        raise UserError(f"{path} cannot be read safely: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(
+            f"{path} cannot be read safely: {' '.join(str(error).split())[:200]}"
+        ) from error
     if not isinstance(content, dict) or entry not in content:
         raise UserError(f"{path} must be a {toolkit} checkpoint with the entry {entry!r}.")
     _check_tensors(path, content)
@@ -57,16 +61,22 @@ def check_unpacked_size(path: Path) -> None:
 def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
     """Check that no tensor declares more values than it has: an expanded one fills the memory when it is copied."""
     parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
-    tensors = [value for part in parts for value in part.values() if isinstance(value, torch.Tensor)]
+    tensors = [
+        value for part in parts for value in part.values() if isinstance(value, torch.Tensor)
+    ]
     for tensor in tensors:
         if tensor.layout is not torch.strided:
-            raise UserError(f"{path} must contain dense tensors, got one of layout {tensor.layout}.")
+            raise UserError(
+                f"{path} must contain dense tensors, got one of layout {tensor.layout}."
+            )
         size, found = tensor.nbytes, tensor.untyped_storage().nbytes()
         if size > found:
             raise UserError(
                 f"{path} must contain all values of its tensors, but one declares {size:,} bytes and has {found:,}."
             )
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    storages = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors
+    }
     size, found = sum(tensor.nbytes for tensor in tensors), sum(storages.values())
     if size > _MAX_NAMES_OF_A_TENSOR * found:
         raise UserError(

@@ -35,19 +35,45 @@ from vanilla_transformer.utils.file_utils import (
     recover_folders,
     refuse_damage,
 )
-from vanilla_transformer.utils.user_input import check_local_model, check_repo_id, least_parameters, reporting_panics
+from vanilla_transformer.utils.user_input import (
+    check_local_model,
+    check_repo_id,
+    least_parameters,
+    reporting_panics,
+)
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
-_COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", "max_new_tokens_beyond_source"}
+_COUNTS = {
+    "num_beams",
+    "num_return_sequences",
+    "max_length",
+    "max_new_tokens",
+    "max_new_tokens_beyond_source",
+}
 # What transformers raises for values of a wrong type, or of an unknown type of models.
-_INVALID_CONFIG = (StrictDataclassError, ValueError, TypeError, AttributeError, LookupError, RecursionError)
+_INVALID_CONFIG = (
+    StrictDataclassError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+)
 # Constants that old checkpoints of other architectures keep beside their weights.
 _CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_float_tensor))")
-_MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model", ".onnx", ".onnx_data"}  # suffixes
+_MODEL_FILES = {
+    ".safetensors",
+    ".bin",
+    ".json",
+    ".txt",
+    ".model",
+    ".onnx",
+    ".onnx_data",
+}  # suffixes
 COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")  # of a model that scores translations
 _SMALL = 10**8  # parameters that fit any memory
 _AGAIN = "Copy or download the model again."
@@ -60,24 +86,34 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     if folder.is_dir():
         recover_folders(folder)
         if not (folder / CONFIG_NAME).is_file():
-            raise MissingFileError(f"The model folder {name} must have a {CONFIG_NAME}, but it has none.")
+            raise MissingFileError(
+                f"The model folder {name} must have a {CONFIG_NAME}, but it has none."
+            )
     else:
         try:
             check_repo_id(str(name))
         except UserError as error:
-            raise MissingFileError(f"There is no model folder {name}, and the Hub has no such names.") from error
+            raise MissingFileError(
+                f"There is no model folder {name}, and the Hub has no such names."
+            ) from error
     try:
         with refusing_files(name):
             if folder.is_dir():
                 model_type = PreTrainedConfig.get_config_dict(folder)[0].get("model_type")
                 if model_type not in CONFIG_MAPPING:
-                    hint = "`--user_module FILE.py` imports the module that registers a custom model"
-                    raise LookupError(f"`model_type` must be the name of a known model, got {model_type!r}. {hint}")
+                    hint = (
+                        "`--user_module FILE.py` imports the module that registers a custom model"
+                    )
+                    raise LookupError(
+                        f"`model_type` must be the name of a known model, got {model_type!r}. {hint}"
+                    )
             return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except OSError as error:
         if folder.is_dir():
             raise
-        raise MissingFileError(f"There is no model folder {name}, and the Hub gives no such model: {error}") from error
+        raise MissingFileError(
+            f"There is no model folder {name}, and the Hub gives no such model: {error}"
+        ) from error
 
 
 @contextmanager
@@ -90,7 +126,9 @@ def refusing_files(name: str | Path) -> Iterator[None]:
             raise
         if isinstance(error, OSError):
             raise UserFileError(str(error)) from error
-        raise UserError(f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}.") from error
+        raise UserError(
+            f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}."
+        ) from error
 
 
 def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
@@ -128,10 +166,16 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     try:
         with _without_loading_report(), mapping(name), refusing_files(name):
             model, found = model_class.from_pretrained(
-                name, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
+                name,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **kwargs,
             )
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise UserFileError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
+        raise UserFileError(
+            f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}"
+        ) from error
     _check_tensors(model, found, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
     return model.eval()
@@ -149,7 +193,9 @@ def load_tokenizer(name: str | Path) -> Any:
     try:
         with reporting_panics("its library failed"):
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            tokenizer.decode(tokenizer("a")["input_ids"])  # some damage, such as a wrong length, fails here
+            tokenizer.decode(
+                tokenizer("a")["input_ids"]
+            )  # some damage, such as a wrong length, fails here
         return tokenizer
     except Exception as error:  # the tokenizers library raises no other type
         folder = Path(name)
@@ -159,7 +205,9 @@ def load_tokenizer(name: str | Path) -> Any:
             rule = f"The model folder {name} must have a tokenizer, such as {TOKENIZER_FILES[0]}"
             hint = "Save it there by `tokenizer.save_pretrained`."
             raise MissingFileError(f"{rule}, but none loads from it. {hint}") from error
-        raise UserFileError(f"The tokenizer of {name} is damaged: {first_line(error)}. {_AGAIN}") from error
+        raise UserFileError(
+            f"The tokenizer of {name} is damaged: {first_line(error)}. {_AGAIN}"
+        ) from error
 
 
 def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: str) -> None:
@@ -174,15 +222,21 @@ def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: 
         return
     rule = f"{models} must have one vocabulary"
     if len(ours) != len(theirs):
-        raise UserError(f"{rule}, but the first one has {len(ours):,} entries and {name} has {len(theirs):,}.")
+        raise UserError(
+            f"{rule}, but the first one has {len(ours):,} entries and {name} has {len(theirs):,}."
+        )
     entry = next(each for each in ours if theirs.get(each) != ours[each])
     found = f"token {theirs[entry]}" if entry in theirs else "missing"
-    raise UserError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
+    raise UserError(
+        f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}."
+    )
 
 
 def _count_tensors(names: Sequence[str]) -> str:
     """Return the number of tensors and the first one, as the end of a message."""
-    return f"the tensor {names[0]}" if len(names) == 1 else f"{len(names)} tensors, such as {names[0]}"
+    return (
+        f"the tensor {names[0]}" if len(names) == 1 else f"{len(names)} tensors, such as {names[0]}"
+    )
 
 
 def _check_tensors(model: PreTrainedModel, found: Mapping[str, Any], name: str | Path) -> None:
@@ -197,11 +251,17 @@ def _check_tensors(model: PreTrainedModel, found: Mapping[str, Any], name: str |
             f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}"
         )
     for tensor, theirs, ours in sorted(found["mismatched_keys"]):
-        rule = f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
+        rule = (
+            f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
+        )
         raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
     for weight, values in model.state_dict().items():
-        if values.is_floating_point() and not (values < torch.inf).all():  # a bias of -inf bans a token
-            raise UserFileError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
+        if (
+            values.is_floating_point() and not (values < torch.inf).all()
+        ):  # a bias of -inf bans a token
+            raise UserFileError(
+                f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}"
+            )
 
 
 @contextmanager
@@ -209,7 +269,9 @@ def _without_loading_report() -> Iterator[None]:
     """Keep transformers from logging tables of the tensors that [`_check_tensors`] refuses in one line."""
 
     def is_other(record: logging.LogRecord) -> bool:
-        return not any(words in record.getMessage() for words in ("LOAD REPORT", "checkpoint seem corrupted"))
+        return not any(
+            words in record.getMessage() for words in ("LOAD REPORT", "checkpoint seem corrupted")
+        )
 
     logger = logging.getLogger(modeling_utils.__name__)
     logger.addFilter(is_other)
@@ -245,13 +307,18 @@ def hash_model(name: str | Path) -> dict[str, str]:
             rule = f"The model {name} must be a folder or in the cache, but it is not"
             raise UserFileError(f"{rule}. Give the path of its folder.")
         folder = found.parent
-    files = sorted(path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file())
+    files = sorted(
+        path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file()
+    )
     files += [folder / file for file in COMET_FILES if (folder / file).is_file()]
     return {path.name: hash_file(path) for path in files}
 
 
 def load_ensemble(
-    model: Any, tokenizer: Any, names: Sequence[str | Path] | None, weights: Sequence[float] | None = None
+    model: Any,
+    tokenizer: Any,
+    names: Sequence[str | Path] | None,
+    weights: Sequence[float] | None = None,
 ) -> Any:
     """Load the models that decode with a first one, and return them together; without any names, the first one.
 
@@ -265,9 +332,13 @@ def load_ensemble(
     if names is None:
         return model
     if isinstance(names, str | Path) or not names:
-        raise UserError(f"`ensemble` must be a list of one or more folders or Hub names, got {names!r}.")
+        raise UserError(
+            f"`ensemble` must be a list of one or more folders or Hub names, got {names!r}."
+        )
     check_weights(weights, len(names) + 1)
-    others = [load_seq2seq(name, "translates", dtype=model.dtype).to(model.device) for name in names]
+    others = [
+        load_seq2seq(name, "translates", dtype=model.dtype).to(model.device) for name in names
+    ]
     for name in names:
         check_same_vocabulary(tokenizer, load_tokenizer(name), name, "The models of an ensemble")
     return Ensemble([model, *others], weights)

@@ -10,7 +10,12 @@ from itertools import accumulate, islice, repeat
 from typing import Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, source_limits, split_lines
+from vanilla_transformer.pipeline_vanilla_transformer import (
+    Segment,
+    encode_segments,
+    source_limits,
+    split_lines,
+)
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.protection import Range, find_protected, merge
@@ -21,8 +26,13 @@ from .engine.requests import SentenceSeeds
 from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 
-Encode = Callable[[list[str], TranslationOptions], list[list[int]]]  # returns the token ids of each text
-_CONSTRAINTS_RULE, _PREFIX_RULE = f"`constraints` must be {PHRASES}", f"`target_prefix` must be {PREFIXES}"
+Encode = Callable[
+    [list[str], TranslationOptions], list[list[int]]
+]  # returns the token ids of each text
+_CONSTRAINTS_RULE, _PREFIX_RULE = (
+    f"`constraints` must be {PHRASES}",
+    f"`target_prefix` must be {PREFIXES}",
+)
 
 
 class Sentence(NamedTuple):
@@ -61,7 +71,14 @@ class SentenceReader:
         count: The number of texts, if it is known.
     """
 
-    def __init__(self, options: TranslationOptions, tokenizer: Any, encode: Encode, config: Any, count: int | None):
+    def __init__(
+        self,
+        options: TranslationOptions,
+        tokenizer: Any,
+        encode: Encode,
+        config: Any,
+        count: int | None,
+    ):
         self._options, self._tokenizer = options, tokenizer
         self._encode, self._limits = (lambda texts: encode(texts, options)), source_limits(config)
         self._splitter = splitter_of(options)
@@ -72,21 +89,31 @@ class SentenceReader:
             self._forced = check_token_ids(options.force_words_ids)
             given = () if options.constraints is None else options.constraints
             is_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
-            self._phrases = TextValues(given, is_shared, self._tokenize_phrases, _CONSTRAINTS_RULE, count)
+            self._phrases = TextValues(
+                given, is_shared, self._tokenize_phrases, _CONSTRAINTS_RULE, count
+            )
         if options.is_prefixed:
             given = "" if options.target_prefix is None else options.target_prefix
             is_shared = isinstance(given, str)
-            self._prefixes = TextValues(given, is_shared, self._tokenize_prefix, _PREFIX_RULE, count)
+            self._prefixes = TextValues(
+                given, is_shared, self._tokenize_prefix, _PREFIX_RULE, count
+            )
 
     def read(self, texts: Sequence[str], is_whole: bool = False) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text, and one for a whole text that no option splits."""
         if is_whole and self._splitter is None:
-            segments = [[Segment(text, "", ids)] for text, ids in zip(texts, self._encode([*texts]), strict=True)]
+            segments = [
+                [Segment(text, "", ids)]
+                for text, ids in zip(texts, self._encode([*texts]), strict=True)
+            ]
         else:
             lines = [split_lines(text) for text in texts]
             longest, most = self._limits
             if self._splitter is not None:
-                lines = [[part for line in each for part in split_line(line, self._splitter)] for each in lines]
+                lines = [
+                    [part for line in each for part in split_line(line, self._splitter)]
+                    for each in lines
+                ]
                 longest = most
             joined = [join_cut(each, self._options.protect) for each in lines]
             segments = encode_segments(joined, self._encode, longest, most)
@@ -96,17 +123,23 @@ class SentenceReader:
         prefixes = repeat(None) if self._prefixes is None else self._prefixes.take(len(texts))
         return [self._complete(*each) for each in zip(segments, phrases, prefixes, strict=False)]
 
-    def _complete(self, segments: Sequence[Segment], phrases: Phrases, prefix: Sequence[int] | None) -> list[Sentence]:
+    def _complete(
+        self, segments: Sequence[Segment], phrases: Phrases, prefix: Sequence[int] | None
+    ) -> list[Sentence]:
         """Return the sentences of a text with its seeds, phrases and prefix, which the first one begins with."""
         count = sum(bool(segment.tokens) for segment in segments)
         is_of_all_texts = self._phrases is not None and self._phrases.is_shared
         if phrases and count != 1 and not (count == 0 and is_of_all_texts):
             found = "a blank one" if count == 0 else f"one of {count}"
-            raise ConstraintError(f"A text with constraints must be one line or sentence, got {found}.")
+            raise ConstraintError(
+                f"A text with constraints must be one line or sentence, got {found}."
+            )
         if prefix and not count and self._prefixes is not None and not self._prefixes.is_shared:
             raise ConstraintError("A blank text must not have a target prefix, got one.")
         if self._options.alternatives is not None and count > 1:
-            raise OptionError(f"A text with alternatives must be one line or sentence, got one of {count}.")
+            raise OptionError(
+                f"A text with alternatives must be one line or sentence, got one of {count}."
+            )
         sentences = []
         for segment in segments:
             if not segment.tokens:
@@ -120,7 +153,10 @@ class SentenceReader:
     def _tokenize_phrases(self, phrases: Any) -> Phrases:
         if isinstance(phrases, str) or not isinstance(phrases, Sequence):
             raise ConstraintError(f"{_CONSTRAINTS_RULE}, got {phrases!r} for a text.")
-        return [*(tokenize_constraint(self._tokenizer, phrase) for phrase in phrases), *self._forced]
+        return [
+            *(tokenize_constraint(self._tokenizer, phrase) for phrase in phrases),
+            *self._forced,
+        ]
 
     def _tokenize_prefix(self, prefix: Any) -> list[int]:
         if not isinstance(prefix, str):
@@ -140,7 +176,14 @@ class TextValues:
         count: The number of texts, if it is known.
     """
 
-    def __init__(self, given: Any, is_shared: bool, convert: Callable[[Any], Any], rule: str, count: int | None):
+    def __init__(
+        self,
+        given: Any,
+        is_shared: bool,
+        convert: Callable[[Any], Any],
+        rule: str,
+        count: int | None,
+    ):
         self.is_shared, self._rule = is_shared, rule
         if not is_shared and isinstance(given, Sized) and count not in (None, len(given)):
             raise ConstraintError(f"{rule}, but there are {len(given)} for {count} texts.")
@@ -168,7 +211,10 @@ def join_cut(segments: Sequence[Segment], protect: bool) -> list[Segment]:
     if len(ranges) == len(segments):
         return list(segments)
     following = [start for start, _ in ranges[1:]] + [len(text)]
-    return [Segment(text[start:end], text[end:last]) for (start, end), last in zip(ranges, following, strict=True)]
+    return [
+        Segment(text[start:end], text[end:last])
+        for (start, end), last in zip(ranges, following, strict=True)
+    ]
 
 
 def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
@@ -190,7 +236,9 @@ def begin_with_languages(
 ) -> list[list[int]]:
     """Return the token ids of sources with the tokens of the languages, unless they begin with a tag."""
     languages = find_languages(tokenizer, at_end)
-    if languages is None or (languages.is_forced and direction == NO_DIRECTION):  # by the state of its tokenizer
+    if languages is None or (
+        languages.is_forced and direction == NO_DIRECTION
+    ):  # by the state of its tokenizer
         return list(sources)  # type: ignore[arg-type]
     if all(map(languages.begins_with_tag, sources)):
         return [list(source) for source in sources]

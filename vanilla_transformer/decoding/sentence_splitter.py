@@ -15,7 +15,9 @@ from vanilla_transformer.utils.user_input import reporting_panics
 
 SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")
-_LONG_SPACES = re.compile(r"[^\S\x00-\x7F]")  # of several bytes, within which sentencex cuts, and panics
+_LONG_SPACES = re.compile(
+    r"[^\S\x00-\x7F]"
+)  # of several bytes, within which sentencex cuts, and panics
 logger = logging.getLogger(__name__)
 # Languages whose ordinals end in a period, by the days of dates in CLDR, and the orthographies of the last three
 _WITH_ORDINALS = re.compile(
@@ -25,7 +27,9 @@ _WITH_ORDINALS = re.compile(
 _NUMBER = r"\.(?<=(?<![\w.,:/'’-])[1-9]\d?\.)(?=\s"
 _ITEM_NUMBERS = regex.compile(rf"{_NUMBER}+\p{{Ll}}|(?<=(?:\A|[.!?…]\s+)\W*\d+\.)\s)")
 _ORDINALS = regex.compile(rf"{_NUMBER})")
-_NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")  # Khmer and Tibetan marks, and the Greek question mark
+_NEW_TO_SENTENCEX = re.compile(
+    "[។៕།༎༏༐༑༔\u037e]"
+)  # Khmer and Tibetan marks, and the Greek question mark
 
 
 class AbbreviationSplitter:
@@ -58,11 +62,17 @@ class AbbreviationSplitter:
                 if len(sentences) > 1:
                     sentences = self._segment(self.language, self._numbers.sub(",", plain))
         except UserError as error:
-            logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
+            logger.warning(
+                "%.80r is split after each mark that ends a sentence, because %s", text, error
+            )
             return split_simply(text)
         ends = accumulate(map(len, sentences), initial=0)
         found = [sentence for start, end in pairwise(ends) if (sentence := text[start:end].strip())]
-        return [part for each in found for part in (split_simply(each) if _NEW_TO_SENTENCEX.search(each) else [each])]
+        return [
+            part
+            for each in found
+            for part in (split_simply(each) if _NEW_TO_SENTENCEX.search(each) else [each])
+        ]
 
 
 def split_simply(text: str) -> list[str]:
@@ -92,8 +102,12 @@ def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, in
     """Return where the sentences of a text begin and end. All between them is white space."""
     ranges, end = list[tuple[int, int]](), 0
     sentences = splitter(text)
-    if not isinstance(sentences, list | tuple) or not all(isinstance(each, str) for each in sentences):
-        raise UserError(f"`sentence_splitter` must return a list of strings, got {sentences!r:.80}.")
+    if not isinstance(sentences, list | tuple) or not all(
+        isinstance(each, str) for each in sentences
+    ):
+        raise UserError(
+            f"`sentence_splitter` must return a list of strings, got {sentences!r:.80}."
+        )
     for sentence in sentences:
         start = text.find(sentence.strip(), end)
         if start < 0 or text[end:start].strip():

@@ -43,8 +43,14 @@ def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
     def decode_alternatives(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        eos = options.eos_token_id if isinstance(options.eos_token_id, list) else [options.eos_token_id]
-        special = [token for token in tokenizer.all_special_ids if token not in eos]  # only EOS is an alternative
+        eos = (
+            options.eos_token_id
+            if isinstance(options.eos_token_id, list)
+            else [options.eos_token_id]
+        )
+        special = [
+            token for token in tokenizer.all_special_ids if token not in eos
+        ]  # only EOS is an alternative
         prefixes, count = [each.prefix or () for each in sentences], options.count
         tokens = next_tokens(model, [each.tokens for each in sentences], prefixes, count, special)
         longer = [
@@ -52,7 +58,9 @@ def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
             for each, prefix, some in zip(sentences, prefixes, tokens, strict=True)
             for token in some
         ]
-        own = options.override(alternatives=None, target_prefix=options.target_prefix or "", num_return_sequences=1)
+        own = options.override(
+            alternatives=None, target_prefix=options.target_prefix or "", num_return_sequences=1
+        )
         best = [translation for (translation,) in decode(longer, own, report)]
         return [best[start : start + count] for start in range(0, len(best), count)]
 
@@ -61,7 +69,11 @@ def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
 
 @torch.inference_mode()
 def next_tokens(
-    model: Any, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], count: int, special: Sequence[int]
+    model: Any,
+    sources: Sequence[Sequence[int]],
+    prefixes: Sequence[Sequence[int]],
+    count: int,
+    special: Sequence[int],
 ) -> list[list[int]]:
     """Return the most likely tokens after the prefix of each source, most likely first.
 
@@ -71,12 +83,18 @@ def next_tokens(
     start, device = model.generation_config.decoder_start_token_id, model.device
     entries = model.get_output_embeddings().weight.shape[0] - len({*special})
     if count > entries:
-        raise OptionError(f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}.")
+        raise OptionError(
+            f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}."
+        )
     found = dict[int, list[int]]()
-    sizes = [(len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)]
+    sizes = [
+        (len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)
+    ]
     for batch in plan_scoring_batches(sizes, _MOST_TOKENS):
         ids, seen = (each.to(device) for each in pad([sources[index] for index in batch]))
-        previous, written = (each.to(device) for each in pad([[start, *prefixes[index]] for index in batch]))
+        previous, written = (
+            each.to(device) for each in pad([[start, *prefixes[index]] for index in batch])
+        )
         logits = decoder_logits(model, ids, seen, previous).float()
         last = logits[torch.arange(len(batch), device=device), written.sum(dim=1) - 1]  # (B, V)
         last[:, list(special)] = -torch.inf
@@ -84,7 +102,9 @@ def next_tokens(
     return [found[index] for index in range(len(sizes))]
 
 
-def split_on_error(search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]) -> list[Any]:
+def split_on_error(
+    search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]
+) -> list[Any]:
     """Return the results of a search, one for each item: None for an item that it refuses, alone or among others."""
     try:
         return [*search(items)]

@@ -39,14 +39,20 @@ class TaskInputs:
 
     def __init__(self, model: Any, tokenizer: Any, task: str, options: Mapping[str, Any]):
         self._model, self._tokenizer, self.task, self.prefix = model, tokenizer, task, ""
-        self.is_of_library = isinstance(model, PreTrainedModel) and not hasattr(model.config, "source_eos")
+        self.is_of_library = isinstance(model, PreTrainedModel) and not hasattr(
+            model.config, "source_eos"
+        )
         self.answer, self.defaults = TASKS.get(task, "translation"), dict[str, Any]()
         if not self.is_of_library:
             return
         if not model.config.is_encoder_decoder:
-            raise UserError(f"`{task}` must have a sequence-to-sequence model, got {type(model).__name__}.")
+            raise UserError(
+                f"`{task}` must have a sequence-to-sequence model, got {type(model).__name__}."
+            )
         tasks = getattr(model.config, "task_specific_params", None) or {}
-        if task == "translation" and (directed := [name for name in tasks if name.startswith(task)]):
+        if task == "translation" and (
+            directed := [name for name in tasks if name.startswith(task)]
+        ):
             self.task = directed[0]
             logger.warning("`translation` means %s, the first direction of the model.", self.task)
         of_task = dict(tasks.get(self.task) or {})
@@ -54,32 +60,55 @@ class TaskInputs:
         self.defaults["protect"] = False
         if options.get("generation_config") is None:
             self.defaults["num_beams"] = 4
-            if {options.get("max_length"), model.generation_config.max_length} <= {None, 20}:  # the library's own
+            if {options.get("max_length"), model.generation_config.max_length} <= {
+                None,
+                20,
+            }:  # the library's own
                 self.defaults["max_new_tokens"] = 256
-            self.defaults |= {name: value for name, value in of_task.items() if hasattr(GenerationConfig(), name)}
+            self.defaults |= {
+                name: value for name, value in of_task.items() if hasattr(GenerationConfig(), name)
+            }
 
     def direct(self, options: TranslationOptions) -> Direction:
         """Return the direction of a request, by default of the task's name, or refuse to guess one."""
-        direction, named = Direction(options.src_lang, options.tgt_lang), DIRECTED_TASK.fullmatch(self.task)
-        if direction != NO_DIRECTION or not (named or (self.is_of_library and self.task == "translation")):
+        direction, named = (
+            Direction(options.src_lang, options.tgt_lang),
+            DIRECTED_TASK.fullmatch(self.task),
+        )
+        if direction != NO_DIRECTION or not (
+            named or (self.is_of_library and self.task == "translation")
+        ):
             return direction
         languages = find_languages(self._tokenizer, at_end=self.is_of_library)
-        if languages is not None and not named and languages.is_forced and options.forced_bos_token_id is None:
-            raise OptionError("A model of many languages must have `src_lang` and `tgt_lang`, got none. Give both.")
+        if (
+            languages is not None
+            and not named
+            and languages.is_forced
+            and options.forced_bos_token_id is None
+        ):
+            raise OptionError(
+                "A model of many languages must have `src_lang` and `tgt_lang`, got none. Give both."
+            )
         return Direction(*named.groups()) if languages is not None and named else direction
 
-    def encode(self, texts: Sequence[str], options: TranslationOptions, prefix: str) -> list[list[int]]:
+    def encode(
+        self, texts: Sequence[str], options: TranslationOptions, prefix: str
+    ) -> list[list[int]]:
         """Return the token ids of sources, with a prefix of the task and the tokens of the languages."""
         if not self.is_of_library:
             ids = encode_sources(self._model, self._tokenizer, list(texts))
         else:
             sources, truncation = [prefix + text for text in texts], options.truncation or False
             ids = self._tokenizer(sources, truncation=truncation)["input_ids"] if sources else []
-        return begin_with_languages(self._tokenizer, ids, self.direct(options), at_end=self.is_of_library)
+        return begin_with_languages(
+            self._tokenizer, ids, self.direct(options), at_end=self.is_of_library
+        )
 
     def forced(self, options: TranslationOptions) -> dict[str, Any]:
         """Return the options of decoding that make a translation begin with its language, and end before a text."""
         forced = forced_language(self._tokenizer, self.direct(options), at_end=self.is_of_library)
         if options.stop_sequence:
-            forced["eos_token_id"] = self._tokenizer.encode(options.stop_sequence, add_special_tokens=False)[0]
+            forced["eos_token_id"] = self._tokenizer.encode(
+                options.stop_sequence, add_special_tokens=False
+            )[0]
         return forced

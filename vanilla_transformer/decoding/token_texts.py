@@ -21,13 +21,17 @@ def token_texts(tokenizer: Any, ids: Sequence[int], as_source: bool = False) -> 
     Args:
         as_source: The tokens are of a source, for tokenizers with a separate vocabulary for each side.
     """
-    if as_source and getattr(tokenizer, "separate_vocabs", False):  # Marian's, which decodes translations
+    if as_source and getattr(
+        tokenizer, "separate_vocabs", False
+    ):  # Marian's, which decodes translations
         tokenizer = copy.copy(tokenizer)
         tokenizer.decoder = {token: name for name, token in tokenizer.encoder.items()}
         tokenizer.separate_vocabs = False
     special = {*tokenizer.all_special_ids}
     texts = _texts(tokenizer, [token for token in ids if token not in special])
-    return [tokenizer.convert_ids_to_tokens(token) if token in special else next(texts) for token in ids]
+    return [
+        tokenizer.convert_ids_to_tokens(token) if token in special else next(texts) for token in ids
+    ]
 
 
 def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
@@ -35,13 +39,19 @@ def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
 
     The text of a few tokens is enough to find this: they begin before the last token that ends with a whole character.
     """
-    start, whole, done = 0, 0, 0  # places in `ids`, and how many characters of the text from `start` are known
+    start, whole, done = (
+        0,
+        0,
+        0,
+    )  # places in `ids`, and how many characters of the text from `start` are known
     for end in range(1, len(ids) + 1):
         longer = tokenizer.decode(ids[start:end], skip_special_tokens=True)
         kept = longer if end == len(ids) else longer.rstrip(_INCOMPLETE)
         yield kept[done:]
         done = max(done, len(kept))
-        is_byte = _BYTE.fullmatch(str(tokenizer.convert_ids_to_tokens(ids[end - 1])))  # whose run is decoded as one
+        is_byte = _BYTE.fullmatch(
+            str(tokenizer.convert_ids_to_tokens(ids[end - 1]))
+        )  # whose run is decoded as one
         if kept == longer and not is_byte:
             start, whole = whole, end
             done = len(tokenizer.decode(ids[start:end], skip_special_tokens=True))
@@ -51,7 +61,9 @@ def next_token_text(tokenizer: Any, before: Sequence[int], token: int) -> str:
     """Return the text that a token adds to the tokens before it: empty if it has only a part of a character."""
     if token in tokenizer.all_special_ids:
         return tokenizer.convert_ids_to_tokens(token)
-    shorter, longer = (tokenizer.decode(ids, skip_special_tokens=True) for ids in (before, [*before, token]))
+    shorter, longer = (
+        tokenizer.decode(ids, skip_special_tokens=True) for ids in (before, [*before, token])
+    )
     return longer.rstrip(_INCOMPLETE)[len(shorter.rstrip(_INCOMPLETE)) :]
 
 
@@ -63,10 +75,14 @@ class Token(NamedTuple):
     name: str = ""
 
 
-def locate_tokens(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float], text: str) -> list[Token]:
+def locate_tokens(
+    tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float], text: str
+) -> list[Token]:
     """Return where the tokens are in the text that they are decoded to."""
     special, tokens, decoded = {*tokenizer.all_special_ids}, list[Token](), ""
-    for token, shown, value in zip(ids, token_texts(tokenizer, ids), log_probabilities, strict=True):
+    for token, shown, value in zip(
+        ids, token_texts(tokenizer, ids), log_probabilities, strict=True
+    ):
         decoded += "" if token in special else shown
         tokens.append(Token(len(decoded), value, shown if token in special else ""))
     return move_tokens(tokens, decoded, text)
@@ -83,12 +99,24 @@ def move_tokens(
     """
     if old == new:
         return [*tokens]
-    changed = [(place, other) for place, other in replaced if old[slice(*place)] != new[slice(*other)]]
-    old, _ = mask(old, [place for place, _ in changed], ["x".ljust(end - start) for (start, end), _ in changed])
-    new, _ = mask(new, [place for _, place in changed], ["x".rjust(end - start) for _, (start, end) in changed])
+    changed = [
+        (place, other) for place, other in replaced if old[slice(*place)] != new[slice(*other)]
+    ]
+    old, _ = mask(
+        old,
+        [place for place, _ in changed],
+        ["x".ljust(end - start) for (start, end), _ in changed],
+    )
+    new, _ = mask(
+        new,
+        [place for _, place in changed],
+        ["x".rjust(end - start) for _, (start, end) in changed],
+    )
     known = [at for at, character in enumerate(old) if not character.isspace()]
     ends = [0, *(at + 1 for at, character in enumerate(new) if not character.isspace())]
-    return [each._replace(end=ends[min(bisect_left(known, each.end), len(ends) - 1)]) for each in tokens]
+    return [
+        each._replace(end=ends[min(bisect_left(known, each.end), len(ends) - 1)]) for each in tokens
+    ]
 
 
 def to_entries(tokens: Sequence[Token], text: str) -> list[dict[str, Any]]:

@@ -11,10 +11,16 @@ from typing import Any
 from transformers import AutoModelForSeq2SeqLM, pipelines
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
+from vanilla_transformer.pipeline_vanilla_transformer import (
+    TranslationPipeline as CarriedTranslationPipeline,
+)
 
 # The tasks, and the first part of the names in their answers.
-TASKS = {"translation": "translation", "summarization": "summary", "text2text-generation": "generated"}
+TASKS = {
+    "translation": "translation",
+    "summarization": "summary",
+    "text2text-generation": "generated",
+}
 DIRECTED_TASK = re.compile("translation_(.+)_to_(.+)")
 
 
@@ -22,7 +28,9 @@ class _NoDefault(dict):
     """The default model of a task, which is refused when the library looks it up."""
 
     def __contains__(self, key: object) -> bool:
-        raise UserError("A task must have a model, got none. Give a folder or a name: pipeline(task, model=NAME).")
+        raise UserError(
+            "A task must have a model, got none. Give a folder or a name: pipeline(task, model=NAME)."
+        )
 
 
 def restore_tasks() -> None:
@@ -36,7 +44,9 @@ def restore_tasks() -> None:
     for task in TASKS:
         getattr(pipelines, "REMOVED_TASKS", {}).pop(task, None)
         registry.supported_tasks.pop(task, None)  # registering twice would log a warning
-        registry.register_pipeline(task, pipeline_class=CarriedTranslationPipeline, pt_model=AutoModelForSeq2SeqLM)
+        registry.register_pipeline(
+            task, pipeline_class=CarriedTranslationPipeline, pt_model=AutoModelForSeq2SeqLM
+        )
         registry.supported_tasks[task]["default"] = _NoDefault()
     # This mark makes `save_pretrained` write the pipeline's code into the checkpoint's configuration once more, which
     # then loads only with `trust_remote_code=True`, even with this package.

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
+from vanilla_transformer.pipeline_vanilla_transformer import (
+    TranslationPipeline as CarriedTranslationPipeline,
+)
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
@@ -88,7 +90,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
     ):
         rerankers = {"rerank_reverse": rerank_reverse, "rerank_quality": rerank_quality}
         if None not in rerankers.values():
-            raise UserError("Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list.")
+            raise UserError(
+                "Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list."
+            )
         if backend is not None:
             for name, value in {"ensemble": ensemble, **rerankers}.items():
                 if value is not None:
@@ -153,17 +157,29 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def __call__(self, inputs: Any, *args: Any, **options: Any) -> Any:
         """Translate; the library's models answer one text with one list, also with `num_return_sequences`."""
         answers = super().__call__(inputs, *args, **options)
-        is_nested = self.inputs.is_of_library and isinstance(inputs, str) and isinstance(answers[0], list)
+        is_nested = (
+            self.inputs.is_of_library and isinstance(inputs, str) and isinstance(answers[0], list)
+        )
         return answers[0] if is_nested else answers
 
     def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
-        if self.inputs.is_of_library:  # also where a generation config replaces options of the constructor
+        if (
+            self.inputs.is_of_library
+        ):  # also where a generation config replaces options of the constructor
             options = {"protect": self.default_options["protect"], **options}
-        resolved = TranslationOptions.resolve(options, self.default_options, self.model.generation_config)
+        resolved = TranslationOptions.resolve(
+            options, self.default_options, self.model.generation_config
+        )
         if resolved.alternatives is not None and (self.reranks or self._ensemble is not None):
-            raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
-        check_languages(self.tokenizer, Direction(resolved.src_lang, resolved.tgt_lang), self.inputs.is_of_library)
+            raise OptionError(
+                "`alternatives` are of one model without reranking. Leave the other models out."
+            )
+        check_languages(
+            self.tokenizer,
+            Direction(resolved.src_lang, resolved.tgt_lang),
+            self.inputs.is_of_library,
+        )
         return TranslationCall(self, resolved, count)
 
     def encode(self, texts: list[str], options: TranslationOptions) -> list[list[int]]:
@@ -173,7 +189,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def postprocess(self, model_outputs: Any, clean_up: bool | None = None) -> list[str]:
         """Return the text of each row of token ids, whose spaces at its ends stay if the library's models made it."""
         is_whole = self.inputs.is_of_library
-        cleaning = {} if clean_up is None and not is_whole else {"clean_up_tokenization_spaces": bool(clean_up)}
+        cleaning = (
+            {}
+            if clean_up is None and not is_whole
+            else {"clean_up_tokenization_spaces": bool(clean_up)}
+        )
         texts = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True, **cleaning)
         return texts if is_whole else [text.strip() for text in texts]
 
@@ -199,10 +219,15 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
             yield partial(use_terms, encode=self.encode, tokenizer=self.tokenizer)
         if self.reranks or any(getattr(options, name) is not None for name in ("mbr", *RERANKING)):
-            from vanilla_transformer.extensions.reranking.reranking import steps as steps_of_reranking
+            from vanilla_transformer.extensions.reranking.reranking import (
+                steps as steps_of_reranking,
+            )
 
             yield from steps_of_reranking(self, options)
-        from vanilla_transformer.extensions.protection.protected_search import keep_protected, remove_masks
+        from vanilla_transformer.extensions.protection.protected_search import (
+            keep_protected,
+            remove_masks,
+        )
 
         if options.protect and options.alternatives is None:
             yield partial(
@@ -210,7 +235,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 tokenizer=self.tokenizer,
                 uses_masks=not self.reranks,
                 can_constrain=not self.reranks and self.uses_engine,
-                aligns=self.uses_engine and bool(getattr(self.model.config, "alignment_heads", None)),
+                aligns=self.uses_engine
+                and bool(getattr(self.model.config, "alignment_heads", None)),
             )
         if find_masks(self.tokenizer):
             yield remove_masks
@@ -222,21 +248,32 @@ class TranslationPipeline(CarriedTranslationPipeline):
         forced = self.inputs.forced(options)
         options = options.override(**forced) if forced else options
         rows = iter(self.encode([each.text for each in sentences if not each.tokens], options))
-        sentences = [each if each.tokens else each._replace(tokens=next(rows)) for each in sentences]
+        sentences = [
+            each if each.tokens else each._replace(tokens=next(rows)) for each in sentences
+        ]
         clean_up = options.clean_up_tokenization_spaces
         read: Any = list if options.return_tensors else partial(self.postprocess, clean_up=clean_up)
         engine = None if options.return_tensors else self._find_engine(sentences, options)
         if engine is None:
             sources = [sentence.tokens for sentence in sentences]
-            found = self.generate_texts(sources, options.batch_size, options.generate_kwargs, report, read)
+            found = self.generate_texts(
+                sources, options.batch_size, options.generate_kwargs, report, read
+            )
             return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
-        requests = [DecodeRequest(each.tokens, each.prefix or (), each.phrases, each.seed) for each in sentences]
+        requests = [
+            DecodeRequest(each.tokens, each.prefix or (), each.phrases, each.seed)
+            for each in sentences
+        ]
         hypotheses = engine.decode(requests, options.count, report=report)
-        return to_translations(sentences, hypotheses, read, self.tokenizer, options, self.model.config)
+        return to_translations(
+            sentences, hypotheses, read, self.tokenizer, options, self.model.config
+        )
 
-    def _find_engine(self, sentences: Sequence[Sentence], options: TranslationOptions) -> Engine | None:
+    def _find_engine(
+        self, sentences: Sequence[Sentence], options: TranslationOptions
+    ) -> Engine | None:
         """Return the engine that decodes sentences, or None if `generate()` does."""
         constraints: dict[str, Any] = {}
         phrases = [sentence.phrases for sentence in sentences]
@@ -270,20 +307,28 @@ class TranslationCall:
         count: The number of texts, if it is known.
     """
 
-    def __init__(self, pipeline: TranslationPipeline, options: TranslationOptions, count: int | None):
+    def __init__(
+        self, pipeline: TranslationPipeline, options: TranslationOptions, count: int | None
+    ):
         self._pipeline, self.options = pipeline, options
         self.num_return_sequences = options.count
-        self._reader = SentenceReader(options, pipeline.tokenizer, pipeline.encode, pipeline.model.config, count)
+        self._reader = SentenceReader(
+            options, pipeline.tokenizer, pipeline.encode, pipeline.model.config, count
+        )
 
     def segments(self, texts: list[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""
-        return self._reader.read(texts, self._pipeline.inputs.is_of_library or bool(self.options.return_tensors))
+        return self._reader.read(
+            texts, self._pipeline.inputs.is_of_library or bool(self.options.return_tensors)
+        )
 
     def keep(self, sentence: Sentence) -> Translation:
         """Return the translation of a sentence without tokens."""
         return copy_sentence(sentence.text)
 
-    def decode(self, sentences: Sequence[Sentence], batch_size: int, report: Report) -> list[list[Translation]]:
+    def decode(
+        self, sentences: Sequence[Sentence], batch_size: int, report: Report
+    ) -> list[list[Translation]]:
         """Return the translations of each sentence, best first; each has tokens."""
         progress, done = self.options.progress, 0
 
@@ -297,10 +342,14 @@ class TranslationCall:
         options = self.options.model_copy(update={"batch_size": batch_size})
         return self._pipeline.decode(sentences, options, report_both)
 
-    def answer(self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]) -> dict[str, Any]:
+    def answer(
+        self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]
+    ) -> dict[str, Any]:
         """Return the answer of a text, given the translation of each of its sentences."""
         name = self._pipeline.inputs.answer
         if self.options.return_tensors:
             return {f"{name}_token_ids": translations[0].text}
-        answer = build_answer(text, sentences, translations, self.options, self._pipeline.model.config)
+        answer = build_answer(
+            text, sentences, translations, self.options, self._pipeline.model.config
+        )
         return {f"{name}_text": answer.pop("translation_text"), **answer}

@@ -34,9 +34,13 @@ class PackedLinear(nn.Linear):
     def __init__(self, *linears: nn.Linear, activation: str = "none"):
         first, outputs = linears[0], sum(linear.out_features for linear in linears)
         super().__init__(first.in_features, outputs, first.bias is not None, device="meta")
-        self.weight = first.weight if len(linears) == 1 else _join([linear.weight for linear in linears])
+        self.weight = (
+            first.weight if len(linears) == 1 else _join([linear.weight for linear in linears])
+        )
         if first.bias is not None:
-            is_shared = len(linears) == 1 and first.bias.is_contiguous()  # oneDNN reads it as if it were
+            is_shared = (
+                len(linears) == 1 and first.bias.is_contiguous()
+            )  # oneDNN reads it as if it were
             self.bias = first.bias if is_shared else _join([linear.bias for linear in linears])
         self._packed: Tensor | None = None
         self._activation = activation
@@ -52,7 +56,9 @@ class PackedLinear(nn.Linear):
         )
         weight = self.weight if is_plain else self.packed()
         if weight.is_mkldnn:
-            return torch.ops.mkldnn._linear_pointwise(hidden_states, weight, self.bias, self._activation, [], "")
+            return torch.ops.mkldnn._linear_pointwise(
+                hidden_states, weight, self.bias, self._activation, [], ""
+            )
         output = nn.functional.linear(hidden_states, weight, self.bias)
         return output.relu() if self._activation == "relu" else output
 
@@ -65,7 +71,10 @@ class PackedLinear(nn.Linear):
 def pack(weight: Tensor) -> Tensor:
     """Return a weight in the layout of oneDNN, or as it is if oneDNN does not multiply it."""
     is_plain = type(weight) in (Tensor, nn.Parameter) and weight.device.type == "cpu"
-    types = [torch.float32, *([torch.bfloat16] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else [])]
+    types = [
+        torch.float32,
+        *([torch.bfloat16] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else []),
+    ]
     if not is_plain or weight.dtype not in types or not torch.backends.mkldnn.is_available():
         return weight
     with torch.no_grad():
@@ -85,10 +94,17 @@ def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = No
         else:
             copied[module] = copy.copy(module)
             children = {
-                name: packed_copy(child, copied) for name, child in module._modules.items() if child is not None
+                name: packed_copy(child, copied)
+                for name, child in module._modules.items()
+                if child is not None
             }
-            if type(children.get("activation_fn")) is nn.ReLU and type(children.get("fc1")) is PackedLinear:
-                inner = PackedLinear(cast(nn.Linear, module.fc1), activation="relu")  # equation 2 in one product
+            if (
+                type(children.get("activation_fn")) is nn.ReLU
+                and type(children.get("fc1")) is PackedLinear
+            ):
+                inner = PackedLinear(
+                    cast(nn.Linear, module.fc1), activation="relu"
+                )  # equation 2 in one product
                 children |= {"fc1": inner, "activation_fn": nn.Identity()}
             copied[module]._modules = module._modules | children
     return copied[module]

@@ -37,7 +37,9 @@ def compile_model(
     from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory
 
     if find_compiler() is None:
-        raise UserError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
+        raise UserError(
+            "Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX."
+        )
     prepare_cache(cache_folder())
     translates = load_config(name).is_encoder_decoder
     original = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
@@ -46,14 +48,21 @@ def compile_model(
         raise UserError(f"The model must be {SUPPORTED}, got {name}.")
     if not translates and workers != 1:
         raise UserError(f"--workers is for translation models, and {name} has no encoder.")
-    usual = model.generation_config.num_beams if model is original else LEAST_BEAMS  # of the pipeline
+    usual = (
+        model.generation_config.num_beams if model is original else LEAST_BEAMS
+    )  # of the pipeline
     beams = num_beams or usual or 1
     threads = max(1, min(usable_cores() // workers, torch.get_num_threads()))
     torch.set_num_threads(threads)
     for size in [beams] if num_beams else dict.fromkeys((1, beams)):
         start = time.perf_counter()
         engine = Engine(
-            model, slots=1, precision=precision, compile=True, num_beams=size, max_new_tokens=_MOST_NEW_TOKENS
+            model,
+            slots=1,
+            precision=precision,
+            compile=True,
+            num_beams=size,
+            max_new_tokens=_MOST_NEW_TOKENS,
         )
         engine.compile_steps()
         step = f"{precision}, beam size {size}, {threads} threads"

@@ -26,10 +26,19 @@ class DirectionScores(NamedTuple):
         """Return the cells of a table."""
         scores = {"bleu": self.scores.bleu, "chrf": self.scores.chrf}
         note = "zero-shot" if self.is_zero_shot else ""
-        return {"direction": str(self.direction), "sentences": self.sentences, **scores, "note": note}
+        return {
+            "direction": str(self.direction),
+            "sentences": self.sentences,
+            **scores,
+            "note": note,
+        }
 
     def as_dict(self) -> dict[str, Any]:
-        about = {"direction": list(self.direction), "sentences": self.sentences, "zero_shot": self.is_zero_shot}
+        about = {
+            "direction": list(self.direction),
+            "sentences": self.sentences,
+            "zero_shot": self.is_zero_shot,
+        }
         return about | self.scores._asdict()
 
 
@@ -59,10 +68,16 @@ def read_test_sets(
     """
     if directions is None:
         every = dict.fromkeys([*(languages.source_codes or languages.targets), *languages.targets])
-        codes = [code for code in every if Path(f"{prefix}.{code}").is_file() or is_pipe(f"{prefix}.{code}")]
+        codes = [
+            code
+            for code in every
+            if Path(f"{prefix}.{code}").is_file() or is_pipe(f"{prefix}.{code}")
+        ]
         known = languages.source_codes or codes
         pairs = [Direction(*pair) for pair in permutations(codes, 2)]
-        directions = [pair for pair in pairs if pair.source in known and pair.target in languages.targets]
+        directions = [
+            pair for pair in pairs if pair.source in known and pair.target in languages.targets
+        ]
     if not directions:
         shown = ", ".join(f"{prefix}.{code}" for code in list(languages.targets)[:3])
         raise UserError(f"The text of two languages must be in files such as {shown}, got fewer.")
@@ -73,7 +88,9 @@ def read_test_sets(
         shown = ", ".join(f"{count} in {prefix}.{code}" for code, count in counts.items())
         raise UserError(f"All languages must have the same number of lines, got {shown}.")
     for direction in directions:
-        for number, pair in enumerate(zip(*(texts[str(code)] for code in direction), strict=True), start=1):
+        for number, pair in enumerate(
+            zip(*(texts[str(code)] for code in direction), strict=True), start=1
+        ):
             if any(pair) and not all(pair):
                 raise blank_side_error(number, f"{prefix}.{direction[pair.index('')]}")
     return list(directions), texts
@@ -90,7 +107,9 @@ def score_directions(
     for direction in directions:
         source, target = (texts[str(code)] for code in direction)
         options = {"src_lang": direction.source, "tgt_lang": direction.target}
-        _, scores = translate_and_score(translate, list(zip(source, target, strict=True)), **options)
+        _, scores = translate_and_score(
+            translate, list(zip(source, target, strict=True)), **options
+        )
         is_zero_shot = bool(languages.directions) and direction not in languages.directions
         results.append(DirectionScores(direction, len(source), scores, is_zero_shot))
     return results

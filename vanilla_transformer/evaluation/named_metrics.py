@@ -18,7 +18,10 @@ from vanilla_transformer.utils.device_utils import first_line, process_state
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
 OWN_METRICS = ("bleu", "chrf", "loss")
 # Further metrics of sacreBLEU by name.
-SACRE_METRICS: dict[str, Callable[[], SacreMetric]] = {"chrf++": partial(CHRF, word_order=2), "ter": TER}
+SACRE_METRICS: dict[str, Callable[[], SacreMetric]] = {
+    "chrf++": partial(CHRF, word_order=2),
+    "ter": TER,
+}
 COMET = "comet"
 COMET_MODEL = "Unbabel/wmt22-comet-da"  # by default
 _RULE = (
@@ -36,17 +39,23 @@ def load_metric(name: str) -> Metric:
     module, separator, function = name.rpartition(":")
     if name in SACRE_METRICS:
         metric = SACRE_METRICS[name]()
-        return lambda sources, hypotheses, references: metric.corpus_score(hypotheses, [references]).score
+        return lambda sources, hypotheses, references: (
+            metric.corpus_score(hypotheses, [references]).score
+        )
     if COMET in (name, module):
         compute = _load_comet(function if separator else COMET_MODEL)
     else:
         compute = _load_function(name, module, function) if separator else _load_of_evaluate(name)
 
-    def measure(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    def measure(
+        sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    ) -> float:
         try:
             value = compute([*sources], [*hypotheses], [*references])
         except Exception as error:  # of any library
-            raise UserError(f"The metric {name} failed: {type(error).__name__}: {first_line(error)}") from error
+            raise UserError(
+                f"The metric {name} failed: {type(error).__name__}: {first_line(error)}"
+            ) from error
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise UserError(f"The metric {name} must return one finite number, got {value!r}.")
         return float(value)
@@ -59,8 +68,12 @@ def _load_comet(model_name: str) -> Callable[..., Any]:
 
     model = Comet.load(model_name)
 
-    def compute(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        scores = model.to(process_state().device).score(sources, hypotheses, references, progress_bar=True)
+    def compute(
+        sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    ) -> float:
+        scores = model.to(process_state().device).score(
+            sources, hypotheses, references, progress_bar=True
+        )
         return float(scores.mean())
 
     return compute
@@ -86,7 +99,9 @@ def _load_of_evaluate(name: str) -> Callable[..., Any]:
     features = metric.features[0] if isinstance(metric.features, list) else metric.features
     known = {"predictions", "references", "sources"} & {*features}
 
-    def compute(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Any:
+    def compute(
+        sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    ) -> Any:
         texts = {"predictions": hypotheses, "references": references, "sources": sources}
         scores = metric.compute(**{key: texts[key] for key in known})
         # The value with the metric's name or a usual one, or the only number.
@@ -95,7 +110,9 @@ def _load_of_evaluate(name: str) -> Callable[..., Any]:
                 return scores[key]
         numbers = [value for value in scores.values() if isinstance(value, Real)]
         if len(numbers) != 1:
-            raise UserError(f"it returns {', '.join(map(repr, scores))}. Write a function that returns one of them")
+            raise UserError(
+                f"it returns {', '.join(map(repr, scores))}. Write a function that returns one of them"
+            )
         return numbers[0]
 
     return compute

@@ -56,7 +56,10 @@ def score_pairs(
 
 
 def measure_loss(
-    model: Any, tokenizer: Any, pairs: Iterable[tuple[str, str]], direction: Direction = NO_DIRECTION
+    model: Any,
+    tokenizer: Any,
+    pairs: Iterable[tuple[str, str]],
+    direction: Direction = NO_DIRECTION,
 ) -> float:
     """Return the cross-entropy of (source, target) pairs, in nats per target token, EOS included."""
     total, tokens = 0.0, 0
@@ -86,7 +89,11 @@ class PairScorer:
         with_tokens: bool = False,
     ):
         model = load_seq2seq(name, "scores translations").to(process_state().device)
-        self._tokenizer, self._max_tokens, self._with_tokens = load_tokenizer(name), max_tokens, with_tokens
+        self._tokenizer, self._max_tokens, self._with_tokens = (
+            load_tokenizer(name),
+            max_tokens,
+            with_tokens,
+        )
         self._model = load_ensemble(model, self._tokenizer, ensemble, weights)
         self._direction = Direction(*map(languages(self._tokenizer).get, ("src_lang", "tgt_lang")))
 
@@ -98,12 +105,16 @@ class PairScorer:
         self, texts: Iterable[SentencePair], pairs: Iterable[SentencePair], total: int | None = None
     ) -> Iterator[str]:
         """Yield the score of each pair as a line; `texts` are the same pairs, read once more."""
-        scored = score_pairs(self._model, self._tokenizer, pairs, self._max_tokens, total, self._direction)
+        scored = score_pairs(
+            self._model, self._tokenizer, pairs, self._max_tokens, total, self._direction
+        )
         for text, pair in zip(texts, scored, strict=True):
             if not self._with_tokens:
                 yield f"{pair.log_probability:.6f}"
                 continue
-            rows = zip(token_texts(self._tokenizer, pair.tokens), pair.token_log_probabilities, strict=True)
+            rows = zip(
+                token_texts(self._tokenizer, pair.tokens), pair.token_log_probabilities, strict=True
+            )
             tokens = [{"text": token, "log_probability": value} for token, value in rows]
             entry = text._asdict() | {"log_probability": pair.log_probability, "tokens": tokens}
             yield json.dumps(entry, ensure_ascii=False)

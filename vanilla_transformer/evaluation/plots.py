@@ -20,7 +20,9 @@ from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
 from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.scripts import count_scripts
@@ -49,8 +51,17 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     loss_axes, bleu_axes = figure.subplots(1, 2)
     final = "final model, its own search"
     _draw_curve(loss_axes, entries, "loss", label="training", color="tab:blue")
-    _draw_curve(loss_axes, entries, "validation_loss", label="validation", color="tab:orange", final="final model")
-    _draw_curve(bleu_axes, entries, "bleu", label="during training, greedy", color="tab:green", final=final)
+    _draw_curve(
+        loss_axes,
+        entries,
+        "validation_loss",
+        label="validation",
+        color="tab:orange",
+        final="final model",
+    )
+    _draw_curve(
+        bleu_axes, entries, "bleu", label="during training, greedy", color="tab:green", final=final
+    )
     _label_panel(loss_axes, "Cross-entropy", "nats per target token")
     _label_panel(bleu_axes, "BLEU of the validation text", "BLEU")
     return save_figure(figure, image_file)
@@ -78,15 +89,28 @@ def plot_runs(
 
 
 def _draw_curve(
-    axes: Any, entries: Sequence[Mapping[str, Any]], name: str, over: str = "minutes", final: str = "", **style: Any
+    axes: Any,
+    entries: Sequence[Mapping[str, Any]],
+    name: str,
+    over: str = "minutes",
+    final: str = "",
+    **style: Any,
 ) -> None:
     """Draw a metric as a line, and its value of the final model as a star."""
     found = [entry for entry in entries if name in entry]
     curve = [entry for entry in found if "model" not in entry]
     marker = None if name == "loss" else "o"
-    axes.plot([entry[over] for entry in curve], [entry[name] for entry in curve], marker=marker, **style)
+    axes.plot(
+        [entry[over] for entry in curve], [entry[name] for entry in curve], marker=marker, **style
+    )
     if found and (last := found[-1]) not in curve:
-        star = {"marker": "*", "markersize": 15, "fillstyle": "none", "linestyle": "none", "clip_on": False}
+        star = {
+            "marker": "*",
+            "markersize": 15,
+            "fillstyle": "none",
+            "linestyle": "none",
+            "clip_on": False,
+        }
         axes.plot([last[over]], [last[name]], **style | star | {"label": final or None})
 
 
@@ -103,13 +127,17 @@ def save_figure(figure: Any, image_file: str | Path) -> Path:
     from matplotlib.text import Text
 
     path, texts = Path(image_file), figure.findobj(Text)
-    families, missing = find_fonts("".join(text.get_text() for text in texts), texts[0].get_fontfamily())
+    families, missing = find_fonts(
+        "".join(text.get_text() for text in texts), texts[0].get_fontfamily()
+    )
     for text in texts:
         text.set_fontfamily(families)
     if missing:
         scripts = ", ".join(sorted(count_scripts(missing))).title().replace("Cjk", "Han")
         shown = scripts or f"characters such as {missing[0]}"
-        logger.warning("Pictures need a font for each script, but none has %s. Install fonts of Noto.", shown)
+        logger.warning(
+            "Pictures need a font for each script, but none has %s. Install fonts of Noto.", shown
+        )
     with atomic_file(path) as file, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(file, dpi=120, format=path.suffix[1:] or None)
@@ -121,7 +149,9 @@ def find_fonts(text: str, families: Sequence[str]) -> tuple[list[str], str]:
     from matplotlib.font_manager import FontProperties, findfont, fontManager
 
     found, missing = [*families], {each for each in text if unicodedata.category(each)[0] != "C"}
-    upright = [font for font in fontManager.ttflist if font.weight == 400 and font.style == "normal"]
+    upright = [
+        font for font in fontManager.ttflist if font.weight == 400 and font.style == "normal"
+    ]
     order = sorted(upright, key=lambda font: (not font.name.startswith("Noto Sans"), font.name))
     paths = {name: findfont(FontProperties(family=[name])) for name in families}
     for name, path in (paths | {font.name: font.fname for font in order}).items():
@@ -177,19 +207,30 @@ def cross_attention(
     implementation = model.config._attn_implementation
     model.set_attn_implementation("eager")  # the only implementation that returns the weights
     try:
-        outputs = model.eval()(input_ids=source, decoder_input_ids=target[:, :-1], output_attentions=True)
+        outputs = model.eval()(
+            input_ids=source, decoder_input_ids=target[:, :-1], output_attentions=True
+        )
     finally:
         model.set_attn_implementation(implementation)
     source_tokens = token_labels(tokenizer, source[0].tolist(), as_source=True)
-    return source_tokens, token_labels(tokenizer, target[0, 1:].tolist()), outputs.cross_attentions[-1][0].cpu()
+    return (
+        source_tokens,
+        token_labels(tokenizer, target[0, 1:].tolist()),
+        outputs.cross_attentions[-1][0].cpu(),
+    )
 
 
-def token_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], as_source: bool = False) -> list[str]:
+def token_labels(
+    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], as_source: bool = False
+) -> list[str]:
     """Return the [`token_texts`], after a dot if it continues a word, or dots for a part of a character."""
     labels, before = [], " "
     for text in token_texts(tokenizer, ids, as_source):
         continues = _IN_WORD.match(text) and _IN_WORD.match(before[-1:])
-        shown = "".join(f"U+{ord(each):04X}" if unicodedata.category(each) == "Cc" else each for each in text.strip())
+        shown = "".join(
+            f"U+{ord(each):04X}" if unicodedata.category(each) == "Cc" else each
+            for each in text.strip()
+        )
         labels.append(f"·{text}" if continues else shown or "…")
         before = text
     return labels
@@ -206,7 +247,9 @@ def plot_attention(
 
     A dot before a subword says that it continues a word.
     """
-    return save_figure(draw_attention(*cross_attention(model, tokenizer, sentence, **languages)), image_file)
+    return save_figure(
+        draw_attention(*cross_attention(model, tokenizer, sentence, **languages)), image_file
+    )
 
 
 def draw_attention(
@@ -230,7 +273,10 @@ def draw_attention(
     most = max(1, min(_PANELS_IN_A_ROW, int(_ROW_WIDTH / width)))
     balanced = -(-len(heads) // -(-len(heads) // most))  # columns of the fewest rows
     # Whole rows, if more than half as many columns make them.
-    columns = next((number for number in range(balanced, balanced // 2, -1) if len(heads) % number == 0), balanced)
+    columns = next(
+        (number for number in range(balanced, balanced // 2, -1) if len(heads) % number == 0),
+        balanced,
+    )
     rows = -(-len(heads) // columns)
     figure = new_figure(1.5 + width * columns, 0.6 + (1.0 + 0.2 * len(target)) * rows)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
@@ -250,7 +296,10 @@ def draw_attention(
     return figure
 
 
-_PANELS_IN_A_ROW, _ROW_WIDTH = 4, 12.0  # the most heads and inches, so that a page shows labels in a readable size
+_PANELS_IN_A_ROW, _ROW_WIDTH = (
+    4,
+    12.0,
+)  # the most heads and inches, so that a page shows labels in a readable size
 _PANELS = {
     "source": (LENGTH_EDGES, "characters of the source"),
     "target": (LENGTH_EDGES, "characters of the target"),
@@ -264,17 +313,29 @@ def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
     Each panel ends where the pairs end.
     """
     figure = new_figure(15, 4)
-    histograms = json.loads(Path(report_file).read_text(encoding="utf-8"))["cleaning"].get("histograms")
+    histograms = json.loads(Path(report_file).read_text(encoding="utf-8"))["cleaning"].get(
+        "histograms"
+    )
     if not histograms:
-        raise UserError(f"{report_file} must count the lengths of pairs, which an older version did not.")
+        raise UserError(
+            f"{report_file} must count the lengths of pairs, which an older version did not."
+        )
     panels = figure.subplots(1, len(_PANELS))
     for axes, (name, (edges, label)) in zip(panels, _PANELS.items(), strict=True):
         counts = {kind: counted for kind, counted in histograms[name].items() if any(counted)}
-        filled = [place for counted in counts.values() for place, count in enumerate(counted) if count]
+        filled = [
+            place for counted in counts.values() for place, count in enumerate(counted) if count
+        ]
         first, last = min(filled, default=0), max(filled, default=len(edges) - 2) + 1
         for kind, counted in counts.items():
             color = {"kept": "tab:blue", "dropped": "tab:red"}[kind]
-            axes.stairs(counted[first:last], edges[first : last + 1], label=kind, color=color, fill=kind == "kept")
+            axes.stairs(
+                counted[first:last],
+                edges[first : last + 1],
+                label=kind,
+                color=color,
+                fill=kind == "kept",
+            )
         axes.set(xlabel=label, ylabel="pairs", yscale="symlog", ylim=(0, None))
         axes.grid(alpha=0.3)
         if counts:

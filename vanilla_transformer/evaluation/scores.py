@@ -34,7 +34,9 @@ def translate_on_all_processes(
     answers = translate(list(sentences[state.process_index :: state.num_processes]), **options)
     translations = [""] * len(sentences)
     # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
-    for index, share in enumerate(gather_object([[answer["translation_text"] for answer in answers]])):
+    for index, share in enumerate(
+        gather_object([[answer["translation_text"] for answer in answers]])
+    ):
         translations[index :: state.num_processes] = share
     return translations
 
@@ -70,9 +72,13 @@ class _MosesTokens(BaseTokenizer):
     def __init__(self, language: str, compounds: bool):
         with requires_extra("evaluation", "The paper's BLEU"):
             import sacremoses
-        languages = sorted({*sacremoses.corpus.NonbreakingPrefixes().available_langs.values()} - _NOT_PORTED)
+        languages = sorted(
+            {*sacremoses.corpus.NonbreakingPrefixes().available_langs.values()} - _NOT_PORTED
+        )
         if language not in languages:
-            raise UserError(f"The Moses tokenizer supports the languages {', '.join(languages)}; got {language!r}.")
+            raise UserError(
+                f"The Moses tokenizer supports the languages {', '.join(languages)}; got {language!r}."
+            )
         self.language, self.compounds = language, compounds
         self.moses = sacremoses.MosesTokenizer(language)
         self.version = sacremoses.__version__
@@ -117,7 +123,9 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
     return Scores(**_score_all(corpus_metrics(references), hypotheses, references))
 
 
-def score_paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "de") -> PaperScores:
+def score_paper_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], language: str = "de"
+) -> PaperScores:
     """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`). Not comparable with `score`."""
     return PaperScores(**_score_all(_paper_metrics(language), hypotheses, references))
 
@@ -160,18 +168,25 @@ def validation_scores(
         entry |= measure_metrics(metrics, sources, hypotheses, references)
     if examples:
         rows = [*zip(sources, hypotheses, references, strict=True)][:examples]
-        entry["examples"] = [dict(zip(("source", "hypothesis", "reference"), row, strict=True)) for row in rows]
+        entry["examples"] = [
+            dict(zip(("source", "hypothesis", "reference"), row, strict=True)) for row in rows
+        ]
     return entry
 
 
 def measure_metrics(
-    metrics: Mapping[str, Metric], sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    metrics: Mapping[str, Metric],
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
 ) -> dict[str, float]:
     """Return the values of metrics by name on every process; the main process computes them."""
     results: list[Any] = [None, None]
     if process_state().is_main_process:
         try:
-            results[0] = {name: metric(sources, hypotheses, references) for name, metric in metrics.items()}
+            results[0] = {
+                name: metric(sources, hypotheses, references) for name, metric in metrics.items()
+            }
         except UserError as error:
             results[1] = str(error)
     values, failure = broadcast_object_list(results)
@@ -204,7 +219,10 @@ def corpus_metrics(
         names = ", ".join(sorted(sacrebleu.BLEU.TOKENIZERS))
         raise UserError(f"The tokenizer of BLEU must be one of {names}, got {tokenize!r}.")
     try:
-        metrics: dict[str, SacreMetric] = {"bleu": sacrebleu.BLEU(tokenize=tokenize), "chrf": sacrebleu.CHRF()}
+        metrics: dict[str, SacreMetric] = {
+            "bleu": sacrebleu.BLEU(tokenize=tokenize),
+            "chrf": sacrebleu.CHRF(),
+        }
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"The tokenizer {tokenize} of sacreBLEU does not work: {reason}") from error
@@ -221,7 +239,10 @@ def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> N
 
 
 def _paper_metrics(language: str) -> dict[str, SacreMetric]:
-    return {"paper_bleu": MosesBLEU(language), "tokenized_bleu": MosesBLEU(language, compounds=False)}
+    return {
+        "paper_bleu": MosesBLEU(language),
+        "tokenized_bleu": MosesBLEU(language, compounds=False),
+    }
 
 
 def _score_all(
@@ -229,11 +250,18 @@ def _score_all(
 ) -> dict[str, Any]:
     """Return each score as `name` and each signature as `name_signature`."""
     check_same_length(hypotheses, references)
-    scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
-    return scores | {f"{name}_signature": str(metric.get_signature()) for name, metric in metrics.items()}
+    scores = {
+        name: metric.corpus_score(hypotheses, [references]).score
+        for name, metric in metrics.items()
+    }
+    return scores | {
+        f"{name}_signature": str(metric.get_signature()) for name, metric in metrics.items()
+    }
 
 
 def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
     """Return the chrF of each translation, from 0 to 100."""
     metric, pairs = sacrebleu.CHRF(), zip(translations, references, strict=True)
-    return [metric.sentence_score(translation, [reference]).score for translation, reference in pairs]
+    return [
+        metric.sentence_score(translation, [reference]).score for translation, reference in pairs
+    ]

@@ -110,11 +110,14 @@ def build_report(
     for name, metric in scoring(references).items():
         # sacreBLEU keys its results by the metric's name, which is "BLEU" for three of ours, so each gets a call. All
         # calls have the same seed and so the same resamples.
-        signatures, results = PairedTest(systems, {"": metric}, [references], test_type="bs", n_samples=samples)()
+        signatures, results = PairedTest(
+            systems, {"": metric}, [references], test_type="bs", n_samples=samples
+        )()
         ((label, signature),) = signatures.items()
         rows: Any = results[label]
         theirs, ours = (
-            Estimate(float(row.score), float(row.mean), float(row.ci), str(signature)) for row in (rows[0], rows[-1])
+            Estimate(float(row.score), float(row.mean), float(row.ci), str(signature))
+            for row in (rows[0], rows[-1])
         )
         estimates[name] = ours
         if baseline is not None:
@@ -131,7 +134,9 @@ def worst_translations(
     scores = sentence_chrf(hypotheses, references)
     rows: list[dict[str, Any]] = [
         {"source": source, "translation": text, "reference": reference, "chrf": round(score, 2)}
-        for source, text, reference, score in zip(sources, hypotheses, references, scores, strict=True)
+        for source, text, reference, score in zip(
+            sources, hypotheses, references, scores, strict=True
+        )
         if reference.strip()
     ]
     return sorted(rows, key=lambda row: row["chrf"])[:count]

@@ -12,7 +12,9 @@ from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.utils.file_utils import read_json_lines
 
 
-def render_table(rows: Sequence[Mapping[str, Any]], format: Literal["markdown", "csv", "latex"] = "markdown") -> str:
+def render_table(
+    rows: Sequence[Mapping[str, Any]], format: Literal["markdown", "csv", "latex"] = "markdown"
+) -> str:
     """Return a table with the keys of the first row as its header. LaTeX needs the package booktabs."""
     if format != "csv":
         style = {"markdown": "github", "latex": "latex_booktabs"}[format]
@@ -29,10 +31,18 @@ def compare_runs(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         if not (Path(run) / "metrics.jsonl").is_file():
-            raise MissingFileError(f"{run} must be the folder of a training run, but it has no metrics.jsonl.")
-        entries = [entry for entry in read_json_lines(Path(run) / "metrics.jsonl") if "validation_loss" in entry]
+            raise MissingFileError(
+                f"{run} must be the folder of a training run, but it has no metrics.jsonl."
+            )
+        entries = [
+            entry
+            for entry in read_json_lines(Path(run) / "metrics.jsonl")
+            if "validation_loss" in entry
+        ]
         if not entries:
-            raise UserError(f"{run} must have a validation, got none. Give validation text to the recipe.")
+            raise UserError(
+                f"{run} must have a validation, got none. Give validation text to the recipe."
+            )
         numbers = ("step", "minutes", "validation_loss", "bleu", "chrf")
         rows.append({"run": str(run), **{name: entries[-1].get(name) for name in numbers}})
     return rows

@@ -103,21 +103,30 @@ def evaluate_test_set(
             hypotheses = translate_on_all_processes(translate, sources)
             seconds = time.perf_counter() - start
             if glossary is not None and baseline is None:
-                translate.default_options = {name: value for name, value in options.items() if name not in TERMS}
+                translate.default_options = {
+                    name: value for name, value in options.items() if name not in TERMS
+                }
                 baseline = translate_on_all_processes(translate, sources)
         assert hypotheses is not None
         if metrics:
             rows = [row for row, reference in enumerate(references) if reference]
-            scored = ([side[row] for row in rows if side] for side in (sources, hypotheses, references))
+            scored = (
+                [side[row] for row in rows if side] for side in (sources, hypotheses, references)
+            )
             values |= measure_metrics(metrics, *scored)
         if not process_state().is_main_process:
             return None
         if with_loss and translate is not None:
             pairs = (pair for pair in zip(sources, references, strict=True) if any(pair))
             direction = Direction(options.get("src_lang"), options.get("tgt_lang"))
-            values["loss"] = measure_loss(translate.decoded_model, translate.tokenizer, pairs, direction)
+            values["loss"] = measure_loss(
+                translate.decoded_model, translate.tokenizer, pairs, direction
+            )
     report = build_report(hypotheses, references, baseline, scoring, samples, values)
     if glossary is not None:
         systems = [hypotheses, *([] if baseline is None else [baseline])]
-        report = replace(report, term_uses=[glossary.measure_use(sources, translations) for translations in systems])
+        report = replace(
+            report,
+            term_uses=[glossary.measure_use(sources, translations) for translations in systems],
+        )
     return Evaluation(sources, references, hypotheses, report, baseline, seconds)

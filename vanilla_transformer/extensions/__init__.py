@@ -38,7 +38,9 @@ EXTENSIONS: Mapping[str, Extension] = {
                 "evaluate-alignments": "compute the alignment error rate of a file of alignments",
                 "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
             },
-            "data": {"write-alignments": "align the words of a parallel text, by their counts or by alignment heads"},
+            "data": {
+                "write-alignments": "align the words of a parallel text, by their counts or by alignment heads"
+            },
         },
     ),
     "augmentation": Extension(
@@ -48,7 +50,11 @@ EXTENSIONS: Mapping[str, Extension] = {
     "cleaning": Extension(
         "A command cleans text by all rules; a lexical model finds misaligned pairs, and models give low scores.",
         "clean_a_corpus.md",
-        {"data": {"clean-corpus": "clean the training text of a recipe and report the dropped pairs"}},
+        {
+            "data": {
+                "clean-corpus": "clean the training text of a recipe and report the dropped pairs"
+            }
+        },
     ),
     "conversion": Extension(
         "Models of other toolkits are converted into models of this package, and back, and their runtimes run them.",
@@ -59,8 +65,12 @@ EXTENSIONS: Mapping[str, Extension] = {
         "A small model learns from the translations of a large one, and from translations of real target text.",
         "distill.md",
         {
-            "train": {"distill": "train a student on the translations of a teacher, and compare both"},
-            "data": {"back-translate": "translate text of the target language back, to train on the pairs"},
+            "train": {
+                "distill": "train a student on the translations of a teacher, and compare both"
+            },
+            "data": {
+                "back-translate": "translate text of the target language back, to train on the pairs"
+            },
         },
     ),
     "documents": Extension(

@@ -67,22 +67,33 @@ def render_card(
         refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = find_task(config)
-    validations, recipe, training = read_validations(run), read_record(run / _RECIPE), training_facts(run)
+    validations, recipe, training = (
+        read_validations(run),
+        read_record(run / _RECIPE),
+        training_facts(run),
+    )
     is_tuned = facts.get("base_model") is not None or bool(recipe.get("init_from"))
     emissions = read_emissions(run, training["hardware"], is_tuned)
     evaluations = read_records(run, EVALUATIONS)
-    results = _results(facts["validation_text"], validations[-1] if validations else {}, evaluations)
+    results = _results(
+        facts["validation_text"], validations[-1] if validations else {}, evaluations
+    )
     shown_recipe = {
         name: value
         for name, value in _without_folders(recipe).items()
-        if name not in _LEFT_OUT and (defaults is None or name not in defaults or value != defaults[name])
+        if name not in _LEFT_OUT
+        and (defaults is None or name not in defaults or value != defaults[name])
     }
     carries_code, mistakes = "auto_map" in read_json(folder / CONFIG_NAME), []
     if facts.get("quote_test_text", True):
         worst = [mistake for evaluation in evaluations for mistake in evaluation.get("worst", [])]
         sides = ("source", "translation", "reference")
         mistakes = [_escape_cells({side: mistake[side] for side in sides}) for mistake in worst]
-    shown_facts = {**facts, "limits": facts["limits"].strip(), "data": [*map(_escape_cells, facts["data"])]}
+    shown_facts = {
+        **facts,
+        "limits": facts["limits"].strip(),
+        "data": [*map(_escape_cells, facts["data"])],
+    }
     name = location or folder.resolve().name
     try:
         return ModelCard.from_template(
@@ -101,17 +112,28 @@ def render_card(
             **training,
             emissions=emissions,
             warning=_warning(results),
-            results=[{**row, **_escape_cells({name: row[name] for name in ("text", "signature")})} for row in results],
+            results=[
+                {**row, **_escape_cells({name: row[name] for name in ("text", "signature")})}
+                for row in results
+            ],
             mistakes=mistakes,
             stress_tables=read_records(run, STRESS_TABLES),
             warning_names=[*OF_TEXT],
             learning_curve=learning_curve(validations),
             picture=CURVE if (folder / CURVE).exists() else None,
-            recipe=yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip() if shown_recipe else None,
-            hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
+            recipe=yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip()
+            if shown_recipe
+            else None,
+            hashes=[
+                (path.name, hash_file(path))
+                for path in publishable_files(folder)
+                if path.name != CARD_NAME
+            ],
         )
     except TemplateError as error:
-        raise UserError(f"The template {template} must be valid Jinja, but it is not: {error}") from error
+        raise UserError(
+            f"The template {template} must be valid Jinja, but it is not: {error}"
+        ) from error
 
 
 def training_facts(run: str | Path) -> dict[str, Any]:
@@ -149,7 +171,9 @@ def _without_folders(value: Any) -> Any:
         return {name: _without_folders(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_without_folders(entry) for entry in value]
-    if isinstance(value, str) and (value.startswith(("/", "~", "file:")) or ".." in Path(value).parts):
+    if isinstance(value, str) and (
+        value.startswith(("/", "~", "file:")) or ".." in Path(value).parts
+    ):
         return Path(value).name
     return value
 
@@ -170,7 +194,10 @@ def _card_data(
     scores = []
     for row in results:
         # The type, configuration and split of a text, by which the Hub groups scores.
-        dataset = {"type": re.sub(r"\W+", "-", row["text"].lower()).strip("-"), "split": row["split"]}
+        dataset = {
+            "type": re.sub(r"\W+", "-", row["text"].lower()).strip("-"),
+            "split": row["split"],
+        }
         dataset["config"] = f"{facts['source_language']}-{facts['target_language']}"
         dataset |= facts.get("evaluation_datasets", {}).get(row["text"], {})
         scores.append(
@@ -181,7 +208,11 @@ def _card_data(
                 metric_type=row["metric"],
                 metric_name=row["measure"],
                 metric_value=row["score"],
-                metric_args={name: row[key] for name, key in _METRIC_ARGUMENTS.items() if row[key] != _UNKNOWN},
+                metric_args={
+                    name: row[key]
+                    for name, key in _METRIC_ARGUMENTS.items()
+                    if row[key] != _UNKNOWN
+                },
             )
         )
     return ModelCardData(
@@ -207,7 +238,14 @@ def _results(
 ) -> list[dict[str, Any]]:
     """Return the scores of the last validation, which have no interval, and those that `evaluate --name` recorded."""
     scores: list[tuple[str, str, str, float, float | None, str]] = [
-        (validation_text, "validation", metric, validation[metric], None, validation[f"{metric}_signature"])
+        (
+            validation_text,
+            "validation",
+            metric,
+            validation[metric],
+            None,
+            validation[f"{metric}_signature"],
+        )
         for metric in ("bleu", "chrf")
         if metric in validation
     ]
@@ -257,11 +295,14 @@ def _describe_model(folder: Path, config: Any) -> dict[str, Any]:
     for path in publishable_files(folder):
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as weights:
-                count += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+                for name in weights.keys():  # noqa: SIM118 - the handle is not iterable
+                    count += math.prod(weights.get_slice(name).get_shape())
     # The layers, width, heads and feed-forward width of the encoder and the decoder, or of the only stack
     stacks = [name for name in ("encoder", "decoder") if hasattr(config, f"{name}_layers")]
     layers = " + ".join(str(getattr(config, f"{name}_layers")) for name in stacks)
-    heads, width = (getattr(config, f"{stacks[0]}_{name}") for name in ("attention_heads", "ffn_dim"))
+    heads, width = (
+        getattr(config, f"{stacks[0]}_{name}") for name in ("attention_heads", "ffn_dim")
+    )
     if config.is_encoder_decoder:
         with refusing_files(folder):
             generation = GenerationConfig.from_pretrained(folder)

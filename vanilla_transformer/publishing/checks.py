@@ -36,14 +36,33 @@ from .staging import (
     walk_json,
 )
 
-SENTENCES = ("A man is sleeping.", "Two dogs run across the green grass.", "Ein Mann schläft.", "1 2 3")
+SENTENCES = (
+    "A man is sleeping.",
+    "Two dogs run across the green grass.",
+    "Ein Mann schläft.",
+    "1 2 3",
+)
 # Files that other libraries write with pickle, which runs arbitrary code when it is loaded.
 _PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 # Pickles that transformers' Trainer saves beside a model, which are not published.
 _TRAINER_STATE = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth")
 # The environment of the checks in a new process. All other variables may be secrets.
-_KEPT_VARIABLES = {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
-_KEPT_VARIABLES |= {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "CUDA_VISIBLE_DEVICES"}
+_KEPT_VARIABLES = {
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+}
+_KEPT_VARIABLES |= {
+    "PYTHONPATH",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPYCACHEPREFIX",
+    "CUDA_VISIBLE_DEVICES",
+}
 _KEPT_VARIABLES |= {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS"}
 # Metadata of the card that the Hub needs to list the model.
 _METADATA = ("language", "license", "library_name", "pipeline_tag")
@@ -51,8 +70,19 @@ _METADATA = ("language", "license", "library_name", "pipeline_tag")
 _SECRET = re.compile(
     r"\b(?:hf_|api_org_|gh[pousr]_|sk-)[A-Za-z0-9_-]{30,}|\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-_SECRET_KEYS = {"token", "hub_token", "auth_token", "use_auth_token", "access_token", "api_key", "password", "secret"}
-_PRIVATE_FOLDER = re.compile(r"(?<![\w.:/])/(?:home|Users|root|tmp|mnt)/[^\s\"'`]*|[^\s\"'`]*\.cache/[^\s\"'`]*")
+_SECRET_KEYS = {
+    "token",
+    "hub_token",
+    "auth_token",
+    "use_auth_token",
+    "access_token",
+    "api_key",
+    "password",
+    "secret",
+}
+_PRIVATE_FOLDER = re.compile(
+    r"(?<![\w.:/])/(?:home|Users|root|tmp|mnt)/[^\s\"'`]*|[^\s\"'`]*\.cache/[^\s\"'`]*"
+)
 
 
 class CheckResult(NamedTuple):
@@ -87,7 +117,10 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
     if results[-1].passed:
         return results + _check_in_new_process(folder)
     reason = "not run, because the folder's code failed"
-    return results + [CheckResult(name, False, reason) for name in ("loads without the package", "same translations")]
+    return results + [
+        CheckResult(name, False, reason)
+        for name in ("loads without the package", "same translations")
+    ]
 
 
 def failed_checks(results: Sequence[CheckResult]) -> list[CheckResult]:
@@ -98,7 +131,8 @@ def format_results(results: Sequence[CheckResult]) -> str:
     """Format results as a table for a terminal, one line per check."""
     width = max(len(result.name) for result in results)
     return "\n".join(
-        f"{'ok  ' if result.passed else 'FAIL'}  {result.name:<{width}}  {result.detail}" for result in results
+        f"{'ok  ' if result.passed else 'FAIL'}  {result.name:<{width}}  {result.detail}"
+        for result in results
     )
 
 
@@ -115,8 +149,14 @@ def check_pickle(folder: Path) -> str:
     pickles = [path.name for path in sorted(folder.iterdir()) if path.suffix in _PICKLE_SUFFIXES]
     dangerous = [name for name in pickles if name not in _TRAINER_STATE]
     if dangerous:
-        raise UserError(f"delete {', '.join(dangerous)}, which may be pickle and run code when loaded")
-    return f"none to publish; {', '.join(pickles)} of transformers' Trainer is left out" if pickles else "none"
+        raise UserError(
+            f"delete {', '.join(dangerous)}, which may be pickle and run code when loaded"
+        )
+    return (
+        f"none to publish; {', '.join(pickles)} of transformers' Trainer is left out"
+        if pickles
+        else "none"
+    )
 
 
 def _check_weights(folder: Path) -> str:
@@ -140,7 +180,9 @@ def _load(folder: Path) -> Any:
 def _check_hashes(folder: Path) -> str:
     """Check that the card lists each file with its SHA-256."""
     listed = hashes_in_card(_find_card(folder).read_text(encoding="utf-8"))
-    hashes = {path.name: hash_file(path) for path in publishable_files(folder) if path.name != CARD_NAME}
+    hashes = {
+        path.name: hash_file(path) for path in publishable_files(folder) if path.name != CARD_NAME
+    }
     for name in sorted(hashes.keys() | listed.keys()):
         if hashes.get(name) != listed.get(name):
             raise UserError(f"{name} is not the file that the card lists; render the card again")
@@ -149,7 +191,9 @@ def _check_hashes(folder: Path) -> str:
 
 def _find_card(folder: Path) -> Path:
     if not (folder / CARD_NAME).exists():
-        raise UserError(f"there is no {CARD_NAME}; render it with `vanilla-transformer render-card`")
+        raise UserError(
+            f"there is no {CARD_NAME}; render it with `vanilla-transformer render-card`"
+        )
     return folder / CARD_NAME
 
 
@@ -175,16 +219,26 @@ def _check_private_data(folder: Path) -> str:
             continue
         text = path.read_text(encoding="utf-8")
         if _SECRET.search(text):  # the finding must not repeat the secret
-            raise UserError(f"{path.name} holds an access token or a private key; revoke and delete it")
-        if path.name != "tokenizer.json" and not path.name.startswith("vocab"):  # whose entries may look like paths
+            raise UserError(
+                f"{path.name} holds an access token or a private key; revoke and delete it"
+            )
+        if path.name != "tokenizer.json" and not path.name.startswith(
+            "vocab"
+        ):  # whose entries may look like paths
             private = _PRIVATE_FOLDER.search(text)
             if private or (home.count("/") > 1 and home in text):
                 shown = private.group() if private else home
                 raise UserError(f"{path.name} names the folder {shown} of your machine; remove it")
         if path.suffix == ".json":
-            texts = [key for key, value in walk_json(json.loads(text)) if value and isinstance(value, str)]
+            texts = [
+                key
+                for key, value in walk_json(json.loads(text))
+                if value and isinstance(value, str)
+            ]
             if secrets := _SECRET_KEYS & {*texts}:
-                raise UserError(f"{path.name} has the entry {min(secrets)!r}, which may be a secret; delete it")
+                raise UserError(
+                    f"{path.name} has the entry {min(secrets)!r}, which may be a secret; delete it"
+                )
     return "none"
 
 
@@ -203,12 +257,15 @@ def _check_code(folder: Path, trust_remote_code: bool) -> str:
     references = foreign_code(folder)
     elsewhere = [text for text, is_elsewhere in references if is_elsewhere]
     if elsewhere:
-        raise UserError(f"the folder runs code or loads models from elsewhere: {', '.join(elsewhere)}")
+        raise UserError(
+            f"the folder runs code or loads models from elsewhere: {', '.join(elsewhere)}"
+        )
     differing = [text for text, _ in references]
     differing += [
         name
         for name in code_names(folder)
-        if not (folder / name).exists() or (folder / name).read_bytes() != (INSTALLED_CODE / name).read_bytes()
+        if not (folder / name).exists()
+        or (folder / name).read_bytes() != (INSTALLED_CODE / name).read_bytes()
     ]
     if differing and not trust_remote_code:
         raise UserError(
@@ -222,9 +279,15 @@ def _check_in_new_process(folder: Path) -> list[CheckResult]:
     """Run the model by the folder's own code without this package, and compare its answers with this package's."""
     loads = run_check("loads without the package", _answer_without_package, folder)
     if not loads.passed:
-        return [loads, CheckResult("same translations", False, "not run, because the check before failed")]
+        return [
+            loads,
+            CheckResult("same translations", False, "not run, because the check before failed"),
+        ]
     same = run_check("same translations", _check_answers, folder, json.loads(loads.detail))
-    return [loads._replace(detail="loads with transformers alone and `trust_remote_code=True`"), same]
+    return [
+        loads._replace(detail="loads with transformers alone and `trust_remote_code=True`"),
+        same,
+    ]
 
 
 def _answer_without_package(folder: Path) -> str:
@@ -233,7 +296,12 @@ def _answer_without_package(folder: Path) -> str:
     with tempfile.TemporaryDirectory() as home:
         environment = {name: value for name, value in os.environ.items() if name in _KEPT_VARIABLES}
         # transformers copies the folder's code into the cache before it imports it. The user's may hold older code.
-        environment |= {"HOME": home, "HF_HOME": home, "PYTHONUSERBASE": site.getuserbase(), "HF_HUB_OFFLINE": "1"}
+        environment |= {
+            "HOME": home,
+            "HF_HOME": home,
+            "PYTHONUSERBASE": site.getuserbase(),
+            "HF_HUB_OFFLINE": "1",
+        }
         process = subprocess.run(
             [sys.executable, standalone.__file__, str(folder.resolve()), task, auto_class],
             input=json.dumps(_sentences(folder)),
@@ -261,10 +329,14 @@ def _check_answers(folder: Path, answers: Sequence[str]) -> str:
     """Check that this package translates, continues, fills or classifies sentences as the folder's own code does."""
     model, tokenizer = _load(folder), AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     task, _ = find_task(model.config)
-    translate = TranslationPipeline(model, tokenizer, task="translation") if task == "translation" else None
+    translate = (
+        TranslationPipeline(model, tokenizer, task="translation") if task == "translation" else None
+    )
     sentences = _sentences(folder)
     expected = standalone.answer(task, model, tokenizer, translate, sentences)
     for sentence, ours, theirs in zip(sentences, expected, answers, strict=True):
         if ours != theirs:
-            raise UserError(f"{sentence!r} becomes {ours!r} with this package and {theirs!r} without it")
+            raise UserError(
+                f"{sentence!r} becomes {ours!r} with this package and {theirs!r} without it"
+            )
     return f"{len(expected)} sentences, run with and without this package"

@@ -68,21 +68,29 @@ class Facts(_Entry):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if (self.license == "other") != (self.license_name is not None):
-            raise ValueError("`license_name` must name the license where `license` is other, and only there")
+            raise ValueError(
+                "`license_name` must name the license where `license` is other, and only there"
+            )
         places = {tuple(text.model_dump().values()) for text in self.evaluation_datasets.values()}
         if len(places) < len(self.evaluation_datasets):
-            raise ValueError("`evaluation_datasets` must give each text its own split, or the Hub merges them")
+            raise ValueError(
+                "`evaluation_datasets` must give each text its own split, or the Hub merges them"
+            )
         return self
 
 
 def read_facts(path: str | Path) -> dict[str, Any]:
     """Read a file of facts. Facts that it leaves out are left out."""
     try:
-        return Facts.model_validate(load_yaml(decode_text(read_input(path), str(path)))).model_dump(exclude_unset=True)
+        return Facts.model_validate(load_yaml(decode_text(read_input(path), str(path)))).model_dump(
+            exclude_unset=True
+        )
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))
         rule = f"`{place}`: {fault['msg']}" if place else fault["msg"].removeprefix("Value error, ")
-        raise UserError(f"The file of facts {path} is wrong: {rule}. Facts may be 'unknown'.") from error
+        raise UserError(
+            f"The file of facts {path} is wrong: {rule}. Facts may be 'unknown'."
+        ) from error
     except UserError as error:
         raise UserError(f"The file of facts {path} must be YAML: {error}") from error

@@ -8,7 +8,12 @@ from pathlib import Path
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, ModelCard
 
 # HTTPError is the error class of the HTTP client that this release of huggingface_hub is built on.
-from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HTTPError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.file_utils import refuse_damage
@@ -55,7 +60,9 @@ def push_folder(
         staged = stage(folder, Path(parent) / "model")
         if card is not None:
             card(staged).save(staged / CARD_NAME)
-        pickles = run_check("no pickle", check_pickle, Path(folder))  # names the ones that `stage` has left out
+        pickles = run_check(
+            "no pickle", check_pickle, Path(folder)
+        )  # names the ones that `stage` has left out
         results = [
             pickles if result.name == pickles.name and pickles.passed else result
             for result in check_folder(staged, trust_remote_code)
@@ -63,17 +70,32 @@ def push_folder(
         report(results)
         failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
         if failed:
-            raise UserError(f"{folder} was not published; it fails {len(failed)} checks: {'; '.join(failed)}.")
+            raise UserError(
+                f"{folder} was not published; it fails {len(failed)} checks: {'; '.join(failed)}."
+            )
         folders: dict[str | None, Path] = {revision: staged}
         if revision in (None, "main") and can_be_marian(staged):
             # First, because the card of `main` names it.
-            folders = {MARIAN: _write_marian(staged, Path(parent) / MARIAN, repo_id), revision: staged}
+            folders = {
+                MARIAN: _write_marian(staged, Path(parent) / MARIAN, repo_id),
+                revision: staged,
+            }
         if plan is not None:
-            paths = [path for files in reversed(folders.values()) for path in sorted(files.iterdir())]
-            plan({("" if path.parent == staged else f"{MARIAN}/") + path.name: path.stat().st_size for path in paths})
+            paths = [
+                path for files in reversed(folders.values()) for path in sorted(files.iterdir())
+            ]
+            plan(
+                {
+                    ("" if path.parent == staged else f"{MARIAN}/") + path.name: path.stat().st_size
+                    for path in paths
+                }
+            )
             return None
         message = message or f"Upload {repo_id.split('/')[-1]}"
-        urls = [_upload(path, repo_id, private, branch, message, token) for branch, path in folders.items()]
+        urls = [
+            _upload(path, repo_id, private, branch, message, token)
+            for branch, path in folders.items()
+        ]
         return urls[-1]
 
 
@@ -90,7 +112,9 @@ def _write_marian(staged: Path, folder: Path, repo_id: str) -> Path:
     return folder
 
 
-def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, message: str, token: str | None) -> str:
+def _upload(
+    staged: Path, repo_id: str, private: bool, revision: str | None, message: str, token: str | None
+) -> str:
     api = HfApi(token=token, library_name="vanilla-transformer")
     try:
         api.create_repo(repo_id, private=private, exist_ok=True)
@@ -101,18 +125,33 @@ def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, mes
         files = {path.name: path for path in sorted(staged.iterdir())}
         obsolete = set(api.list_repo_files(repo_id, revision=revision)) - {*files, ".gitattributes"}
         operations = [
-            *(CommitOperationAdd(path_in_repo=name, path_or_fileobj=path) for name, path in files.items()),
+            *(
+                CommitOperationAdd(path_in_repo=name, path_or_fileobj=path)
+                for name, path in files.items()
+            ),
             *(CommitOperationDelete(path_in_repo=name) for name in sorted(obsolete)),
         ]
-        return str(api.create_commit(repo_id, operations, commit_message=message, revision=revision).commit_url)
-    except (HfHubHTTPError, HTTPError, ConnectionError, RuntimeError) as error:  # ConnectionError: offline mode
+        return str(
+            api.create_commit(
+                repo_id, operations, commit_message=message, revision=revision
+            ).commit_url
+        )
+    except (
+        HfHubHTTPError,
+        HTTPError,
+        ConnectionError,
+        RuntimeError,
+    ) as error:  # ConnectionError: offline mode
         # A failed upload raises a RuntimeError caused by an HTTPError; any other RuntimeError is not the network's.
         fault = error.__cause__ if isinstance(error, RuntimeError) else error
         if not isinstance(fault, HTTPError | ConnectionError):
             raise
         response = getattr(fault, "response", None)
         status = None if response is None else response.status_code
-        if isinstance(fault, RepositoryNotFoundError | RevisionNotFoundError) or status in (401, 403):
+        if isinstance(fault, RepositoryNotFoundError | RevisionNotFoundError) or status in (
+            401,
+            403,
+        ):
             hint = "Log in with `hf auth login`, with a token that may write there, or choose another name."
             reason = f"The Hub does not let you write to {repo_id} ({status}). {hint}"
         elif status is None:

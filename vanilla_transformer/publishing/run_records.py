@@ -20,14 +20,23 @@ _GRAMS_PER_KILOGRAM = 1000
 def read_validations(run: Path) -> list[dict[str, Any]]:
     """Return the validations that the metrics hold; the last one is the final model's."""
     path = run / METRICS
-    return [entry for entry in read_json_lines(path) if "validation_loss" in entry] if path.exists() else []
+    return (
+        [entry for entry in read_json_lines(path) if "validation_loss" in entry]
+        if path.exists()
+        else []
+    )
 
 
 def learning_curve(validations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return some of many validations, without validations of other models, and the last one."""
-    validations = [entry for entry in validations if "model" not in entry or entry is validations[-1]]
+    validations = [
+        entry for entry in validations if "model" not in entry or entry is validations[-1]
+    ]
     shown, last = min(len(validations), _MOST_POINTS), len(validations) - 1
-    return [validations[place] for place in sorted({round(n * last / max(1, shown - 1)) for n in range(shown)})]
+    return [
+        validations[place]
+        for place in sorted({round(n * last / max(1, shown - 1)) for n in range(shown)})
+    ]
 
 
 def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, Any] | None:
@@ -43,7 +52,10 @@ def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, A
     last = {row["run_id"]: row for row in rows}
     if not last:
         return None
-    places = [", ".join(filter(None, (row.get("region"), row.get("country_name")))) for row in last.values()]
+    places = [
+        ", ".join(filter(None, (row.get("region"), row.get("country_name"))))
+        for row in last.values()
+    ]
     grams = _GRAMS_PER_KILOGRAM * sum(float(row["emissions"]) for row in last.values())
     found = {
         "emissions": float(f"{grams:.3g}"),

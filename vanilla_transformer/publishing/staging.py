@@ -18,15 +18,21 @@ from transformers.utils import (
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
-from vanilla_transformer.configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
+from vanilla_transformer.configuration_vanilla_transformer_decoder import (
+    VanillaTransformerDecoderConfig,
+)
+from vanilla_transformer.configuration_vanilla_transformer_encoder import (
+    VanillaTransformerEncoderConfig,
+)
 from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
 )
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, read_json
 
 from .run_records import CURVE
@@ -64,7 +70,12 @@ _OPTIONAL_NAMES = (
 )
 _CODE_KEYS = ("auto_map", "custom_pipelines")
 # transformers downloads compiled functions if the value of one of these is the name of a repository.
-_KERNEL_KEYS = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
+_KERNEL_KEYS = (
+    "attn_implementation",
+    "_attn_implementation",
+    "experts_implementation",
+    "_experts_implementation",
+)
 
 
 def find_task(config: Any) -> tuple[str, str]:
@@ -78,7 +89,9 @@ def find_task(config: Any) -> tuple[str, str]:
             return task
     if name and not name.endswith("Model") and config.is_encoder_decoder:
         return TASKS["ForConditionalGeneration"]
-    raise UserError(f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}.")
+    raise UserError(
+        f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}."
+    )
 
 
 def can_be_marian(folder: Path) -> bool:
@@ -102,7 +115,10 @@ def _model_type(folder: Path) -> str:
 def code_names(folder: Path) -> tuple[str, ...]:
     """Return the names of the modules that this package saves with a model of the type of `folder`."""
     code = REMOTE_CODE[_model_type(folder)]
-    names = [*code["auto_map"].values(), *(each["impl"] for each in code.get("custom_pipelines", {}).values())]
+    names = [
+        *code["auto_map"].values(),
+        *(each["impl"] for each in code.get("custom_pipelines", {}).values()),
+    ]
     modules = {INSTALLED_CODE / f"{name.split('.')[0]}.py" for name in names}
     files = {path for module in modules for path in (module, *get_relative_import_files(module))}
     return tuple(sorted({Path(path).name for path in files}))
@@ -124,7 +140,9 @@ def publishable_files(folder: str | Path) -> list[Path]:
     ]
     for path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
-            raise UserError(f"{path} must be a file of the folder, but it is a link out of it. Copy the file there.")
+            raise UserError(
+                f"{path} must be a file of the folder, but it is a link out of it. Copy the file there."
+            )
     return files
 
 
@@ -153,19 +171,29 @@ def foreign_code(folder: Path) -> list[tuple[str, bool]]:
     A reference is a text, and whether its code is in another folder or repository.
     """
     ours = code_names(folder)
-    references = [(path.name, False) for path in sorted(folder.glob("*.py")) if path.name not in ours]
+    references = [
+        (path.name, False) for path in sorted(folder.glob("*.py")) if path.name not in ours
+    ]
     if (folder / "custom_generate").exists():
         references.append(("custom_generate/", False))
     for path in sorted(folder.glob("*.json")):
         content = read_json(path)
-        if path.name == "adapter_config.json":  # transformers loads the base model that it names, not the folder's
-            references.append((f"{path.name} (merge the adapter into the model and delete the file)", True))
+        if (
+            path.name == "adapter_config.json"
+        ):  # transformers loads the base model that it names, not the folder's
+            references.append(
+                (f"{path.name} (merge the adapter into the model and delete the file)", True)
+            )
         if path.name == CONFIG_NAME and isinstance(content, dict):
             model_type = str(content.get("model_type"))
             if model_type not in REMOTE_CODE:
                 references.append((f"{path.name} (model_type: {model_type!r})", False))
             code = REMOTE_CODE.get(model_type, {})
-            content = {key: value for key, value in content.items() if key not in code or code[key] != value}
+            content = {
+                key: value
+                for key, value in content.items()
+                if key not in code or code[key] != value
+            }
         for key, value in walk_json(content):
             text = json.dumps(value)
             is_elsewhere = "/" in text or "--" in text

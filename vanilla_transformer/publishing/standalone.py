@@ -27,12 +27,18 @@ def load_with_own_code(folder: str, task: str, auto_class: str) -> tuple[Any, An
         if "trust_remote_code" not in str(error):
             raise
     else:
-        raise RuntimeError("the configuration loads without `trust_remote_code`, so the folder's code is not used")
+        raise RuntimeError(
+            "the configuration loads without `trust_remote_code`, so the folder's code is not used"
+        )
     trusted = {"trust_remote_code": True}
     transformers.AutoModel.from_pretrained(folder, **trusted)
-    model = getattr(transformers, auto_class).from_pretrained(folder, dtype=torch.float32, **trusted)
+    model = getattr(transformers, auto_class).from_pretrained(
+        folder, dtype=torch.float32, **trusted
+    )
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **trusted)
-    translate = transformers.pipeline(task, model=folder, **trusted) if task == "translation" else None
+    translate = (
+        transformers.pipeline(task, model=folder, **trusted) if task == "translation" else None
+    )
     for part in filter(None, (model.config, model, translate)):
         if not type(part).__module__.startswith("transformers_modules."):
             raise RuntimeError(f"{type(part).__module__} is not code of the folder")
@@ -40,7 +46,9 @@ def load_with_own_code(folder: str, task: str, auto_class: str) -> tuple[Any, An
 
 
 @torch.no_grad()
-def answer(task: str, model: Any, tokenizer: Any, translate: Any, sentences: Sequence[str]) -> list[str]:
+def answer(
+    task: str, model: Any, tokenizer: Any, translate: Any, sentences: Sequence[str]
+) -> list[str]:
     """Return the translation of each sentence, its continuation, its most likely tokens, or its class."""
     if task == "translation":
         return [row["translation_text"] for row in translate(list(sentences))]

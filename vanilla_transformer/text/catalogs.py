@@ -25,7 +25,9 @@ _STORES = {
 }
 _STRINGS = regex.compile(r'(?P<kept>"(?:[^"\\]|\\.)*"|;)|/\*.*?\*/|//[^\n]*|\s+', regex.DOTALL)
 _ATTRIBUTE = regex.compile(r"(?:\A|\n)(\.[a-zA-Z][\w-]*) =\s")  # of a message of Fluent
-_WITHIN_WORD = regex.compile(r"\b(\p{Lu}|\p{L}*\p{Ll})&(?=\p{Ll})(?!\w*[;=])")  # as in E&xit, but not in AT&T
+_WITHIN_WORD = regex.compile(
+    r"\b(\p{Lu}|\p{L}*\p{Ll})&(?=\p{Ll})(?!\w*[;=])"
+)  # as in E&xit, but not in AT&T
 
 
 def read_catalog(text: str, form: str) -> Any:
@@ -41,28 +43,44 @@ def read_catalog(text: str, form: str) -> Any:
         if root.tag != "TS":
             raise UserError(f"The root element must be <TS>, got <{root.tag}>.")
         for nameless in root.xpath("context[not(name)]"):
-            raise UserError(f"Each <context> must have a <name>, got none in line {nameless.sourceline}.")
+            raise UserError(
+                f"Each <context> must have a <name>, got none in line {nameless.sourceline}."
+            )
     if form == "strings":  # translate-toolkit reads one message on each line
-        text = _STRINGS.sub(lambda match: (match["kept"] or " ").replace("\n", r"\n") + "\n" * (match[0] == ";"), text)
+        text = _STRINGS.sub(
+            lambda match: (match["kept"] or " ").replace("\n", r"\n") + "\n" * (match[0] == ";"),
+            text,
+        )
     store: Any = factory.getclass("", form, classes_str=_STORES)()
     try:
         store.parse(DECLARATION.sub("", text).encode())
     except (ValueError, RecursionError, base.ParseError) as error:
         reason = " ".join(str(getattr(error, "inner_exc", error)).split()).rstrip(".")
         raise UserError(f"The text must be in the format {form}: {reason}.") from None
-    for forms in store.document.iterfind(".//message[@numerus='yes']/translation") if form == "ts" else ():
+    for forms in (
+        store.document.iterfind(".//message[@numerus='yes']/translation") if form == "ts" else ()
+    ):
         if len(forms) == 0:  # which the store cannot read
             forms.append(forms.makeelement("numerusform"))
-    charset = store.parseheader().get("Content-Type", "").rpartition("charset=")[2] if form == "po" else ""
+    charset = (
+        store.parseheader().get("Content-Type", "").rpartition("charset=")[2]
+        if form == "po"
+        else ""
+    )
     if charset.lower() not in ("", "utf-8", "utf8", "us-ascii", "ascii", "charset"):
-        raise UserError(f"The text must be UTF-8, but its header says {charset}. Convert it by `msgconv -t UTF-8`.")
+        raise UserError(
+            f"The text must be UTF-8, but its header says {charset}. Convert it by `msgconv -t UTF-8`."
+        )
     return store
 
 
 def read_messages(text: str, form: str) -> dict[str, str]:
     """Return the messages of a text in one language by their keys. Attributes of Fluent are messages."""
     if form == "resx":
-        return {each.get("name"): each.findtext("value", "") for each in parse_xml(text).getroot().xpath(RESX_TEXTS)}
+        return {
+            each.get("name"): each.findtext("value", "")
+            for each in parse_xml(text).getroot().xpath(RESX_TEXTS)
+        }
     found = dict[str, str]()
     for unit in read_catalog(text, form).units:
         key, message = unit.getid(), unit.source
@@ -70,14 +88,20 @@ def read_messages(text: str, form: str) -> dict[str, str]:
             if form == "properties" and MESSAGE_FORMAT.search(message):
                 message = message.replace("''", "'")
             pieces = ["", *(_ATTRIBUTE.split(message) if form == "ftl" else [message])]
-            found |= {key + name: piece for name, piece in zip(pieces[::2], pieces[1::2], strict=True) if piece}
+            found |= {
+                key + name: piece
+                for name, piece in zip(pieces[::2], pieces[1::2], strict=True)
+                if piece
+            }
     return found
 
 
 def find_catalog_languages(store: Any, form: str) -> Direction:
     """Return the languages that a PO or TS file names."""
     if form == "po":
-        return Direction(store.parseheader().get("X-Source-Language") or None, store.gettargetlanguage() or None)
+        return Direction(
+            store.parseheader().get("X-Source-Language") or None, store.gettargetlanguage() or None
+        )
     return Direction(*(store.header.get(name) or None for name in ("sourcelanguage", "language")))
 
 

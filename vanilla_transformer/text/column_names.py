@@ -31,7 +31,10 @@ def find_named_columns(
             return names.index(sides[0]), names.index(sides[1])
     if source_language is not None and target_language is not None:
         languages = [_normalize(source_language), _normalize(target_language)]
-        found = [[index for index, name in enumerate(names) if _is_of(name, language)] for language in languages]
+        found = [
+            [index for index, name in enumerate(names) if _is_of(name, language)]
+            for language in languages
+        ]
         same = found[0] == found[1]
         return (found[0][0], found[1][0]) if [*map(len, found)] == [1, 1] and not same else None
     matches = enumerate(map(_CODE.fullmatch, names))
@@ -45,4 +48,6 @@ def _normalize(cell: str) -> str:
 
 def _is_of(name: str, language: str) -> bool:
     """Return whether a name is the code of a language, or one of the two is a variant of the other."""
-    return bool(name) and (f"{name}-".startswith(f"{language}-") or f"{language}-".startswith(f"{name}-"))
+    return bool(name) and (
+        f"{name}-".startswith(f"{language}-") or f"{language}-".startswith(f"{name}-")
+    )

@@ -12,7 +12,8 @@ _MARKS = "‚„…‘’“”•–—™‹›«»°\xa0"
 _SIGNS = "".join(
     character
     for byte in range(0x80, 0xC0)
-    if (character := bytes([byte]).decode("cp1252", errors="replace").replace("\ufffd", chr(byte))) not in _MARKS
+    if (character := bytes([byte]).decode("cp1252", errors="replace").replace("\ufffd", chr(byte)))
+    not in _MARKS
 )
 _ANY = re.escape(_MARKS + _SIGNS)
 _SIGN = re.escape(_SIGNS)
@@ -37,7 +38,9 @@ def has_bad_encoding(text: str) -> bool:
 def _is_utf_8(match: re.Match[str]) -> bool:
     """Return whether the bytes of some characters are UTF-8."""
     characters = match[0].rstrip()
-    content = b"".join(each.encode("cp1252", "ignore") or each.encode("latin-1", "replace") for each in characters)
+    content = b"".join(
+        each.encode("cp1252", "ignore") or each.encode("latin-1", "replace") for each in characters
+    )
     try:
         content.decode()
     except UnicodeDecodeError:
@@ -45,7 +48,9 @@ def _is_utf_8(match: re.Match[str]) -> bool:
     return True
 
 
-_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*)?/?>|<!--|<!\[CDATA\[|<!DOCTYPE", re.IGNORECASE)
+_TAG = re.compile(
+    r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*)?/?>|<!--|<!\[CDATA\[|<!DOCTYPE", re.IGNORECASE
+)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|([A-Za-z][A-Za-z0-9]{1,31}));")
 
 
@@ -54,5 +59,6 @@ def has_markup(text: str) -> bool:
     if "<" in text and _TAG.search(text):
         return True
     return "&" in text and any(
-        match[1] is None or f"{match[1]};" in html.entities.html5 for match in _ENTITY.finditer(text)
+        match[1] is None or f"{match[1]};" in html.entities.html5
+        for match in _ENTITY.finditer(text)
     )

@@ -67,7 +67,13 @@ def annotate(text: str, matches: Sequence[Match], hidden: Collection[int] = ()) 
     begin, between, end = TERM_TOKENS
     pieces, places, position, length = list[str](), list[tuple[Span, Span]](), 0, 0
     for number, match in enumerate(matches):
-        words = [begin, *([] if number in hidden else [text[match.start : match.end]]), between, match.target, end]
+        words = [
+            begin,
+            *([] if number in hidden else [text[match.start : match.end]]),
+            between,
+            match.target,
+            end,
+        ]
         pieces += [text[position : match.start], " ".join(words)]
         first = length + len(pieces[-2])
         length = first + len(pieces[-1])

@@ -93,7 +93,9 @@ class Languages:
     @property
     def source_codes(self) -> list[str]:
         """Return the codes of the languages that the model translates from, as far as they are known."""
-        return list(self.sources) or list(dict.fromkeys(each.source for each in self.directions if each.source))
+        return list(self.sources) or list(
+            dict.fromkeys(each.source for each in self.directions if each.source)
+        )
 
     @property
     def possible_directions(self) -> list[Direction]:
@@ -101,7 +103,10 @@ class Languages:
         if self.directions:
             return list(self.directions)
         return [
-            Direction(source, target) for source in self.source_codes for target in self.targets if source != target
+            Direction(source, target)
+            for source in self.source_codes
+            for target in self.targets
+            if source != target
         ]
 
     def complete(self, source: str | None = None, target: str | None = None) -> Direction:
@@ -122,13 +127,21 @@ class Languages:
         source, target = self.resolve(*direction)
         from_tokens = () if not self.sources else (self.sources[str(source)],)
         to_tokens = (self.targets[str(target)],)
-        return DirectionTokens(from_tokens, to_tokens) if self.is_forced else DirectionTokens(to_tokens + from_tokens)
+        return (
+            DirectionTokens(from_tokens, to_tokens)
+            if self.is_forced
+            else DirectionTokens(to_tokens + from_tokens)
+        )
 
     def begin(self, sentences: Iterable[Sequence[int]], tokens: Sequence[int]) -> list[list[int]]:
         """Return the token ids of sentences that begin with `tokens`, or end with them."""
         if self.is_at_end and tokens:
             return [[*sentence[: -self.replaced], *tokens] for sentence in sentences]
-        return [[*tokens, *sentence[self.replaced :]] for sentence in sentences] if tokens else [*map(list, sentences)]
+        return (
+            [[*tokens, *sentence[self.replaced :]] for sentence in sentences]
+            if tokens
+            else [*map(list, sentences)]
+        )
 
     def begins_with_tag(self, sentence: Sequence[int]) -> bool:
         """Return whether a tag of the target language was written at the start of the text of a source."""
@@ -140,11 +153,17 @@ def find_languages(tokenizer: Any, at_end: bool = False) -> Languages | None:
     if codes := _language_tokens(tokenizer):
         is_at_end = tokenizer("a")["input_ids"][0] not in codes.values()
         default = Direction(tokenizer.src_lang, tokenizer.tgt_lang)
-        return None if is_at_end and not at_end else Languages(codes, codes, True, (), default, is_at_end)
+        return (
+            None
+            if is_at_end and not at_end
+            else Languages(codes, codes, True, (), default, is_at_end)
+        )
     targets = _tagged(tokenizer, TARGET_TAG)
     if not targets:
         return None
-    return Languages(_tagged(tokenizer, SOURCE_TAG), targets, directions=trained_directions(tokenizer))
+    return Languages(
+        _tagged(tokenizer, SOURCE_TAG), targets, directions=trained_directions(tokenizer)
+    )
 
 
 def store_direction(tokenizer: Any, directions: Iterable[Direction]) -> None:
@@ -155,7 +174,9 @@ def store_direction(tokenizer: Any, directions: Iterable[Direction]) -> None:
         tokenizer.init_kwargs[DIRECTIONS] = [list(direction) for direction in known]
 
 
-def find_direction(tokenizer: Any, source: str | None = None, target: str | None = None) -> Direction:
+def find_direction(
+    tokenizer: Any, source: str | None = None, target: str | None = None
+) -> Direction:
     """Return the direction in which a model translates, as far as it is known.
 
     Args:
@@ -167,8 +188,13 @@ def find_direction(tokenizer: Any, source: str | None = None, target: str | None
         return languages.resolve(source, target)
     stored = trained_directions(tokenizer)
     if len(stored) != 1:
-        of_library = (("source_lang", "target_lang"), ("src_lang", "tgt_lang"))  # of Marian and FSMT
-        pairs = (Direction(*(getattr(tokenizer, name, None) for name in names)) for names in of_library)
+        of_library = (
+            ("source_lang", "target_lang"),
+            ("src_lang", "tgt_lang"),
+        )  # of Marian and FSMT
+        pairs = (
+            Direction(*(getattr(tokenizer, name, None) for name in names)) for names in of_library
+        )
         stored = [next(filter(all, pairs), NO_DIRECTION)]
     (own,) = stored
     for side, code, expected in find_differences(Direction(source, target), own):
@@ -201,8 +227,14 @@ def find_locale(code: str) -> Any:
 
 def name_language(code: str) -> str:
     """Return a code as documents spell it: `deu_Latn` as `de`, and `pt_BR` as `pt-BR`."""
-    locale = find_locale(code) if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", code) else None  # as NLLB names languages
-    return "-".join(filter(None, (locale.language, locale.script))) if locale else code.replace("_", "-")
+    locale = (
+        find_locale(code) if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", code) else None
+    )  # as NLLB names languages
+    return (
+        "-".join(filter(None, (locale.language, locale.script)))
+        if locale
+        else code.replace("_", "-")
+    )
 
 
 def trained_directions(tokenizer: Any) -> list[Direction]:
@@ -210,13 +242,19 @@ def trained_directions(tokenizer: Any) -> list[Direction]:
     return [Direction(*each) for each in getattr(tokenizer, "init_kwargs", {}).get(DIRECTIONS, ())]
 
 
-def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sources: bool = False) -> None:
+def add_language_tags(
+    tokenizer: Any, directions: Iterable[Direction], with_sources: bool = False
+) -> None:
     """Add tags for the languages of directions, and store the directions with the tokenizer."""
     directions = list(dict.fromkeys(directions))
     for direction in directions:
         for side, code in zip(("source", "target"), direction, strict=True):
-            if (side == "target" or with_sources) and (code is None or _CODE.fullmatch(code) is None):
-                raise UserError(f"`{side}_language` of each corpus must be a code such as en, got {code!r}.")
+            if (side == "target" or with_sources) and (
+                code is None or _CODE.fullmatch(code) is None
+            ):
+                raise UserError(
+                    f"`{side}_language` of each corpus must be a code such as en, got {code!r}."
+                )
     wanted = [TARGET_TAG.format(direction.target) for direction in directions]
     wanted += [SOURCE_TAG.format(direction.source) for direction in directions if with_sources]
     known = tokenizer.get_vocab().keys()
@@ -234,7 +272,9 @@ def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sour
 
 def similar_tags(tokenizer: Any, tag: str) -> list[int]:
     """Return the tokens of the tags of the same kind as `tag`, or none if it is no tag."""
-    form = next((form for form in (TARGET_TAG, SOURCE_TAG) if _code_of(tag, form) is not None), None)
+    form = next(
+        (form for form in (TARGET_TAG, SOURCE_TAG) if _code_of(tag, form) is not None), None
+    )
     return [] if form is None else list(_tagged(tokenizer, form).values())
 
 
@@ -247,7 +287,10 @@ def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | 
         source, target: Codes of the tokenizer, such as `"eng_Latn"` for NLLB or `"en"` for M2M-100.
     """
     codes = _language_tokens(tokenizer)
-    tokenizer.src_lang, tokenizer.tgt_lang = _known_code("source", source, codes), _known_code("target", target, codes)
+    tokenizer.src_lang, tokenizer.tgt_lang = (
+        _known_code("source", source, codes),
+        _known_code("target", target, codes),
+    )
     model.generation_config.forced_bos_token_id = codes[tokenizer.tgt_lang]
 
 
@@ -257,13 +300,18 @@ def _language_tokens(tokenizer: Any) -> dict[str, int]:
         return {}
     if hasattr(tokenizer, "lang_code_to_id"):
         return dict(tokenizer.lang_code_to_id)
-    codes = filter(_CODE.fullmatch, tokenizer.extra_special_tokens)  # there may be tags such as <BT>, too
+    codes = filter(
+        _CODE.fullmatch, tokenizer.extra_special_tokens
+    )  # there may be tags such as <BT>, too
     return {code: tokenizer.convert_tokens_to_ids(code) for code in codes}
 
 
 def _tagged(tokenizer: Any, form: str) -> dict[str, int]:
     """Return the tokens of the tags of a form by their codes, in the order of their ids."""
-    tags = {*getattr(tokenizer, "get_added_vocab", dict)(), *getattr(tokenizer, "supported_language_codes", ())}
+    tags = {
+        *getattr(tokenizer, "get_added_vocab", dict)(),
+        *getattr(tokenizer, "supported_language_codes", ()),
+    }
     codes = {code: tag for tag in tags if (code := _code_of(tag, form)) is not None}
     tokens = {code: tokenizer.convert_tokens_to_ids(tag) for code, tag in codes.items()}
     return dict(sorted(tokens.items(), key=lambda item: item[1]))

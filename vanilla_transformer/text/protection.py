@@ -67,7 +67,9 @@ KINDS = {
         "a",
     ),
     "email": Kind(
-        ["me@mail.example"], [rf"(?<![{_LETTER}.+\-])[{_LETTER}.+\-]++@[{_LETTER}\-]+(?:\.[{_LETTER}\-]+)+"], "a0."
+        ["me@mail.example"],
+        [rf"(?<![{_LETTER}.+\-])[{_LETTER}.+\-]++@[{_LETTER}\-]+(?:\.[{_LETTER}\-]+)+"],
+        "a0.",
     ),
     "code": Kind(["`a + b`"], [rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++"]),
     "path": Kind(
@@ -82,8 +84,24 @@ KINDS = {
     ),
     "placeholder": Kind(
         [
-            *("{count, plural, one {# file} other {# files}}", "$t(key)", "{{ name|upper }}", "{ $name }", "%{count}"),
-            *("%name%", "{name:>5}", "%(name)s", "%1$s", "%d", "%1", "${name}", "__COUNT__", ":name"),
+            *(
+                "{count, plural, one {# file} other {# files}}",
+                "$t(key)",
+                "{{ name|upper }}",
+                "{ $name }",
+                "%{count}",
+            ),
+            *(
+                "%name%",
+                "{name:>5}",
+                "%(name)s",
+                "%1$s",
+                "%d",
+                "%1",
+                "${name}",
+                "__COUNT__",
+                ":name",
+            ),
         ],
         [
             rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",  # ICU
@@ -110,7 +128,10 @@ KINDS = {
     ),
     "handle": Kind(
         ["#tag", "@name"],
-        [rf"(?<![{_LETTER}&#/])#[\p{{L}}_]\w*+", rf"(?<![{_LETTER}@])@{_NAME}(?:[.\-/][A-Za-z_0-9]++)*+"],
+        [
+            rf"(?<![{_LETTER}&#/])#[\p{{L}}_]\w*+",
+            rf"(?<![{_LETTER}@])@{_NAME}(?:[.\-/][A-Za-z_0-9]++)*+",
+        ],
     ),
     "emoji": Kind(
         ["🙂"],
@@ -123,7 +144,13 @@ KINDS = {
     ),
     # Models copy short numbers or write them as words, as they should. They break long ones, dates and times.
     "number": Kind(
-        ["v1.2.3", "ISBN 978-3-16-148410-0", "DE89 3704 0044 0532 0130 00", "+49 30 901820", "12,345.60"],
+        [
+            "v1.2.3",
+            "ISBN 978-3-16-148410-0",
+            "DE89 3704 0044 0532 0130 00",
+            "+49 30 901820",
+            "12,345.60",
+        ],
         [
             # Versions
             rf"(?<![{_LETTER}.,])"
@@ -148,7 +175,11 @@ _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 _NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
 MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
-_SPACE, _WORD, _IN_WORD = regex.compile(r"\s"), regex.compile(r"\w"), regex.compile(_LETTER, regex.V1)
+_SPACE, _WORD, _IN_WORD = (
+    regex.compile(r"\s"),
+    regex.compile(r"\w"),
+    regex.compile(_LETTER, regex.V1),
+)
 _CONTINUES_WORD = regex.compile(rf"\p{{M}}|{_LETTER}|(?<=\d)[.,:/]\d", regex.V1)
 
 
@@ -228,7 +259,11 @@ def find_texts(texts: Iterable[str], translation: str) -> dict[str, list[Range]]
         while start >= 0:
             end = start + len(plain)
             is_part = begins_word and _IN_WORD.match(shown[start - 1 : start])
-            if is_part or any(taken[start:end]) or (ends_word and _CONTINUES_WORD.match(shown, end)):
+            if (
+                is_part
+                or any(taken[start:end])
+                or (ends_word and _CONTINUES_WORD.match(shown, end))
+            ):
                 end = start + 1
             else:
                 found[text].append((start, end))

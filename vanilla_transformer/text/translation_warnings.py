@@ -36,7 +36,9 @@ _COPIED_SHARE = 0.5  # of the words of the translation
 _REPEATED_WORD = 3  # times in a row; "die die" and "had had" are grammatical
 _REPEATED_PHRASE = 2  # times in a row, with at least so many words:
 _PHRASE_WORDS = 2
-_PHRASE_CHARACTERS = 8  # "Hand in Hand in" and parts of words, in scripts without spaces, come twice by chance
+_PHRASE_CHARACTERS = (
+    8  # "Hand in Hand in" and parts of words, in scripts without spaces, come twice by chance
+)
 _LONGEST_PHRASE = 8
 _SPELLED_OUT = 12  # numbers up to this one are often written as words
 _REPEATED_SIGNS = 4  # times in a row, of signs or parts of words
@@ -78,15 +80,21 @@ class WarningLimits:
         try:
             limits = cls(**stored)
             names = [*limits.scripts, *limits.source_scripts]
-            if not 0 <= limits.shortest <= limits.longest or not all(isinstance(each, str) for each in names):
+            if not 0 <= limits.shortest <= limits.longest or not all(
+                isinstance(each, str) for each in names
+            ):
                 raise UserError
         except (TypeError, UserError) as error:
-            hint = "`vanilla-transformer calibrate MODEL --source FILE --target FILE` writes it again."
+            hint = (
+                "`vanilla-transformer calibrate MODEL --source FILE --target FILE` writes it again."
+            )
             raise UserError(f"`warning_limits` in the configuration is damaged. {hint}") from error
         return limits
 
 
-def find_warnings(source: str, translation: str, limits: WarningLimits, glossary: Any = None) -> list[str]:
+def find_warnings(
+    source: str, translation: str, limits: WarningLimits, glossary: Any = None
+) -> list[str]:
     """Return the [`WARNINGS`] that apply to a translation.
 
     - "copy": half of the words of the translation, and at least 4, are copied from the source in one piece.
@@ -101,9 +109,11 @@ def find_warnings(source: str, translation: str, limits: WarningLimits, glossary
         "copy": is_copy(source, translation),
         "repetition": has_repetition(source, translation),
         "numbers": has_other_numbers(source, translation),
-        "script": has_other_scripts(translation, limits.scripts) or has_other_scripts(source, limits.source_scripts),
+        "script": has_other_scripts(translation, limits.scripts)
+        or has_other_scripts(source, limits.source_scripts),
         "length": not limits.shortest <= length_ratio(source, translation) <= limits.longest,
-        "terms": glossary is not None and glossary.is_ignored(remove_protected(source), translation),
+        "terms": glossary is not None
+        and glossary.is_ignored(remove_protected(source), translation),
     }
     return [name for name in WARNINGS if found[name]]
 
@@ -118,7 +128,9 @@ def is_copy(source: str, translation: str) -> bool:
 
 def has_repetition(source: str, translation: str) -> bool:
     """Return whether the translation repeats words or signs at once, more often than the source repeats some."""
-    words = [[each for each in _words(text) if not each.isdigit()] for text in (source, translation)]
+    words = [
+        [each for each in _words(text) if not each.isdigit()] for text in (source, translation)
+    ]
     limits = [(1, _REPEATED_WORD, 0)]
     for size in range(_PHRASE_WORDS, _LONGEST_PHRASE + 1):
         limits += [(size, _REPEATED_PHRASE, _PHRASE_CHARACTERS), (size, _REPEATED_WORD, 0)]
@@ -128,7 +140,10 @@ def has_repetition(source: str, translation: str) -> bool:
             return True
     # Lines of signs, as in a table of contents, may be longer in the translation.
     before, after = (
-        max(((len(row[0]) + len(row[2])) // len(row[1] + row[2]) for row in _LOOP.finditer(text)), default=1)
+        max(
+            ((len(row[0]) + len(row[2])) // len(row[1] + row[2]) for row in _LOOP.finditer(text)),
+            default=1,
+        )
         for text in (_ELLIPSIS.sub("…", text) for text in (source, translation))
     )
     return after >= _REPEATED_SIGNS and after > 2 * before
@@ -153,7 +168,8 @@ def has_other_numbers(source: str, translation: str) -> bool:
     numbers = (_NUMBER.findall(text) for text in (source, translation))
     # The digits of each number, without separators, which differ among languages.
     digits = (
-        ("".join(str(int(each)) for each in number if each.isdecimal()) for number in found) for found in numbers
+        ("".join(str(int(each)) for each in number if each.isdecimal()) for number in found)
+        for found in numbers
     )
     here, there = map(Counter, digits)
     missing, added = here - there, there - here
@@ -177,7 +193,9 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
     letters, others = count_scripts(text), count_scripts(_NAME.sub("", text, count=_NAMES))
     has_usual = any(letters[script] for script in scripts)
     found = sum(
-        count for script, count in others.items() if script not in scripts and not (has_usual and script == "LATIN")
+        count
+        for script, count in others.items()
+        if script not in scripts and not (has_usual and script == "LATIN")
     )
     return found > _FOREIGN_SHARE * letters.total()
 
@@ -185,7 +203,9 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
 def letter_ratio(text: str) -> float:
     """Return the share of letters, with their marks, of the characters of a text that are no spaces."""
     counts = Counter(text)
-    letters = sum(count for character, count in counts.items() if unicodedata.category(character)[0] in "LM")
+    letters = sum(
+        count for character, count in counts.items() if unicodedata.category(character)[0] in "LM"
+    )
     others = sum(count for character, count in counts.items() if not character.isspace()) - letters
     return letters / (letters + others) if letters else 0.0
 

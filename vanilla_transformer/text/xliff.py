@@ -19,7 +19,11 @@ UNITS = ("trans-unit", "segment")  # of 1.2 and 2
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _DONE = {"translated", "signed-off", "final", "reviewed"}
 _REVIEWED_NEXT = {"needs-review-adaptation", "needs-review-l10n", "needs-review-translation"}
-_STATES_OF_TRADOS = {"Translated": "translated", "ApprovedTranslation": "signed-off", "ApprovedSignOff": "final"}
+_STATES_OF_TRADOS = {
+    "Translated": "translated",
+    "ApprovedTranslation": "signed-off",
+    "ApprovedSignOff": "final",
+}
 _DONE_IN_MEMOQ = re.compile(r"Confirmed|Proofread")  # such as ManuallyConfirmed
 _LOCKED = {"locked", "true", "yes"}
 
@@ -52,8 +56,12 @@ def read_segments(unit: Any) -> list[XliffSegment]:
     source, target = find_child(unit, "source"), find_child(unit, "target")
     if source is None:
         return []
-    is_fixed = next(filter(None, map(translate_value, (unit, *unit.iterancestors()))), "yes") == "no"
-    whole = XliffSegment(source, target, Status.FIXED if is_fixed else _status(unit, source, target))
+    is_fixed = (
+        next(filter(None, map(translate_value, (unit, *unit.iterancestors()))), "yes") == "no"
+    )
+    whole = XliffSegment(
+        source, target, Status.FIXED if is_fixed else _status(unit, source, target)
+    )
     sources, targets = (_marks(find_child(unit, name)) for name in ("seg-source", "target"))
     if not sources or (whole.status is Status.DONE and not targets):
         return [whole]
@@ -73,7 +81,11 @@ def find_child(element: Any, name: str) -> Any:
 def find_definition(unit: Any, mid: str) -> Any:
     """Return the entry of a segment in `<sdl:seg-defs>`, which Trados Studio writes, or None."""
     definitions = find_child(unit, "seg-defs")
-    return None if definitions is None else next((each for each in definitions if each.get("id") == mid), None)
+    return (
+        None
+        if definitions is None
+        else next((each for each in definitions if each.get("id") == mid), None)
+    )
 
 
 def _visible_text(element: Any) -> str:
@@ -103,7 +115,10 @@ def _marks(element: Any) -> dict[str, Any]:
 def _is_locked(element: Any) -> bool:
     """Return whether a tool has locked a unit or a segment, as `mq:locked`, `m:locked` and `locked` of Trados say."""
     attributes = {} if element is None else element.attrib
-    return any(name.rpartition("}")[2] == "locked" and value in _LOCKED for name, value in attributes.items())
+    return any(
+        name.rpartition("}")[2] == "locked" and value in _LOCKED
+        for name, value in attributes.items()
+    )
 
 
 def _status(unit: Any, source: Any, target: Any, definition: Any = None) -> Status:
@@ -130,5 +145,7 @@ def _is_open(unit: Any, source: Any, target: Any, definition: Any) -> bool:
         return False
     if text == original and any(map(str.isalpha, text)):
         return True
-    qualifier = of_unit.get("state-qualifier", "rejected")  # otherwise it names where a suggestion is from
+    qualifier = of_unit.get(
+        "state-qualifier", "rejected"
+    )  # otherwise it names where a suggestion is from
     return state in _UNTRANSLATED and qualifier.startswith("rejected")

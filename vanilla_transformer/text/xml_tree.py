@@ -23,7 +23,9 @@ def parse_xml(text: str | bytes) -> Any:
         from lxml import etree
     parser = etree.XMLParser(**_SAFE)
     if isinstance(text, str):
-        text = DECLARATION.sub(lambda match: "\n" * match[0].count("\n"), text, count=1).removeprefix("\ufeff")
+        text = DECLARATION.sub(
+            lambda match: "\n" * match[0].count("\n"), text, count=1
+        ).removeprefix("\ufeff")
         if "<!DOCTYPE" not in text:  # entities may be defined in other files, of which it needs one
             text = f'<!DOCTYPE x SYSTEM "">{text}'
     try:
@@ -53,7 +55,9 @@ def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
 
 
 def _mistake(error: Exception) -> ValueError:
-    reason = " ".join(str(error).split())  # older releases of lxml write two lines about bytes that are not UTF-8
+    reason = " ".join(
+        str(error).split()
+    )  # older releases of lxml write two lines about bytes that are not UTF-8
     return UserError(f"The text must be well-formed XML: {reason}.")
 
 

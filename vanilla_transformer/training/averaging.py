@@ -19,7 +19,9 @@ from vanilla_transformer.utils.file_utils import (
 from .checkpoint import StateDict, is_checkpoint, load_model_weights, weight_files
 
 
-def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[float] = repeat(1.0)) -> StateDict:
+def average_state_dicts(
+    state_dicts: Iterable[StateDict], weights: Iterable[float] = repeat(1.0)
+) -> StateDict:
     """Return the mean of each parameter (section 6.1), summed in float64, in its own dtype.
 
     One set of parameters at a time is in memory beside the sum.
@@ -32,12 +34,19 @@ def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[floa
     sum_of_weights = 0.0
     for state, weight in zip(state_dicts, weights, strict=False):  # the default weights never end
         if not total:
-            total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in state.items()}
+            total = {
+                name: torch.zeros_like(tensor, dtype=torch.float64)
+                for name, tensor in state.items()
+            }
             types = {name: tensor.dtype for name, tensor in state.items()}
-        ours, theirs = ({name: tensor.shape for name, tensor in tensors.items()} for tensors in (total, state))
+        ours, theirs = (
+            {name: tensor.shape for name, tensor in tensors.items()} for tensors in (total, state)
+        )
         if differing := ours.items() ^ theirs.items():
             name = min(name for name, _ in differing)
-            raise UserError(f"Checkpoints must have the same parameters to be averaged; {name} differs.")
+            raise UserError(
+                f"Checkpoints must have the same parameters to be averaged; {name} differs."
+            )
         for name, tensor in state.items():
             total[name].add_(tensor, alpha=weight)
         sum_of_weights += weight
@@ -63,7 +72,9 @@ def average_checkpoints(
         damage = find_damage(folder) if is_checkpoint(folder) else None
         if damage is not None:
             hint = "Restore it from a copy, or delete it to average the others"
-            raise UserError(f"{folder} is damaged ({damage}), and its weights are part of the mean. {hint}.")
+            raise UserError(
+                f"{folder} is damaged ({damage}), and its weights are part of the mean. {hint}."
+            )
     load_weights(model, average_state_dicts(map(load_model_weights, folders), weights))
 
 
@@ -76,13 +87,22 @@ def average_model_folders(
         weights: A positive number for each folder; by default all count the same.
     """
     from vanilla_transformer.decoding.ensemble import check_weights
-    from vanilla_transformer.decoding.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
+    from vanilla_transformer.decoding.pretrained import (
+        check_same_vocabulary,
+        load_pretrained,
+        load_tokenizer,
+    )
 
-    paths, checked_weights = [Path(folder) for folder in folders], check_weights(weights, len(folders), "weights")
+    paths, checked_weights = (
+        [Path(folder) for folder in folders],
+        check_weights(weights, len(folders), "weights"),
+    )
     for path in paths:
         weight_files(path)
     if has_weights(Path(output_dir)):
-        raise UserError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
+        raise UserError(
+            f"{output_dir} already holds a model. Choose another --output_dir, or delete it first."
+        )
     check_output_dir(output_dir)
     model = load_pretrained(AutoModelForSeq2SeqLM, paths[-1])
     tokenizers = [load_tokenizer(path) for path in paths]

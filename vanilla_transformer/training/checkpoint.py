@@ -44,7 +44,13 @@ from .distributed import broadcast_decision, wait_for_processes
 logger = logging.getLogger(__name__)
 
 _METADATA_FILE = "training_state.json"
-_NOT_OF_MODEL = (_METADATA_FILE, HASHES_FILE, "optimizer.safetensors", "ema.safetensors", "adapters.safetensors")
+_NOT_OF_MODEL = (
+    _METADATA_FILE,
+    HASHES_FILE,
+    "optimizer.safetensors",
+    "ema.safetensors",
+    "adapters.safetensors",
+)
 SHARDS = "shards"
 StateDict = dict[str, torch.Tensor]
 # Before torch 2.13, a stager closes itself after its first use.
@@ -98,7 +104,9 @@ def save_checkpoint(
                 if tensors:
                     save_file(tensors, temporary / f"{name}.safetensors")
         record = {"progress": state.progress, "param_groups": state.param_groups}
-        (temporary / _METADATA_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        (temporary / _METADATA_FILE).write_text(
+            json.dumps(record, indent=2) + "\n", encoding="utf-8"
+        )
         write_hashes(temporary)
     return folder
 
@@ -137,12 +145,18 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
             _load_tensors(folder / name) if (folder / name).exists() else {}
             for name in ("ema.safetensors", "adapters.safetensors")
         )
-    return ResumeState(record["progress"], record["param_groups"], optimizer, ema if like.ema else {}, adapters)
+    return ResumeState(
+        record["progress"], record["param_groups"], optimizer, ema if like.ema else {}, adapters
+    )
 
 
 def load_model_weights(folder: str | Path) -> StateDict:
     """Read the weights of a model folder, from one file or several."""
-    return {name: tensor for path in weight_files(folder) for name, tensor in _load_tensors(path).items()}
+    return {
+        name: tensor
+        for path in weight_files(folder)
+        for name, tensor in _load_tensors(path).items()
+    }
 
 
 def _load_tensors(path: Path) -> StateDict:
@@ -161,12 +175,16 @@ def weight_files(folder: str | Path) -> list[Path]:
     if (folder / SAFE_WEIGHTS_NAME).is_file():
         return [folder / SAFE_WEIGHTS_NAME]
     if not (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
-        raise MissingFileError(f"{folder} holds no {SAFE_WEIGHTS_NAME}. Name folders of models or checkpoints.")
+        raise MissingFileError(
+            f"{folder} holds no {SAFE_WEIGHTS_NAME}. Name folders of models or checkpoints."
+        )
     index = read_json(folder / SAFE_WEIGHTS_INDEX_NAME)
     files = [folder / name for name in sorted(set(index["weight_map"].values()))]
     for path in files:
         if not path.is_file():
-            raise MissingFileError(f"{folder} is incomplete: {path.name} is missing. Copy the folder again.")
+            raise MissingFileError(
+                f"{folder} is incomplete: {path.name} is missing. Copy the folder again."
+            )
     return files
 
 
@@ -185,7 +203,11 @@ def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
 
 def list_checkpoints(output_dir: str | Path, prefix: str = "checkpoint-") -> list[Path]:
     """List the checkpoints of a run, oldest first; or other folders that are numbered by step, such as `best-`."""
-    folders = [path for path in Path(output_dir).glob(f"{prefix}*") if re.fullmatch(r"\d+", path.name[len(prefix) :])]
+    folders = [
+        path
+        for path in Path(output_dir).glob(f"{prefix}*")
+        if re.fullmatch(r"\d+", path.name[len(prefix) :])
+    ]
     return sorted(folders, key=step_of)
 
 
@@ -201,9 +223,15 @@ def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
         if damage is None:
             latest = latest or folder
         elif latest is None:
-            logger.warning("%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage)
+            logger.warning(
+                "%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage
+            )
         else:
-            logger.warning("%s is damaged (%s). Restore it from a copy: the final mean may need it.", folder, damage)
+            logger.warning(
+                "%s is damaged (%s). Restore it from a copy: the final mean may need it.",
+                folder,
+                damage,
+            )
     return latest
 
 
@@ -235,11 +263,17 @@ class CheckpointWriter:
         self._stager = DefaultStager(self._staging)
         # The threads of all processes talk to each other while training does.
         self._group = (
-            torch.distributed.new_group(backend="gloo") if sharded and torch.distributed.is_initialized() else None
+            torch.distributed.new_group(backend="gloo")
+            if sharded and torch.distributed.is_initialized()
+            else None
         )
 
     def save(
-        self, model: PreTrainedModel, state: ResumeState, folder: Path, then: Callable[[], None] = lambda: None
+        self,
+        model: PreTrainedModel,
+        state: ResumeState,
+        folder: Path,
+        then: Callable[[], None] = lambda: None,
     ) -> Future[None]:
         """Begin to write a checkpoint, after the one before it is complete.
 
@@ -274,13 +308,20 @@ class CheckpointWriter:
             try:
                 if shards is not None:
                     tensors = {"optimizer": state.optimizer, "ema": state.ema}
-                    dcp.save(tensors, checkpoint_id=shards, process_group=self._group, no_dist=self._group is None)
+                    dcp.save(
+                        tensors,
+                        checkpoint_id=shards,
+                        process_group=self._group,
+                        no_dist=self._group is None,
+                    )
                 if self.accelerator.is_main_process:
                     save_checkpoint(model, self._tokenizer, state, folder, shards, weights)
                     then()
             except dcp.CheckpointException as error:  # no subclass of Exception
                 process, (reason, _) = next(iter(error.failures.items()))
-                raise UserFileError(f"Process {process} cannot write its shards to {shards}: {reason}") from error
+                raise UserFileError(
+                    f"Process {process} cannot write its shards to {shards}: {reason}"
+                ) from error
             finally:
                 if shards is not None and self.accelerator.is_main_process:
                     shutil.rmtree(shards, ignore_errors=True)
@@ -293,7 +334,9 @@ class CheckpointWriter:
             return
         error, self._unfinished = self._unfinished.exception(), None
         if broadcast_decision(self.accelerator, error is not None) or error:
-            raise error or OSError("The main process could not write the last checkpoint: look at its messages.")
+            raise error or OSError(
+                "The main process could not write the last checkpoint: look at its messages."
+            )
 
     def close(self) -> None:
         """Wait for the thread of this process alone, also after an error of training, and free the memory."""

@@ -48,11 +48,17 @@ class BatchPreparation:
     loss_in_graph: bool = False
 
     @classmethod
-    def for_model(cls, model: Any, keep_mask: bool = False, loss_in_graph: bool = False) -> "BatchPreparation":
+    def for_model(
+        cls, model: Any, keep_mask: bool = False, loss_in_graph: bool = False
+    ) -> "BatchPreparation":
         """Return the preparation for a model, whose attention implementation does not change afterwards."""
         attention = model.config._attn_implementation
-        has_masks = type(model.get_encoder()) is VanillaTransformerEncoder and attention in _WITH_MASKS
-        return cls(model.config, attention if has_masks else None, model.dtype, keep_mask, loss_in_graph)
+        has_masks = (
+            type(model.get_encoder()) is VanillaTransformerEncoder and attention in _WITH_MASKS
+        )
+        return cls(
+            model.config, attention if has_masks else None, model.dtype, keep_mask, loss_in_graph
+        )
 
     def __call__(self, batch: Batch) -> Batch:
         """Prepare a batch.
@@ -73,10 +79,17 @@ class BatchPreparation:
             return batch
         prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"]}
         prepared |= {name: batch[name] for name in ("link_places", "link_weights") if name in batch}
-        if not self.loss_in_graph or batch["labels"].numel() * self.config.vocab_size > _LOGITS_IN_GRAPH:
-            prepared["label_places"] = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
+        if (
+            not self.loss_in_graph
+            or batch["labels"].numel() * self.config.vocab_size > _LOGITS_IN_GRAPH
+        ):
+            prepared["label_places"] = (
+                (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
+            )
         if is_packed(batch):
-            return prepared | {name: batch[name] for name in ("source_positions", "target_positions")}
+            return prepared | {
+                name: batch[name] for name in ("source_positions", "target_positions")
+            }
         if self.attention is None:
             return prepared | {"attention_mask": batch["attention_mask"]}
         # The mask that the library would derive on the device, where it would read if there is padding.
@@ -95,10 +108,18 @@ def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.d
     """Return whether to pack batches: as the recipe says, and by default for a compiled model on a GPU of CUDA."""
     attention = model.config._attn_implementation
     stacks = type(model.model), type(model.get_encoder()), type(model.get_decoder())
-    plain = stacks == (VanillaTransformerModel, VanillaTransformerEncoder, VanillaTransformerDecoder)
+    plain = stacks == (
+        VanillaTransformerModel,
+        VanillaTransformerEncoder,
+        VanillaTransformerDecoder,
+    )
     plain = plain and model.config.source_eos and not has_other_forward(model)
     if choice and not (plain and attention in _WITH_MASKS):
-        kind = f"attn_implementation: {attention}" if plain else "another kind of model or one without `source_eos`"
+        kind = (
+            f"attn_implementation: {attention}"
+            if plain
+            else "another kind of model or one without `source_eos`"
+        )
         raise UserError(
             f"`packing` must be given with softmax attention by {' or '.join(_WITH_MASKS)}, got {kind}. Leave it out."
         )
@@ -111,20 +132,26 @@ def has_other_forward(model: Any) -> bool:
     return type(model).forward is not VanillaTransformerForConditionalGeneration.forward
 
 
-def packed_decoder_states(model: VanillaTransformerForConditionalGeneration, batch: Batch) -> Tensor:
+def packed_decoder_states(
+    model: VanillaTransformerForConditionalGeneration, batch: Batch
+) -> Tensor:
     """Return the decoder's output for a packed batch, `(B, T, D)`: each pair as if it had a batch for itself."""
     source_positions, target_positions, labels = (
         batch[name] for name in ("source_positions", "target_positions", "labels")
     )
     padding = labels == IGNORED_LABEL
     # The number of each token's sentence in its row, from 1. Each token of padding has its own number.
-    source, target = ((positions == 0).cumsum(dim=-1) for positions in (source_positions, target_positions))
+    source, target = (
+        (positions == 0).cumsum(dim=-1) for positions in (source_positions, target_positions)
+    )
     # The type of queries and keys, to which attention would convert a mask in each layer.
     device = model.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else model.dtype
     same = source[:, None] == source[:, :, None]  # (B, S, S)
     encoded = model.get_encoder()(
-        input_ids=batch["input_ids"], attention_mask=additive_mask(same[:, None], dtype), position_ids=source_positions
+        input_ids=batch["input_ids"],
+        attention_mask=additive_mask(same[:, None], dtype),
+        position_ids=source_positions,
     )
     length = labels.shape[1]
     past = torch.ones(length, length, dtype=torch.bool, device=labels.device).tril()
@@ -134,7 +161,9 @@ def packed_decoder_states(model: VanillaTransformerForConditionalGeneration, bat
     shifted = model.prepare_decoder_input_ids_from_labels(labels)
     decoded = model.get_decoder()(
         input_ids=shifted.masked_fill((target_positions == 0) & ~padding, start),
-        attention_mask=additive_mask(((target[:, None] == target[:, :, None]) & past)[:, None], dtype),
+        attention_mask=additive_mask(
+            ((target[:, None] == target[:, :, None]) & past)[:, None], dtype
+        ),
         encoder_hidden_states=encoded.last_hidden_state,
         encoder_attention_mask=additive_mask(aligned[:, None], dtype),
         position_ids=target_positions,

@@ -30,7 +30,13 @@ logger = logging.getLogger(__name__)
 AUTO = "auto"  # the value of `mixed_precision` for the fastest precision of the device
 _START_TIMEOUT = timedelta(minutes=10)
 _SECONDS_BETWEEN_LOOKS = 0.05
-_VARIABLES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # that a launcher sets
+_VARIABLES = {
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+}  # that a launcher sets
 # Parts of the messages of gloo and NCCL, which do not always have a type.
 _OF_BACKENDS = ("/gloo/", "NCCL error", "NCCL communicator", "WorkNCCL")
 # NCCL's names for mistakes of this process, such as a GPU that another process has already.
@@ -48,7 +54,9 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
         raise UserError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
     if options.compile and find_compiler() is None:
-        raise UserError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
+        raise UserError(
+            "`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out."
+        )
     if options.fsdp and "RANK" not in os.environ:
         raise UserError(
             "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
@@ -65,7 +73,10 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             # Gradients are reduced where they are, without a copy.
             kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
         )
-    batches, total = accelerator.num_processes * options.gradient_accumulation_steps, recipe.data.tokens_per_step
+    batches, total = (
+        accelerator.num_processes * options.gradient_accumulation_steps,
+        recipe.data.tokens_per_step,
+    )
     if total is not None and recipe.data.max_tokens != total // batches:
         raise UserError(
             f"A recipe with `tokens_per_step` must be read in each process of the run, got one that was read before "
@@ -116,7 +127,9 @@ def connect_processes() -> None:
         options["device_id"] = torch.device(device.type, index)
     store, rank, world_size = next(rendezvous("env://", timeout=_START_TIMEOUT))
     part = PrefixStore(agree_on_attempt(store, rank, world_size), store)
-    torch.distributed.init_process_group(backend, store=part, rank=rank, world_size=world_size, **options)
+    torch.distributed.init_process_group(
+        backend, store=part, rank=rank, world_size=world_size, **options
+    )
 
 
 def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
@@ -133,7 +146,9 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
         return attempt
     attempt = uuid.uuid4().hex
     deadline = time.monotonic() + _START_TIMEOUT.total_seconds()
-    while missing := [other for other in range(1, world_size) if not store.check([f"{attempt}/{other}"])]:
+    while missing := [
+        other for other in range(1, world_size) if not store.check([f"{attempt}/{other}"])
+    ]:
         if time.monotonic() > deadline:
             raise LostProcessError(
                 f"All {world_size} processes must start within {_START_TIMEOUT.total_seconds() / 60:.0f} minutes, but "
@@ -152,7 +167,10 @@ def report_lost_processes() -> Iterator[None]:
         yield
     except RuntimeError as error:
         text = str(error).strip()
-        if not (isinstance(error, torch.distributed.DistError) or any(part in text for part in _OF_BACKENDS)):
+        if not (
+            isinstance(error, torch.distributed.DistError)
+            or any(part in text for part in _OF_BACKENDS)
+        ):
             raise
         process, reason = f"Process {os.environ.get('RANK', '0')}", text.splitlines()[-1].strip()
         if any(name in text for name in _OWN_MISTAKES):
@@ -166,12 +184,16 @@ def report_lost_processes() -> Iterator[None]:
         ) from error
 
 
-def sum_over_processes(accelerator: Accelerator, values: Sequence[float] | torch.Tensor) -> torch.Tensor:
+def sum_over_processes(
+    accelerator: Accelerator, values: Sequence[float] | torch.Tensor
+) -> torch.Tensor:
     """Sum each value over all processes, in float64 on the CPU. All processes must call it together.
 
     The hosts exchange the values by gloo (see `connect_processes`), and none waits for the queue of its GPU.
     """
-    return accelerator.reduce(torch.as_tensor(values, dtype=torch.float64, device="cpu"), reduction="sum")
+    return accelerator.reduce(
+        torch.as_tensor(values, dtype=torch.float64, device="cpu"), reduction="sum"
+    )
 
 
 def wait_for_processes(accelerator: Accelerator) -> None:
@@ -211,7 +233,10 @@ def shard_model(
     """
     model = model_with_loss.model.model
     mesh = init_device_mesh(model.device.type, (num_processes,))
-    policy, reshard = MixedPrecisionPolicy(), parse_flag_from_env("FSDP_RESHARD_AFTER_FORWARD", True)
+    policy, reshard = (
+        MixedPrecisionPolicy(),
+        parse_flag_from_env("FSDP_RESHARD_AFTER_FORWARD", True),
+    )
     if mixed_precision == "bf16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in [*model.encoder.layers, *model.decoder.layers]:
@@ -222,7 +247,9 @@ def shard_model(
 
 
 @contextmanager
-def skip_gradient_sync(accelerator: Accelerator, wrapped_model: torch.nn.Module, skip: bool) -> Iterator[None]:
+def skip_gradient_sync(
+    accelerator: Accelerator, wrapped_model: torch.nn.Module, skip: bool
+) -> Iterator[None]:
     """Skip the all-reduce (DDP) or reduce-scatter (FSDP2) of gradients until the last micro-batch of a step.
 
     With FSDP2, the layers that a backward pass has gathered stay gathered for the next micro-batch.

@@ -48,13 +48,17 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
     pairs = batches.sampler.corpus.epoch(batches.position.epoch)
     steps = batches.position.steps_per_epoch
     stages = {
-        f"pairs_per_epoch_of_stage_{stage + 1}": len(batches.sampler.corpus.epoch(batches.position.epoch, stage))
+        f"pairs_per_epoch_of_stage_{stage + 1}": len(
+            batches.sampler.corpus.epoch(batches.position.epoch, stage)
+        )
         for stage in range(1, len(batches.sampler.stages))
     }
     peak, warmup_steps = recipe.optimization.learning_rate or 0.0, state.schedule.warmup_steps
     if recipe.optimization.lr_scheduler == NOAM:
         scale = state.schedule.learning_rate_scale
-        peak = noam_lambda(state.unwrapped_model.config.d_model, warmup_steps, scale)(warmup_steps - 1)
+        peak = noam_lambda(state.unwrapped_model.config.d_model, warmup_steps, scale)(
+            warmup_steps - 1
+        )
     plan = {
         "parameters": parameters,
         "state_gib": parameters * BYTES_PER_PARAMETER / 2**30,
@@ -70,16 +74,22 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
     }
     times = []
     with closing(iter(batches)) as micro_batches:
-        for step in islice(micro_batches, _WARM_UP + timed_steps):  # which change the weights in memory
+        for step in islice(
+            micro_batches, _WARM_UP + timed_steps
+        ):  # which change the weights in memory
             started = time.monotonic()
             train_step(state, step)
             state.read_steps()  # waits for the device
             times.append(time.monotonic() - started)
     seconds = statistics.median(times[_WARM_UP:])
-    planned = Pace(steps, seconds).planned_steps(recipe.optimization.max_minutes, state.schedule.max_steps)
+    planned = Pace(steps, seconds).planned_steps(
+        recipe.optimization.max_minutes, state.schedule.max_steps
+    )
     plan |= {"planned_steps": planned, "epochs": planned / steps, "seconds_per_step": seconds}
     device = state.accelerator.device
-    memory = peak_memory_gib(device) + (plan["checkpoint_copy_gib"] if device.type == "cpu" else 0.0)
+    memory = peak_memory_gib(device) + (
+        plan["checkpoint_copy_gib"] if device.type == "cpu" else 0.0
+    )
     plan |= {"peak_memory_gib": memory, "hours_without_validation": planned * seconds / 3600.0}
     return plan | {"advice": advise(recipe, len(pairs), planned / steps)}
 
@@ -112,13 +122,19 @@ def advise(recipe: Recipe, pairs: int, epochs: float) -> list[str]:
     from_scratch = recipe.fine_tuning.init_from is None
     names, rules = (_NAMES, _FROM_SCRATCH) if from_scratch else (_NAMES_OF_TUNING, _FINE_TUNING)
     values = next(values for most_pairs, values in rules.items() if pairs <= most_pairs)
-    lines = [f"Rules of thumb for {'training on' if from_scratch else 'fine-tuning on'} {pairs:,} pairs:"]
+    lines = [
+        f"Rules of thumb for {'training on' if from_scratch else 'fine-tuning on'} {pairs:,} pairs:"
+    ]
     for name, advised in zip(names, values, strict=True):
         given = epochs if name == "epochs" else flatten(recipe)[name]
         close = name in _APPROXIMATE and given is not None and 0.5 <= given / advised <= 2.0
-        lines.append(f"  {name} {_show(advised)}{'' if close or advised == given else f' (here {_show(given)})'}")
+        lines.append(
+            f"  {name} {_show(advised)}{'' if close or advised == given else f' (here {_show(given)})'}"
+        )
     if from_scratch and pairs < _FEW_PAIRS:
-        lines.append("So few pairs teach a new model little. Start from a trained one by --init_from.")
+        lines.append(
+            "So few pairs teach a new model little. Start from a trained one by --init_from."
+        )
     return lines
 
 

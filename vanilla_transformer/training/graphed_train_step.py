@@ -40,7 +40,8 @@ class GraphedTrainStep:
     def __init__(self, state: TrainState, capture: Capture):
         self._state, device = state, state.accelerator.device
         self._add = {
-            first: GraphedFunction(partial(self._add_gradient, first), device, capture) for first in (True, False)
+            first: GraphedFunction(partial(self._add_gradient, first), device, capture)
+            for first in (True, False)
         }
         self._update = GraphedFunction(self._update_at_rates, device, capture)
         state.graphs = self
@@ -54,19 +55,26 @@ class GraphedTrainStep:
 
     def update(self) -> tuple[Tensor, Tensor]:
         """Update the weights; see [`train_step.update`]."""
-        rates = {str(number): float(group["lr"]) for number, group in enumerate(self._state.optimizer.param_groups)}
+        rates = {
+            str(number): float(group["lr"])
+            for number, group in enumerate(self._state.optimizer.param_groups)
+        }
         norm, finite = self._update(rates).unbind()
         return norm, finite
 
     def _add_gradient(self, first: bool, inputs: Mapping[str, Tensor]) -> Tensor:
         """Copy a gradient to the one before it, or add it, by one operation instead of one for each parameter."""
-        parameters = [each for group in self._state.optimizer.param_groups for each in group["params"]]
+        parameters = [
+            each for group in self._state.optimizer.param_groups for each in group["params"]
+        ]
         before = {each: each.grad for each in parameters if each.grad is not None}
         for each in before:
             each.grad = None
         batch = {name: tensor for name, tensor in inputs.items() if name != "factor"}
         loss = add_gradient(self._state, batch, inputs["factor"])
-        pairs = [(gradient, each.grad) for each, gradient in before.items() if each.grad is not None]
+        pairs = [
+            (gradient, each.grad) for each, gradient in before.items() if each.grad is not None
+        ]
         if pairs:
             combine: Any = torch._foreach_copy_ if first else torch._foreach_add_
             combine(*map(list, zip(*pairs, strict=True)))
@@ -98,7 +106,12 @@ class GraphedFunction:
         capture: Captures a function.
     """
 
-    def __init__(self, function: Callable[[Mapping[str, Tensor]], Tensor], device: torch.device, capture: Capture):
+    def __init__(
+        self,
+        function: Callable[[Mapping[str, Tensor]], Tensor],
+        device: torch.device,
+        capture: Capture,
+    ):
         self._function, self._device, self._capture = function, device, capture
         self._forms: dict[Any, _Form] = {}
 
@@ -108,7 +121,10 @@ class GraphedFunction:
         form = self._forms.get(shapes)
         if form is None:
             form = _Form(
-                {name: torch.empty_like(torch.as_tensor(value), device=self._device) for name, value in inputs.items()}
+                {
+                    name: torch.empty_like(torch.as_tensor(value), device=self._device)
+                    for name, value in inputs.items()
+                }
             )
         if len(self._forms) < _MOST_SHAPES:
             self._forms[shapes] = form
@@ -126,7 +142,9 @@ class GraphedFunction:
                 form.replay = self._capture(run, lambda: None)
             except Exception as error:  # of the driver or the allocator
                 reason = first_line(error)
-                logger.warning("Capturing a CUDA graph failed, so training steps are not captured: %s.", reason)
+                logger.warning(
+                    "Capturing a CUDA graph failed, so training steps are not captured: %s.", reason
+                )
         form.runs += 1
         if form.replay is None:
             result = self._function(form.inputs)

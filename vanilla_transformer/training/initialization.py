@@ -19,7 +19,9 @@ from vanilla_transformer.data.tokenizer_training import (
     special_token_ids,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.text.languages import find_languages, set_languages, similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
@@ -42,8 +44,14 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
     assert name is not None
     if checkpoint is None or options.lora_rank is not None:
         model, tokenizer = load_converted(name)
-        model = keep_layers(model, {"encoder": options.init_encoder_layers, "decoder": options.init_decoder_layers})
-        if "vocab_size" in recipe.given and options.init_vocabulary == KEEP and size != len(tokenizer):
+        model = keep_layers(
+            model, {"encoder": options.init_encoder_layers, "decoder": options.init_decoder_layers}
+        )
+        if (
+            "vocab_size" in recipe.given
+            and options.init_vocabulary == KEEP
+            and size != len(tokenizer)
+        ):
             rule = f"`vocab_size` must be the value of the model that `init_from` names, {len(tokenizer)}"
             raise UserError(f"{rule}, got {size}. Leave it out, or set `init_vocabulary`.")
     else:
@@ -63,8 +71,14 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
         if options.init_vocabulary == EXTEND:
             changed = extend_tokenizer(tokenizer, texts.sentences(), size)
         add_recipe_tokens(changed, texts)
-    before, after = ([*tags.targets, *tags.sources] if tags else [] for tags in (languages, find_languages(changed)))
-    frozen, new = "embeddings" in (options.freeze or ()), [code for code in after if code not in before]
+    before, after = (
+        [*tags.targets, *tags.sources] if tags else []
+        for tags in (languages, find_languages(changed))
+    )
+    frozen, new = (
+        "embeddings" in (options.freeze or ()),
+        [code for code in after if code not in before],
+    )
     if new and (frozen or options.lora_rank is not None):
         option = "freeze: embeddings" if frozen else "lora_rank"
         raise UserError(
@@ -88,7 +102,9 @@ def keep_layers(
         return model
     config = copy.deepcopy(model.config)
     if isinstance(config, VanillaTransformerLongConfig):
-        raise UserError("Layers can be kept of models with full attention only. Leave `init_decoder_layers` out.")
+        raise UserError(
+            "Layers can be kept of models with full attention only. Leave `init_decoder_layers` out."
+        )
     for name, layers in numbers.items():
         count = getattr(config, f"{name}_layers")
         wrong = next((layer for layer in layers if not 0 <= layer < count), None)
@@ -102,7 +118,11 @@ def keep_layers(
     weights, kept_weights = model.state_dict(), {}
     for name in smaller.state_dict():
         layer = _LAYER.fullmatch(name)
-        former = f"{layer[1]}{numbers[layer[2]][int(layer[3])]}{layer[4]}" if layer and layer[2] in numbers else name
+        former = (
+            f"{layer[1]}{numbers[layer[2]][int(layer[3])]}{layer[4]}"
+            if layer and layer[2] in numbers
+            else name
+        )
         kept_weights[name] = weights[former]
     smaller.load_state_dict(kept_weights)
     smaller.generation_config = copy.deepcopy(model.generation_config)
@@ -110,7 +130,9 @@ def keep_layers(
 
 
 def replace_vocabulary(
-    model: VanillaTransformerForConditionalGeneration, old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase
+    model: VanillaTransformerForConditionalGeneration,
+    old: PreTrainedTokenizerBase,
+    new: PreTrainedTokenizerBase,
 ) -> VanillaTransformerForConditionalGeneration:
     """Return a model for the entries of `new`, whose other weights are the model's.
 
@@ -126,7 +148,9 @@ def replace_vocabulary(
     config = copy.deepcopy(model.config)
     config.vocab_size = config.decoder_vocab_size = len(new)
     known, vocabulary, special = old.get_vocab(), new.get_vocab(), special_token_ids(new)
-    tokens = sorted(vocabulary, key=vocabulary.__getitem__)  # `convert_ids_to_tokens` may name added ones otherwise
+    tokens = sorted(
+        vocabulary, key=vocabulary.__getitem__
+    )  # `convert_ids_to_tokens` may name added ones otherwise
     sources = [[known[token]] if token in known else _pieces(token, old, new) for token in tokens]
     if not known.items() <= vocabulary.items():  # not the same entries and further ones
         for name, token_id in special.items():
@@ -137,9 +161,13 @@ def replace_vocabulary(
     changed = type(model)(config)
     weights = model.state_dict()
     for name, tensor in weights.items():
-        if tensor.shape[0] == model.config.vocab_size and ("embed_tokens" in name or name.startswith("lm_head")):
+        if tensor.shape[0] == model.config.vocab_size and (
+            "embed_tokens" in name or name.startswith("lm_head")
+        ):
             mean = tensor.mean(dim=0)
-            weights[name] = torch.stack([tensor[rows].mean(dim=0) if rows else mean for rows in sources])
+            weights[name] = torch.stack(
+                [tensor[rows].mean(dim=0) if rows else mean for rows in sources]
+            )
     changed.load_state_dict(weights)
     changed.generation_config = copy.deepcopy(model.generation_config)
     changed.generation_config.update(**{name: getattr(config, name) for name in special})
@@ -152,7 +180,13 @@ def _pieces(token: str, old: Any, new: Any) -> list[int]:
     if tags:
         return tags
     both = (old, new)
-    if all(isinstance(each, VanillaTransformerTokenizer) and each.unk_token is None for each in both):  # of bytes
+    if all(
+        isinstance(each, VanillaTransformerTokenizer) and each.unk_token is None for each in both
+    ):  # of bytes
         return [piece.id for piece in old.backend_tokenizer.model.tokenize(token)]
     text = new.convert_tokens_to_string([token])
-    return old(text, add_special_tokens=False)["input_ids"] if "\N{REPLACEMENT CHARACTER}" not in text else []
+    return (
+        old(text, add_special_tokens=False)["input_ids"]
+        if "\N{REPLACEMENT CHARACTER}" not in text
+        else []
+    )

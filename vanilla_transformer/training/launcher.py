@@ -23,7 +23,10 @@ from .run_arguments import Recipe
 _LAUNCHER = "the configuration of accelerate launch"
 # Settings that training has no counterpart of: their variable, and what to do.
 _REFUSED = {
-    "DeepSpeed": ("DEEPSPEED", "Choose FSDP2, which shards as ZeRO does: FSDP with `fsdp_version: 2`."),
+    "DeepSpeed": (
+        "DEEPSPEED",
+        "Choose FSDP2, which shards as ZeRO does: FSDP with `fsdp_version: 2`.",
+    ),
     "Megatron-LM": ("MEGATRON_LM", "Choose FSDP with `fsdp_version: 2`."),
     "tensor, context or sequence parallelism": (
         "PARALLELISM_CONFIG",
@@ -38,26 +41,40 @@ def add_launcher(recipe: Recipe) -> Recipe:
         if parse_flag_from_env(f"ACCELERATE_USE_{name}"):
             raise UserError(f"Training does not use {what}, which {_LAUNCHER} asks for. {advice}")
     # Without mpirun, `accelerate launch` starts only one of several CPU processes.
-    by_mpi = any(name.endswith(("WORLD_SIZE", "LOCALNRANKS", "_SIZE")) and "MPI" in name for name in os.environ)
-    started_alone = {"KMP_AFFINITY", "MASTER_PORT"} <= os.environ.keys() and "RANK" not in os.environ
+    by_mpi = any(
+        name.endswith(("WORLD_SIZE", "LOCALNRANKS", "_SIZE")) and "MPI" in name
+        for name in os.environ
+    )
+    started_alone = {
+        "KMP_AFFINITY",
+        "MASTER_PORT",
+    } <= os.environ.keys() and "RANK" not in os.environ
     if parse_flag_from_env("ACCELERATE_USE_CPU") and started_alone and not by_mpi:
         raise UserError(
             "Several processes on CPUs must be started by torchrun or mpirun, but accelerate launch has started one. "
             "Use `torchrun --nproc_per_node N scripts/train.py …`, or one process."
         )
     options = recipe.optimization
-    sharded = _shards_by_launcher() or options.fsdp  # in this order, since the first refuses settings
+    sharded = (
+        _shards_by_launcher() or options.fsdp
+    )  # in this order, since the first refuses settings
     backend, compiled = TorchDynamoPlugin().backend, options.compile
     found = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
     if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):
-        raise UserError(f"Training compiles with inductor, but {found}. Set `dynamo_backend` to inductor or no.")
+        raise UserError(
+            f"Training compiles with inductor, but {found}. Set `dynamo_backend` to inductor or no."
+        )
     if backend == DynamoBackend.INDUCTOR:
         if compiled is False:
-            raise UserError(f"`compile` is false in the recipe, but {found}. Give it once, or the same.")
+            raise UserError(
+                f"`compile` is false in the recipe, but {found}. Give it once, or the same."
+            )
         compiled = True
     precision = parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
     if precision not in ("no", "bf16", "fp16"):
-        raise UserError(f"`mixed_precision` must be no, bf16 or fp16, but {_LAUNCHER} has {precision}.")
+        raise UserError(
+            f"`mixed_precision` must be no, bf16 or fp16, but {_LAUNCHER} has {precision}."
+        )
     if precision == "no":
         precision = options.mixed_precision
     elif "mixed_precision" in recipe.given and options.mixed_precision not in (AUTO, precision):
@@ -65,7 +82,9 @@ def add_launcher(recipe: Recipe) -> Recipe:
             f"`mixed_precision` is {options.mixed_precision} in the recipe, but {precision} in {_LAUNCHER}. Give it "
             "once, or the same."
         )
-    recipe = recipe.replace("optimization", fsdp=sharded, compile=compiled, mixed_precision=precision)
+    recipe = recipe.replace(
+        "optimization", fsdp=sharded, compile=compiled, mixed_precision=precision
+    )
     if (tokens := recipe.data.tokens_per_step) is None:
         return recipe
     # Variables that are the same with GPUs: torchrun, `accelerate launch` and mpirun set them.
@@ -89,7 +108,9 @@ def _shards_by_launcher() -> bool:
     version, policy = os.environ.get("FSDP_VERSION", "1"), os.environ.get("FSDP_AUTO_WRAP_POLICY")
     others = {}
     if version != "2":
-        others[f"fsdp_version={version}"] = "Set `fsdp_version: 2`, or convert the file with `accelerate to-fsdp2`."
+        others[f"fsdp_version={version}"] = (
+            "Set `fsdp_version: 2`, or convert the file with `accelerate to-fsdp2`."
+        )
     else:
         try:
             plugin = FullyShardedDataParallelPlugin()
@@ -106,5 +127,7 @@ def _shards_by_launcher() -> bool:
             advice = "Set `fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP`."
             others[f"fsdp_auto_wrap_policy={policy}"] = advice
     for found, advice in others.items():
-        raise UserError(f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. {advice}")
+        raise UserError(
+            f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. {advice}"
+        )
     return True

@@ -6,7 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.import_utils import requires_extra
 
 from .checkpoint import StateDict
@@ -25,7 +27,9 @@ class LoraAdapters:
     def __init__(self, model: VanillaTransformerForConditionalGeneration, rank: int):
         with requires_extra("peft", "`lora_rank`"):
             from peft import LoraConfig, get_peft_model
-        self._model = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=_TARGETS))
+        self._model = get_peft_model(
+            model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=_TARGETS)
+        )
 
     def state_dict(self) -> StateDict:
         """Return the tensors of the adapters by their names in the model."""

@@ -20,7 +20,9 @@ from torch.autograd.function import once_differentiable
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
 from .device_batch import has_other_forward, packed_decoder_states
@@ -68,7 +70,9 @@ class LossTerm(Protocol):
         It is not compiled, and FSDP2 keeps its weights until the end of the backward pass.
         """
 
-    def add(self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]) -> SummedLoss:
+    def add(
+        self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]
+    ) -> SummedLoss:
         """Compute the loss of the labels of a batch, and add the term to the smoothed one."""
 
 
@@ -119,10 +123,16 @@ class ModelWithLoss(nn.Module):
     def _label_loss(self, batch: Batch) -> SummedLoss:
         labels = batch["labels"]
         if has_other_forward(self.model):
-            return cross_entropy(self._run(self.model, batch).logits, labels, self.smoothing, self.r_drop_weight)
+            return cross_entropy(
+                self._run(self.model, batch).logits, labels, self.smoothing, self.r_drop_weight
+            )
         packed = is_packed(batch)
         head, model = self.model.lm_head, self.model
-        states = packed_decoder_states(model, batch) if packed else self._run(model.model, batch).last_hidden_state
+        states = (
+            packed_decoder_states(model, batch)
+            if packed
+            else self._run(model.model, batch).last_hidden_state
+        )
         arguments = states, head.weight, head.bias, labels, self.smoothing, self.r_drop_weight
         if self.loss_in_graph is not None and "label_places" not in batch:
             return self.loss_in_graph(*arguments)
@@ -147,17 +157,23 @@ def create_loss_terms(recipe: Recipe, config: VanillaTransformerConfig) -> list[
     """Return the terms of a recipe: guided alignment, and those that it names."""
     terms: list[LossTerm] = []
     if recipe.data.train_alignments is not None:
-        from vanilla_transformer.extensions.alignments.guided_alignment import create_guided_alignment
+        from vanilla_transformer.extensions.alignments.guided_alignment import (
+            create_guided_alignment,
+        )
 
         terms.append(create_guided_alignment(recipe, config))
-    return terms + [find_loss_term(place)(recipe, config) for place in recipe.optimization.loss_terms or ()]
+    return terms + [
+        find_loss_term(place)(recipe, config) for place in recipe.optimization.loss_terms or ()
+    ]
 
 
 def check_r_drop(weight: float, config: Any) -> None:
     """Refuse R-Drop for a model without dropout."""
     if weight and not any(getattr(config, name) for name in DROPOUTS):
         rule = "must be given for a model with dropout, got it for one without"
-        raise UserError(f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out.")
+        raise UserError(
+            f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out."
+        )
 
 
 def repeat_batch(batch: Batch) -> Batch:
@@ -165,24 +181,36 @@ def repeat_batch(batch: Batch) -> Batch:
     repeated = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
     labels = batch["labels"].numel()
     # The indices in flattened tensors, which become twice as long.
-    for name, size in (("label_places", labels), ("link_places", labels * batch["input_ids"].shape[1])):
+    for name, size in (
+        ("label_places", labels),
+        ("link_places", labels * batch["input_ids"].shape[1]),
+    ):
         if name in batch:
             repeated[name][len(batch[name]) :] += size
     return repeated
 
 
 def cross_entropy_in_graph(
-    states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, r_drop_weight: float = 0.0
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    r_drop_weight: float = 0.0,
 ) -> SummedLoss:
     """Compute the loss of [`projected_cross_entropy`] in few operations, with the logits of all tokens in memory.
 
     It is to be compiled for a GPU, where the operations of each chunk would cost a quarter of a step. Autograd gives
     its gradient.
     """
-    return cross_entropy(nn.functional.linear(states, weight, bias), labels, smoothing, r_drop_weight)
+    return cross_entropy(
+        nn.functional.linear(states, weight, bias), labels, smoothing, r_drop_weight
+    )
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float = 0.0) -> SummedLoss:
+def cross_entropy(
+    logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float = 0.0
+) -> SummedLoss:
     """Sum the loss of [`projected_cross_entropy`], given all logits. Autograd gives its gradient.
 
     Args:
@@ -195,9 +223,13 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, r_drop_weigh
     uniform = (logsumexp - logits.mean(dim=-1)).where(counts, 0.0).sum()
     smoothed = (1.0 - smoothing) * plain + smoothing * uniform
     if r_drop_weight:
-        log_probabilities = (logits - logsumexp.unsqueeze(-1)).unflatten(0, (2, -1))  # (2, N / 2, V)
+        log_probabilities = (logits - logsumexp.unsqueeze(-1)).unflatten(
+            0, (2, -1)
+        )  # (2, N / 2, V)
         first, second = log_probabilities.exp()
-        divergence = ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(dim=-1) / 2  # (N / 2,)
+        divergence = ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(
+            dim=-1
+        ) / 2  # (N / 2,)
         smoothed = smoothed + r_drop_weight * divergence.where(counts[: len(divergence)], 0.0).sum()
     return SummedLoss(smoothed, plain.detach())
 
@@ -205,7 +237,9 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, r_drop_weigh
 def _normalizer_and_label(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return `log Σ exp(logit)` of each token and the logit of its label, `(N,)`; any logit for an ignored label."""
     if not torch.compiler.is_compiling():
-        return logits.logsumexp(dim=-1), logits.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+        return logits.logsumexp(dim=-1), logits.gather(
+            -1, labels.clamp(min=0).unsqueeze(-1)
+        ).squeeze(-1)
     # Inductor fuses these operations into passes over the logits, and makes a matrix for the gradient of a gather.
     highest = logits.detach().amax(dim=-1, keepdim=True)
     normalizer = (logits - highest).exp().sum(dim=-1, keepdim=True).log() + highest
@@ -249,8 +283,13 @@ def projected_cross_entropy(
         places = (labels.flatten() != IGNORED_LABEL).nonzero().flatten()
     if r_drop_weight:
         places = places.view(2, -1).t().flatten()  # both predictions for a token follow each other
-    states, labels = states.flatten(end_dim=-2).index_select(0, places), labels.flatten().index_select(0, places)
-    return SummedLoss(*_ProjectedCrossEntropy.apply(states, weight, bias, labels, smoothing, r_drop_weight))
+    states, labels = (
+        states.flatten(end_dim=-2).index_select(0, places),
+        labels.flatten().index_select(0, places),
+    )
+    return SummedLoss(
+        *_ProjectedCrossEntropy.apply(states, weight, bias, labels, smoothing, r_drop_weight)
+    )
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -268,7 +307,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         device, dtype = states.device.type, weight.dtype
         if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) != torch.float16:
-            dtype = torch.get_autocast_dtype(device)  # not float16, in which small gradients would vanish
+            dtype = torch.get_autocast_dtype(
+                device
+            )  # not float16, in which small gradients would vanish
         gradients: list[Tensor | None] = [
             torch.zeros_like(tensor, dtype=torch.float32) if needed and tensor is not None else None
             for tensor, needed in zip((states, weight, bias), ctx.needs_input_grad, strict=False)
@@ -276,7 +317,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         smoothed, plain = states.new_zeros(2, dtype=torch.float32)
         with torch.autocast(device, enabled=False):
             weight_cast = weight.to(dtype)
-            per_chunk = max(weight.numel(), _LOGITS_PER_CHUNK if device == "cpu" else _LOGITS_PER_CHUNK_GPU)
+            per_chunk = max(
+                weight.numel(), _LOGITS_PER_CHUNK if device == "cpu" else _LOGITS_PER_CHUNK_GPU
+            )
             if device == "cpu" and dtype == torch.bfloat16:
                 # The fewest equal chunks.
                 chunks = max(1, math.ceil(len(states) / max(1, per_chunk // len(weight))))
@@ -285,9 +328,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 per_chunk = rows_per_chunk * len(weight)
             for chunk in _row_chunks((len(states), len(weight)), per_chunk):
                 rows = states[chunk].to(dtype)  # (n, D)
-                logits = nn.functional.linear(rows, weight_cast, None if bias is None else bias.to(dtype))  # (n, V)
+                logits = nn.functional.linear(
+                    rows, weight_cast, None if bias is None else bias.to(dtype)
+                )  # (n, V)
                 labeled = len(labels[chunk])  # the others fill the last chunk
-                losses = _logits_to_gradient_(logits[:labeled], labels[chunk], smoothing, r_drop_weight)
+                losses = _logits_to_gradient_(
+                    logits[:labeled], labels[chunk], smoothing, r_drop_weight
+                )
                 logits[labeled:] = 0.0
                 smoothed, plain = smoothed + losses.smoothed, plain + losses.plain
                 grad_states, grad_weight, grad_bias = gradients
@@ -308,7 +355,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         # On a CPU a scaling tensor of another dtype is slow; on a GPU reading its value would wait for the GPU.
         scale = grad_smoothed.item() if grad_smoothed.device.type == "cpu" else grad_smoothed
         # In place, since the weight's gradient is large. Autograd raises an error at a second backward pass.
-        scaled = [None if gradient is None else gradient.mul_(scale) for gradient in ctx.saved_tensors]
+        scaled = [
+            None if gradient is None else gradient.mul_(scale) for gradient in ctx.saved_tensors
+        ]
         return *scaled, None, None, None
 
 
@@ -318,17 +367,23 @@ def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
     return [slice(first, first + rows) for first in range(0, shape[0], rows)]
 
 
-def _logits_to_gradient_(logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
+def _logits_to_gradient_(
+    logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float
+) -> SummedLoss:
     """Return the losses of logits `(N, V)` and overwrite them with their gradient, chunk by chunk."""
     smoothed, plain = logits.new_zeros(2, dtype=torch.float32)
     in_cache = _LOGITS_IN_CACHE if logits.device.type == "cpu" else logits.numel()
     for chunk in _row_chunks(logits.shape, in_cache):
-        losses = _rows_to_gradient_(logits[chunk], labels[chunk].unsqueeze(-1), smoothing, r_drop_weight)
+        losses = _rows_to_gradient_(
+            logits[chunk], labels[chunk].unsqueeze(-1), smoothing, r_drop_weight
+        )
         smoothed, plain = smoothed + losses.smoothed, plain + losses.plain
     return SummedLoss(smoothed, plain)
 
 
-def _rows_to_gradient_(rows: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
+def _rows_to_gradient_(
+    rows: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float
+) -> SummedLoss:
     """Return the losses of rows `(N, V)` and overwrite them with their gradient.
 
     It is softmax minus the smoothed labels `(N, 1)`, plus the gradient of R-Drop's divergence between pairs of rows.
@@ -354,7 +409,9 @@ def _rows_to_gradient_(rows: Tensor, labels: Tensor, smoothing: float, r_drop_we
     return SummedLoss(smoothed + r_drop_weight * divergence, plain)
 
 
-def divergence_with_gradient(logits: Tensor, logsumexp: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+def divergence_with_gradient(
+    logits: Tensor, logsumexp: Tensor, probabilities: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return the mean of both divergences of each token, `(N,)`, and its gradient with respect to the logits.
 
     Args:
@@ -362,7 +419,9 @@ def divergence_with_gradient(logits: Tensor, logsumexp: Tensor, probabilities: T
             Of both passes.
     """
     first, second = probabilities.unbind(dim=1)
-    log_ratio = logits[:, 0] - logits[:, 1] - (logsumexp[:, 0] - logsumexp[:, 1]).unsqueeze(-1)  # (N, V)
+    log_ratio = (
+        logits[:, 0] - logits[:, 1] - (logsumexp[:, 0] - logsumexp[:, 1]).unsqueeze(-1)
+    )  # (N, V)
     forward = (first * log_ratio).sum(dim=-1, keepdim=True)
     backward = -(second * log_ratio).sum(dim=-1, keepdim=True)
     change = first - second

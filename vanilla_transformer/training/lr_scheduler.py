@@ -63,7 +63,9 @@ def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable
     return rate
 
 
-def create_lr_scheduler(name: str, optimizer: "Optimizer", d_model: int, schedule: Schedule) -> "LRScheduler":
+def create_lr_scheduler(
+    name: str, optimizer: "Optimizer", d_model: int, schedule: Schedule
+) -> "LRScheduler":
     """Create one of `SCHEDULES`: the paper's or one of transformers, to be advanced once after every step.
 
     Do not prepare it with Accelerate, which would advance it once per process.
@@ -75,7 +77,12 @@ def create_lr_scheduler(name: str, optimizer: "Optimizer", d_model: int, schedul
     from transformers import get_scheduler
 
     if name == NOAM:
-        return LambdaLR(optimizer, noam_lambda(d_model, schedule.warmup_steps, schedule.learning_rate_scale))
+        return LambdaLR(
+            optimizer, noam_lambda(d_model, schedule.warmup_steps, schedule.learning_rate_scale)
+        )
     return get_scheduler(
-        name, optimizer, num_warmup_steps=schedule.warmup_steps, num_training_steps=schedule.max_steps
+        name,
+        optimizer,
+        num_warmup_steps=schedule.warmup_steps,
+        num_training_steps=schedule.max_steps,
     )

@@ -55,7 +55,9 @@ class UnreadStep(NamedTuple):
     pairs: list[np.ndarray]
 
 
-def read_steps(accelerator: Accelerator, unread: Sequence[UnreadStep]) -> list[tuple[StepSums, bool]]:
+def read_steps(
+    accelerator: Accelerator, unread: Sequence[UnreadStep]
+) -> list[tuple[StepSums, bool]]:
     """Wait for the device. Return the sums of each step over all processes, and whether its gradient was finite.
 
     All processes must call it together.
@@ -117,16 +119,23 @@ class MetricsLogger:
         steps: Steps of the run so far and in all, for the bar.
     """
 
-    def __init__(self, folder: Path, accelerator: Accelerator, recipe: dict[str, Any], steps: tuple[int, int]):
+    def __init__(
+        self, folder: Path, accelerator: Accelerator, recipe: dict[str, Any], steps: tuple[int, int]
+    ):
         self.folder = folder
         self.accelerator = accelerator
         if accelerator.log_with:
             # TensorBoard rejects None.
             plain = (int, float, str, bool)
-            config = {name: value if isinstance(value, plain) else str(value) for name, value in recipe.items()}
+            config = {
+                name: value if isinstance(value, plain) else str(value)
+                for name, value in recipe.items()
+            }
             accelerator.init_trackers("vanilla-transformer", config=config)
         hidden = True if steps[0] >= steps[1] or not accelerator.is_local_main_process else None
-        self.bar = tqdm(initial=steps[0], total=steps[1], desc="Training", unit="step", disable=hidden)
+        self.bar = tqdm(
+            initial=steps[0], total=steps[1], desc="Training", unit="step", disable=hidden
+        )
         self._redirect = logging_redirect_tqdm()
 
     def __enter__(self) -> "MetricsLogger":
@@ -146,26 +155,41 @@ class MetricsLogger:
         """Write the metrics of the last steps, and show some beside the bar."""
         self.write(entry)
         loss, tokens, rate = entry["loss"], entry["tokens_per_second"], entry["learning_rate"]
-        self.bar.set_postfix({"loss": f"{loss:.3f}", "tokens/s": f"{tokens:.0f}", "lr": f"{rate:.1e}"})
+        self.bar.set_postfix(
+            {"loss": f"{loss:.3f}", "tokens/s": f"{tokens:.0f}", "lr": f"{rate:.1e}"}
+        )
 
     def log_validation(self, entry: dict[str, Any]) -> None:
         """Write the result of a validation, and log it as a line for people, without the signatures of scores."""
         self.write(entry)
         if self.accelerator.is_main_process:
-            shown = {name: value for name, value in entry.items() if not name.endswith(("signature", "examples"))}
-            values = {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in shown.items()}
+            shown = {
+                name: value
+                for name, value in entry.items()
+                if not name.endswith(("signature", "examples"))
+            }
+            values = {
+                name: f"{value:.2f}" if isinstance(value, float) else value
+                for name, value in shown.items()
+            }
             line = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
             logger.info("Validation: %s", line)
             for example in entry.get("examples", ()):
-                logger.info("  %s", "\n    ".join(f"{side}: {text}" for side, text in example.items()))
+                logger.info(
+                    "  %s", "\n    ".join(f"{side}: {text}" for side, text in example.items())
+                )
 
     def write(self, entry: dict[str, Any]) -> None:
         """Write an entry, which has a `step`."""
         if self.accelerator.is_main_process:
             append_entry(self.folder, entry)
-        values: dict[str, Any] = {name: each for name, each in entry.items() if isinstance(each, int | float)}
+        values: dict[str, Any] = {
+            name: each for name, each in entry.items() if isinstance(each, int | float)
+        }
         if "examples" in entry:
-            values["examples"] = "\n\n".join(" → ".join(example.values()) for example in entry["examples"])
+            values["examples"] = "\n\n".join(
+                " → ".join(example.values()) for example in entry["examples"]
+            )
         self.accelerator.log(values, step=entry["step"])
 
 
@@ -174,9 +198,13 @@ def peak_memory_gib(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     status = Path("/proc/self/status")
-    if status.exists():  # `getrusage` would include what the parent process used when it started this one
+    if (
+        status.exists()
+    ):  # `getrusage` would include what the parent process used when it started this one
         lines = status.read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20  # KiB
+        return (
+            next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
+        )  # KiB
     try:
         import resource
     except ImportError:  # on Windows

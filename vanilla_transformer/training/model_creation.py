@@ -14,7 +14,9 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.compatibility_vanilla_transformer import classes_by_name
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.device_utils import first_line, total_memory
 from vanilla_transformer.utils.user_input import least_parameters
 
@@ -62,7 +64,9 @@ def create_model(
     set_seed(recipe.optimization.seed)
     try:
         if initial is not None:
-            model = _prepare_initial_model(initial, recipe, max_source_length, model_class or type(initial))
+            model = _prepare_initial_model(
+                initial, recipe, max_source_length, model_class or type(initial)
+            )
         else:
             model = _create_random_model(recipe, tokenizer, max_source_length, model_class)
     except RuntimeError as error:  # torch has no other type for a CPU without memory
@@ -70,7 +74,10 @@ def create_model(
             f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
             "`vocab_size`."
         ) from error
-    on_cpu, attention = not torch.accelerator.is_available(), recipe.optimization.attn_implementation
+    on_cpu, attention = (
+        not torch.accelerator.is_available(),
+        recipe.optimization.attn_implementation,
+    )
     if on_cpu and mixed_precision == "bf16" and max_source_length <= _LONGEST_EAGER_SOURCE:
         attention = attention or "eager"  # whose plain products are faster there than SDPA
     if attention is not None and "flash" in attention:
@@ -83,10 +90,14 @@ def create_model(
             model.set_attn_implementation(attention)
         except (ImportError, ValueError) as error:
             reason = first_line(error)
-            raise UserError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
+            raise UserError(
+                f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa."
+            ) from error
     if on_cpu:
         replace_dropout(model)
-    if checkpoint is not None and recipe.fine_tuning.lora_rank is None:  # whose checkpoints have merged weights
+    if (
+        checkpoint is not None and recipe.fine_tuning.lora_rank is None
+    ):  # whose checkpoints have merged weights
         load_weights(model, load_model_weights(checkpoint))
     # Embeddings include an output projection that is tied to them.
     for name, parameter in model.named_parameters():
@@ -105,9 +116,7 @@ def _prepare_initial_model(
     if issubclass(type(initial), model_class):
         model_class = type(initial)
     elif not issubclass(model_class, type(initial)):
-        rule = (
-            f"`model_class` must derive from {type(initial).__name__}, the class of the model that `init_from` names"
-        )
+        rule = f"`model_class` must derive from {type(initial).__name__}, the class of the model that `init_from` names"
         raise UserError(f"{rule}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
         former = getattr(initial.config, name, getattr(LongArguments(), name, None))
@@ -127,7 +136,10 @@ def _prepare_initial_model(
 
 
 def _create_random_model(
-    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int, model_class: ModelClass | None
+    recipe: Recipe,
+    tokenizer: PreTrainedTokenizerBase,
+    max_source_length: int,
+    model_class: ModelClass | None,
 ) -> VanillaTransformerForConditionalGeneration:
     """Create the recipe's model with random weights, for the vocabulary of `tokenizer`."""
     from vanilla_transformer.data.tokenizer_training import special_token_ids
@@ -145,7 +157,9 @@ def _create_random_model(
     if recipe.long == LongArguments():
         model_class = model_class or VanillaTransformerForConditionalGeneration
         return model_class(model_class.config_class(**fields))
-    from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
+    from vanilla_transformer.modeling_vanilla_transformer_long import (
+        VanillaTransformerLongForConditionalGeneration,
+    )
 
     model_class = model_class or VanillaTransformerLongForConditionalGeneration
     if not issubclass(model_class, VanillaTransformerLongForConditionalGeneration):
@@ -164,10 +178,18 @@ class CPUDropout(nn.Dropout):
     """
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        if not (self.training and self.p) or hidden_states.device.type != "cpu" or torch.compiler.is_compiling():
+        if (
+            not (self.training and self.p)
+            or hidden_states.device.type != "cpu"
+            or torch.compiler.is_compiling()
+        ):
             return super().forward(hidden_states)
         features, dropped = hidden_states.numel(), min(round(self.p * 2**16), 2**16 - 1)
-        draws = torch.empty(-(-features // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+        draws = (
+            torch.empty(-(-features // 4), dtype=torch.int64)
+            .random_(-(2**63), None)
+            .view(torch.int16)
+        )
         kept = draws[:features].view(hidden_states.shape) >= dropped - 2**15
         return hidden_states * kept.to(hidden_states.dtype).mul_(2**16 / (2**16 - dropped))
 

@@ -17,7 +17,11 @@ def rank(entry: Mapping[str, Any], metric: str) -> Rank:
     value = entry.get("validation_loss" if metric == "loss" else metric)
     if value is None:
         return -math.inf, -math.inf, -math.inf
-    return -value if metric in LOWER_IS_BETTER else value, entry.get("chrf", -math.inf), -entry["validation_loss"]
+    return (
+        -value if metric in LOWER_IS_BETTER else value,
+        entry.get("chrf", -math.inf),
+        -entry["validation_loss"],
+    )
 
 
 def choose_best(ranks: Sequence[Rank], metric: str, sentences: int) -> tuple[int, str]:
@@ -33,6 +37,12 @@ def choose_best(ranks: Sequence[Rank], metric: str, sentences: int) -> tuple[int
         return ranks.index(max(ranks)), metric
     best = max(close, key=lambda each: each[1:])
     name, column = ("loss", 2) if best[1] == -math.inf else ("chrf", 1)
-    scores, values = (", ".join(f"{abs(each[place]):.2f}" for each in close) for place in (0, column))
-    rule = f"is below {_LEAST_BLEU:g}" if interval == math.inf else f"differs by less than {interval:.2f}"
+    scores, values = (
+        ", ".join(f"{abs(each[place]):.2f}" for each in close) for place in (0, column)
+    )
+    rule = (
+        f"is below {_LEAST_BLEU:g}"
+        if interval == math.inf
+        else f"differs by less than {interval:.2f}"
+    )
     return ranks.index(best), f"{name} ({values}), since BLEU ({scores}) {rule}"

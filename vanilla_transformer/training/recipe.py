@@ -28,7 +28,9 @@ from .run_arguments import BATCH_SIZES, KEEP, OF_NEW_TOKENIZERS, SECTIONS, Recip
 def read_recipe(path: str | Path) -> dict[str, Any]:
     """Read the keys and values of a YAML recipe."""
     if not (Path(path).is_file() or is_pipe(path)):
-        raise MissingFileError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
+        raise MissingFileError(
+            f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml."
+        )
     text = decode_text(read_input(path), f"The recipe {path}")
     try:
         recipe = load_yaml(text)
@@ -61,17 +63,38 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
         for key, each in entries.items():
             key = key.replace("-", "_")
             if is_section and sections.get(key, name) != name:
-                raise UserError(f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move it.")
+                raise UserError(
+                    f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move it."
+                )
             if key in flat:
-                raise UserError(f"`{key}` must be in a recipe once, got it twice. Delete one of the two.")
+                raise UserError(
+                    f"`{key}` must be in a recipe once, got it twice. Delete one of the two."
+                )
             flat[key] = each
     return flat
 
 
 # The keys that `--help` shows; `--help_all` shows all.
 MAIN_KEYS = (
-    *("train_source", "train_target", "validation_source", "validation_target", "dataset", "vocab_size", "max_tokens"),
-    *("d_model", "dropout", "max_steps", "max_minutes", "mixed_precision", "output_dir", "dry_run", "init_from"),
+    *(
+        "train_source",
+        "train_target",
+        "validation_source",
+        "validation_target",
+        "dataset",
+        "vocab_size",
+        "max_tokens",
+    ),
+    *(
+        "d_model",
+        "dropout",
+        "max_steps",
+        "max_minutes",
+        "mixed_precision",
+        "output_dir",
+        "dry_run",
+        "init_from",
+    ),
 )
 
 
@@ -79,7 +102,8 @@ class RecipeArguments(Schema):
     """The argument of commands that read a recipe."""
 
     recipe: Annotated[Input | None, ARGUMENT] = Field(
-        None, description="Name of a recipe below, or a YAML file. Its keys are these flags, which override them."
+        None,
+        description="Name of a recipe below, or a YAML file. Its keys are these flags, which override them.",
     )
 
 
@@ -108,7 +132,10 @@ def parse_recipe_with(
         complete: Returns the keys and values, given the ones of recipe and flags.
     """
     sections = {name: (part,) for name, part in further.items()} | SECTIONS
-    groups = {name: {**parts[0].model_fields, **parts[-1].model_fields} for name, parts in sections.items()}
+    groups = {
+        name: {**parts[0].model_fields, **parts[-1].model_fields}
+        for name, parts in sections.items()
+    }
     groups |= {"recipe": RecipeArguments.model_fields}
     notes = f"recipes:\n{format_table(describe_recipes())}"
     flags = CommandLine(groups, program or "parse_recipe", main, notes).read(arguments)
@@ -131,7 +158,9 @@ def parse_recipe_with(
     recipe = Recipe(**given, given=frozenset(values))
     if recipe.classes.user_module is not None:
         use_user_module(recipe.classes.user_module)
-    if "tokens_per_step" in values or any(variable.startswith("ACCELERATE_") for variable in os.environ):
+    if "tokens_per_step" in values or any(
+        variable.startswith("ACCELERATE_") for variable in os.environ
+    ):
         from .launcher import add_launcher  # which imports torch
 
         recipe = add_launcher(recipe)
@@ -154,8 +183,13 @@ def read_keys(
         sections: The schemas whose fields are the keys, by section.
         keeps_null: Whether the values have null as None, instead.
     """
-    section_of = {key: name for name, parts in sections.items() for part in parts for key in part.model_fields}
+    section_of = {
+        key: name for name, parts in sections.items() for part in parts for key in part.model_fields
+    }
     recipe = flatten_sections(read_recipe(find_recipe(name)), section_of)
     check_names(recipe, section_of, "recipe key")
     found = {key: value for key, value in recipe.items() if value is not None or keeps_null}
-    return {key: value if isinstance(value, list | dict | None) else str(value) for key, value in found.items()}
+    return {
+        key: value if isinstance(value, list | dict | None) else str(value)
+        for key, value in found.items()
+    }

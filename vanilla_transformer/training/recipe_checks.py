@@ -61,16 +61,23 @@ def check_recipe(recipe: Recipe) -> None:
     if output.report_to:  # Accelerate would ignore a tracker that is unknown or not installed
         from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 
-        known, installed = ["all", *LOGGER_TYPE_TO_CLASS], ["all", *map(str, get_available_trackers())]
+        known, installed = (
+            ["all", *LOGGER_TYPE_TO_CLASS],
+            ["all", *map(str, get_available_trackers())],
+        )
         for name in output.report_to.split(","):
             if name not in known:
-                raise UserError(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
+                raise UserError(
+                    f"`report_to` must name trackers of {', '.join(known)}, got {name!r}."
+                )
             if name not in installed:
                 raise UserError(
                     f"`report_to` names {name}, which must be installed and is not. Install or leave it out."
                 )
     if not output.output_dir:
-        raise UserError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
+        raise UserError(
+            "`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model."
+        )
     if (output.keep_last or 0) < output.average_checkpoints:
         raise UserError(
             f"`keep_last` must be at least `average_checkpoints`={output.average_checkpoints}, got "
@@ -80,18 +87,26 @@ def check_recipe(recipe: Recipe) -> None:
 
 def find_loss_term(place: str) -> Callable[[Recipe, Any], Any]:
     """Return the function that `loss_terms` names, which returns a term of the loss."""
-    return find_object(place, "`loss_terms` must be places of functions, such as my_module:small_embeddings")
+    return find_object(
+        place, "`loss_terms` must be places of functions, such as my_module:small_embeddings"
+    )
 
 
 def check_alignment_layer(layer: int, layers: int) -> None:
     """Refuse a layer that a decoder with so many layers does not have."""
     if layer >= layers:
-        raise UserError(f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got {layer}.")
+        raise UserError(
+            f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got {layer}."
+        )
 
 
 def _check_partners(recipe: Recipe) -> None:
     """Refuse keys without another one that they need, and keys that exclude each other."""
-    options, tuning, alignments = recipe.optimization, recipe.fine_tuning, recipe.data.train_alignments
+    options, tuning, alignments = (
+        recipe.optimization,
+        recipe.fine_tuning,
+        recipe.data.train_alignments,
+    )
     of_models = {
         "freeze": tuning.freeze,
         "lora_rank": tuning.lora_rank,
@@ -119,12 +134,16 @@ def _check_partners(recipe: Recipe) -> None:
             excluded.append(("lora_rank", "fsdp", reason))
     if alignments is not None and options.attn_implementation not in (None, "sdpa", "eager"):
         reason = "the head that learns to align needs the mask that sdpa and eager have"
-        excluded.append(("train_alignments", f"attn_implementation: {options.attn_implementation}", reason))
+        excluded.append(
+            ("train_alignments", f"attn_implementation: {options.attn_implementation}", reason)
+        )
     if alignments is not None and recipe.long != LongArguments():
         reason = "their attention to the source may have no softmax, and reversible layers compute it twice"
         excluded.append(("train_alignments", "the keys of models for long sequences", reason))
     for key, other, reason in excluded:
-        raise UserError(f"`{key}` must be given without {other}, got both: {reason}. Take one of them out.")
+        raise UserError(
+            f"`{key}` must be given without {other}, got both: {reason}. Take one of them out."
+        )
 
 
 def _check_fine_tuning(recipe: Recipe) -> None:
@@ -156,24 +175,39 @@ def _check_fine_tuning(recipe: Recipe) -> None:
 
 def _token_keys(recipe: Recipe) -> list[str]:
     """Return the given keys that add tokens to the vocabulary, as messages name them."""
-    given = [f"`{name}` of `augment`" for name in augmentations(recipe.data) if name in TOKEN_AUGMENTATIONS]
+    given = [
+        f"`{name}` of `augment`"
+        for name in augmentations(recipe.data)
+        if name in TOKEN_AUGMENTATIONS
+    ]
     given += ["`source_tags`"] if recipe.data.source_tags else []
-    return given + (["`init_vocabulary: extend`"] if recipe.fine_tuning.init_vocabulary == EXTEND else [])
+    return given + (
+        ["`init_vocabulary: extend`"] if recipe.fine_tuning.init_vocabulary == EXTEND else []
+    )
 
 
 def _check_effects(recipe: Recipe) -> None:
     """Refuse keys that are given and change nothing beside the others."""
     tuning, tokenizer, reasons = recipe.fine_tuning, recipe.data.tokenizer, dict[str, str]()
     if tokenizer is not None:
-        reasons = dict.fromkeys(OF_NEW_TOKENIZERS, f"`tokenizer` is {tokenizer}, and none is trained on the text")
+        reasons = dict.fromkeys(
+            OF_NEW_TOKENIZERS, f"`tokenizer` is {tokenizer}, and none is trained on the text"
+        )
     elif tuning.init_from is not None and tuning.init_vocabulary != REPLACE:
         names = ("tokenizer_model", "normalization")
-        reasons = dict.fromkeys(names, f"`init_vocabulary: {tuning.init_vocabulary}` keeps the model's tokenizer")
+        reasons = dict.fromkeys(
+            names, f"`init_vocabulary: {tuning.init_vocabulary}` keeps the model's tokenizer"
+        )
     elif recipe.data.tokenizer_model == "sentencepiece":
         reasons = {"normalization": "`tokenizer_model` is sentencepiece, which has its own"}
     if recipe.model.position_embedding_type != "learned":
-        reasons["max_position_embeddings"] = f"positions are {recipe.model.position_embedding_type}, without a limit"
-    if recipe.model.position_embedding_type != "sinusoidal" and recipe.long.layer_types != "transfo_xl_attention":
+        reasons["max_position_embeddings"] = (
+            f"positions are {recipe.model.position_embedding_type}, without a limit"
+        )
+    if (
+        recipe.model.position_embedding_type != "sinusoidal"
+        and recipe.long.layer_types != "transfo_xl_attention"
+    ):
         reasons["sinusoid_layout"] = f"positions are {recipe.model.position_embedding_type}"
     scheduler = recipe.optimization.lr_scheduler
     reasons |= dict.fromkeys(UNUSED[scheduler], f"`lr_scheduler` is {scheduler}")
@@ -181,9 +215,13 @@ def _check_effects(recipe: Recipe) -> None:
         reasons["alignment_weight"] = "there are no `train_alignments`"
     if recipe.long.layer_types != "lsh_attention":
         lsh = ("num_hashes", "num_buckets", "lsh_attn_chunk_length")
-        reasons |= dict.fromkeys(lsh, f"`layer_types` is {recipe.long.layer_types}, which does not hash")
+        reasons |= dict.fromkeys(
+            lsh, f"`layer_types` is {recipe.long.layer_types}, which does not hash"
+        )
     for name in (each for each in reasons if each in recipe.given):
-        raise UserError(f"`{name}` must be left out, since it would change nothing: {reasons[name]}.")
+        raise UserError(
+            f"`{name}` must be left out, since it would change nothing: {reasons[name]}."
+        )
 
 
 # Keys that end a run.
@@ -223,7 +261,9 @@ def has_same_limits(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 def _is_same(name: str, before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Return whether a value is the same, or is derived and has been derived before."""
-    return before.get(name) == now.get(name) or (name in (*DERIVED, PADDING) and now.get(name) is None)
+    return before.get(name) == now.get(name) or (
+        name in (*DERIVED, PADDING) and now.get(name) is None
+    )
 
 
 def _list_changes(names: list[str], before: dict[str, Any], now: dict[str, Any]) -> str:

@@ -32,19 +32,26 @@ class ArchitectureArguments(_Section):
     """Architecture and dropout of the model; `VanillaTransformerConfig` has the same fields."""
 
     tie_word_embeddings: bool = fixed(
-        True, "The output projection is the target embedding (section 3.4). `False` unties all matrices."
+        True,
+        "The output projection is the target embedding (section 3.4). `False` unties all matrices.",
     )
     d_model: Annotated[int, Field(ge=1, le=2**16)] = fixed(
         512, "Width of the residual stream, 512 in section 3.1. Must be even for sinusoids."
     )
-    activation_function: str = fixed("relu", "Between the two projections of equation 2, ReLU in section 3.3.")
+    activation_function: str = fixed(
+        "relu", "Between the two projections of equation 2, ReLU in section 3.3."
+    )
     dropout: float = fixed(
-        0.1, "Dropout on the output of sub-layers and on embeddings with positions, 0.1 in section 5.4."
+        0.1,
+        "Dropout on the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.",
     )
     attention_dropout: float = fixed(0.0, "Dropout on attention probabilities. Not in the paper.")
-    activation_dropout: float = fixed(0.0, "Dropout after the activation of feed-forward layers. Not in the paper.")
+    activation_dropout: float = fixed(
+        0.0, "Dropout after the activation of feed-forward layers. Not in the paper."
+    )
     attention_key_dim: _Width | None = fixed(
-        None, "Width of queries and keys of a head, d_k = 64 of section 3.2.2. By default `d_model / h`."
+        None,
+        "Width of queries and keys of a head, d_k = 64 of section 3.2.2. By default `d_model / h`.",
     )
     attention_value_dim: _Width | None = fixed(
         None, "Width of values of a head, d_v = 64 of section 3.2.2. By default `d_model / h`."
@@ -65,7 +72,9 @@ class ArchitectureArguments(_Section):
         'Sines and cosines in turns (section 3.5), or first all sines: `"halves"`, as in `MarianMTModel`, or '
         '`"tensor2tensor"`, with exponents from 0 to 1, as in Tensor2Tensor and Marian.',
     )
-    max_position_embeddings: Vocabulary = fixed(1024, "Number of learned positions; sinusoids have no limit.")
+    max_position_embeddings: Vocabulary = fixed(
+        1024, "Number of learned positions; sinusoids have no limit."
+    )
     chunk_size_feed_forward: int = fixed(
         0, "Positions per chunk of feed-forward layers, recomputed in the backward pass; 0: all."
     )
@@ -75,8 +84,12 @@ class ArchitectureArguments(_Section):
         2048, "Inner width of the encoder's feed-forward layers, d_ff = 2048 of section 3.3."
     )
     decoder_layers: _Layers = fixed(6, "Layers of the decoder, N = 6 of section 3.1.")
-    decoder_attention_heads: _Width = fixed(8, "Heads of the decoder's self-attention and cross-attention, h = 8.")
-    decoder_ffn_dim: _Ffn = fixed(2048, "Inner width of the decoder's feed-forward layers, d_ff = 2048.")
+    decoder_attention_heads: _Width = fixed(
+        8, "Heads of the decoder's self-attention and cross-attention, h = 8."
+    )
+    decoder_ffn_dim: _Ffn = fixed(
+        2048, "Inner width of the decoder's feed-forward layers, d_ff = 2048."
+    )
 
 
 class LongArguments(_Section):
@@ -102,7 +115,8 @@ class LongArguments(_Section):
         "Positions per chunk, which attends to itself and to the previous one.",
     )
     mem_len: int | None = fixed(
-        None, "Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit."
+        None,
+        "Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit.",
     )
     reversible: bool = fixed(
         False,
@@ -118,7 +132,8 @@ class OptimizationArguments(_Section):
     """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
 
     max_steps: _Steps | None = changeable(
-        None, "Optimizer steps; 100,000 in the paper (section 5.2, base model). Default: see --dry_run."
+        None,
+        "Optimizer steps; 100,000 in the paper (section 5.2, base model). Default: see --dry_run.",
     )
     num_train_epochs: _Positive | None = changeable(None, "Limit in epochs. Not in the paper.")
     max_minutes: _Weight | None = changeable(None, "Limit in minutes. Not in the paper.")
@@ -162,7 +177,10 @@ class OptimizationArguments(_Section):
         None, "Clip the gradient to this norm. Default: no clipping, as in the paper."
     )
     ema_decay: float | None = fixed(
-        None, "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper.", gt=0, lt=1
+        None,
+        "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper.",
+        gt=0,
+        lt=1,
     )
     fsdp: bool = changeable(
         False, "Shard parameters, optimizer state and checkpoints of it over the processes (FSDP2)."
@@ -208,7 +226,8 @@ class OutputArguments(_Section):
 
     output_dir: str = changeable("", "Folder for the model, its checkpoints and metrics.")
     overwrite_output_dir: bool = changeable(
-        False, "Replace a finished model, or a run of another recipe. An unfinished run of this recipe resumes."
+        False,
+        "Replace a finished model, or a run of another recipe. An unfinished run of this recipe resumes.",
     )
     logging_steps: _Steps = changeable(50, "Steps between lines of metrics.jsonl.")
     eval_steps: _Steps | None = changeable(
@@ -218,7 +237,8 @@ class OutputArguments(_Section):
         0, "Number of first validation pairs to log with their translations, at each validation."
     )
     save_steps: _Steps | None = changeable(
-        None, "Steps between checkpoints; by default as --eval_steps, unless --save_minutes is given."
+        None,
+        "Steps between checkpoints; by default as --eval_steps, unless --save_minutes is given.",
     )
     save_minutes: _Weight | None = changeable(
         None, "Minutes between checkpoints, instead of --save_steps; the paper uses 10."
@@ -226,7 +246,9 @@ class OutputArguments(_Section):
     average_checkpoints: _Steps = changeable(
         5, "Number of last checkpoints whose mean is the final model (section 6.1)."
     )
-    keep_last: int | None = changeable(None, "Number of last checkpoints to keep; by default as many as are averaged.")
+    keep_last: int | None = changeable(
+        None, "Number of last checkpoints to keep; by default as many as are averaged."
+    )
     allow_changed_data: bool = changeable(
         False, "Resume although texts or tokenizer have changed since the run began."
     )
@@ -236,7 +258,9 @@ class OutputArguments(_Section):
         "metric of the evaluate library, or a function of sources, hypotheses and references, such as "
         f"package.module:name. Greater is better, except for {', '.join(LOWER_IS_BETTER)}.",
     )
-    report_to: str | None = changeable(None, "Trackers of Accelerate, such as tensorboard or tensorboard,wandb.")
+    report_to: str | None = changeable(
+        None, "Trackers of Accelerate, such as tensorboard or tensorboard,wandb."
+    )
     dry_run: bool = changeable(False, "Print the size and time of the run, and write nothing.")
 
     @model_validator(mode="after")
@@ -265,12 +289,15 @@ class FineTuningArguments(_Section):
         "the former ones that spell them.",
     )
     init_encoder_layers: Numbers | None = fixed(
-        None, "With --init_from: start with these layers of its encoder, from 0, such as 0,2; or all."
+        None,
+        "With --init_from: start with these layers of its encoder, from 0, such as 0,2; or all.",
     )
     init_decoder_layers: Numbers | None = fixed(
         None, "The same of its decoder; a student with one layer starts well with layer 0."
     )
-    freeze: Words | None = fixed(None, f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}.")
+    freeze: Words | None = fixed(
+        None, f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}."
+    )
 
     lora_rank: _Steps | None = fixed(
         None,
@@ -282,7 +309,9 @@ class FineTuningArguments(_Section):
 class ClassArguments(_Section):
     """A custom class of the model."""
 
-    user_module: Input | None = changeable(None, "Import this file of Python first, which defines classes of models.")
+    user_module: Input | None = changeable(
+        None, "Import this file of Python first, which defines classes of models."
+    )
     model_class: str | None = fixed(
         None,
         "Class of the model, such as one that --user_module defines, which derives from one of this package. Default: "
@@ -322,9 +351,16 @@ SECTIONS: dict[str, tuple[type[Schema], ...]] = {
     "fine_tuning": (FineTuningArguments,),
     "classes": (ClassArguments,),
 }
-KEYS = {name: field for parts in SECTIONS.values() for part in parts for name, field in part.model_fields.items()}
+KEYS = {
+    name: field
+    for parts in SECTIONS.values()
+    for part in parts
+    for name, field in part.model_fields.items()
+}
 # Keys that a resumed run may change.
-CHANGEABLE = {name for name, field in KEYS.items() if field.json_schema_extra == {"may_change": True}}
+CHANGEABLE = {
+    name for name, field in KEYS.items() if field.json_schema_extra == {"may_change": True}
+}
 # The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Keys about a tokenizer that is trained on the corpus.
@@ -336,7 +372,12 @@ PADDING = "pad_to_multiple_of"  # is no key, but recorded: a resumed run keeps i
 
 def flatten(recipe: Recipe) -> dict[str, Any]:
     """Return all values of a recipe by name."""
-    return {name: value for part in vars(recipe).values() if isinstance(part, Schema) for name, value in part}
+    return {
+        name: value
+        for part in vars(recipe).values()
+        if isinstance(part, Schema)
+        for name, value in part
+    }
 
 
 def default_values() -> dict[str, Any]:
@@ -347,4 +388,8 @@ def default_values() -> dict[str, Any]:
 def given_architecture(recipe: Recipe) -> dict[str, Any]:
     """Return the values that a recipe gives and that describe the architecture."""
     values = {**vars(recipe.model), **vars(recipe.long)}
-    return {name: value for name, value in values.items() if name in recipe.given and name not in DROPOUTS}
+    return {
+        name: value
+        for name, value in values.items()
+        if name in recipe.given and name not in DROPOUTS
+    }

@@ -91,7 +91,11 @@ def check_is_writable(output_dir: str | Path) -> None:
 
 def refuse_model_inside(name: str | Path | None, output_dir: str | Path) -> None:
     """Refuse a model to read that is in the folder of a run, which may replace it."""
-    if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(Path(output_dir).resolve()):
+    if (
+        name is not None
+        and Path(name).exists()
+        and Path(name).resolve().is_relative_to(Path(output_dir).resolve())
+    ):
         rule = "`output_dir` must be another folder than the one of a model that is read"
         raise UserError(f"{rule}, but {name} is in {output_dir}. Choose another --output_dir.")
 
@@ -138,7 +142,9 @@ class RunFolder:
                 self.checkpoint = None
         if damage is not None and self.checkpoint is not None:
             if is_main_process():
-                logger.warning("%s. The model is made again from the checkpoints of the run.", damage)
+                logger.warning(
+                    "%s. The model is made again from the checkpoints of the run.", damage
+                )
         elif damage is not None and not overwrites:
             hint = "Restore it from a copy, choose another --output_dir, or replace all by --overwrite_output_dir"
             raise UserError(f"{damage}, and no whole checkpoint can make it again. {hint}.")
@@ -173,7 +179,9 @@ class RunFolder:
             checkpoint = checkpoint_folder(self.path, step_of(folder))
             if damage is not None and find_damage(checkpoint) is None:
                 copy_model(checkpoint, folder)
-                logger.warning("In %s, %s. The model was written again from %s.", folder, damage, checkpoint)
+                logger.warning(
+                    "In %s, %s. The model was written again from %s.", folder, damage, checkpoint
+                )
             elif damage is not None:
                 rule = f"In {folder}, {damage}, and no checkpoint of its step can make it again"
                 if self.finished:
@@ -205,12 +213,19 @@ class RunFolder:
         hint = "choose another --output_dir, or replace all by --overwrite_output_dir."
         for folder in checkpoints:
             if not is_checkpoint(folder):
-                raise UserError(f"Each checkpoint must be one of this package, but {folder} is none. Move it, {hint}")
+                raise UserError(
+                    f"Each checkpoint must be one of this package, but {folder} is none. Move it, {hint}"
+                )
         if self.checkpoint is not None or self.finished:
             return
         if checkpoints:
-            rule, damage = f"The run in {self.path} must resume from a whole checkpoint", find_damage(checkpoints[-1])
-            raise UserError(f"{rule}, but {checkpoints[-1]} is damaged ({damage}). Restore it, {hint}")
+            rule, damage = (
+                f"The run in {self.path} must resume from a whole checkpoint",
+                find_damage(checkpoints[-1]),
+            )
+            raise UserError(
+                f"{rule}, but {checkpoints[-1]} is damaged ({damage}). Restore it, {hint}"
+            )
         if not has_weights(self.path):  # or else the caller knows more
             check_output_dir(self.path, own=[_MACHINE], replaced=[f"{_BEST}*", "checkpoint-*", EMA])
 
@@ -221,7 +236,11 @@ class RunFolder:
         like = state.resume_state()
         saved = load_resume_state(self.checkpoint, like)
         progress = saved.progress
-        changed = [name for name, value in state.progress.data.items() if progress["data"].get(name) != value]
+        changed = [
+            name
+            for name, value in state.progress.data.items()
+            if progress["data"].get(name) != value
+        ]
         if changed and not self.options.allow_changed_data:
             raise UserError(
                 f"The run in {self.path} must resume with the data it began with, but these have changed: "
@@ -229,12 +248,21 @@ class RunFolder:
             )
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
-        if progress["recipe"].get("best_metric") != self.options.best_metric:  # whose scores cannot be compared
+        if (
+            progress["recipe"].get("best_metric") != self.options.best_metric
+        ):  # whose scores cannot be compared
             state.progress.best, state.progress.validations_without_improvement = [], 0
         self._temporary_step = progress["step"] if progress["temporary"] else None
         self._saved_step = progress["step"]
-        minutes, before, now = progress["minutes"], progress["num_processes"], state.accelerator.num_processes
-        self._log(state, f"Resuming from step {progress['step']}, after {minutes:.1f} minutes of training.")
+        minutes, before, now = (
+            progress["minutes"],
+            progress["num_processes"],
+            state.accelerator.num_processes,
+        )
+        self._log(
+            state,
+            f"Resuming from step {progress['step']}, after {minutes:.1f} minutes of training.",
+        )
         if before != now:
             self._log(
                 state,
@@ -245,12 +273,16 @@ class RunFolder:
     def start(self, state: TrainState, corpus: Corpus) -> None:
         """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
         wait_for_processes(state.accelerator)  # all processes have read what they resume from
-        self._writer = CheckpointWriter(state.accelerator, state.tokenizer, sharded=state.recipe.optimization.fsdp)
+        self._writer = CheckpointWriter(
+            state.accelerator, state.tokenizer, sharded=state.recipe.optimization.fsdp
+        )
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
             # First: from now on it is a run's folder.
             machine = {
-                "hardware": describe_hardware(state.accelerator.device, state.accelerator.num_processes),
+                "hardware": describe_hardware(
+                    state.accelerator.device, state.accelerator.num_processes
+                ),
                 "processes": state.accelerator.num_processes,
                 "mixed_precision": state.accelerator.mixed_precision,
                 "versions": {name: version(name) for name in _LIBRARIES},
@@ -258,7 +290,9 @@ class RunFolder:
             write_text_atomically(self.path / _MACHINE, _as_json(machine))
             for leftover in (*self.path.glob(".checkpoint-*"), *self.path.glob(f".{_BEST}*")):
                 shutil.rmtree(leftover, ignore_errors=True)
-            if self.checkpoint is None:  # the folder must hold no mixture with a run that this one replaces
+            if (
+                self.checkpoint is None
+            ):  # the folder must hold no mixture with a run that this one replaces
                 (self.path / HASHES_FILE).unlink(missing_ok=True)
                 delete_weights(self.path)
                 shutil.rmtree(self.path / EMA, ignore_errors=True)
@@ -292,7 +326,9 @@ class RunFolder:
         """Return whether a checkpoint of the current step is complete or being written."""
         return state.step == self._saved_step
 
-    def save_checkpoint(self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False) -> None:
+    def save_checkpoint(
+        self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False
+    ) -> None:
         """Copy what `restore` needs; a thread writes it, and prunes old checkpoints, while training continues.
 
         Nothing is written if the loss of a step since the last look was not finite.
@@ -339,7 +375,9 @@ class RunFolder:
         model = state.gather_model(to_save=True)
         if state.accelerator.is_main_process:
             if state.step == best:
-                save_model_folder(model, state.tokenizer, self.path / f"{_BEST}{state.step}", hashed=True)
+                save_model_folder(
+                    model, state.tokenizer, self.path / f"{_BEST}{state.step}", hashed=True
+                )
             for folder in list_checkpoints(self.path, _BEST):
                 if step_of(folder) != best:
                     delete_folder(folder)

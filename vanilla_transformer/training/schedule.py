@@ -11,14 +11,23 @@ from typing import Any, NamedTuple
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 
 from .distributed import sum_over_processes
-from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, UNUSED, Schedule
+from .lr_scheduler import (
+    NEED_MAX_STEPS,
+    NOAM,
+    PAPER_MAX_STEPS,
+    PAPER_WARMUP_STEPS,
+    UNUSED,
+    Schedule,
+)
 from .run_arguments import DERIVED, Recipe
 from .train_state import TrainState
 from .train_step import compute_gradient
 
 logger = logging.getLogger(__name__)
 
-_FULL_RATE_FROM = 2000  # A shorter warm-up raises the peak of equation 3, at which training does not start.
+_FULL_RATE_FROM = (
+    2000  # A shorter warm-up raises the peak of equation 3, at which training does not start.
+)
 _WARMUP_SHARE, _SHORT_WARMUP_SHARE = 0.1, 0.3  # of the planned steps
 _TIMED_STEPS, _UNTIMED_STEPS = 6, 2  # the first ones allocate memory
 
@@ -49,7 +58,9 @@ class Pace(NamedTuple):
         return max(1, min(max_steps, self.step + int(60.0 * rest / self.seconds_per_step)))
 
 
-def derive_schedule(recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None = None) -> Schedule:
+def derive_schedule(
+    recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None = None
+) -> Schedule:
     """Return the schedule of a recipe: what it gives, or else the run to resume has, and the rest derived.
 
     The paper's 100,000 steps are the most. Without `num_train_epochs` and `max_minutes`, the corpus decides: training
@@ -76,7 +87,9 @@ def derive_schedule(recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None
             steps = max(steps, min(_SHORT_WARMUP_SHARE * planned, _FULL_RATE_FROM))
             scale_exponent = 1 / 2  # the peak of every shorter warm-up is that of 2,000 steps
         warmup_steps = min(PAPER_WARMUP_STEPS, max(1, round(steps)))
-        scale = min(1.0, (warmup_steps / _FULL_RATE_FROM) ** scale_exponent) if scale is None else scale
+        scale = (
+            min(1.0, (warmup_steps / _FULL_RATE_FROM) ** scale_exponent) if scale is None else scale
+        )
     return Schedule(max_steps, warmup_steps, 1.0 if scale is None else scale)
 
 
@@ -96,15 +109,21 @@ def _derive_max_steps(recipe: Recipe, known: int | None, pace: Pace) -> int:
         return known  # by the run to resume
     limits = [] if known is None else [known]
     if options.num_train_epochs is not None:
-        limits.append(max(1, math.ceil(options.num_train_epochs * pace.steps_per_epoch) + pace.extra_steps))
+        limits.append(
+            max(1, math.ceil(options.num_train_epochs * pace.steps_per_epoch) + pace.extra_steps)
+        )
     if limits or options.max_minutes is not None:
         return min(limits or [PAPER_MAX_STEPS])
-    steps, least_epochs, most_epochs = (20_000, 20, 100) if recipe.fine_tuning.init_from is None else (2000, 3, 20)
+    steps, least_epochs, most_epochs = (
+        (20_000, 20, 100) if recipe.fine_tuning.init_from is None else (2000, 3, 20)
+    )
     steps = max(steps, least_epochs * pace.steps_per_epoch)
     return min(steps, most_epochs * pace.steps_per_epoch, PAPER_MAX_STEPS)
 
 
-def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping[str, Any] | None = None) -> None:
+def plan_schedule(
+    state: TrainState, batches: MicroBatchLoader, resumed: Mapping[str, Any] | None = None
+) -> None:
     """Derive the schedule of a run, before its first step, and log it. All processes must call it together.
 
     Args:
@@ -121,13 +140,19 @@ def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping
             position = batches.position
             # Epochs with the same batches differ in length where the corpus does.
             if position.begins_part or batches.sampler.corpus.is_constant:
-                last_step = resumed["step"] - sum(part.done for part in position.parts) + position.steps_per_epoch
+                last_step = (
+                    resumed["step"]
+                    - sum(part.done for part in position.parts)
+                    + position.steps_per_epoch
+                )
                 extra_steps = last_step - (position.epoch + 1) * steps_per_epoch
             if position.begins_part:
                 before = before | {"max_steps": None}  # it counts steps of other batches
         pace = Pace(steps_per_epoch, seconds, extra_steps, resumed["step"], resumed["minutes"])
     schedule = derive_schedule(recipe, pace, before)
-    state.follow_schedule(schedule, pace.planned_steps(recipe.optimization.max_minutes, schedule.max_steps))
+    state.follow_schedule(
+        schedule, pace.planned_steps(recipe.optimization.max_minutes, schedule.max_steps)
+    )
     if state.accelerator.is_main_process and not recipe.output.dry_run:  # which times whole steps
         logger.info(describe_schedule(recipe, state.schedule, pace, before))
 
@@ -145,20 +170,28 @@ def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> fl
             seconds.append(time.monotonic() - started)
             state.optimizer.zero_grad()
     median = statistics.median(seconds[_UNTIMED_STEPS:])
-    return float(sum_over_processes(state.accelerator, [median])[0]) / state.accelerator.num_processes
+    return (
+        float(sum_over_processes(state.accelerator, [median])[0]) / state.accelerator.num_processes
+    )
 
 
-def describe_schedule(recipe: Recipe, schedule: Schedule, pace: Pace, before: Mapping[str, Any] | None = None) -> str:
+def describe_schedule(
+    recipe: Recipe, schedule: Schedule, pace: Pace, before: Mapping[str, Any] | None = None
+) -> str:
     """Return a line on the length of a run, its warm-up, and the values that [`derive_schedule`] has derived."""
     options = recipe.optimization
     planned = pace.planned_steps(options.max_minutes, schedule.max_steps)
     epochs = (planned - pace.extra_steps) / pace.steps_per_epoch
     line = f"Training has at most {planned:,} steps ({epochs:,.1f} epochs)"
     if options.max_minutes is not None:
-        line += f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
+        line += (
+            f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
+        )
     line += f", with a warm-up of {schedule.warmup_steps:,} {'step' if schedule.warmup_steps == 1 else 'steps'}."
     known = _known_schedule(recipe, before or {})
-    names = [name for name in known if known[name] is None and name not in UNUSED[options.lr_scheduler]]
+    names = [
+        name for name in known if known[name] is None and name not in UNUSED[options.lr_scheduler]
+    ]
     if "max_steps" in names and planned < schedule.max_steps:  # the time decides
         names.remove("max_steps")
     derived = [f"{name} {round(getattr(schedule, name), 4):,}" for name in names]

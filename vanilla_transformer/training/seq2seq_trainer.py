@@ -33,7 +33,9 @@ from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.device_utils import limit_onednn_cache, without_cudnn_attention
 
 from .compilation import compile_regions, should_compile, uncompiled
@@ -51,17 +53,24 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
     """
 
     max_tokens: int = field(
-        default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
+        default=25000,
+        metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."},
     )
     paper_schedule: bool = field(
         default=True,
-        metadata={"help": "Use the learning rate of equation 3; otherwise `learning_rate` and `lr_scheduler_type`."},
+        metadata={
+            "help": "Use the learning rate of equation 3; otherwise `learning_rate` and `lr_scheduler_type`."
+        },
     )
     learning_rate_scale: float = field(
-        default=1.0, metadata={"help": "Factor of the learning rate of equation 3. Not in the paper."}
+        default=1.0,
+        metadata={"help": "Factor of the learning rate of equation 3. Not in the paper."},
     )
     warmup_steps: float = field(
-        default=4000, metadata={"help": "Steps of growing learning rate (section 5.3); below 1, a share of all steps."}
+        default=4000,
+        metadata={
+            "help": "Steps of growing learning rate (section 5.3); below 1, a share of all steps."
+        },
     )
     adam_beta2: float = field(default=0.98, metadata={"help": "β₂ of section 5.3."})
     adam_epsilon: float = field(default=1e-9, metadata={"help": "ε of section 5.3."})
@@ -91,7 +100,9 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
                 "Give `learning_rate` instead."
             )
         if self.paper_schedule and self.warmup_steps <= 0:
-            raise UserError(f"`warmup_steps` must be above 0 for the paper's schedule, got {self.warmup_steps}.")
+            raise UserError(
+                f"`warmup_steps` must be above 0 for the paper's schedule, got {self.warmup_steps}."
+            )
         for item in fields(TrainingArguments) if self.paper_schedule else ():
             value = getattr(self, item.name)
             if item.name in ("learning_rate", "lr_scheduler_type") and value != item.default:
@@ -136,7 +147,9 @@ class TokenBudgetTrainerMixin:
         limit_onednn_cache()
         if Version(transformers.__version__) < Version("5.17"):
             found = f"transformers {transformers.__version__} counts labels wrongly. Install it, or use `train`"
-            raise UserError(f"Batches of `max_tokens` need the `Trainer` of transformers 5.17 or later: {found}.")
+            raise UserError(
+                f"Batches of `max_tokens` need the `Trainer` of transformers 5.17 or later: {found}."
+            )
         super().__init__(*args, **kwargs)
         if not isinstance(self.args, TokenBudgetTrainingArguments):
             raise UserError(
@@ -151,7 +164,9 @@ class TokenBudgetTrainerMixin:
         """Return the model with its loss for packed batches, compiled on a GPU, or None if batches are padded."""
         choice, device = self.args.packing, self.args.device
         obstacles = {
-            "a model of another package": not isinstance(self.model, VanillaTransformerForConditionalGeneration),
+            "a model of another package": not isinstance(
+                self.model, VanillaTransformerForConditionalGeneration
+            ),
             "`compute_loss_func`": self.compute_loss_func is not None,
             "a `data_collator` other than `DataCollatorForSeq2Seq`": type(self.data_collator)
             is not DataCollatorForSeq2Seq,
@@ -161,7 +176,9 @@ class TokenBudgetTrainerMixin:
         obstacle = next((name for name, applies in obstacles.items() if applies), None)
         if obstacle is not None:
             if choice:
-                raise UserError(f"`packing` must be given without {obstacle}. Leave one of them out.")
+                raise UserError(
+                    f"`packing` must be given without {obstacle}. Leave one of them out."
+                )
             return None
         compiled = should_compile(None, self.model.config, device)
         if not should_pack(choice, self.model, compiled, device):
@@ -172,7 +189,11 @@ class TokenBudgetTrainerMixin:
         return packed_model
 
     def compute_loss(
-        self, model: Any, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
+        self,
+        model: Any,
+        inputs: Batch,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
     ) -> Any:
         """Return the loss of a batch as `Trainer` does; that of a packed one has no outputs."""
         if not is_packed(inputs):
@@ -189,7 +210,10 @@ class TokenBudgetTrainerMixin:
             return super().evaluation_loop(*args, **kwargs)  # type: ignore[misc]
 
     def _mean_loss(
-        self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
+        self,
+        outputs: Any,
+        labels: torch.Tensor,
+        num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor:
         """Return the loss of section 5.4, as a mean over the target tokens of the step, or of the batch alone."""
         loss = cross_entropy(outputs["logits"], labels, self.args.label_smoothing_factor)
@@ -216,8 +240,16 @@ class TokenBudgetTrainerMixin:
             in_graph = self._packed_model.loss_in_graph is not None
             prepare = BatchPreparation.for_model(self.model, loss_in_graph=in_graph)
             collate = PackingCollator(sampler.packed_shape, self.model.config.pad_token_id, prepare)
-        names = ("num_workers", "pin_memory", "worker_init_fn", "multiprocessing_context", "prefetch_factor")
-        options: dict[str, Any] = {name: getattr(stock, name) for name in (*names, "persistent_workers")}
+        names = (
+            "num_workers",
+            "pin_memory",
+            "worker_init_fn",
+            "multiprocessing_context",
+            "prefetch_factor",
+        )
+        options: dict[str, Any] = {
+            name: getattr(stock, name) for name in (*names, "persistent_workers")
+        }
         return _EpochLoader(stock.dataset, batch_sampler=sampler, collate_fn=collate, **options)
 
     def create_scheduler(
@@ -238,7 +270,9 @@ class TokenBudgetTrainerMixin:
                 self.args.learning_rate_scale,
             ),
         )
-        self._created_lr_scheduler = True  # another `train()` restarts the schedule, as in the library
+        self._created_lr_scheduler = (
+            True  # another `train()` restarts the schedule, as in the library
+        )
         return self.lr_scheduler
 
 
@@ -248,20 +282,33 @@ class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
     _engines: EnginePool | None = None
 
     def prediction_step(
-        self, model: Any, inputs: Batch, prediction_loss_only: bool, ignore_keys: Any = None, **gen_kwargs: Any
+        self,
+        model: Any,
+        inputs: Batch,
+        prediction_loss_only: bool,
+        ignore_keys: Any = None,
+        **gen_kwargs: Any,
     ) -> Any:
         """Return loss, tokens and labels as `Seq2SeqTrainer` does."""
         if self.args.predict_with_generate and not prediction_loss_only:
             gen_kwargs = dict(gen_kwargs or getattr(self, "_gen_kwargs", {}))
-            if self._engines is None or self._engines.model is not self.model:  # another one of `model_init`
+            if (
+                self._engines is None or self._engines.model is not self.model
+            ):  # another one of `model_init`
                 self._engines = EnginePool(self.model, compile=False)
             search = {name: value for name, value in gen_kwargs.items() if name != "synced_gpus"}
-            engine = self._engines.find(TranslationOptions.resolve(search, None, self.model.generation_config))
+            engine = self._engines.find(
+                TranslationOptions.resolve(search, None, self.model.generation_config)
+            )
             gen_kwargs |= {} if engine is None else {"custom_generate": engine}
-        return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys, **gen_kwargs)
+        return super().prediction_step(
+            model, inputs, prediction_loss_only, ignore_keys, **gen_kwargs
+        )
 
 
-def _count_tokens(labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None) -> torch.Tensor | int:
+def _count_tokens(
+    labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None
+) -> torch.Tensor | int:
     """Return the target tokens of a step or, if they are not given, of a batch."""
     return (labels != IGNORED_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
 

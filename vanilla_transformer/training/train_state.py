@@ -19,7 +19,9 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, list_checkpoints
@@ -61,12 +63,19 @@ class TrainProgress:
 
     def record_rank(self, rank: Rank, metric: str, sentences: int) -> tuple[int, str]:
         """Compare the current step with the best one, and return the step of the better one and what decided."""
-        rows = [*self.best[:1], {"step": self.step, "score": rank[0], "chrf": rank[1], "loss": -rank[2]}]
+        rows = [
+            *self.best[:1],
+            {"step": self.step, "score": rank[0], "chrf": rank[1], "loss": -rank[2]},
+        ]
         # Older releases stored the score alone, which a better one has to beat.
-        ranks = [(row["score"], row.get("chrf", math.inf), -row.get("loss", -math.inf)) for row in rows]
+        ranks = [
+            (row["score"], row.get("chrf", math.inf), -row.get("loss", -math.inf)) for row in rows
+        ]
         index, reason = choose_best(ranks, metric, sentences)
         improved = rows[index]["step"] == self.step
-        self.validations_without_improvement = 0 if improved else self.validations_without_improvement + 1
+        self.validations_without_improvement = (
+            0 if improved else self.validations_without_improvement + 1
+        )
         self.best = [rows[index]]
         return int(rows[index]["step"]), reason
 
@@ -100,10 +109,16 @@ class TrainState:
         self.packing = should_pack(options.packing, model, self.compiled, device)
         self._wrap(model)
         in_graph = self.model_with_loss.loss_in_graph is not None
-        self.batch_preparation = BatchPreparation.for_model(self.unwrapped_model, self.compiled, in_graph)
+        self.batch_preparation = BatchPreparation.for_model(
+            self.unwrapped_model, self.compiled, in_graph
+        )
         # The paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of it.
         optimizer = torch.optim.Adam(
-            [parameter for parameter in self.unwrapped_model.parameters() if parameter.requires_grad],
+            [
+                parameter
+                for parameter in self.unwrapped_model.parameters()
+                if parameter.requires_grad
+            ],
             lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
             betas=(0.9, 0.98),
             eps=1e-9,
@@ -118,7 +133,9 @@ class TrainState:
             num_processes=accelerator.num_processes, recipe=flatten(recipe), data=data_hashes
         )
         derived = {name: getattr(recipe.optimization, name) for name in DERIVED}
-        self.follow_schedule(Schedule(**{name: value for name, value in derived.items() if value is not None}))
+        self.follow_schedule(
+            Schedule(**{name: value for name, value in derived.items() if value is not None})
+        )
         self.graphs: Any = None
         self.step_metrics = StepMetrics()
         self.unread: list[UnreadStep] = []
@@ -135,7 +152,11 @@ class TrainState:
         if steps is None:
             return max(1, min(_MOST_STEPS_BETWEEN, self.planned_steps // _USUAL_COUNT))
         is_short = self.recipe.optimization.max_minutes is not None and steps > self.planned_steps
-        return min(steps, max(1, self.planned_steps // _LEAST_COUNT)) if is_short or name == "logging_steps" else steps
+        return (
+            min(steps, max(1, self.planned_steps // _LEAST_COUNT))
+            if is_short or name == "logging_steps"
+            else steps
+        )
 
     def follow_schedule(self, schedule: Schedule, planned_steps: int | None = None) -> None:
         """Create the LR schedule of the run, and record it with the recipe.
@@ -163,7 +184,9 @@ class TrainState:
         rank = self.recipe.fine_tuning.lora_rank
         self._adapters = None if rank is None else LoraAdapters(model, rank)
         check_r_drop(options.r_drop_weight, model.config)
-        model_with_loss = ModelWithLoss(model, options.label_smoothing, terms, options.r_drop_weight)
+        model_with_loss = ModelWithLoss(
+            model, options.label_smoothing, terms, options.r_drop_weight
+        )
         if self.compiled:
             compile_regions(model_with_loss, self.accelerator.device, self.packing)
         if options.fsdp:
@@ -190,7 +213,9 @@ class TrainState:
     def read_steps(self) -> None:
         """Wait for the device, and add the losses of `unread` to `step_metrics`. All processes call it together."""
         unread, self.unread = self.unread, []
-        for step, (sums, finite_gradient) in zip(unread, read_steps(self.accelerator, unread), strict=True):
+        for step, (sums, finite_gradient) in zip(
+            unread, read_steps(self.accelerator, unread), strict=True
+        ):
             finite_loss = math.isfinite(sums.smoothed_loss)
             # With a scaler, a gradient that is not finite lowers the scale.
             if not finite_loss or not (finite_gradient or self.accelerator.scaler):
@@ -218,7 +243,10 @@ class TrainState:
             saved: Whether a checkpoint holds this step: its minutes count, and a run that resumes from it agrees.
         """
         minutes = self.progress.minutes if saved else self.minutes()
-        options, patience = self.recipe.optimization, self.recipe.optimization.early_stopping_patience
+        options, patience = (
+            self.recipe.optimization,
+            self.recipe.optimization.early_stopping_patience,
+        )
         return (
             self.step >= self.schedule.max_steps
             or (options.max_minutes is not None and minutes >= options.max_minutes)
@@ -230,7 +258,9 @@ class TrainState:
         minutes = self.recipe.optimization.max_minutes
         if minutes is None or self.step < _STEPS_BEFORE_ESTIMATE:
             return max(self.planned_steps, self.step)
-        return min(self.schedule.max_steps, max(self.step, round(self.step * minutes / self.minutes())))
+        return min(
+            self.schedule.max_steps, max(self.step, round(self.step * minutes / self.minutes()))
+        )
 
     def measure_steps(self, gradient_norm: torch.Tensor, **place: float) -> dict[str, Any]:
         """Return an entry for the log of the steps since the last call, for which all processes read the device.
@@ -241,7 +271,10 @@ class TrainState:
         self.read_steps()
         entry: dict[str, Any] = {"step": self.step, **place, "minutes": self.minutes()}
         entry |= self.step_metrics.pop() | {"learning_rate": self.lr_scheduler.get_last_lr()[0]}
-        entry |= {"gradient_norm": float(gradient_norm), "peak_memory_gib": peak_memory_gib(self.accelerator.device)}
+        entry |= {
+            "gradient_norm": float(gradient_norm),
+            "peak_memory_gib": peak_memory_gib(self.accelerator.device),
+        }
         return entry
 
     def gather_model(self, to_save: bool = False) -> VanillaTransformerForConditionalGeneration:
@@ -261,7 +294,9 @@ class TrainState:
         weights: Any = get_model_state_dict(self.unwrapped_model, options=options)
         if to_save and not self.accelerator.is_main_process:
             return self._skeleton
-        model = copy.deepcopy(self._skeleton).to_empty(device="cpu" if to_save else self.accelerator.device)
+        model = copy.deepcopy(self._skeleton).to_empty(
+            device="cpu" if to_save else self.accelerator.device
+        )
         model.tie_weights()
         load_weights(model, weights)
         return model
@@ -269,8 +304,12 @@ class TrainState:
     def load_ema(self, model: VanillaTransformerForConditionalGeneration) -> None:
         """Load the EMA into a model from [`gather_model`]. All processes must call this together."""
         assert self.ema is not None
-        average = {name: full_tensor(tensor).cpu() for name, tensor in self.ema.state_dict().items()}
-        load_weights(model, average if self._adapters is None else self._adapters.merge(average).state_dict())
+        average = {
+            name: full_tensor(tensor).cpu() for name, tensor in self.ema.state_dict().items()
+        }
+        load_weights(
+            model, average if self._adapters is None else self._adapters.merge(average).state_dict()
+        )
 
     def resume_state(self) -> ResumeState:
         """Return the state that a checkpoint holds beside the model. All processes must call it together.
@@ -280,7 +319,11 @@ class TrainState:
         self.read_steps()
         optimizer: Any = get_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer)
         state = optimizer.get("state", {})
-        tensors = {f"{name}.{kind}": tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
+        tensors = {
+            f"{name}.{kind}": tensor
+            for name, kinds in state.items()
+            for kind, tensor in kinds.items()
+        }
         ema = {} if self.ema is None else self.ema.state_dict()
         adapters = {} if self._adapters is None else self._adapters.state_dict()
         self.progress.minutes = self.minutes()
@@ -288,7 +331,9 @@ class TrainState:
         self.progress.step_metrics = self.step_metrics.state_dict()
         if self.accelerator.scaler is not None:
             self.progress.grad_scaler = self.accelerator.scaler.state_dict()
-        return ResumeState(asdict(self.progress), optimizer.get("param_groups", []), tensors, ema, adapters)
+        return ResumeState(
+            asdict(self.progress), optimizer.get("param_groups", []), tensors, ema, adapters
+        )
 
     def load_resume_state(self, state: ResumeState, full: bool) -> None:
         """Continue where `state` was saved. The model must have the weights of the same checkpoint.
@@ -301,13 +346,21 @@ class TrainState:
             parameter, _, kind = name.rpartition(".")
             optimizer["state"].setdefault(parameter, {})[kind] = tensor
         options = StateDictOptions(full_state_dict=full)
-        set_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer, optimizer, options=options)
+        set_optimizer_state_dict(
+            self.unwrapped_model, self.optimizer.optimizer, optimizer, options=options
+        )
         if self._adapters is not None:
             self._adapters.load_state_dict(state.adapters)
         if self.ema is not None and state.ema:
             average = self.ema.state_dict()
-            self.ema.load_state_dict({name: shard_like(t, average[name]) for name, t in state.ema.items()})
-        kept: dict[str, Any] = {"recipe": self.progress.recipe, "data": self.progress.data, "temporary": False}
+            self.ema.load_state_dict(
+                {name: shard_like(t, average[name]) for name, t in state.ema.items()}
+            )
+        kept: dict[str, Any] = {
+            "recipe": self.progress.recipe,
+            "data": self.progress.data,
+            "temporary": False,
+        }
         kept["num_processes"] = self.accelerator.num_processes
         self.progress = TrainProgress(**state.progress | kept)
         self.lr_scheduler.load_state_dict(self.progress.lr_scheduler)

@@ -43,9 +43,13 @@ def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.
     largest = max(micro_batches, key=lambda batch: batch.counts.padded_tokens)
     with explain_out_of_memory(state, _describe_batch(largest), state.step + 1):
         norm, finite = update(state) if state.graphs is None else state.graphs.update()
-    source, target, padded = (sum(each) for each in zip(*(batch.counts for batch in micro_batches), strict=True))
+    source, target, padded = (
+        sum(each) for each in zip(*(batch.counts for batch in micro_batches), strict=True)
+    )
     pairs, counts = [batch.pairs for batch in micro_batches], (target, source + target, padded)
-    state.unread.append(UnreadStep(state.step + 1, torch.stack([*loss.unbind(), finite]), counts, pairs))
+    state.unread.append(
+        UnreadStep(state.step + 1, torch.stack([*loss.unbind(), finite]), counts, pairs)
+    )
     state.lr_scheduler.step()
     state.progress.step += 1
     return norm
@@ -64,7 +68,9 @@ def update(state: TrainState) -> tuple[torch.Tensor, torch.Tensor]:
     if limit is not None:
         norm = full_tensor(clip_grad_norm_(parameters, limit))
     else:
-        norm = full_tensor(get_total_norm([each.grad for each in parameters if each.grad is not None]))
+        norm = full_tensor(
+            get_total_norm([each.grad for each in parameters if each.grad is not None])
+        )
     finite = torch.isfinite(norm)
     if state.accelerator.scaler is None:
         # A scaler sets this attribute as well: with 1, a fused optimizer changes neither parameters nor moments.
@@ -85,14 +91,20 @@ def compute_gradient(state: TrainState, micro_batches: Sequence[MicroBatch]) -> 
         # DDP averages gradients over processes, but a step's target tokens are counted over all processes.
         factor = state.accelerator.num_processes / batch.step_target_tokens
         with (
-            skip_gradient_sync(state.accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1),
+            skip_gradient_sync(
+                state.accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1
+            ),
             explain_out_of_memory(state, _describe_batch(batch), state.step + 1),
             uncompiled(state.model_with_loss, when=len(batch.pairs) == 1 and not state.packing),
         ):
             if state.graphs is not None:
-                loss = state.graphs.add_gradient(state.batch_preparation(batch.tensors), factor, first=index == 0)
+                loss = state.graphs.add_gradient(
+                    state.batch_preparation(batch.tensors), factor, first=index == 0
+                )
             else:
-                tensors = batch_to_device(batch.tensors, state.batch_preparation, state.accelerator.device)
+                tensors = batch_to_device(
+                    batch.tensors, state.batch_preparation, state.accelerator.device
+                )
                 loss = add_gradient(state, tensors, factor)
         losses.append(loss)
     return torch.stack(losses).sum(dim=0)
@@ -113,7 +125,9 @@ def compile_train_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]])
         compute_gradient(state, [batch])
     except RuntimeError as error:  # of torch and the compilers; they have no other type in common
         reason = first_line(error)
-        raise UserError(f"`compile` must work on this machine, but fails: {reason} Set `compile` to false.") from error
+        raise UserError(
+            f"`compile` must work on this machine, but fails: {reason} Set `compile` to false."
+        ) from error
     state.optimizer.zero_grad()
 
 

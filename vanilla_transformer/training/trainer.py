@@ -18,7 +18,9 @@ from vanilla_transformer.data.prepare_data import REPORT_FILE, load_texts, token
 from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.device_utils import check_threads, limit_onednn_cache, use_all_cores
 from vanilla_transformer.utils.import_utils import show_progress
 
@@ -77,15 +79,29 @@ def train(
         if run.finished:
             if is_main_process():
                 run.restore_best_models()
-            logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
+            logger.info(
+                "The run in %s is finished. Raise max_steps or max_minutes to continue it.",
+                run.path,
+            )
         else:
             with closing(run):
                 _train(prepare_run(recipe, run, evaluate, model_class))
             if is_main_process():
-                from vanilla_transformer.evaluation.plots import draw_picture, plot_learning_curve, plot_lengths
+                from vanilla_transformer.evaluation.plots import (
+                    draw_picture,
+                    plot_learning_curve,
+                    plot_lengths,
+                )
 
-                draw_picture("learning curve is", plot_learning_curve, run.path / METRICS_FILE, run.path / CURVE)
-                draw_picture("lengths are", plot_lengths, run.path / REPORT_FILE, run.path / "lengths.png")
+                draw_picture(
+                    "learning curve is",
+                    plot_learning_curve,
+                    run.path / METRICS_FILE,
+                    run.path / CURVE,
+                )
+                draw_picture(
+                    "lengths are", plot_lengths, run.path / REPORT_FILE, run.path / "lengths.png"
+                )
         return run.path
 
 
@@ -104,14 +120,23 @@ def _train(prepared: "PreparedRun") -> None:
     """Run the training loop to its end, and write the final model."""
     run, state, batches = prepared.run, prepared.state, prepared.batches
     run.start(state, batches.sampler.corpus)
-    metrics = MetricsLogger(run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps()))
+    metrics = MetricsLogger(
+        run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps())
+    )
     # `steps` are without end, epoch after epoch.
     lost_workers = report_lost_workers("The same command resumes from the last checkpoint.")
-    with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
+    with (
+        StopSignal(state.accelerator) as stop,
+        metrics,
+        lost_workers,
+        closing(iter(batches)) as steps,
+    ):
         if state.recipe.fine_tuning.init_from is not None and not state.step:
             _validate(prepared, state.gather_model(), metrics, num_beams=1)
         stage = None
-        while not stop.check(state.step, state.is_finished(run.is_saved(state)), at_once=_is_milestone(state)):
+        while not stop.check(
+            state.step, state.is_finished(run.is_saved(state)), at_once=_is_milestone(state)
+        ):
             micro_batches = next(steps)
             if (
                 batches.position.stage != stage
@@ -120,7 +145,9 @@ def _train(prepared: "PreparedRun") -> None:
             ):
                 stage = batches.position.stage
                 logger.info("Step %d: %s.", state.step + 1, batches.sampler.stages.describe(stage))
-            norm = train_step(state, micro_batches)  # forward, backward, clip, Adam, LR schedule, EMA
+            norm = train_step(
+                state, micro_batches
+            )  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
             if state.step % state.steps_between("logging_steps") == 0:
                 metrics.log_steps(state.measure_steps(norm, **batches.place()))
@@ -147,7 +174,10 @@ def _train(prepared: "PreparedRun") -> None:
 
 def _is_milestone(state: TrainState) -> bool:
     """Return whether a run can end with the current step by a limit other than time."""
-    return state.step >= state.schedule.max_steps or state.step % state.steps_between("eval_steps") == 0
+    return (
+        state.step >= state.schedule.max_steps
+        or state.step % state.steps_between("eval_steps") == 0
+    )
 
 
 @dataclass(frozen=True)
@@ -199,8 +229,14 @@ def prepare_run(
             pairs, tokenizer, evaluate, accelerator, recipe.data.max_tokens, direction
         ),
     )
-    if recipe.optimization.early_stopping_patience is not None and not validation.pairs and is_main_process():
-        logger.warning("`early_stopping_patience` has no effect without validation text. Add some, or leave it out.")
+    if (
+        recipe.optimization.early_stopping_patience is not None
+        and not validation.pairs
+        and is_main_process()
+    ):
+        logger.warning(
+            "`early_stopping_patience` has no effect without validation text. Add some, or leave it out."
+        )
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     before = {} if resumed is None else resumed["recipe"]
     state.progress.recipe[PADDING] = choose_padding(before, state.compiled)
@@ -277,7 +313,9 @@ def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> None:
     checkpoints = list_checkpoints(run.path)[-run.options.average_checkpoints :]
     if not checkpoints:
         hint = "Raise `max_minutes` or `max_steps`."
-        raise UserError(f"Training ended before its first step, so there is no model to save. {hint}")
+        raise UserError(
+            f"Training ended before its first step, so there is no model to save. {hint}"
+        )
     model = state.gather_model()
     _load_final_weights(prepared, metrics, model, checkpoints)
     run.save_model(state, model)

@@ -11,8 +11,15 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.data.batches import Batch, plan_batches
 from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, encode_pairs, to_dataset
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.data.tokenized_corpus import (
+    EncodedPairs,
+    TokenTable,
+    encode_pairs,
+    to_dataset,
+)
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .device_batch import BatchPreparation, batch_to_device
@@ -52,7 +59,9 @@ class Validation:
         self.evaluate = evaluate
         self.accelerator = accelerator
         has_languages = find_languages(tokenizer) is not None
-        self._languages = {"src_lang": direction.source, "tgt_lang": direction.target} if has_languages else {}
+        self._languages = (
+            {"src_lang": direction.source, "tgt_lang": direction.target} if has_languages else {}
+        )
         # Pairs of similar length share a batch, with its number of target tokens.
         self.batches: list[tuple[Batch, int]] = []
         encoded = EncodedPairs(TokenTable(to_dataset(encode_pairs(tokenizer, pairs, direction))))
@@ -62,11 +71,15 @@ class Validation:
             batch = encoded.table.pad(encoded.rows[rows], tokenizer.pad_token_id)
             self.batches.append((batch, int(target[rows].sum())))
 
-    def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
+    def measure(
+        self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any
+    ) -> dict[str, Any]:
         """Return loss and scores. `generate_kwargs` override the model's decoding, which is the paper's."""
         model.eval()
         entry = {"validation_loss": self.loss(model)}
-        entry |= self.evaluate(model, self.tokenizer, self.pairs, **self._languages, **generate_kwargs)
+        entry |= self.evaluate(
+            model, self.tokenizer, self.pairs, **self._languages, **generate_kwargs
+        )
         wait_for_processes(self.accelerator)
         model.train()
         return entry
@@ -76,9 +89,13 @@ class Validation:
         """Return the plain cross-entropy in nats per target token."""
         model_with_loss = ModelWithLoss(model, smoothing=0.0)
         prepare, plain, tokens = BatchPreparation.for_model(model), 0.0, 0.0
-        for batch, target_tokens in self.batches[self.accelerator.process_index :: self.accelerator.num_processes]:
+        for batch, target_tokens in self.batches[
+            self.accelerator.process_index :: self.accelerator.num_processes
+        ]:
             with self.accelerator.autocast():
-                plain += float(model_with_loss(batch_to_device(batch, prepare, self.accelerator.device)).plain)
+                plain += float(
+                    model_with_loss(batch_to_device(batch, prepare, self.accelerator.device)).plain
+                )
             tokens += target_tokens
         plain, tokens = sum_over_processes(self.accelerator, [plain, tokens]).tolist()
         return plain / tokens
@@ -95,24 +112,48 @@ class Validations:
         create: Creates the `Validation` of some pairs of a direction.
     """
 
-    def __init__(self, texts: Texts, create: Callable[[Sequence[SentencePair], Direction], Validation]):
+    def __init__(
+        self, texts: Texts, create: Callable[[Sequence[SentencePair], Direction], Validation]
+    ):
         self.pairs = texts.validation
         self._parts = {
-            part.direction: create(part.pairs, part.direction) for part in texts.validation_sets if part.pairs
+            part.direction: create(part.pairs, part.direction)
+            for part in texts.validation_sets
+            if part.pairs
         }
         self._trained = {spec.direction for spec in texts.specs}
-        self._forgetting = create(texts.forgetting, texts.validation_sets[0].direction) if texts.forgetting else None
+        self._forgetting = (
+            create(texts.forgetting, texts.validation_sets[0].direction)
+            if texts.forgetting
+            else None
+        )
 
-    def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
+    def measure(
+        self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any
+    ) -> dict[str, Any]:
         """Return loss and scores; see [`Validation.measure`]."""
-        entries = {direction: part.measure(model, **generate_kwargs) for direction, part in self._parts.items()}
-        ranked = [each for direction, each in entries.items() if direction in self._trained] or [*entries.values()]
+        entries = {
+            direction: part.measure(model, **generate_kwargs)
+            for direction, part in self._parts.items()
+        }
+        ranked = [each for direction, each in entries.items() if direction in self._trained] or [
+            *entries.values()
+        ]
         entry = ranked[0]
         if len(entries) > 1:
             numbers = [name for name, value in entry.items() if isinstance(value, int | float)]
-            entry = entry | {name: statistics.fmean(each[name] for each in ranked) for name in numbers}
-            entry |= {f"{name}_{direction}": each[name] for direction, each in entries.items() for name in numbers}
+            entry = entry | {
+                name: statistics.fmean(each[name] for each in ranked) for name in numbers
+            }
+            entry |= {
+                f"{name}_{direction}": each[name]
+                for direction, each in entries.items()
+                for name in numbers
+            }
         if self._forgetting is not None:
             others = self._forgetting.measure(model, **generate_kwargs)
-            entry |= {f"forgetting_{name.removeprefix('validation_')}": value for name, value in others.items()}
+            entry |= {
+                f"forgetting_{name.removeprefix('validation_')}": value
+                for name, value in others.items()
+            }
         return entry

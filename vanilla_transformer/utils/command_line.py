@@ -35,15 +35,25 @@ class CommandLine:
     """
 
     def __init__(
-        self, groups: Mapping[str, Mapping[str, FieldInfo]], name: str, main: Sequence[str] = (), notes: str = ""
+        self,
+        groups: Mapping[str, Mapping[str, FieldInfo]],
+        name: str,
+        main: Sequence[str] = (),
+        notes: str = "",
     ):
         self._name, self._main, self._notes = name, main, notes
-        fields = {field.alias or name: field for fields in groups.values() for name, field in fields.items()}
+        fields = {
+            field.alias or name: field
+            for fields in groups.values()
+            for name, field in fields.items()
+        }
         titles = {id(field): title for title, fields in groups.items() for field in fields.values()}
         self._titles = {name: titles[id(field)] for name, field in fields.items()}
         self._arguments = {name: field for name, field in fields.items() if is_argument(field)}
         self._flags = {name: field for name, field in fields.items() if name not in self._arguments}
-        self._off = {f"no_{name}": name for name, field in self._flags.items() if field.default is True}
+        self._off = {
+            f"no_{name}": name for name, field in self._flags.items() if field.default is True
+        }
 
     def read(self, words: Sequence[str]) -> dict[str, Any]:
         """Return what words give, by the names of fields: text, lists of texts, and booleans of switches."""
@@ -90,20 +100,38 @@ class CommandLine:
             if left:
                 values[name] = left.pop(0) if list not in parts_of(field) else left[:]
                 left = left if list not in parts_of(field) else []
-        missing = [name for name, field in self._arguments.items() if name not in values and field.is_required()]
+        missing = [
+            name
+            for name, field in self._arguments.items()
+            if name not in values and field.is_required()
+        ]
         if left or missing:
             rule = self._usage_of_arguments() or "flags only"
-            raise UserError(f"This command takes {rule}, got {' '.join(map(repr, words[:4])) or 'none'}. See --help.")
+            raise UserError(
+                f"This command takes {rule}, got {' '.join(map(repr, words[:4])) or 'none'}. See --help."
+            )
         return values
 
     # --- Help ---
 
     def _show_help(self, shows_all: bool) -> None:
-        required = [f"--{name} {_metavar(field)}" for name, field in self._flags.items() if field.is_required()]
-        usage = [f"usage: {self._name}", self._usage_of_arguments(), *required, "[--flag value ...]"]
+        required = [
+            f"--{name} {_metavar(field)}"
+            for name, field in self._flags.items()
+            if field.is_required()
+        ]
+        usage = [
+            f"usage: {self._name}",
+            self._usage_of_arguments(),
+            *required,
+            "[--flag value ...]",
+        ]
         text = [textwrap.fill(" ".join(filter(None, usage)), 110, subsequent_indent=" " * 7)]
         if self._arguments:
-            about = {metavar_of(name, field): str(field.description) for name, field in self._arguments.items()}
+            about = {
+                metavar_of(name, field): str(field.description)
+                for name, field in self._arguments.items()
+            }
             text.append(f"arguments:\n{format_table(about)}")
         main = [name for name in self._flags if name in self._main or not self._main]
         more = [name for name in self._flags if name not in main] if shows_all else []
@@ -111,8 +139,12 @@ class CommandLine:
             for title in dict.fromkeys(self._titles[name] for name in names):
                 rows = {}
                 for name in (each for each in names if self._titles[each] == title):
-                    rows[f"--{name} {_metavar(self._flags[name])}"] = _explanation(self._flags[name])
-                    rows |= {f"--no_{name}": f"Turn off --{name}."} if f"no_{name}" in self._off else {}
+                    rows[f"--{name} {_metavar(self._flags[name])}"] = _explanation(
+                        self._flags[name]
+                    )
+                    rows |= (
+                        {f"--no_{name}": f"Turn off --{name}."} if f"no_{name}" in self._off else {}
+                    )
                 text.append(f"{title}{mark}:\n{format_table(rows)}")
         text.append(f"help:\n{format_table({f'--{name}': about for name, about in _HELP.items()})}")
         sys.stdout.write("\n\n".join(filter(None, [*text, self._notes])) + "\n")
@@ -121,7 +153,8 @@ class CommandLine:
 
     def _usage_of_arguments(self) -> str:
         return " ".join(
-            (shown if field.is_required() else f"[{shown}]") + (" ..." if list in parts_of(field) else "")
+            (shown if field.is_required() else f"[{shown}]")
+            + (" ..." if list in parts_of(field) else "")
             for name, field in self._arguments.items()
             if (shown := metavar_of(name, field))
         )
@@ -136,7 +169,9 @@ def format_table(rows: Mapping[str, str]) -> str:
     """Return names and their explanations in two columns. A long name has its own line."""
     lines = []
     for name, text in rows.items():
-        column = textwrap.wrap(text, _WIDTH - _COLUMN, break_long_words=False, break_on_hyphens=False) or [""]
+        column = textwrap.wrap(
+            text, _WIDTH - _COLUMN, break_long_words=False, break_on_hyphens=False
+        ) or [""]
         if len(name) > _COLUMN - 4:
             lines.append(f"  {name}")
         else:
@@ -179,5 +214,7 @@ def _metavar(field: FieldInfo) -> str:
 
 def _explanation(field: FieldInfo) -> str:
     text, default = str(field.description), field.default
-    is_shown = not (field.is_required() or default is None or default is False or default in ("", []))
+    is_shown = not (
+        field.is_required() or default is None or default is False or default in ("", [])
+    )
     return f"{text} (default: {default})" if is_shown and "default" not in text.lower() else text

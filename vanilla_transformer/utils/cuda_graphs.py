@@ -28,7 +28,9 @@ class CudaGraphs:
         self._stream: torch.cuda.Stream | None = None
         self._first: torch.cuda.CUDAGraph | None = None  # whose memory the others use
 
-    def __call__(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> Callable[[], None]:
+    def __call__(
+        self, function: Callable[[], Any], warm_up: Callable[[], Any]
+    ) -> Callable[[], None]:
         with deliberate_wait(), _one_at_a_time:
             self._stream = self._stream or torch.cuda.Stream(self._device)
             current, graph = torch.cuda.current_stream(self._device), torch.cuda.CUDAGraph()

@@ -40,7 +40,9 @@ def process_state() -> PartialState:
     An existing `Accelerator` shares this state. Unlike an `Accelerator`, it also detects `torchrun` on a machine
     without a GPU if `ACCELERATE_USE_CPU` is not set.
     """
-    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available())
+    return PartialState(
+        cpu=parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
+    )
 
 
 def usable_cores() -> int:
@@ -50,13 +52,17 @@ def usable_cores() -> int:
     reads. loky reads the quota of the topmost cgroup only, not of the process's own one, which systemd's slices limit,
     and machines with a GPU may have no packages but those that training needs.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     for folder in _cgroups("cpu"):
         with suppress(OSError, ValueError):  # "max" is no quota
             if (folder / "cpu.max").exists():  # of version 2
                 quota, period = map(int, (folder / "cpu.max").read_text().split())
             else:
-                quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+                quota, period = (
+                    int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period")
+                )
             if quota > 0:
                 cores = min(cores, quota // period)
     return max(1, cores)
@@ -65,7 +71,11 @@ def usable_cores() -> int:
 def use_all_cores() -> None:
     """Use all cores if `accelerate launch` started a single CPU process, which it limits to one thread."""
     launched = "ACCELERATE_MIXED_PRECISION" in os.environ
-    if launched and int(os.environ.get("WORLD_SIZE", "1")) == 1 and not torch.accelerator.is_available():
+    if (
+        launched
+        and int(os.environ.get("WORLD_SIZE", "1")) == 1
+        and not torch.accelerator.is_available()
+    ):
         torch.set_num_threads(usable_cores())
 
 
@@ -186,7 +196,9 @@ def _cgroups(controller: str) -> Iterator[Path]:
         yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
 
 
-def to_device(integers: Sequence[int] | Sequence[Sequence[int]] | Tensor, device: torch.device) -> Tensor:
+def to_device(
+    integers: Sequence[int] | Sequence[Sequence[int]] | Tensor, device: torch.device
+) -> Tensor:
     """Copy integers, or rows of them, to a device, as [`copy_to_device`] does."""
     return copy_to_device(torch.as_tensor(integers, dtype=torch.long), device)
 
@@ -260,7 +272,9 @@ def additive_mask(seen: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 _cudnn_lock = threading.Lock()
-_cudnn_before: list[bool] = []  # the setting at the beginning of each block that keeps cuDNN off, of all threads
+_cudnn_before: list[
+    bool
+] = []  # the setting at the beginning of each block that keeps cuDNN off, of all threads
 
 
 @contextmanager

@@ -35,12 +35,24 @@ logger = logging.getLogger(__name__)
 
 HASHES_FILE = "sha256.json"
 # A model folder has one of them: ours, Marian, FSMT, M2M-100.
-TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt", "sentencepiece.bpe.model", "sentencepiece.model")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "source.spm",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+)
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
 _MODEL_FILES = (*_WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
 _EDITED = "generation_config.json"
 _LOCK = ".lock"
-_UNSUPPORTED = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOLCK)  # by a file system
+_UNSUPPORTED = (
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.EINVAL,
+    errno.ENOLCK,
+)  # by a file system
 _MOMENT = 10.0  # seconds in which a process that lives has locked what it has created
 _PATIENCE = 1.0  # seconds before a message about a lock that another process holds
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
@@ -77,7 +89,9 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
             temporary = aside / _NEW / ("" if merge else folder.absolute().name)
             temporary.mkdir(mode, parents=True)
             yield temporary
-            permitted = temporary.stat().st_mode & 0o666  # libraries create files that only their owner reads
+            permitted = (
+                temporary.stat().st_mode & 0o666
+            )  # libraries create files that only their owner reads
             for path in filter(Path.is_file, temporary.rglob("*")):
                 with suppress(OSError):  # some file systems have no modes
                     path.chmod(permitted)
@@ -85,12 +99,16 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
     except SafetensorError as error:
         raise UserFileError(f"Cannot write the weights to {folder}: {error}") from error
     except Exception as error:
-        if type(error) is Exception and "os error" in str(error):  # the tokenizers library raises no other type
+        if type(error) is Exception and "os error" in str(
+            error
+        ):  # the tokenizers library raises no other type
             raise UserFileError(f"Cannot write the tokenizer to {folder}: {error}.") from error
         raise
     finally:
         if any((aside / _WHOLE).glob("*")):
-            logger.error("The rest of %s is in %s. Run the command again, which moves it.", folder, aside)
+            logger.error(
+                "The rest of %s is in %s. Run the command again, which moves it.", folder, aside
+            )
         else:
             shutil.rmtree(aside, ignore_errors=True)
         for parent in created:
@@ -118,12 +136,17 @@ def _move_in(aside: Path) -> None:
             move(aside / _NEW, aside / _WHOLE)  # from now on, `recover_folders` completes the moves
             sync(aside)
             sync(folder)
-        new = sorted((path.name for path in (aside / _WHOLE).iterdir()), key=lambda name: (name in _WEIGHTS, name))
+        new = sorted(
+            (path.name for path in (aside / _WHOLE).iterdir()),
+            key=lambda name: (name in _WEIGHTS, name),
+        )
         if not (aside / _REPLACED).exists():
             (aside / _OLD).mkdir(exist_ok=True)
             names = (*_MODEL_FILES, *TOKENIZER_FILES, HASHES_FILE)
             other = [*_weight_paths(folder), *(folder / name for name in names)]
-            other = [] if {*new}.isdisjoint(_WEIGHTS) else other  # or it would be a mixture of two models
+            other = (
+                [] if {*new}.isdisjoint(_WEIGHTS) else other
+            )  # or it would be a mixture of two models
             for path in dict.fromkeys([*other, *(folder / name for name in new)]):
                 if os.path.lexists(path):
                     move(path, aside / _OLD / path.name)
@@ -143,10 +166,14 @@ def recover_folders(parent: Path, name: str | None = None) -> None:
     Args:
         name: The name of the folder that they wrote; by default any.
     """
-    for aside in filter(Path.is_dir, parent.glob(_TEMPORARY.format("*" if name is None else glob.escape(name)))):
+    for aside in filter(
+        Path.is_dir, parent.glob(_TEMPORARY.format("*" if name is None else glob.escape(name)))
+    ):
         try:
             is_new = not (aside / _LOCK).exists() and time.time() - aside.stat().st_mtime < _MOMENT
-            if is_new or any(map(Path.is_symlink, (aside, *aside.iterdir()))):  # which only another program makes
+            if is_new or any(
+                map(Path.is_symlink, (aside, *aside.iterdir()))
+            ):  # which only another program makes
                 continue
             with _acquire_lock(aside / _LOCK, wait=False):
                 logger.info("Removing the unfinished %s.", aside)
@@ -156,7 +183,9 @@ def recover_folders(parent: Path, name: str | None = None) -> None:
         except TimeoutError:  # its writer lives
             continue
         except OSError as error:
-            logger.warning("%s is left of an interrupted command, and cannot be removed: %s.", aside, error)
+            logger.warning(
+                "%s is left of an interrupted command, and cannot be removed: %s.", aside, error
+            )
 
 
 def _new_name(path: Path) -> str:
@@ -166,7 +195,9 @@ def _new_name(path: Path) -> str:
 
 def sync(path: Path) -> None:
     """Wait until the content of a file, or the names in a folder, are on the disk, if the file system can tell."""
-    with suppress(PermissionError):  # Windows opens no folders, and a user none that only others may list
+    with suppress(
+        PermissionError
+    ):  # Windows opens no folders, and a user none that only others may list
         descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -193,7 +224,9 @@ def _naming(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
-        raise UserFileError(f"Cannot write {path}: {os.strerror(error.errno)}. Make room there.") from error
+        raise UserFileError(
+            f"Cannot write {path}: {os.strerror(error.errno)}. Make room there."
+        ) from error
 
 
 def read_json(path: Path) -> Any:
@@ -203,7 +236,9 @@ def read_json(path: Path) -> Any:
         return json.loads(content.decode("utf-8"))
     except RecursionError as error:
         raise UserFileError(f"{path} must be JSON, but it is nested too deeply.") from error
-    except ValueError as error:  # also for bytes that are not UTF-8, and for integers of more than 4,300 digits
+    except (
+        ValueError
+    ) as error:  # also for bytes that are not UTF-8, and for integers of more than 4,300 digits
         raise UserFileError(f"{path} must be JSON: {error}") from error
 
 
@@ -229,7 +264,9 @@ def refuse_dangling_link(folder: Path) -> None:
     """Refuse a link to a folder that does not exist."""
     if folder.is_symlink() and not folder.exists():
         found = f"{folder} is a link to {os.readlink(folder)}, which does not exist"
-        raise MissingFileError(f"The output must be a folder, but {found}. Create that folder, or choose another.")
+        raise MissingFileError(
+            f"The output must be a folder, but {found}. Create that folder, or choose another."
+        )
 
 
 def check_output_dir_is_empty(output_dir: str | Path) -> None:
@@ -239,10 +276,14 @@ def check_output_dir_is_empty(output_dir: str | Path) -> None:
     recover_folders(output_dir, output_dir.absolute().name)
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         found = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
-        raise UserFileError(f"The output must be a new or an empty folder, but {found}. Choose another folder.")
+        raise UserFileError(
+            f"The output must be a new or an empty folder, but {found}. Choose another folder."
+        )
 
 
-def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: Sequence[str] = ()) -> None:
+def check_output_dir(
+    output_dir: str | Path, own: Sequence[str] = (), replaced: Sequence[str] = ()
+) -> None:
     """Refuse a folder with files of others, before a command writes into it.
 
     Hidden files, and folders of other names than the command writes, are left alone.
@@ -259,7 +300,9 @@ def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: 
     if not folder.is_dir():
         raise UserFileError(f"{rule}, but {folder} is a file. Choose another folder.")
     for path in sorted(folder.iterdir()):
-        is_kept = path.name.startswith(".") or (path.is_dir() and not any(map(path.match, replaced)))
+        is_kept = path.name.startswith(".") or (
+            path.is_dir() and not any(map(path.match, replaced))
+        )
         if not is_kept:
             raise UserFileError(f"{rule}, but {folder} has {path.name}. Choose another folder.")
 
@@ -278,21 +321,39 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         if output.is_dir():
             raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
         ending = output.suffix.lower()
-        is_document = ending in DOCUMENT_ENDINGS and any(str(each).lower().endswith(ending) for each in inputs)
+        is_document = ending in DOCUMENT_ENDINGS and any(
+            str(each).lower().endswith(ending) for each in inputs
+        )
         if ending in BINARY_ENDINGS and not is_document:
             rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
-            raise UserError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
-        is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)
-        replaced = [output.parent, output] if is_of_model else [output]  # a model is a folder among the inputs
+            raise UserError(
+                f"{rule}, but the name {output} is one of another format. Choose another ending."
+            )
+        is_of_model = output.suffix == ".safetensors" or output.name in (
+            *_MODEL_FILES,
+            *TOKENIZER_FILES,
+        )
+        replaced = (
+            [output.parent, output] if is_of_model else [output]
+        )  # a model is a folder among the inputs
         same = None
         if output.is_file():  # a terminal is both input and output
-            same = next((name for name in existing if any(os.path.samefile(path, name) for path in replaced)), None)
+            same = next(
+                (
+                    name
+                    for name in existing
+                    if any(os.path.samefile(path, name) for path in replaced)
+                ),
+                None,
+            )
         if same is not None:
             name = "standard input" if same == 0 else same
             rule = "The output must be another file than the inputs"
             raise UserError(f"{rule}, but {output} is the same as {name}. Choose another.")
         if output.resolve() in written and not output.is_char_device():
-            raise UserError(f"Each output must be another file, got {output} twice. Choose another.")
+            raise UserError(
+                f"Each output must be another file, got {output} twice. Choose another."
+            )
         written.append(output.resolve())
 
 
@@ -313,11 +374,16 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
     try:
         for parent in (folder, *filter(Path.is_dir, folder.iterdir())):
             recover_folders(parent)
-        for leftover in filter(Path.is_file, folder.glob(_TEMPORARY.format("*"))):  # its writer is dead
+        for leftover in filter(
+            Path.is_file, folder.glob(_TEMPORARY.format("*"))
+        ):  # its writer is dead
             leftover.unlink()
         yield
     finally:
-        is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {_LOCK, _marker_of(Path(_LOCK)).name}
+        is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {
+            _LOCK,
+            _marker_of(Path(_LOCK)).name,
+        }
         if is_unused:
             with suppress(PermissionError):  # Windows, where releasing deletes it
                 (folder / _LOCK).unlink(missing_ok=True)
@@ -359,7 +425,9 @@ def _acquire_lock(path: Path, wait: bool = True) -> "AcquireReturnProxy[BaseFile
             elif not wait:
                 raise
             elif is_silent:
-                logger.warning("Waiting for %s, which %s holds.", lock.lock_file, _find_holder(path))
+                logger.warning(
+                    "Waiting for %s, which %s holds.", lock.lock_file, _find_holder(path)
+                )
                 is_silent = False
         except OSError as error:
             if error.errno not in _UNSUPPORTED or isinstance(lock, SoftFileLock):
@@ -486,7 +554,10 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
     The hash of the file, if its folder has hashes, is set with it.
     """
     path = Path(path)
-    content = json.dumps(json.loads(path.read_text(encoding="utf-8")) | entries, indent=2, sort_keys=True) + "\n"
+    content = (
+        json.dumps(json.loads(path.read_text(encoding="utf-8")) | entries, indent=2, sort_keys=True)
+        + "\n"
+    )
     hashes = path.with_name(HASHES_FILE)
     if not hashes.is_file():
         with atomic_file(path) as file:
@@ -494,8 +565,12 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
         return
     with atomic_folder(path.parent) as temporary:
         (temporary / path.name).write_text(content, encoding="utf-8")
-        of_files = json.loads(hashes.read_text(encoding="utf-8")) | {path.name: hash_file(temporary / path.name)}
-        (temporary / HASHES_FILE).write_text(json.dumps(of_files, indent=2) + "\n", encoding="utf-8")
+        of_files = json.loads(hashes.read_text(encoding="utf-8")) | {
+            path.name: hash_file(temporary / path.name)
+        }
+        (temporary / HASHES_FILE).write_text(
+            json.dumps(of_files, indent=2) + "\n", encoding="utf-8"
+        )
 
 
 def hash_file(path: Path) -> str:
@@ -541,7 +616,9 @@ def refuse_damage(folder: Path) -> None:
         raise UserFileError(f"In {folder}, {damage}. {hint}.")
 
 
-def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777) -> Path:
+def cached_folder(
+    cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777
+) -> Path:
     """Return the folder `name` of a cache, filled by `write` if it does not exist yet or is damaged.
 
     If several processes need the same folder, one writes it and the others wait. The folder is renamed into place once

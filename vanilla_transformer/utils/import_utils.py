@@ -30,7 +30,9 @@ def hide_import_messages() -> None:
         logging.getLogger(name).addFilter(_concerns_users)
 
 
-def _concerns_users(record: logging.LogRecord) -> bool:  # one function, or a second call would add a second filter
+def _concerns_users(
+    record: logging.LogRecord,
+) -> bool:  # one function, or a second call would add a second filter
     return not any(words in record.getMessage() for words in _IMPORT_MESSAGES[record.name])
 
 
@@ -66,7 +68,9 @@ def freeze_modules() -> None:
     atexit.register(lambda: gc.unfreeze() if "triton" in sys.modules else None)
 
 
-def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(
+    package: str, names: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that imports names at first use, from these modules below it."""
 
     def import_name(name: str) -> Any:
@@ -84,7 +88,10 @@ def is_command_line() -> bool:
 
     Its workers get a copy of `sys.argv`, but `multiprocessing` comes before this package there.
     """
-    return Path((sys.argv or [""])[0]).stem == "vanilla-transformer" and "multiprocessing" not in sys.modules
+    return (
+        Path((sys.argv or [""])[0]).stem == "vanilla-transformer"
+        and "multiprocessing" not in sys.modules
+    )
 
 
 def use_user_module(path: str | Path) -> None:
@@ -104,7 +111,9 @@ def import_user_module() -> None:
     path = Path(os.environ.get(USER_MODULE, ""))
     before = sys.modules.get(path.stem)
     if path.name and before is not None and getattr(before, "__file__", None) != str(path):
-        raise UserError(f"`user_module` must have another name, since {path.stem!r} is imported. Rename {path}.")
+        raise UserError(
+            f"`user_module` must have another name, since {path.stem!r} is imported. Rename {path}."
+        )
     if not path.name or before is not None:
         return
     spec: Any = importlib.util.spec_from_file_location(path.stem, path)
@@ -113,9 +122,15 @@ def import_user_module() -> None:
         spec.loader.exec_module(sys.modules[path.stem])
     except Exception as error:
         del sys.modules[path.stem]
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == str(path)
+        ]
         place = f"line {lines[-1]}: " if lines else ""
-        raise UserError(f"{path} cannot be imported: {place}{type(error).__name__}: {error}") from error
+        raise UserError(
+            f"{path} cannot be imported: {place}{type(error).__name__}: {error}"
+        ) from error
 
 
 def find_object(place: str, rule: str) -> Any:

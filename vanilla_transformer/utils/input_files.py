@@ -53,7 +53,9 @@ def forget_pipes() -> None:
 def _spool(path: str) -> Any:
     """Return a temporary file with the text of a pipe; on Linux it has no name that a killed process could leave."""
     if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
-        raise UserError(f"A pipe has one reader, but {path} would have {processes}. Write its text to a file.")
+        raise UserError(
+            f"A pipe has one reader, but {path} would have {processes}. Write its text to a file."
+        )
     create: Any = tempfile.TemporaryFile if sys.platform == "linux" else tempfile.NamedTemporaryFile
     file = create()
     with nullcontext(open_stdin().buffer) if path in _NAMES_OF_STDIN else open(path, "rb") as pipe:
@@ -69,18 +71,26 @@ def _place(file: Any) -> str:
 def check_pipes(names: Iterable[str | Path | int]) -> None:
     """Refuse a pipe that is named twice. The number 0 is standard input, as `-` is."""
     pipes = [STDIN if name == 0 else str(name) for name in names if name == 0 or is_pipe(str(name))]
-    files = [os.stat(open_stdin().fileno() if name == STDIN else name) for name in pipes] if pipes[1:] else []
+    files = (
+        [os.stat(open_stdin().fileno() if name == STDIN else name) for name in pipes]
+        if pipes[1:]
+        else []
+    )
     places = [(file.st_dev, file.st_ino) for file in files]
     for number, place in enumerate(places):
         if place in places[:number]:
             found = f"{pipes[places.index(place)]} and {pipes[number]}"
-            raise UserError(f"A pipe is one input, since it is read once, got {found}. Write its text to a file.")
+            raise UserError(
+                f"A pipe is one input, since it is read once, got {found}. Write its text to a file."
+            )
 
 
 def open_stdin() -> TextIO:
     """Return standard input."""
     if sys.stdin is None:
-        raise UserFileError("Standard input must be open, but it is closed. Give a file by --input.")
+        raise UserFileError(
+            "Standard input must be open, but it is closed. Give a file by --input."
+        )
     return sys.stdin
 
 
@@ -101,13 +111,29 @@ def _open_zst(file: Any, mode: str) -> Any:
 
 # How text is read from a binary file or written to it, by the ending of the name.
 COMPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
-    ".gz": lambda file, mode: gzip.GzipFile("", mode, fileobj=file, mtime=0),  # the same text, the same bytes
+    ".gz": lambda file, mode: gzip.GzipFile(
+        "", mode, fileobj=file, mtime=0
+    ),  # the same text, the same bytes
     ".xz": lzma.LZMAFile,
     ".bz2": bz2.BZ2File,
     ".zst": _open_zst,
 }
 # Endings of files that are not text, which no command writes.
 BINARY_ENDINGS = {
-    *(".zip", ".7z", ".rar", ".tar", ".tgz", ".tbz2", ".txz", ".lz", ".lz4", ".lzma", ".br", ".z", ".parquet"),
+    *(
+        ".zip",
+        ".7z",
+        ".rar",
+        ".tar",
+        ".tgz",
+        ".tbz2",
+        ".txz",
+        ".lz",
+        ".lz4",
+        ".lzma",
+        ".br",
+        ".z",
+        ".parquet",
+    ),
     *(".docx", ".pptx", ".xlsx", ".odt", ".epub", ".pdf"),
 }

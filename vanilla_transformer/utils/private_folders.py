@@ -32,9 +32,13 @@ def find_unsafe(path: Path, own: Path | None = None) -> str | None:
     if not hasattr(os, "geteuid"):
         return None
     levels = ((level, None) for level in _levels(path if own is None else own.parent))
-    below = () if own is None else accumulate(path.relative_to(own).parts, Path.joinpath, initial=own)
+    below = (
+        () if own is None else accumulate(path.relative_to(own).parts, Path.joinpath, initial=own)
+    )
     try:
-        problems = (_find_problem(*level) for level in chain(levels, ((level, own) for level in below)))
+        problems = (
+            _find_problem(*level) for level in chain(levels, ((level, own) for level in below))
+        )
         return next(filter(None, problems), None)
     except FileNotFoundError:
         return None
@@ -53,7 +57,9 @@ def create_private_folder(folder: Path, own: Path | None = None) -> str | None:
         return unsafe
     for each in (*reversed(folder.parents), folder):
         each.mkdir(mode=0o700, exist_ok=True)
-    return find_unsafe(folder, own)  # which another user may have created meanwhile, such as in `/tmp`
+    return find_unsafe(
+        folder, own
+    )  # which another user may have created meanwhile, such as in `/tmp`
 
 
 def check_inductor_caches() -> None:
@@ -65,7 +71,9 @@ def check_inductor_caches() -> None:
         )
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-    variables = {default_cache_dir(): "TMPDIR"}  # where compiled headers are kept, whatever the variables say
+    variables = {
+        default_cache_dir(): "TMPDIR"
+    }  # where compiled headers are kept, whatever the variables say
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         if os.environ.get(name):
             variables.setdefault(os.path.abspath(os.environ[name]), name)
@@ -98,9 +106,13 @@ def _find_problem(path: Path, own: Path | None) -> str | None:
         return f"{path} belongs to user {facts.st_uid}"
     if own is not None and not (is_folder or stat.S_ISREG(facts.st_mode)):
         return f"{path} is {'a link' if is_link else 'no file'}"
-    if is_link or (own is None and is_folder and facts.st_mode & stat.S_ISVTX):  # the mode of a link means nothing
+    if is_link or (
+        own is None and is_folder and facts.st_mode & stat.S_ISVTX
+    ):  # the mode of a link means nothing
         return None
-    by_group = facts.st_mode & stat.S_IWGRP and (own is not None or not _is_of_user_alone(path, facts.st_gid))
+    by_group = facts.st_mode & stat.S_IWGRP and (
+        own is not None or not _is_of_user_alone(path, facts.st_gid)
+    )
     if not (by_group or facts.st_mode & stat.S_IWOTH):
         return None
     command = f"chmod go-w {path}" if own is None else f"chmod -R go-w {own}"

@@ -33,8 +33,12 @@ def describe_recipes() -> dict[str, str]:
     """Return the first sentence of the comment of each packaged recipe, by its name."""
     found = {}
     for path in sorted(resource_folder("recipes").glob("*.yaml")):
-        lines = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
-        found[path.stem] = re.split(r"[.:] ", " ".join(line[1:].strip() for line in lines))[0].rstrip(".")
+        lines = takewhile(
+            lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines()
+        )
+        found[path.stem] = re.split(r"[.:] ", " ".join(line[1:].strip() for line in lines))[
+            0
+        ].rstrip(".")
     return found
 
 
@@ -45,11 +49,18 @@ def find_facts(name_or_path: str) -> Path:
 
 def _find(name_or_path: str, folder: str, kind: str) -> Path:
     path = Path(name_or_path)
-    if path.name != name_or_path or path.suffix in (".yaml", ".yml") or path.is_file() or is_pipe(path):
+    if (
+        path.name != name_or_path
+        or path.suffix in (".yaml", ".yml")
+        or path.is_file()
+        or is_pipe(path)
+    ):
         return path
     packaged = {each.stem: each for each in sorted(resource_folder(folder).glob("*.yaml"))}
     if name_or_path not in packaged:
-        raise UserError(f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of {', '.join(packaged)}.")
+        raise UserError(
+            f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of {', '.join(packaged)}."
+        )
     return packaged[name_or_path]
 
 

@@ -24,9 +24,13 @@ class Schema(BaseModel):
 
     def __init__(self, /, **values: Any):
         fields = type(self).model_fields
-        for name in (name for name, value in values.items() if isinstance(value, bool) and name in fields):
+        for name in (
+            name for name, value in values.items() if isinstance(value, bool) and name in fields
+        ):
             parts = [*parts_of(fields[name])]
-            if (int in parts or float in parts) and bool not in parts:  # pydantic would take true for 1
+            if (
+                int in parts or float in parts
+            ) and bool not in parts:  # pydantic would take true for 1
                 raise UserError(f"`{name}` must be {describe(fields[name])}, got {values[name]}.")
         try:
             super().__init__(**values)
@@ -46,12 +50,26 @@ def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo], noun: str
     if error["type"] == "missing":
         return f"`{name}` must be given: {fields[name].description}"
     value, place = error["input"], noun.removeprefix("key") if noun.startswith("key of") else ""
-    shown = value if error["type"] in _OUT_OF_RANGE else repr(value)  # a number without the quotes of a flag's text
+    shown = (
+        value if error["type"] in _OUT_OF_RANGE else repr(value)
+    )  # a number without the quotes of a flag's text
     return f"`{name}`{place} must be {describe(fields[name])}, got {shown}."
 
 
-_OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
-_KINDS = {bool: "true or false", str: "text", int: "an integer", float: "a number", dict: "a mapping"}
+_OUT_OF_RANGE = (
+    "greater_than",
+    "greater_than_equal",
+    "less_than",
+    "less_than_equal",
+    "finite_number",
+)
+_KINDS = {
+    bool: "true or false",
+    str: "text",
+    int: "an integer",
+    float: "a number",
+    dict: "a mapping",
+}
 _PLURALS = {bool: "booleans", str: "words", int: "integers", float: "numbers", dict: "mappings"}
 
 
@@ -65,8 +83,12 @@ def describe(field: FieldInfo) -> str:
         return f"one of {', '.join(map(repr, choices))}"
     kind = next((kind for kind in (dict, bool, str, int, float) if kind in parts), str)
     if list in parts:
-        least = next((f" with {part.min_length} or more" for part in parts if isinstance(part, MinLen)), "")
-        most = next((f" with at most {part.max_length}" for part in parts if isinstance(part, MaxLen)), "")
+        least = next(
+            (f" with {part.min_length} or more" for part in parts if isinstance(part, MinLen)), ""
+        )
+        most = next(
+            (f" with at most {part.max_length}" for part in parts if isinstance(part, MaxLen)), ""
+        )
         return f"a list of {_PLURALS[kind]}{least}{most}"
     return _KINDS[kind] + _describe_range(parts)
 
@@ -124,7 +146,11 @@ Output = Annotated[str, OUTPUT]  # a file that a command writes
 
 def split_words(value: Any) -> Any:
     """Return the words of a list in one word, with or without brackets and quotation marks."""
-    return [word.strip("\"' ") for word in value.strip("[] ").split(",")] if isinstance(value, str) else value
+    return (
+        [word.strip("\"' ") for word in value.strip("[] ").split(",")]
+        if isinstance(value, str)
+        else value
+    )
 
 
 def parse_yaml(value: Any, info: ValidationInfo) -> Any:
@@ -137,7 +163,9 @@ def parse_yaml(value: Any, info: ValidationInfo) -> Any:
     except UserError as error:
         raise UserError(f"{rule}: {error}") from error
     if parsed is None:
-        raise UserError(f"{rule}, got {value!r}, which is empty. Leave it out, or quote text that begins with #.")
+        raise UserError(
+            f"{rule}, got {value!r}, which is empty. Leave it out, or quote text that begins with #."
+        )
     return parsed
 
 

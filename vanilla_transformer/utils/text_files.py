@@ -54,9 +54,18 @@ def decode_document(content: bytes, name: str, format: str = "") -> tuple[str, s
     """
     if content.startswith(ZIP.encode()):
         return content.decode(_LATIN), _LATIN
-    marked = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), "")
-    declared, is_utf_8 = _DECLARED.match(content), content.decode(errors="ignore").encode() == content
-    encoding = marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE") if marked else "UTF-8"
+    marked = next(
+        (encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), ""
+    )
+    declared, is_utf_8 = (
+        _DECLARED.match(content),
+        content.decode(errors="ignore").encode() == content,
+    )
+    encoding = (
+        marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE")
+        if marked
+        else "UTF-8"
+    )
     if declared and (content.isascii() or not is_utf_8):  # UTF-8 under another name is UTF-8
         encoding = declared[1].decode()
     elif format == "properties" and not (marked or is_utf_8):
@@ -84,7 +93,9 @@ def read_lines(path: str | Path) -> list[str]:
     return [line.strip() for line in stream_lines(path)]
 
 
-def stream_lines(path: str | Path, may_be_blank: bool = False, may_be_markup: bool = False) -> Iterator[str]:
+def stream_lines(
+    path: str | Path, may_be_blank: bool = False, may_be_markup: bool = False
+) -> Iterator[str]:
     """
     Yield the lines of a UTF-8 text file, without their ends. Only line feeds end a line, as for `wc -l`.
 
@@ -102,7 +113,9 @@ def stream_lines(path: str | Path, may_be_blank: bool = False, may_be_markup: bo
 def open_file(path: Path) -> BufferedReader:
     """Open a file or a pipe, see [`open_input`]."""
     if not (path.is_file() or is_pipe(path)):
-        raise MissingFileError(f"There is no file {path}. Give the path of a text file with one sentence per line.")
+        raise MissingFileError(
+            f"There is no file {path}. Give the path of a text file with one sentence per line."
+        )
     return open_input(path)
 
 
@@ -116,10 +129,14 @@ def decompress(file: BufferedReader) -> Iterator[Any]:
     try:
         yield COMPRESSIONS[ending](file, "rb")
     except _CORRUPT as error:
-        raise UserError(f"Cannot read {file.name}: the {ending} file is truncated or corrupt ({error}).") from error
+        raise UserError(
+            f"Cannot read {file.name}: the {ending} file is truncated or corrupt ({error})."
+        ) from error
 
 
-def read_file_lines(file: BufferedReader, may_be_blank: bool = False, may_be_markup: bool = False) -> Iterator[str]:
+def read_file_lines(
+    file: BufferedReader, may_be_blank: bool = False, may_be_markup: bool = False
+) -> Iterator[str]:
     """Yield the lines of a file, decompressed as its name requires, as [`decode_lines`] does."""
     before = file_version(file)
     with decompress(file) as lines:
@@ -136,10 +153,14 @@ def file_version(file: BufferedReader) -> tuple[int, int]:
 def check_version(file: BufferedReader, before: tuple[int, int]) -> None:
     """Check that a file is still as it was before it was read, or text of both would be mixed."""
     if not file.closed and file_version(file) != before:  # pyarrow closes what it decompresses
-        raise UserError(f"{file.name} must not change while it is read, but it did. Run the command again.")
+        raise UserError(
+            f"{file.name} must not change while it is read, but it did. Run the command again."
+        )
 
 
-def decode_lines(file: Any, name: str, may_be_blank: bool = False, may_be_markup: bool = False) -> Iterator[str]:
+def decode_lines(
+    file: Any, name: str, may_be_blank: bool = False, may_be_markup: bool = False
+) -> Iterator[str]:
     """
     Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates.
 
@@ -161,7 +182,9 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False, may_be_markup
         if may_be_blank or line.strip():
             break
         if size > LONGEST_LINE or len(leading) > _MOST_BLANK_LINES:
-            raise UserError(f"{name} must begin with text, but its first {len(leading):,} lines are blank.")
+            raise UserError(
+                f"{name} must begin with text, but its first {len(leading):,} lines are blank."
+            )
     else:
         raise UserError(f"{name} is empty. It must have one sentence per line.")
     leading[0] = leading[0].removeprefix(codecs.BOM_UTF8)
@@ -178,7 +201,9 @@ def _bounded_lines(file: Any, name: str) -> Iterator[bytes]:
 
 def long_line_error(number: int, name: str | Path) -> UserError:
     """Return the error for a line that is too long."""
-    return UserError(f"Line {number} of {name} must have at most {LONGEST_LINE:,} bytes, but is longer. Split it.")
+    return UserError(
+        f"Line {number} of {name} must have at most {LONGEST_LINE:,} bytes, but is longer. Split it."
+    )
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -194,7 +219,9 @@ def escape_invalid_unicode(text: str) -> str:
     return _SURROGATE.sub(lambda found: ascii(found[0])[1:-1].replace("\\udc", "\\x"), text)
 
 
-def invalid_unicode_error(number: int, location: str | Path, text: str, way_out: str = "") -> UserError:
+def invalid_unicode_error(
+    number: int, location: str | Path, text: str, way_out: str = ""
+) -> UserError:
     """
     Return the error for a line or row that is not valid Unicode.
 
@@ -203,17 +230,29 @@ def invalid_unicode_error(number: int, location: str | Path, text: str, way_out:
     """
     code_point = ord(_SURROGATE.findall(text)[0])
     if 0xDC80 <= code_point <= 0xDCFF:
-        return not_utf_8_error(location, number, code_point - 0xDC00, text.encode(errors="surrogateescape"), way_out)
+        return not_utf_8_error(
+            location, number, code_point - 0xDC00, text.encode(errors="surrogateescape"), way_out
+        )
     # In UTF-8, written as an escape sequence of JSON.
     rule = f"Line {number} of {location} must be valid Unicode, but it has half of a character, U+{code_point:04X}"
     return UserError(f"{rule}. Mend or delete it{way_out}.")
 
 
 # Encodings of text that is not UTF-8; others are rarer than wrong guesses.
-_LEGACY = [*(f"cp125{number}" for number in range(9)), "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
+_LEGACY = [
+    *(f"cp125{number}" for number in range(9)),
+    "koi8_r",
+    "cp932",
+    "euc_jp",
+    "gb18030",
+    "big5",
+    "cp949",
+]
 
 
-def not_utf_8_error(name: str | Path, line: int, byte: int, content: bytes, way_out: str = "") -> UserError:
+def not_utf_8_error(
+    name: str | Path, line: int, byte: int, content: bytes, way_out: str = ""
+) -> UserError:
     """
     Return the error for text that is not UTF-8.
 
@@ -227,7 +266,9 @@ def not_utf_8_error(name: str | Path, line: int, byte: int, content: bytes, way_
     same = guess.could_be_from_charset if guess else ["cp1252"]
     encoding = "cp1252" if "cp1252" in same else same[0].replace("_", "-")
     hint = f"It may be {encoding}: convert the file, for example with `iconv -f {encoding} -t utf-8`{way_out}."
-    return UserError(f"{name} must be UTF-8, but line {line} has the byte 0x{byte:02x} where none can be. {hint}")
+    return UserError(
+        f"{name} must be UTF-8, but line {line} has the byte 0x{byte:02x} where none can be. {hint}"
+    )
 
 
 HEAD_BYTES = 4096  # of a text, which tell its encoding or format
@@ -270,7 +311,11 @@ def refuse_markup(head: bytes, name: str) -> None:
     if found is None or (found.lastgroup == "jsonl" and ".jsonl" in name):
         return
     kind = found.lastgroup or ""
-    tags = (value for tag, value in _TAGS.items() if re.search(rb"<(?:!doctype\s+)?%b\b" % tag, head, re.IGNORECASE))
+    tags = (
+        value
+        for tag, value in _TAGS.items()
+        if re.search(rb"<(?:!doctype\s+)?%b\b" % tag, head, re.IGNORECASE)
+    )
     form, ending = (kind.upper(), f".{kind}") if kind else next(tags, ("XML", ".xml"))
     hint = f"Convert it to text, or name it as *{ending} for a command that reads that"
     raise UserError(f"{name} must have lines of text, but it is {form}. {hint}.")
@@ -286,7 +331,9 @@ def refuse_binary(head: bytes, name: str | Path) -> None:
     for form, ending in (value for mark, value in _BINARY.items() if head.startswith(mark)):
         hint = f"Rename it, so that its name ends with {ending}" if ending else "Convert it to text"
         raise UserError(f"{name} must be text in UTF-8, but it is {form}. {hint}.")
-    found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
+    found = next(
+        (encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None
+    )
     even, odd = head[::2].count(0), head[1::2].count(0)
     if found is None and max(even, odd) > max(3, 0.01 * len(head), 5 * min(even, odd)):
         found = "UTF-16BE" if even > odd else "UTF-16LE"

@@ -37,14 +37,20 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
     than several.
     """
     near = [each for each in known if _are_near(name.lower(), each.lower())]
-    return max(near, key=lambda each: (difflib.SequenceMatcher(None, name, each).ratio(), each), default=None)
+    return max(
+        near,
+        key=lambda each: (difflib.SequenceMatcher(None, name, each).ratio(), each),
+        default=None,
+    )
 
 
 def _are_near(name: str, known: str) -> bool:
     parts, known_parts = (re.findall("[^-_. ]+", each) for each in (name, known))
     if "".join(parts) == "".join(known_parts):
         return True
-    words, left = ([part for part in each if part not in _FILLERS] or each for each in (parts, known_parts))
+    words, left = (
+        [part for part in each if part not in _FILLERS] or each for each in (parts, known_parts)
+    )
     if not 0 <= len(left) - len(words) <= (len(words) > 1):
         return False
     for word in words:
@@ -73,7 +79,9 @@ def check_local_model(name: str | Path) -> None:
         refuse_pipes(path)
     is_local = path.is_absolute() or path.parts[:1] == ("runs",) or str(name).startswith((".", "~"))
     if is_local and not path.exists():
-        command = "demo" if path.name == "demo" else "train small --train_source FILE --train_target FILE"
+        command = (
+            "demo" if path.name == "demo" else "train small --train_source FILE --train_target FILE"
+        )
         command = f"vanilla-transformer {command} --output_dir {name}"
         raise MissingFileError(f"There is no model folder {name}. To make it: `{command}`.")
 
@@ -93,7 +101,9 @@ def refuse_pipes(folder: str | Path) -> None:
     """Refuse a folder with a pipe or a device, since reading one would wait for a writer."""
     for path in sorted(Path(folder).iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise UserError(f"{path} must be a file or a folder, but it is a pipe or a device. Delete it.")
+            raise UserError(
+                f"{path} must be a file or a folder, but it is a pipe or a device. Delete it."
+            )
 
 
 def load_yaml(text: str) -> Any:
@@ -102,7 +112,11 @@ def load_yaml(text: str) -> Any:
         return yaml.load(text, _StrictLoader)
     except RecursionError as error:
         raise UserError("it is nested too deeply") from error
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # also for integers and dates that Python lacks
+    except (
+        yaml.YAMLError,
+        ValueError,
+        OverflowError,
+    ) as error:  # also for integers and dates that Python lacks
         raise UserError(str(error)) from error
 
 
@@ -122,14 +136,18 @@ class _StrictLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(problem=f"aliases are not supported{self.peek_event().start_mark}")
+            raise yaml.composer.ComposerError(
+                problem=f"aliases are not supported{self.peek_event().start_mark}"
+            )
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
         if twice is not None:
-            raise yaml.constructor.ConstructorError(problem=f"the key {twice!r} is there twice{node.start_mark}")
+            raise yaml.constructor.ConstructorError(
+                problem=f"the key {twice!r} is there twice{node.start_mark}"
+            )
         return super().construct_mapping(node, deep)
 
 

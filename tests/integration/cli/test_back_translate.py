@@ -24,5 +24,7 @@ def test_back_translate_writes_a_corpus(folder, capsys, name):
     assert capsys.readouterr().out == f"3 pairs of 3 lines are in {name}. Dropped: none.\n"
     with open_corpus(CorpusSpec(file=name)) as corpus:
         pairs = [*read_pairs(corpus)]
-    assert [pair.target for pair in pairs] == LINES and all(pair.source.startswith("<BT> ") for pair in pairs)
+    assert [pair.target for pair in pairs] == LINES and all(
+        pair.source.startswith("<BT> ") for pair in pairs
+    )
     assert pairs[0].source != pairs[1].source  # another sample

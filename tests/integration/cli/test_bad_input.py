@@ -26,7 +26,9 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = "--train_source a.en --train_target a.de --output_dir out"
 TINY = "--vocab_size 280 --d_model 16 --encoder_layers 1 --decoder_layers 1 --max_steps 1 --cache_dir cache "
-TINY += " ".join(f"--{side}_attention_heads 2 --{side}_ffn_dim 32" for side in ("encoder", "decoder"))
+TINY += " ".join(
+    f"--{side}_attention_heads 2 --{side}_ffn_dim 32" for side in ("encoder", "decoder")
+)
 COMMANDS = {
     "translate": ["translate", "model", "A text."],
     "evaluate": ["evaluate", "model", "--source", "a.en", "--target", "a.de"],
@@ -67,7 +69,9 @@ def change(name, **values):
 
     def damage(folder):
         content = json.loads((folder / name).read_text()) | values
-        (folder / name).write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+        (folder / name).write_text(
+            json.dumps({key: value for key, value in content.items() if value is not None})
+        )
 
     return damage
 
@@ -120,17 +124,32 @@ DAMAGE = {
     "config nested deeply": (write("config.json", NESTED), "nested|config.json"),
     "config not UTF-8": (write("config.json", b"\xff\xfe"), "config.json"),
     "config dangling": (dangle("config.json"), "config.json"),
-    "enormous vocab_size": (change("config.json", vocab_size=10**15), "vocab_size.*1000000000000000"),
-    "enormous width": (change("config.json", d_model=60_000), "config.json declares at least .* parameters"),
-    "enormous depth": (change("config.json", encoder_layers=10**6), "config.json declares at least .* parameters"),
+    "enormous vocab_size": (
+        change("config.json", vocab_size=10**15),
+        "vocab_size.*1000000000000000",
+    ),
+    "enormous width": (
+        change("config.json", d_model=60_000),
+        "config.json declares at least .* parameters",
+    ),
+    "enormous depth": (
+        change("config.json", encoder_layers=10**6),
+        "config.json declares at least .* parameters",
+    ),
     "negative d_model": (change("config.json", d_model=-4), "d_model"),
     "heads that do not divide": (change("config.json", encoder_attention_heads=3), "heads"),
     "unknown model_type": (change("config.json", model_type="nonsense"), "nonsense"),
     "model_type a list": (change("config.json", model_type=["a"]), "model_type|config.json"),
     "weights missing": (remove("model.safetensors"), "safetensors"),
     "weights empty": (write("model.safetensors", ""), "weights of model: .* truncated or corrupt"),
-    "weights garbage": (write("model.safetensors", b"\xff" * 500), "weights of model: .* truncated or corrupt"),
-    "weights truncated": (truncate("model.safetensors"), "weights of model: .* truncated or corrupt"),
+    "weights garbage": (
+        write("model.safetensors", b"\xff" * 500),
+        "weights of model: .* truncated or corrupt",
+    ),
+    "weights truncated": (
+        truncate("model.safetensors"),
+        "weights of model: .* truncated or corrupt",
+    ),
     "weights dangling": (dangle("model.safetensors"), "safetensors"),
     "tensor missing": (
         change_weights(lambda w: w.pop("model.encoder.layers.0.fc1.weight")),
@@ -144,13 +163,22 @@ DAMAGE = {
         change_weights(lambda w: w["model.encoder.layers.0.fc1.bias"].fill_(torch.nan)),
         "NaN or infinity, such as in model.encoder.layers.0.fc1.bias",
     ),
-    "tokenizer missing": (remove("tokenizer.json"), "model must have a tokenizer, such as tokenizer.json"),
+    "tokenizer missing": (
+        remove("tokenizer.json"),
+        "model must have a tokenizer, such as tokenizer.json",
+    ),
     "tokenizer empty": (write("tokenizer.json", ""), "tokenizer"),
     "tokenizer not JSON": (write("tokenizer.json", "{"), "tokenizer"),
-    "tokenizer dangling": (dangle("tokenizer.json"), "model must have a tokenizer, such as tokenizer.json"),
+    "tokenizer dangling": (
+        dangle("tokenizer.json"),
+        "model must have a tokenizer, such as tokenizer.json",
+    ),
     "generation config not JSON": (write("generation_config.json", "{"), "generation_config.json"),
     "generation config a list": (write("generation_config.json", "[]"), "generation_config.json"),
-    "generation config of wrong types": (change("generation_config.json", num_beams="four"), "num_beams"),
+    "generation config of wrong types": (
+        change("generation_config.json", num_beams="four"),
+        "num_beams",
+    ),
     "generation config out of range": (change("generation_config.json", num_beams=-1), "num_beams"),
 }
 # One function loads models for all commands, so the others get a sample.
@@ -181,7 +209,9 @@ def workplace(template, tmp_path, monkeypatch):
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("vanilla_transformer.training.trainer.train_step", None)  # nothing gets that far
+    monkeypatch.setattr(
+        "vanilla_transformer.training.trainer.train_step", None
+    )  # nothing gets that far
     monkeypatch.delenv("RANK", raising=False)
     return tmp_path
 
@@ -264,7 +294,10 @@ FILES = {
     "nul.yaml": b"a: \0\n",
     "card/config.json": b"{}",
     "card/README.md": b"mine\n",
-    **{f"{name}.yaml": re.sub(rf"(?m)^{name}: .*", f"{name}: 3", FACTS).encode() for name in ("license", "example")},
+    **{
+        f"{name}.yaml": re.sub(rf"(?m)^{name}: .*", f"{name}: 3", FACTS).encode()
+        for name in ("license", "example")
+    },
     **{
         f"{name}{end}": content
         for end in (".pt", ".npz")
@@ -311,7 +344,8 @@ MISTAKES = {
     "translate model A --num_beams four": "`num_beams` must be an integer from 1 to 500, got 'four'.",
     "translate model A --num_beams 2 --num_return_sequences 3": "num_return_sequences|num_beams",
     "translate model A --num_beams=3000": "`num_beams` must be an integer from 1 to 500, got 3000",
-    "translate model A --num_beams=1" + "0" * 30: "`num_beams` must be an integer from 1 to 500, got 1000",
+    "translate model A --num_beams=1"
+    + "0" * 30: "`num_beams` must be an integer from 1 to 500, got 1000",
     "translate model A --length_penalty=-1000000000": r"`length_penalty` must be a number in \[-100, 100\]",
     "translate model A --device gpu": "`device` .*'cpu'.*'gpu'",
     "translate model A --backend tf": "`backend` must be .*'tf'",
@@ -372,7 +406,13 @@ MISTAKES = {
     "translate no/model --input a.YAML.gz": "got a.YAML.gz. Convert it, or say by --format how to read it",
     **{
         f"translate no/model --format xml --input a.en {flag}": "With `--format xml` there is one translation, without"
-        for flag in ("--json", "--do_sample", "--n_best 2", "--num_return_sequences 2", "--resume --output out")
+        for flag in (
+            "--json",
+            "--do_sample",
+            "--n_best 2",
+            "--num_return_sequences 2",
+            "--resume --output out",
+        )
     },
     "translate model A --join_lines yes": "Give sentences or a file to translate, not both",
     "translate model --join_lines yes --format html": "--join_lines is for plain text, but `--format` is html. Leave",
@@ -574,7 +614,8 @@ def test_command_names_mistake(workplace, capsys, command):
             path.write_bytes(content)
     before = snapshot(workplace)
     assert re.search(
-        MISTAKES[command], refusal(capsys, shlex.split(command.replace("PAIRS", PAIRS).replace("TINY", TINY)))
+        MISTAKES[command],
+        refusal(capsys, shlex.split(command.replace("PAIRS", PAIRS).replace("TINY", TINY))),
     )
     assert snapshot(workplace) == before
 
@@ -587,10 +628,16 @@ def test_train_names_a_tracker_that_is_not_installed(workplace, capsys, monkeypa
 
 def test_train_refuses_bpe_dropout_with_another_tokenizer(workplace, capsys):
     trained = ByteLevelBPETokenizer()
-    trained.train_from_iterator(["a b"], vocab_size=270, special_tokens=["<e>", "<p>"], show_progress=False)
-    foreign = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token="<e>", pad_token="<p>")
+    trained.train_from_iterator(
+        ["a b"], vocab_size=270, special_tokens=["<e>", "<p>"], show_progress=False
+    )
+    foreign = PreTrainedTokenizerFast(
+        tokenizer_object=trained._tokenizer, eos_token="<e>", pad_token="<p>"
+    )
     foreign.save_pretrained("foreign")
-    line = refusal(capsys, ["train", *PAIRS.split(), "--tokenizer", "foreign", "--bpe_dropout", "0.1"])
+    line = refusal(
+        capsys, ["train", *PAIRS.split(), "--tokenizer", "foreign", "--bpe_dropout", "0.1"]
+    )
     assert "BPE-dropout must have a VanillaTransformerTokenizer" in line
 
 

@@ -10,7 +10,16 @@ from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXT = ["--source", "a.en", "--target", "a.de"]
-TRAINING = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out", "--cache_dir", "cache"]
+TRAINING = [
+    "--train_source",
+    "a.en",
+    "--train_target",
+    "a.de",
+    "--output_dir",
+    "out",
+    "--cache_dir",
+    "cache",
+]
 TRAINING += ["--vocab_size", "280", "--d_model", "16", "--max_steps", "1"]
 DISTILLATION = ["--teacher", "model", "--test_source", "a.en", "--test_target", "a.de"]
 DISTILLATION += ["--validation_source", "a.en", "--validation_target", "a.de", "--no_drop_warnings"]
@@ -29,7 +38,10 @@ MIDDLE = {
     "explain": (["model", "A text.", "--output", "out.html"], ENCODER),
     "evaluate": (["model", *TEXT], ENCODER),
     "compare-runs": (["model", "model"], "vanilla_transformer.evaluation.tables.compare_runs"),
-    "evaluate-directions": (["model", "--text", "text"], "vanilla_transformer.text.languages.find_languages"),
+    "evaluate-directions": (
+        ["model", "--text", "text"],
+        "vanilla_transformer.text.languages.find_languages",
+    ),
     "score": (["model", *TEXT], ENCODER),
     "evaluate-alignments": (
         [*TEXT, "--alignments", "links", "--gold_alignments", "links"],
@@ -43,18 +55,36 @@ MIDDLE = {
         "vanilla_transformer.publishing.card.ModelCard.from_template",
     ),
     "check-model": (["model", *TEXT], "vanilla_transformer.publishing.checks.publishable_files"),
-    "push-to-hub": (["model", "user/name", "--dry_run"], "vanilla_transformer.publishing.push.check_folder"),
-    "create-space": (["model", "--output_dir", "out"], "vanilla_transformer.publishing.space.SpaceCard"),
-    "download-data": (["multi30k", "--output_dir", "out"], "vanilla_transformer.data.download.atomic_folder"),
-    "write-corpus": (["--output_dir", "out"], "vanilla_transformer.data.demo_corpus.read_demo_corpus"),
+    "push-to-hub": (
+        ["model", "user/name", "--dry_run"],
+        "vanilla_transformer.publishing.push.check_folder",
+    ),
+    "create-space": (
+        ["model", "--output_dir", "out"],
+        "vanilla_transformer.publishing.space.SpaceCard",
+    ),
+    "download-data": (
+        ["multi30k", "--output_dir", "out"],
+        "vanilla_transformer.data.download.atomic_folder",
+    ),
+    "write-corpus": (
+        ["--output_dir", "out"],
+        "vanilla_transformer.data.demo_corpus.read_demo_corpus",
+    ),
     "train-tokenizer": (
         ["a.en", "--output_dir", "out", "--vocab_size", "280"],
         "tokenizers.Tokenizer.train_from_iterator",
     ),
-    "write-alignments": (TEXT, "vanilla_transformer.extensions.alignments.word_alignments.align_lexically"),
+    "write-alignments": (
+        TEXT,
+        "vanilla_transformer.extensions.alignments.word_alignments.align_lexically",
+    ),
     "clean-corpus": (TRAINING[:8], "vanilla_transformer.data.prepare_data.load_cached_texts"),
     "back-translate": (["model", "--input", "a.de", "--output", "out.tsv"], ENCODER),
-    "check-language": (["a.en", "a.de"], "vanilla_transformer.extensions.quality.language_check.LanguageReport"),
+    "check-language": (
+        ["a.en", "a.de"],
+        "vanilla_transformer.extensions.quality.language_check.LanguageReport",
+    ),
     "convert": (["model", "out", "--target_format", "marian", "--sentences", "a.en"], ENCODER),
     "serve": (["model", "--port", "0"], "uvicorn.Config"),
 }

@@ -19,13 +19,23 @@ def folder(tiny_model, tiny_tokenizer, tmp_path):
 
 @pytest.fixture
 def texts(tmp_path):
-    for name, lines in (("a.en", "A man is sleeping.\nTwo dogs.\n"), ("a.de", "Ein Mann schläft.\nZwei Hunde.\n")):
+    for name, lines in (
+        ("a.en", "A man is sleeping.\nTwo dogs.\n"),
+        ("a.de", "Ein Mann schläft.\nZwei Hunde.\n"),
+    ):
         (tmp_path / name).write_text(lines)
     return tmp_path
 
 
 def test_train_tokenizer_trains_the_chosen_model(texts):
-    words = ["train-tokenizer", f"{texts}/a.en", "--output_dir", f"{texts}/tok", "--vocab_size", "280"]
+    words = [
+        "train-tokenizer",
+        f"{texts}/a.en",
+        "--output_dir",
+        f"{texts}/tok",
+        "--vocab_size",
+        "280",
+    ]
     assert main([*words, "--model", "unigram"]) == 0
     assert json.loads((texts / "tok" / "tokenizer.json").read_text())["model"]["type"] == "Unigram"
 

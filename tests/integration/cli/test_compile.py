@@ -17,7 +17,11 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ com
     ("model", "flags", "words"),
     [
         (tiny_causal_lm(), ["--workers", "2"], "--workers is for translation models"),
-        (tiny_long_causal_lm(layer_types="transfo_xl_attention"), [], "must be an unchanged translation model or"),
+        (
+            tiny_long_causal_lm(layer_types="transfo_xl_attention"),
+            [],
+            "must be an unchanged translation model or",
+        ),
     ],
     ids=["workers", "transfo-xl"],
 )
@@ -28,12 +32,15 @@ def test_compile_refuses_other_decoder_only_models(tmp_path, capsys, model, flag
 
 
 @pytest.mark.parametrize(
-    ("beams", "flags", "sizes"), [(4, [], ["1", "4"]), (1, [], ["1"]), (4, ["--num_beams", "2"], ["2"])]
+    ("beams", "flags", "sizes"),
+    [(4, [], ["1", "4"]), (1, [], ["1"]), (4, ["--num_beams", "2"], ["2"])],
 )
 def test_compile_prepares_greedy_search_and_the_beam_size_of_the_checkpoint(
     tmp_path, monkeypatch, capsys, beams, flags, sizes
 ):
-    monkeypatch.setattr(Engine, "compile_steps", lambda self: compiled.append(str(self.options.num_beams)))
+    monkeypatch.setattr(
+        Engine, "compile_steps", lambda self: compiled.append(str(self.options.num_beams))
+    )
     compiled, model = [], tiny_causal_lm()
     model.generation_config.num_beams = beams
     model.save_pretrained(tmp_path / "model")

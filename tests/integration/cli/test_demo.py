@@ -32,21 +32,33 @@ def shorten(monkeypatch, **changes):
     """Change values of the recipe."""
     given = train_commands._demo_flags
     words = [word for name, value in changes.items() for word in (f"--{name}", str(value))]
-    monkeypatch.setattr(train_commands, "_demo_flags", lambda *arguments: [*given(*arguments), *words])
+    monkeypatch.setattr(
+        train_commands, "_demo_flags", lambda *arguments: [*given(*arguments), *words]
+    )
 
 
-def test_demo_that_the_time_limit_stops_says_that_it_is_undertrained(run_demo, tmp_path, monkeypatch, real_pictures):
+def test_demo_that_the_time_limit_stops_says_that_it_is_undertrained(
+    run_demo, tmp_path, monkeypatch, real_pictures
+):
     shorten(monkeypatch, vocab_size=400, **TINY_SIZES)
     status, shown = run_demo("--max_minutes", "0.03")
     made = entries(tmp_path / "demo")[-1]["step"]
-    assert status == 0 and f"undertrained: the time limit ended training after {made:,} of " in shown.out
+    assert (
+        status == 0
+        and f"undertrained: the time limit ended training after {made:,} of " in shown.out
+    )
     assert "BLEU must be at least" in shown.out and "higher --max_minutes" in shown.out
     assert "BLEU" in shown.out and shown.out.count("reference:") == 6
-    for name, path in (("tatoeba_en_de", find_recipe("tatoeba_en_de")), ("models/en-de", ROOT / "models/en-de")):
+    for name, path in (
+        ("tatoeba_en_de", find_recipe("tatoeba_en_de")),
+        ("models/en-de", ROOT / "models/en-de"),
+    ):
         assert name in shown.out and path.exists()
     assert "`tatoeba_en_de`" in (ROOT / "README.md").read_text()  # in the table of scores and times
     assert "rank 1, chrF" in shown.out and "rank 11, chrF" in shown.out
-    assert (tmp_path / "demo" / "attention.png").exists() and (tmp_path / "demo" / "corpus" / "README.md").exists()
+    assert (tmp_path / "demo" / "attention.png").exists() and (
+        tmp_path / "demo" / "corpus" / "README.md"
+    ).exists()
 
 
 def test_demo_that_ends_with_a_good_score_is_not_undertrained(run_demo, monkeypatch):
@@ -56,7 +68,10 @@ def test_demo_that_ends_with_a_good_score_is_not_undertrained(run_demo, monkeypa
     assert status == 0 and "undertrained" not in shown.out
     monkeypatch.setattr(train_commands, "_DEMO_LEAST_BLEU", 99.0)
     _, shown = run_demo()
-    assert "undertrained: BLEU must be at least 99, got " in shown.out and "time limit" not in shown.out
+    assert (
+        "undertrained: BLEU must be at least 99, got " in shown.out
+        and "time limit" not in shown.out
+    )
 
 
 def test_demo_that_is_interrupted_says_that_it_is_undertrained(run_demo, monkeypatch):

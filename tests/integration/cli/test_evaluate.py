@@ -14,8 +14,18 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ["A man is sleeping.", "Two dogs.", "", "A man runs across the grass."]
-TARGET = ["Ein Mann schläft.", "Zwei Hunde.", "", "Ein Mann läuft heute sehr schnell über das E-Mail-Gras."]
-OURS = ["Ein Mann schläft.", "Zwei Hunde.", "", "Ein Mann läuft heute sehr schnell über das E-Post-Gras."]
+TARGET = [
+    "Ein Mann schläft.",
+    "Zwei Hunde.",
+    "",
+    "Ein Mann läuft heute sehr schnell über das E-Mail-Gras.",
+]
+OURS = [
+    "Ein Mann schläft.",
+    "Zwei Hunde.",
+    "",
+    "Ein Mann läuft heute sehr schnell über das E-Post-Gras.",
+]
 THEIRS = ["Ein Mann.", "Hunde.", "", "Ein Mann läuft über das E-Mail-Gras sehr schnell."]
 
 
@@ -26,7 +36,12 @@ def folder(tiny_model, tiny_tokenizer, tmp_path):
 
 @pytest.fixture
 def texts(tmp_path):
-    for name, lines in (("a.en", SOURCE), ("a.de", TARGET), ("ours.de", OURS), ("theirs.de", THEIRS)):
+    for name, lines in (
+        ("a.en", SOURCE),
+        ("a.de", TARGET),
+        ("ours.de", OURS),
+        ("theirs.de", THEIRS),
+    ):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     return tmp_path
 
@@ -37,11 +52,20 @@ def flags(texts, **options):
 
 
 def test_evaluate_scores_a_file_of_translations(texts, capsys):
-    assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")]) == 0
+    assert (
+        main(["evaluate", *flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")])
+        == 0
+    )
     shown, scores = capsys.readouterr().out, score(OURS, TARGET)
-    assert f"BLEU {scores.bleu:.2f} ±" in shown and f"chrF {scores.chrf:.2f} ±" in shown and "tok:13a" in shown
+    assert (
+        f"BLEU {scores.bleu:.2f} ±" in shown
+        and f"chrF {scores.chrf:.2f} ±" in shown
+        and "tok:13a" in shown
+    )
     data = json.loads((texts / "scores.json").read_text())
-    assert data["scores"]["bleu"]["score"] == pytest.approx(scores.bleu) and data["sentences"] == len(TARGET)
+    assert data["scores"]["bleu"]["score"] == pytest.approx(scores.bleu) and data[
+        "sentences"
+    ] == len(TARGET)
 
 
 def test_evaluate_adds_metrics_of_sacrebleu_without_a_source(texts, capsys):
@@ -53,7 +77,11 @@ def test_evaluate_adds_metrics_of_sacrebleu_without_a_source(texts, capsys):
 
 
 def test_evaluate_compares_with_a_baseline(texts, capsys):
-    files = {"hypotheses": texts / "ours.de", "compare_with": texts / "theirs.de", "json": texts / "scores.json"}
+    files = {
+        "hypotheses": texts / "ours.de",
+        "compare_with": texts / "theirs.de",
+        "json": texts / "scores.json",
+    }
     assert main(["evaluate", *flags(texts, **files)]) == 0
     assert f"against {score(THEIRS, TARGET).bleu:.2f}" in capsys.readouterr().out
     compared = json.loads((texts / "scores.json").read_text())["comparison"]
@@ -65,7 +93,10 @@ def test_evaluate_compares_with_a_baseline(texts, capsys):
 def test_evaluate_paper_bleu_defaults_to_german(words, texts, capsys):
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 0
     shown, paper = capsys.readouterr().out, score_paper_bleu(OURS, TARGET)
-    assert f"paper's BLEU {paper.paper_bleu:.2f}" in shown and f"tokenized BLEU {paper.tokenized_bleu:.2f}" in shown
+    assert (
+        f"paper's BLEU {paper.paper_bleu:.2f}" in shown
+        and f"tokenized BLEU {paper.tokenized_bleu:.2f}" in shown
+    )
     assert "tok:moses-de-compounds" in shown
 
 
@@ -84,7 +115,9 @@ def test_evaluate_decodes_by_the_search_that_flags_name(folder, texts):
     search = ["--do_sample", "--seed", "3", "--max_new_tokens", "5"]
     files = flags(texts, source=texts / "a.en", output_file=texts / "out.de")
     assert main(["evaluate", folder, *files, *search]) == 0
-    assert main(["translate", folder, "--input", f"{texts}/a.en", "--output", f"{texts}/same.de", *search]) in (
+    assert main(
+        ["translate", folder, "--input", f"{texts}/a.en", "--output", f"{texts}/same.de", *search]
+    ) in (
         0,
         None,
     )
@@ -93,10 +126,25 @@ def test_evaluate_decodes_by_the_search_that_flags_name(folder, texts):
 
 def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys):
     given = flags(texts, source=texts / "a.en", compare_with=texts / "theirs.de")
-    assert main(["evaluate", folder, *given, "--output_file", f"{texts}/one.de", "--json", f"{texts}/one.json"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                folder,
+                *given,
+                "--output_file",
+                f"{texts}/one.de",
+                "--json",
+                f"{texts}/one.json",
+            ]
+        )
+        == 0
+    )
     alone = capsys.readouterr().out
     words = [folder, *given, "--output_file", f"{texts}/two.de", "--json", f"{texts}/two.json"]
-    process = TwoProcesses([ROOT / "scripts" / "evaluate.py", *words], os.environ | {"ACCELERATE_USE_CPU": "true"})
+    process = TwoProcesses(
+        [ROOT / "scripts" / "evaluate.py", *words], os.environ | {"ACCELERATE_USE_CPU": "true"}
+    )
     printed, errors = process.communicate()
     assert process.returncode == 0, errors
     assert printed == alone

@@ -44,12 +44,18 @@ sys.exit(status)
 """
 
 
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+}
 ENVIRONMENT |= {"PYTHONPATH": str(ROOT)}
 
 
 def run(*words, **variables):
-    return subprocess.run([sys.executable, *words], env=ENVIRONMENT | variables, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, *words], env=ENVIRONMENT | variables, capture_output=True, text=True
+    )
 
 
 def test_a_command_prints_nothing_of_other_packages_about_themselves(tmp_path):
@@ -90,7 +96,9 @@ def in_terminal(*words, **variables):
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     program = [sys.executable, *words]
-    subprocess.run(program, env=ENVIRONMENT | variables, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+    subprocess.run(
+        program, env=ENVIRONMENT | variables, stdout=subprocess.DEVNULL, stderr=theirs, check=True
+    )
     os.close(theirs)
     shown = b""
     with suppress(OSError):  # by which Linux ends it

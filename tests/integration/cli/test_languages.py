@@ -11,7 +11,11 @@ from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.text.languages import Direction, add_language_tags
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-LINES = {"en": "A man.\nTwo dogs.\n", "de": "Ein Mann.\nZwei Hunde.\n", "fr": "Un homme.\nDeux chiens.\n"}
+LINES = {
+    "en": "A man.\nTwo dogs.\n",
+    "de": "Ein Mann.\nZwei Hunde.\n",
+    "fr": "Un homme.\nDeux chiens.\n",
+}
 PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
 
 
@@ -33,7 +37,9 @@ def run(folder, *words):
 
 def test_translate_takes_languages(folder, capsys):
     translate = load_pipeline(folder / "model")
-    expected = {code: translate("A man.", tgt_lang=code)[0]["translation_text"] for code in ("de", "fr")}
+    expected = {
+        code: translate("A man.", tgt_lang=code)[0]["translation_text"] for code in ("de", "fr")
+    }
     for code, text in expected.items():
         flags = ["--source_language", "en", "--target_language", code]
         assert run(folder, "translate", "{folder}/model", "A man.", *flags) == 0
@@ -53,7 +59,14 @@ def test_score_takes_languages(folder, capsys):
 
 
 def test_evaluate_takes_languages(folder, capsys):
-    files = ["--source", "{folder}/test.en", "--target", "{folder}/test.de", "--bootstrap_samples", "2"]
+    files = [
+        "--source",
+        "{folder}/test.en",
+        "--target",
+        "{folder}/test.de",
+        "--bootstrap_samples",
+        "2",
+    ]
     assert run(folder, "evaluate", "{folder}/model", *files, "--target_language", "de") == 0
     assert "BLEU" in capsys.readouterr().out
 
@@ -62,7 +75,19 @@ def test_evaluate_directions_prints_a_table(folder, capsys):
     flags = ["--text", "{folder}/test", "--num_beams", "1", "--json", "{folder}/scores.json"]
     assert run(folder, "evaluate-directions", "{folder}/model", *flags) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["|", "direction", "|", "sentences", "|", "bleu", "|", "chrf", "|", "note", "|"]
+    assert lines[0].split() == [
+        "|",
+        "direction",
+        "|",
+        "sentences",
+        "|",
+        "bleu",
+        "|",
+        "chrf",
+        "|",
+        "note",
+        "|",
+    ]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     assert {row[0]: row[-1] for row in rows} == {
         "de-en": "",
@@ -72,23 +97,81 @@ def test_evaluate_directions_prints_a_table(folder, capsys):
     }
     saved = json.loads((folder / "scores.json").read_text())
     assert [row["sentences"] for row in saved] == [2] * 4 and {"bleu", "chrf"} < saved[0].keys()
-    assert run(folder, "evaluate-directions", "{folder}/model", *flags[:4], "--directions", "en-fr") == 0
+    assert (
+        run(folder, "evaluate-directions", "{folder}/model", *flags[:4], "--directions", "en-fr")
+        == 0
+    )
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["translate", "{folder}/model", "A"], "The target language must be one of de, en, fr; got none."),
-        (["translate", "{folder}/model", "A", "--target_language", "it"], "one of de, en, fr; got 'it'."),
-        (["translate", "{folder}/plain", "A", "--target_language", "de"], "`target_language` is for models that"),
-        (["score", "{folder}/model", "--source", "{folder}/test.en", "--target", "{folder}/test.de"], "got none."),
+        (
+            ["translate", "{folder}/model", "A"],
+            "The target language must be one of de, en, fr; got none.",
+        ),
+        (
+            ["translate", "{folder}/model", "A", "--target_language", "it"],
+            "one of de, en, fr; got 'it'.",
+        ),
+        (
+            ["translate", "{folder}/plain", "A", "--target_language", "de"],
+            "`target_language` is for models that",
+        ),
+        (
+            [
+                "score",
+                "{folder}/model",
+                "--source",
+                "{folder}/test.en",
+                "--target",
+                "{folder}/test.de",
+            ],
+            "got none.",
+        ),
         (["explain", "{folder}/model", "A man", "--output", "{folder}/x.html"], "got none."),
-        (["evaluate-directions", "{folder}/plain", "--text", "{folder}/test"], "must have several languages, but"),
-        (["evaluate-directions", "{folder}/model", "--text", "{folder}/none"], "must be in files such as"),
-        (["evaluate-directions", "{folder}/model", "--text", "{folder}/test", "--directions", "en"], "such as en-de"),
-        (["evaluate-directions", "{folder}/model", "--text", "{folder}/test", "--directions", "en-it"], "got 'it'"),
-        (["evaluate-directions", "{folder}/model", "--text", "{folder}/test", "--json", "{folder}"], "is a folder"),
+        (
+            ["evaluate-directions", "{folder}/plain", "--text", "{folder}/test"],
+            "must have several languages, but",
+        ),
+        (
+            ["evaluate-directions", "{folder}/model", "--text", "{folder}/none"],
+            "must be in files such as",
+        ),
+        (
+            [
+                "evaluate-directions",
+                "{folder}/model",
+                "--text",
+                "{folder}/test",
+                "--directions",
+                "en",
+            ],
+            "such as en-de",
+        ),
+        (
+            [
+                "evaluate-directions",
+                "{folder}/model",
+                "--text",
+                "{folder}/test",
+                "--directions",
+                "en-it",
+            ],
+            "got 'it'",
+        ),
+        (
+            [
+                "evaluate-directions",
+                "{folder}/model",
+                "--text",
+                "{folder}/test",
+                "--json",
+                "{folder}",
+            ],
+            "is a folder",
+        ),
     ],
 )
 def test_commands_name_mistakes_about_languages(folder, capsys, words, message):
@@ -105,4 +188,7 @@ def test_evaluate_directions_needs_aligned_files(folder, tmp_path, capsys):
     (tmp_path / "test.en").write_text("A man.\n\n\nTwo dogs.\n")
     (tmp_path / "test.de").write_text("Ein Mann.\n\n\n\n")
     assert run(folder, "evaluate-directions", "{folder}/model", "--text", f"{tmp_path}/test") == 2
-    assert f"Line 4 of {tmp_path}/test.de is blank, but its translation is not" in capsys.readouterr().err
+    assert (
+        f"Line 4 of {tmp_path}/test.de is blank, but its translation is not"
+        in capsys.readouterr().err
+    )

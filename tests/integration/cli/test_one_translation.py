@@ -65,7 +65,15 @@ def written(monkeypatch):
 def translate(model, folder, *words):
     """Return what `translate` writes for each line."""
     output = folder / "expected.txt"
-    words = ["--input", str(folder / "lines.en"), "--output", str(output), "--overwrite", "--quiet", *words]
+    words = [
+        "--input",
+        str(folder / "lines.en"),
+        "--output",
+        str(output),
+        "--overwrite",
+        "--quiet",
+        *words,
+    ]
     assert main(["translate", str(model), *words]) == 0
     return [line.strip() for line in output.read_text().removesuffix("\n").split("\n")]
 
@@ -77,22 +85,39 @@ def run(*words):
 
 # Rows that translate `lines.en`; each returns 0 or None.
 SAME = {
-    "translate": run("translate", "{}/model", "--input", "{}/lines.en", "--output", "{}/json", "--json", *BEAMS),
+    "translate": run(
+        "translate", "{}/model", "--input", "{}/lines.en", "--output", "{}/json", "--json", *BEAMS
+    ),
     "evaluate": run("evaluate", "{}/model", *SOURCES, *TARGETS, "--bootstrap_samples", "2", *BEAMS),
     "evaluate-directions": run("evaluate-directions", "{}/languages", "--text", "{}/lines", *BEAMS),
     "back-translate": run(
-        "back-translate", "{}/model", "--input", "{}/lines.en", "--output", "{}/o.tsv", "--keep_warnings", *BEAMS
+        "back-translate",
+        "{}/model",
+        "--input",
+        "{}/lines.en",
+        "--output",
+        "{}/o.tsv",
+        "--keep_warnings",
+        *BEAMS,
     ),
-    "calibrate": run("calibrate", "{}/model", "--source", "{}/many.en", "--target", "{}/many.de", *BEAMS),
+    "calibrate": run(
+        "calibrate", "{}/model", "--source", "{}/many.en", "--target", "{}/many.de", *BEAMS
+    ),
     "check-model": run("check-model", "{}/model", *SOURCES, *TARGETS, *BEAMS),
     "demo": lambda folder: train._print_demo_scores(folder / "model", folder / "corpus") and 0,
-    "serve": lambda folder: translate_with(load_pipeline(folder / "model"))(LINES, 1, num_beams=2) and 0,
+    "serve": lambda folder: (
+        translate_with(load_pipeline(folder / "model"))(LINES, 1, num_beams=2) and 0
+    ),
     # Doors of Python
-    "pipeline": lambda folder: pipeline("translation", model=str(folder / "model"))(LINES, num_beams=2) and 0,
+    "pipeline": lambda folder: (
+        pipeline("translation", model=str(folder / "model"))(LINES, num_beams=2) and 0
+    ),
     "load_pipeline": lambda folder: load_pipeline(folder / "model", num_beams=2)(LINES) and 0,
 }
 OWN_BEAMS = {"demo": []}  # where the checkpoint's are used
-MODELS = {"evaluate-directions": ("languages", ["--source_language", "en", "--target_language", "de"])}
+MODELS = {
+    "evaluate-directions": ("languages", ["--source_language", "en", "--target_language", "de"])
+}
 # Commands that run a training first, each with its own test below.
 TRAIN = {"train", "distill"}
 # Commands that differ, and what their help says about it.
@@ -102,8 +127,22 @@ DIFFER = {
     "create-space": "`translate --no_protect`",
 }
 # Commands that translate no text: they read both sides, compare token ids or write other files.
-NONE = {"average-checkpoints", "score", "evaluate-alignments", "choose-alignment-head", "render-card", "push-to-hub"}
-NONE |= {"download-data", "write-corpus", "train-tokenizer", "write-alignments", "clean-corpus", "check-language"}
+NONE = {
+    "average-checkpoints",
+    "score",
+    "evaluate-alignments",
+    "choose-alignment-head",
+    "render-card",
+    "push-to-hub",
+}
+NONE |= {
+    "download-data",
+    "write-corpus",
+    "train-tokenizer",
+    "write-alignments",
+    "clean-corpus",
+    "check-language",
+}
 NONE |= {"convert", "compile", "compare-runs"}
 
 
@@ -114,7 +153,9 @@ def test_each_command_is_in_one_table():
 
 @pytest.mark.parametrize("name", SAME)
 def test_commands_write_the_same_translations(name, folder, written, monkeypatch):
-    monkeypatch.setattr(checks, "check_folder", lambda *_: [checks.CheckResult("files", True, "all")])
+    monkeypatch.setattr(
+        checks, "check_folder", lambda *_: [checks.CheckResult("files", True, "all")]
+    )
     assert not SAME[name](folder)
     found = {line.strip(): set(written[line.strip()]) for line in LINES}
     model, languages = MODELS.get(name, ("model", []))
@@ -130,10 +171,28 @@ def test_evaluate_scores_the_validation_text_as_training_does(folder, written):
     assert main(["train", *words]) == 0
     found = [written[line.strip()][-1] for line in LINES]
     assert found == translate(run, folder)
-    for beams, at_step in (([], 6), (["--num_beams", "1"], 4)):  # of the final model, and of validations before
+    for beams, at_step in (
+        ([], 6),
+        (["--num_beams", "1"], 4),
+    ):  # of the final model, and of validations before
         model = run if at_step == 6 else run / "best-4"
-        files = ["--source", str(folder / "lines.en"), "--target", str(folder / "lines.de"), "--metric", "loss"]
-        words = [*files, "--json", str(folder / "scores.json"), "--overwrite", "--bootstrap_samples", "2", *beams]
+        files = [
+            "--source",
+            str(folder / "lines.en"),
+            "--target",
+            str(folder / "lines.de"),
+            "--metric",
+            "loss",
+        ]
+        words = [
+            *files,
+            "--json",
+            str(folder / "scores.json"),
+            "--overwrite",
+            "--bootstrap_samples",
+            "2",
+            *beams,
+        ]
         assert main(["evaluate", str(model), *words]) == 0
         report = json.loads((folder / "scores.json").read_text())
         lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
@@ -145,9 +204,16 @@ def test_evaluate_scores_the_validation_text_as_training_does(folder, written):
 
 def test_distill_translates_as_the_teacher_does(folder, written, monkeypatch):
     monkeypatch.setattr(teacher_module, "check_direction", lambda *_: None)
-    texts = {"train_source": folder / "many.en", "train_target": folder / "many.de", "teacher": folder / "model"}
+    texts = {
+        "train_source": folder / "many.en",
+        "train_target": folder / "many.de",
+        "teacher": folder / "model",
+    }
     texts |= {"test_source": folder / "lines.en", "test_target": folder / "lines.de"}
-    assert main(["distill", *distillation_flags(folder, folder / "student", **texts, **NO_LOSSES)]) == 0
+    assert (
+        main(["distill", *distillation_flags(folder, folder / "student", **texts, **NO_LOSSES)])
+        == 0
+    )
     teachers = translate(folder / "model", folder, "--num_beams", "1")
     students = [translate(folder / "student", folder, "--num_beams", beams) for beams in ("1", "4")]
     for line, teacher, *others in zip(LINES, teachers, *students, strict=True):
@@ -162,6 +228,18 @@ def test_help_says_how_a_command_differs(name, capsys):
 
 
 def test_explain_explains_what_translate_writes_without_protect(folder, tmp_path, capsys):
-    assert main(["explain", str(folder / "model"), LINES[0], "--output", str(tmp_path / "page.html"), *BEAMS]) == 0
+    assert (
+        main(
+            [
+                "explain",
+                str(folder / "model"),
+                LINES[0],
+                "--output",
+                str(tmp_path / "page.html"),
+                *BEAMS,
+            ]
+        )
+        == 0
+    )
     found = capsys.readouterr().out.split("\nThe page is")[0].strip()
     assert found == translate(folder / "model", folder, "--no_protect", *BEAMS)[0]

@@ -14,7 +14,9 @@ from tests.tiny_runs import ROOT
 from vanilla_transformer.cli import run
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the devices of Linux")
+pytestmark = pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs the devices of Linux"
+)
 CLOSED = "error: Standard output must take the result, but it is closed.\n"
 FULL = "error: Standard output must take the result, but it cannot be written (No space left on device).\n"
 # Gives a forked process the standard output that a new one would have.
@@ -49,7 +51,11 @@ def workplace(tmp_path_factory):
 @pytest.mark.parametrize("words", ["--help", "train --help", "score --help_all"])
 def test_help_that_cannot_be_printed_is_an_error(words):
     command = f"'{Path(sys.executable).with_name('vanilla-transformer')}' {words}"
-    for redirection, status, message in ((">&-", 1, CLOSED), (">/dev/full", 1, FULL), ("| true", 0, "")):
+    for redirection, status, message in (
+        (">&-", 1, CLOSED),
+        (">/dev/full", 1, FULL),
+        ("| true", 0, ""),
+    ):
         shell = ["bash", "-c", f"set -o pipefail; {command} {redirection}"]
         ended = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert (ended.returncode, ended.stderr) == (status, message), redirection
@@ -58,7 +64,9 @@ def test_help_that_cannot_be_printed_is_an_error(words):
 def run_with_output(kind, words, folder):
     """Return the status of a command and its errors, without the bars that a process shows which was forked."""
     ended = run_python("-c", PROGRAM, kind, *words, cwd=folder)
-    return ended.returncode, re.sub(r"^(Loading weights: .*)?\n", "", ended.stderr, flags=re.MULTILINE)
+    return ended.returncode, re.sub(
+        r"^(Loading weights: .*)?\n", "", ended.stderr, flags=re.MULTILINE
+    )
 
 
 TEXTS = ["--source", "a", "--target", "a"]
@@ -88,10 +96,14 @@ def test_result_in_a_file_needs_no_standard_output(workplace):
     [
         MemoryError(),
         RuntimeError("could not create a primitive"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to"
+        ),
         ImportError("libtorch_cpu.so: failed to map segment from shared object"),
         OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
-        OSError("The weights of m are damaged (unable to mmap 9 bytes from file <m>: Cannot allocate memory (12))."),
+        OSError(
+            "The weights of m are damaged (unable to mmap 9 bytes from file <m>: Cannot allocate memory (12))."
+        ),
     ],
 )
 def test_lack_of_memory_is_named(capsys, error):
@@ -101,5 +113,6 @@ def test_lack_of_memory_is_named(capsys, error):
     assert run(fail, []) == 1
     shown = capsys.readouterr().err
     assert (
-        shown.startswith("error: The command must have more memory than the system gives") and shown.count("\n") == 1
+        shown.startswith("error: The command must have more memory than the system gives")
+        and shown.count("\n") == 1
     )

@@ -23,8 +23,14 @@ from vanilla_transformer.evaluation.directions import read_test_sets
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
-TRAINING = " ".join(f"--{name} {value}" for name, value in (TINY | {"max_steps": 2, "average_checkpoints": 1}).items())
-TEXT, TRAINED = "--train_source {train.a} --train_target {train.b}", "--source {train.a} --target {train.b}"
+TRAINING = " ".join(
+    f"--{name} {value}"
+    for name, value in (TINY | {"max_steps": 2, "average_checkpoints": 1}).items()
+)
+TEXT, TRAINED = (
+    "--train_source {train.a} --train_target {train.b}",
+    "--source {train.a} --target {train.b}",
+)
 VALIDATION = "--validation_source {validation.a} --validation_target {validation.b}"
 TEST, PAIRS = (
     "--test_source {validation.a} --test_target {validation.b}",
@@ -40,16 +46,25 @@ LINES = {
     "translate": ("model --input {validation.a} --target_prefixes {prefixes} --output OUT", "OUT"),
     "evaluate": (f"model {PAIRS} --compare_with {{validation.a}} --output_file OUT", "OUT"),
     "score": (f"model {PAIRS} --output OUT", "OUT"),
-    "evaluate-alignments": (f"{TRAINED} --alignments {{train.align}} --gold_alignments {{train.align}}", None),
+    "evaluate-alignments": (
+        f"{TRAINED} --alignments {{train.align}} --gold_alignments {{train.align}}",
+        None,
+    ),
     "choose-alignment-head": (f"model {TRAINED} --alignments {{train.align}}", None),
     "calibrate": ("model --source {long.a} --target {long.b}", None),
     "tune-reranking": (f"model --rerank_reverse model --num_beams 2 {PAIRS}", None),
     "render-card": ("model --facts {facts.yaml}", "model/README.md"),
     "check-model": (f"model {PAIRS} --max_pairs 2", None),
-    "train-tokenizer": ("{train.a} {train.b} --vocab_size 270 --output_dir OUT", "OUT/tokenizer.json"),
+    "train-tokenizer": (
+        "{train.a} {train.b} --vocab_size 270 --output_dir OUT",
+        "OUT/tokenizer.json",
+    ),
     "write-alignments": (f"{TRAINED} --output OUT", "OUT"),
     "clean-corpus": (f"{TEXT} --drop empty --output_dir OUT", "OUT/train.target"),
-    "back-translate": ("model --input {validation.a} --keep_warnings --output OUT.tsv --overwrite", "OUT.tsv"),
+    "back-translate": (
+        "model --input {validation.a} --keep_warnings --output OUT.tsv --overwrite",
+        "OUT.tsv",
+    ),
     "check-language": ("{train.a} {train.b}", None),
     "convert": ("model OUT --target_format marian --sentences {validation.a}", "OUT/config.json"),
 }
@@ -90,7 +105,10 @@ def answer(command, name_of, capsys):
         return [*names][-1]
 
     shutil.rmtree("OUT") if Path("OUT").is_dir() else Path("OUT").unlink(missing_ok=True)
-    status, printed = main([command, *shlex.split(re.sub(r"\{(.*?)\}", name, line))]), capsys.readouterr()
+    status, printed = (
+        main([command, *shlex.split(re.sub(r"\{(.*?)\}", name, line))]),
+        capsys.readouterr(),
+    )
     assert status == 0, printed.err
     text = printed.out.encode() if file is None else Path(file).read_bytes()
     return re.sub(rb"/dev/fd/\d+", lambda found: names[found[0].decode()].encode(), text)
@@ -124,7 +142,10 @@ def test_dash_is_standard_input_once(texts, capsys, monkeypatch):
     ):
         status, out, err = run(*words)
         assert (status, out, Path("OUT").exists()) == (2, "", False)
-        assert err == "error: A pipe is one input, since it is read once, got - and -. Write its text to a file.\n"
+        assert (
+            err
+            == "error: A pipe is one input, since it is read once, got - and -. Write its text to a file.\n"
+        )
 
 
 def test_pipe_has_one_reader(texts, capsys, monkeypatch):
@@ -133,7 +154,9 @@ def test_pipe_has_one_reader(texts, capsys, monkeypatch):
     assert f"got {pipe} and {pipe}" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["train-tokenizer", pipe, "--output_dir", "OUT"]) == 2
-    assert capsys.readouterr().err.startswith(f"error: A pipe has one reader, but {pipe} would have 2.")
+    assert capsys.readouterr().err.startswith(
+        f"error: A pipe has one reader, but {pipe} would have 2."
+    )
 
 
 def test_shell_gives_decompressed_text(texts):
@@ -152,8 +175,13 @@ def test_evaluate_directions_finds_named_pipes(tmp_path, monkeypatch):
 
     for name in ("a", "b"):
         os.mkfifo(tmp_path / f"text.{name}")
-        threading.Thread(target=(tmp_path / f"text.{name}").write_text, args=("A\nB\n",), daemon=True).start()
-    assert read_test_sets(str(tmp_path / "text"), None, Languages)[1] == {"a": ["A", "B"], "b": ["A", "B"]}
+        threading.Thread(
+            target=(tmp_path / f"text.{name}").write_text, args=("A\nB\n",), daemon=True
+        ).start()
+    assert read_test_sets(str(tmp_path / "text"), None, Languages)[1] == {
+        "a": ["A", "B"],
+        "b": ["A", "B"],
+    }
 
 
 READ = {
@@ -170,7 +198,10 @@ def test_written_text_is_compressed_as_its_name_says(ending, tmp_path):
     path = write_text_atomically(tmp_path / f"text{ending}", pieces)
     assert READ[ending](path.read_bytes()).decode() == "".join(pieces)
     assert [f"{line}\n" for line in read_lines(path)] == pieces
-    assert path.read_bytes() == write_text_atomically(tmp_path / f"same{ending.upper()}", iter(pieces)).read_bytes()
+    assert (
+        path.read_bytes()
+        == write_text_atomically(tmp_path / f"same{ending.upper()}", iter(pieces)).read_bytes()
+    )
     assert len({*tmp_path.iterdir()}) == 2
 
     def broken():
@@ -203,8 +234,6 @@ def test_output_is_compressed_or_refused(flag, texts, capsys):
     assert gzip.decompress(Path(f"{plain}.gz").read_bytes()) == Path(plain).read_bytes()
     capsys.readouterr()
     assert main([*words, f"{plain}.zip"]) == 2
-    rule = (
-        "An output is text, also compressed as .gz, .xz, .bz2, .zst, but the name OUT.tsv.zip is one of another format"
-    )
+    rule = "An output is text, also compressed as .gz, .xz, .bz2, .zst, but the name OUT.tsv.zip is one of another format"
     assert capsys.readouterr() == ("", f"error: {rule}. Choose another ending.\n")
     assert not Path(f"{plain}.zip").exists()

@@ -16,7 +16,13 @@ from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 SOURCE = ["A man is sleeping.", "Two dogs.", "", "Two dogs run across the green grass.", "A man."]
-TARGET = ["Ein Mann schläft.", "", "Zwei Hunde.", "Zwei 🐕 laufen über das grüne Gras.", "Ein Mann."]
+TARGET = [
+    "Ein Mann schläft.",
+    "",
+    "Zwei Hunde.",
+    "Zwei 🐕 laufen über das grüne Gras.",
+    "Ein Mann.",
+]
 
 
 @pytest.fixture
@@ -74,9 +80,13 @@ def refusal(arguments, capsys):
 
 
 @pytest.mark.parametrize("model", [tiny_causal_lm, tiny_masked_lm])
-def test_score_refuses_models_without_encoder_and_decoder(model, files, tiny_tokenizer, tmp_path, capsys):
+def test_score_refuses_models_without_encoder_and_decoder(
+    model, files, tiny_tokenizer, tmp_path, capsys
+):
     other = str(save_model_folder(model(), tiny_tokenizer, tmp_path / "other"))
-    assert "A model with an encoder and a decoder scores translations, but" in refusal([other, *files], capsys)
+    assert "A model with an encoder and a decoder scores translations, but" in refusal(
+        [other, *files], capsys
+    )
 
 
 def test_score_leaves_the_old_file_if_it_is_stopped(folder, files, tmp_path, capsys, monkeypatch):
@@ -91,6 +101,8 @@ def test_score_leaves_the_old_file_if_it_is_stopped(folder, files, tmp_path, cap
         return score(*arguments)
 
     monkeypatch.setattr(pair_scores, "score_tokens", fail_later)
-    assert "No room." in refusal([folder, *files, "--output", f"{tmp_path}/scores", "--overwrite"], capsys)
+    assert "No room." in refusal(
+        [folder, *files, "--output", f"{tmp_path}/scores", "--overwrite"], capsys
+    )
     assert (tmp_path / "scores").read_text() == "old" and len(calls) == 2
     assert [path.name for path in tmp_path.iterdir() if "scores" in path.name] == ["scores"]

@@ -25,7 +25,15 @@ def arguments(tiny_tokenizer, tmp_path):
     files = ["--source", str(text), "--target", str(text)]
     return {
         "calibrate": ["calibrate", str(folder), *files],
-        "tune-reranking": ["tune-reranking", str(folder), *files, "--rerank_reverse", str(folder), "--num_beams", "2"],
+        "tune-reranking": [
+            "tune-reranking",
+            str(folder),
+            *files,
+            "--rerank_reverse",
+            str(folder),
+            "--num_beams",
+            "2",
+        ],
         "check-model": ["check-model", str(folder), *files, "--max_pairs", "2"],
     }
 
@@ -41,7 +49,9 @@ def test_commands_on_text_take_languages(command, arguments, monkeypatch, capsys
         return translate(pipeline, inputs, **options)
 
     monkeypatch.setattr(TranslationPipeline, "__call__", record)
-    monkeypatch.setattr(checks, "check_folder", lambda *_: [checks.CheckResult("all", True, "")])  # before the text
+    monkeypatch.setattr(
+        checks, "check_folder", lambda *_: [checks.CheckResult("all", True, "")]
+    )  # before the text
     assert main([*arguments[command], "--source_language", "en", "--target_language", "de"]) == 0
     assert set(asked) == {("en", "de")}
     assert main(arguments[command]) == 2

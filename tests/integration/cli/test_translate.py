@@ -21,7 +21,9 @@ BEAMS = ["--num_beams", "3", "--max_new_tokens", "20"]
 
 @pytest.fixture(scope="module")
 def folder(tiny_tokenizer, tmp_path_factory):
-    return str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("models") / "tiny"))
+    return str(
+        save_model_folder(tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("models") / "tiny")
+    )
 
 
 def printed(capsys, *arguments):
@@ -32,7 +34,10 @@ def printed(capsys, *arguments):
 def test_translate_json_has_sources_scores_and_tokens(folder, capsys, monkeypatch):
     plain = printed(capsys, folder, *SENTENCES, "--num_return_sequences", "2")
     monkeypatch.setattr(sys, "stdin", iter(f"{sentence}\n" for sentence in SENTENCES))
-    rows = [json.loads(line) for line in printed(capsys, folder, "--json", "--num_return_sequences", "2")]
+    rows = [
+        json.loads(line)
+        for line in printed(capsys, folder, "--json", "--num_return_sequences", "2")
+    ]
     assert [row["source"] for row in rows] == SENTENCES
     translations = [translation for row in rows for translation in row["translations"]]
     assert [translation["text"] for translation in translations] == plain
@@ -42,13 +47,23 @@ def test_translate_json_has_sources_scores_and_tokens(folder, capsys, monkeypatc
         assert translation["log_probability"] == close_to(total)
 
 
-def test_translate_json_has_texts_and_a_warning_for_a_model_without_scores(tiny_tokenizer, tmp_path, capsys, caplog):
+def test_translate_json_has_texts_and_a_warning_for_a_model_without_scores(
+    tiny_tokenizer, tmp_path, capsys, caplog
+):
     model = tiny_long_model(layer_types="transfo_xl_attention")
-    (line,) = printed(capsys, str(save_model_folder(model, tiny_tokenizer, tmp_path / "model")), "A man.", "--json")
+    (line,) = printed(
+        capsys,
+        str(save_model_folder(model, tiny_tokenizer, tmp_path / "model")),
+        "A man.",
+        "--json",
+    )
     (translation,) = json.loads(line)["translations"]
     assert translation.keys() == {"text"}
     name = "VanillaTransformerLongForConditionalGeneration"
-    assert f"{name} has no scores, tokens or warnings, so the objects have texts only." in caplog.messages
+    assert (
+        f"{name} has no scores, tokens or warnings, so the objects have texts only."
+        in caplog.messages
+    )
 
 
 @pytest.mark.parametrize("flags", [("--json",), ("--n_best", "2")])
@@ -66,14 +81,26 @@ def test_translate_constraint_is_in_each_translation(folder, capsys):
 def test_translate_tab_constraints_are_of_their_lines(folder, capsys, tmp_path):
     (tmp_path / "in").write_text("A man.\tMann\tEin Mann\n\nTwo dogs.\n")
     flags = [*BEAMS, "--tab_constraints", "--constraint", "Gras", "--json", "--quiet"]
-    first, blank, last = map(json.loads, printed(capsys, folder, "--input", str(tmp_path / "in"), *flags))
+    first, blank, last = map(
+        json.loads, printed(capsys, folder, "--input", str(tmp_path / "in"), *flags)
+    )
     assert first["source"] == "A man." and "Ein Mann" in first["translations"][0]["text"]
     assert blank["translations"][0]["text"] == "" and last["source"] == "Two dogs."
     assert all("Gras" in each["translations"][0]["text"] for each in (first, last))
 
 
 def test_translate_samples_by_seed(folder, capsys):
-    sampling = ["--do_sample", "--seed", "3", "--top_k", "0", "--temperature", "1.5", "--num_return_sequences", "2"]
+    sampling = [
+        "--do_sample",
+        "--seed",
+        "3",
+        "--top_k",
+        "0",
+        "--temperature",
+        "1.5",
+        "--num_return_sequences",
+        "2",
+    ]
     first = printed(capsys, folder, "A man.", *sampling)
     assert printed(capsys, folder, "A man.", *sampling) == first
     assert printed(capsys, folder, "A man.", *sampling, "--seed", "4") != first
@@ -146,12 +173,21 @@ def test_translate_in_a_terminal_shows_the_warnings_of_each_line(folder, capsys,
 def test_translate_shows_the_warnings_of_a_typed_line(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("vanilla_transformer.cli.lines.typed_lines", lambda prompt: iter(WARNED[:1] * 2))
+    monkeypatch.setattr(
+        "vanilla_transformer.cli.lines.typed_lines", lambda prompt: iter(WARNED[:1] * 2)
+    )
     _, said = printed_and_warned(capsys, folder)
     assert len(said) == 2 and "a number differs from the source (numbers)" in said[0] == said[1]
 
 
-LINES = ["A man.", "", "Two dogs. Two dogs run. A man is sleeping.", "Two dogs.", "A man. Two dogs.", "Dogs."]
+LINES = [
+    "A man.",
+    "",
+    "Two dogs. Two dogs run. A man is sleeping.",
+    "Two dogs.",
+    "A man. Two dogs.",
+    "Dogs.",
+]
 
 
 @pytest.fixture
@@ -177,10 +213,18 @@ def places(monkeypatch):
 
 @pytest.mark.parametrize(
     "flags",
-    [("--num_beams", "1"), ("--precision", "float32"), ("--num_beams", "2", "--mbr", "chrf"), ("--n_best", "2"), ()],
+    [
+        ("--num_beams", "1"),
+        ("--precision", "float32"),
+        ("--num_beams", "2", "--mbr", "chrf"),
+        ("--n_best", "2"),
+        (),
+    ],
     ids=lambda flags: "".join(flags),
 )
-def test_translate_bar_moves_within_a_block_to_the_number_of_lines(flags, places, tiny_tokenizer, tmp_path, capsys):
+def test_translate_bar_moves_within_a_block_to_the_number_of_lines(
+    flags, places, tiny_tokenizer, tmp_path, capsys
+):
     folder = save_model_folder(tiny_model(max_source_length=8), tiny_tokenizer, tmp_path / "model")
     (tmp_path / "text").write_text("\n".join(LINES) + "\n")
     command = [str(folder), "--input", str(tmp_path / "text"), "--batch_size", "2", *flags]
@@ -195,6 +239,10 @@ def test_translate_bar_survives_quiet(folder, places, capsys):
 
 def test_pipeline_reports_progress(tiny_tokenizer):
     calls = []
-    TranslationPipeline(tiny_model(), tiny_tokenizer)(LINES, batch_size=2, progress=lambda *call: calls.append(call))
-    assert calls[-1] == (5, 5) and [done for done, _ in calls] == sorted({done for done, _ in calls})
+    TranslationPipeline(tiny_model(), tiny_tokenizer)(
+        LINES, batch_size=2, progress=lambda *call: calls.append(call)
+    )
+    assert calls[-1] == (5, 5) and [done for done, _ in calls] == sorted(
+        {done for done, _ in calls}
+    )
     assert len(calls) > 1

@@ -36,13 +36,24 @@ def test_translate_writes_a_document(tiny_model, tiny_tokenizer, tmp_path, page,
     assert capsys.readouterr().out == written
 
 
-def test_translate_keeps_the_bytes_of_a_page_and_names_its_language(tiny_model, tiny_tokenizer, tmp_path):
+def test_translate_keeps_the_bytes_of_a_page_and_names_its_language(
+    tiny_model, tiny_tokenizer, tmp_path
+):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     page, output = tmp_path / "page.html", tmp_path / "out.html"
     before = "\ufeff<!doctype html>\r\n<html lang='en'>\r\n<p>"
     after = "<p lang=fr>Un homme</p>\r\n<!-- A man --><br />"
     page.write_bytes(f"{before}A man{after}".encode())
-    flags = ["--format", "html", "--input", str(page), "--output", str(output), "--max_new_tokens", "5"]
+    flags = [
+        "--format",
+        "html",
+        "--input",
+        str(page),
+        "--output",
+        str(output),
+        "--max_new_tokens",
+        "5",
+    ]
     assert main(["translate", str(folder), *flags]) == 0
     written = output.read_bytes().decode()
     assert written.startswith(before) and written.endswith(after) and "A man<p" not in written
@@ -52,7 +63,9 @@ def test_translate_keeps_the_bytes_of_a_page_and_names_its_language(tiny_model, 
     assert named == written.replace("'en'", "'de'")
 
 
-def test_translate_knows_the_languages_that_a_model_was_trained_with(tiny_model, tiny_tokenizer, tmp_path, capsys):
+def test_translate_knows_the_languages_that_a_model_was_trained_with(
+    tiny_model, tiny_tokenizer, tmp_path, capsys
+):
     tokenizer = copy.deepcopy(tiny_tokenizer)
     store_direction(tokenizer, EN_DE)
     folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
@@ -61,7 +74,9 @@ def test_translate_knows_the_languages_that_a_model_was_trained_with(tiny_model,
     for given, named in (([], "de"), (["--target_language", "de-AT"], "de-AT")):
         assert main(["translate", str(folder), *flags, *given]) == 0
         written = capsys.readouterr().out
-        assert written.startswith(f"<html lang={named}><p>") and written.endswith(" <p lang=fr>Un homme")
+        assert written.startswith(f"<html lang={named}><p>") and written.endswith(
+            " <p lang=fr>Un homme"
+        )
     for side, code, own in (("source", "fr", "en"), ("target", "fr", "de")):
         assert main(["translate", str(folder), *flags, f"--{side}_language", code]) == 2
         error = capsys.readouterr().err.splitlines()[-1]
@@ -84,7 +99,19 @@ def test_translate_reads_and_writes_files_of_text(tiny_model, tiny_tokenizer, tm
         (tmp_path / "in.txt").write_text(text)
         assert main(["translate", str(folder), *flags]) == 0
         printed = capsys.readouterr().out
-        assert main(["translate", str(folder), *flags, "--overwrite", "--output", str(tmp_path / "out.txt")]) == 0
+        assert (
+            main(
+                [
+                    "translate",
+                    str(folder),
+                    *flags,
+                    "--overwrite",
+                    "--output",
+                    str(tmp_path / "out.txt"),
+                ]
+            )
+            == 0
+        )
         assert (tmp_path / "out.txt").read_text() == printed and printed.count("\n") == 3
         assert bool(printed.strip()) == bool(text.strip())
 
@@ -114,13 +141,17 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_translate_keeps_the_encoding_of_a_document(tiny_model, tiny_tokenizer, tmp_path, capfdbinary, name):
+def test_translate_keeps_the_encoding_of_a_document(
+    tiny_model, tiny_tokenizer, tmp_path, capfdbinary, name
+):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     path, output = tmp_path / name, tmp_path / "new" / name
     path.write_bytes(FILES[name])
     flags = ["--input", str(path), "--max_new_tokens", "3"]
     assert main(["translate", str(folder), *flags, "--output", str(output)]) == 0
-    before, after = FILES[name].split("A man.".encode({"a.vtt": "utf-16-be", "a.srt": "utf-16-le"}.get(name, "ascii")))
+    before, after = FILES[name].split(
+        "A man.".encode({"a.vtt": "utf-16-be", "a.srt": "utf-16-le"}.get(name, "ascii"))
+    )
     written = output.read_bytes()
     assert written.startswith(before) and written.endswith(after) and written != FILES[name]
     capfdbinary.readouterr()
@@ -165,19 +196,34 @@ def test_translate_says_what_it_did_with_the_segments_of_xliff(
     folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
     text, source, output = UNIT.format(language, target), tmp_path / "in.xlf", tmp_path / "out.xlf"
     source.write_bytes(text.encode())
-    words = ["--format", "xliff", "--input", str(source), "--output", str(output), "--max_new_tokens", "5"]
+    words = [
+        "--format",
+        "xliff",
+        "--input",
+        str(source),
+        "--output",
+        str(output),
+        "--max_new_tokens",
+        "5",
+    ]
     assert main(["translate", str(folder), *words, *flags]) == status
-    lines = [line for line in capsys.readouterr().err.splitlines() if line and "%|" not in line]  # no bars
+    lines = [
+        line for line in capsys.readouterr().err.splitlines() if line and "%|" not in line
+    ]  # no bars
     assert lines == said and output.exists() is (status == 0)
     if target:
         assert output.read_bytes() == source.read_bytes()
     elif status == 0:
         written, (start, end) = output.read_bytes().decode(), text.split("</trans-unit>")
-        assert written.startswith(start + "<target") and written.endswith("</target></trans-unit>" + end)
+        assert written.startswith(start + "<target") and written.endswith(
+            "</target></trans-unit>" + end
+        )
 
 
 @pytest.mark.parametrize("directions", [EN_DE, []])
-def test_translate_names_the_target_language_of_xliff_2(directions, tiny_model, tiny_tokenizer, tmp_path, capsys):
+def test_translate_names_the_target_language_of_xliff_2(
+    directions, tiny_model, tiny_tokenizer, tmp_path, capsys
+):
     tokenizer = copy.deepcopy(tiny_tokenizer)
     store_direction(tokenizer, directions)
     folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
@@ -189,7 +235,10 @@ def test_translate_names_the_target_language_of_xliff_2(directions, tiny_model, 
     if directions:
         assert '<xliff version="2.0" srcLang="en" trgLang="de"><' in output.read_text()
     else:
-        assert "has no attribute `trgLang`. Add it, or name the language by --target_" in capsys.readouterr().err
+        assert (
+            "has no attribute `trgLang`. Add it, or name the language by --target_"
+            in capsys.readouterr().err
+        )
         assert not output.exists()
 
 
@@ -229,7 +278,9 @@ def test_translate_join_lines_finds_wrapped_text(name, translate_text):
 def test_translate_join_lines_leaves_other_text(name, translate_text):
     text = "A man.\r\nTwo dogs are sleeping.\r\nGrass.\r\n\r\nTwo.  A man.\r\n"
     flags = "--split_sentences", "--num_beams", "1"
-    assert translate_text(text, *flags, "--join_lines", "auto", name=name) == translate_text(text, *flags, name=name)
+    assert translate_text(text, *flags, "--join_lines", "auto", name=name) == translate_text(
+        text, *flags, name=name
+    )
 
 
 def test_translate_writes_a_zip(tiny_model, tiny_tokenizer, tmp_path, capsys):
@@ -237,13 +288,17 @@ def test_translate_writes_a_zip(tiny_model, tiny_tokenizer, tmp_path, capsys):
     source, output = tmp_path / "a.odt", tmp_path / "b.odt"
     with zipfile.ZipFile(source, "w") as archive:
         archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
-        archive.writestr("content.xml", '<p xmlns="urn:oasis:names:tc:opendocument:xmlns:text:1.0">A man</p>')
+        archive.writestr(
+            "content.xml", '<p xmlns="urn:oasis:names:tc:opendocument:xmlns:text:1.0">A man</p>'
+        )
         archive.writestr("picture.png", bytes(range(256)))
     flags = ["translate", str(folder), "--input", str(source), "--max_new_tokens", "5"]
     assert main([*flags, "--output", str(output)]) == 0
     with zipfile.ZipFile(output) as archive:
         assert archive.namelist() == ["mimetype", "content.xml", "picture.png"]
-        assert archive.read("picture.png") == bytes(range(256)) and b">A man<" not in archive.read("content.xml")
+        assert archive.read("picture.png") == bytes(range(256)) and b">A man<" not in archive.read(
+            "content.xml"
+        )
     source.write_bytes(source.read_bytes()[:-9])
     capsys.readouterr()
     assert main([*flags, "--output", str(output), "--overwrite"]) == 2

@@ -32,7 +32,11 @@ def run(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
     def run(*flags):
         flags = ("--batch_size", "1", *DECODING, *flags)
         status = main(["translate", "model", "--input", "text", *flags])
-        lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error", "Interrupted"))]
+        lines = [
+            line
+            for line in capsys.readouterr().err.splitlines()
+            if line.startswith(("error", "Interrupted"))
+        ]
         return status, "".join(lines)
 
     return run
@@ -63,13 +67,18 @@ def test_translate_writes_what_it_prints(run, tmp_path, capsys):
     assert [*os.listdir("new")] == ["out"]
 
 
-@pytest.mark.parametrize("flags", [(), ("--json", "--num_return_sequences", "2"), ("--n_best", "2")])
+@pytest.mark.parametrize(
+    "flags", [(), ("--json", "--num_return_sequences", "2"), ("--n_best", "2")]
+)
 def test_translate_resumes_an_interrupted_file(run, interruption, tmp_path, flags, monkeypatch):
     assert run("--output", "whole", *flags) == (0, "")
     (tmp_path / "out").write_text("old")
     interruption(1)
     flags = ("--overwrite", *flags)
-    assert run("--output", "out", *flags) == (130, "Interrupted after 64 sentences. Add --resume to continue.")
+    assert run("--output", "out", *flags) == (
+        130,
+        "Interrupted after 64 sentences. Add --resume to continue.",
+    )
     assert (tmp_path / "out").read_text() == "old"
     (tmp_path / "out.partial" / "000001.txt").write_text("torn line of a killed run")
     translated = []
@@ -78,7 +87,9 @@ def test_translate_resumes_an_interrupted_file(run, interruption, tmp_path, flag
     monkeypatch.setattr(
         LineTranslator,
         "answer",
-        lambda self, shard, **settings: translated.extend(shard.lines) or whole(self, shard, **settings),
+        lambda self, shard, **settings: (
+            translated.extend(shard.lines) or whole(self, shard, **settings)
+        ),
     )
     assert run("--output", "out", "--resume", *flags) == (0, "")
     assert translated == LINES[64:]
@@ -101,11 +112,15 @@ def test_translate_refuses_to_resume_another_run(run, interruption, tmp_path):
     partial = (tmp_path / "out.partial" / "000000.txt").read_bytes()
     interruption(None)
     error = run("--output", "out", "--length_penalty", "0.5")
-    assert error[1].startswith("error: out.partial has 64 sentences of an interrupted run. Add --resume to continue")
+    assert error[1].startswith(
+        "error: out.partial has 64 sentences of an interrupted run. Add --resume to continue"
+    )
     again = "Delete out.partial to start again."
     rule = "error: An interrupted run must continue with the same"
     status, error = run("--output", "out", "--resume", "--length_penalty", "0.6")
-    assert error == f"{rule} options as out.partial, but `length_penalty` was 0.5 and is 0.6. {again}"
+    assert (
+        error == f"{rule} options as out.partial, but `length_penalty` was 0.5 and is 0.6. {again}"
+    )
     (tmp_path / "text").write_text("\n".join(LINES[1:]))
     status, error = run("--output", "out", "--resume", "--length_penalty", "0.5")
     assert error == f"{rule} input as out.partial, but the input is another one. {again}"
@@ -116,8 +131,13 @@ def test_translate_refuses_to_resume_another_run(run, interruption, tmp_path):
     assert error == f"{rule} model as out.partial, but the model is another one. {again}"
     (tmp_path / "out.partial" / "manifest.json").write_text("[]")
     status, error = run("--output", "out", "--resume")
-    assert error == f"error: out.partial/manifest.json must describe out.partial, but it is damaged. {again}"
-    assert (tmp_path / "out.partial" / "000000.txt").read_bytes() == partial and not (tmp_path / "out").exists()
+    assert (
+        error
+        == f"error: out.partial/manifest.json must describe out.partial, but it is damaged. {again}"
+    )
+    assert (tmp_path / "out.partial" / "000000.txt").read_bytes() == partial and not (
+        tmp_path / "out"
+    ).exists()
 
 
 @pytest.mark.parametrize("flag", ["target_prefixes", "glossary"])
@@ -131,7 +151,10 @@ def test_translate_refuses_to_resume_with_another_file(run, interruption, tmp_pa
     interruption(None)
     (tmp_path / "given").write_text(text.replace("E", "D", 1).replace("Hund", "Dogge"))
     status, error = run(*flags, "given", "--resume")
-    assert status == 2 and f"must continue with the same options as out.partial, but `{flag}` was" in error
+    assert (
+        status == 2
+        and f"must continue with the same options as out.partial, but `{flag}` was" in error
+    )
     (tmp_path / "renamed").write_text(text)
     assert run(*flags, "renamed", "--resume") == (0, "")
 
@@ -160,7 +183,21 @@ def test_translate_writes_a_pipe_directly(run, tmp_path):
 def test_translate_writes_lines_of_standard_input_to_a_file(run, tmp_path, monkeypatch):
     with open("text") as file:
         monkeypatch.setattr(sys, "stdin", file)
-        assert main(["translate", "model", "--output", "out", "--max_new_tokens", "2", "--num_beams", "1"]) == 0
+        assert (
+            main(
+                [
+                    "translate",
+                    "model",
+                    "--output",
+                    "out",
+                    "--max_new_tokens",
+                    "2",
+                    "--num_beams",
+                    "1",
+                ]
+            )
+            == 0
+        )
     assert (tmp_path / "out").read_text().count("\n") == len(LINES)
 
 
@@ -173,7 +210,10 @@ def test_translate_refuses_to_replace_the_file_of_standard_input(run, tmp_path, 
     finally:
         os.dup2(kept, 0)
         os.close(kept)
-    assert "another file than the inputs, but text is the same as standard input" in capsys.readouterr().err
+    assert (
+        "another file than the inputs, but text is the same as standard input"
+        in capsys.readouterr().err
+    )
     assert (tmp_path / "text").read_text() == "\n".join(LINES)
 
 
@@ -187,7 +227,9 @@ def test_translate_bar_counts_the_sentences_of_the_whole_input(run, interruption
     bars = []
     progress_bar = corpus_shards.progress_bar
     monkeypatch.setattr(
-        corpus_shards, "progress_bar", lambda *given, **more: bars.append(progress_bar(*given, **more)) or bars[-1]
+        corpus_shards,
+        "progress_bar",
+        lambda *given, **more: bars.append(progress_bar(*given, **more)) or bars[-1],
     )
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     interruption(1)

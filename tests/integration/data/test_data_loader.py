@@ -25,7 +25,9 @@ LENGTHS = [1 + number * 7 % 11 for number in range(40)]
 
 def loader(corpus, num_workers, **changes):
     options = {"max_tokens": 40, "seed": 0, "accumulation": 2} | changes
-    return MicroBatchLoader(TokenBudgetBatchSampler(corpus, **options), pad_token_id=0, num_workers=num_workers)
+    return MicroBatchLoader(
+        TokenBudgetBatchSampler(corpus, **options), pad_token_id=0, num_workers=num_workers
+    )
 
 
 def take(batches, count):
@@ -51,9 +53,14 @@ def test_micro_batch_loader_gives_the_same_steps_with_workers(corpus, num_worker
 def test_micro_batch_loader_reads_the_pairs_it_names():
     for batch, *_ in islice(loader(FreshCorpus(LENGTHS), 0), 12):
         assert batch.tensors["input_ids"][:, 0].tolist() == batch.pairs.tolist()
-        assert batch.tensors["attention_mask"].sum(dim=1).tolist() == [LENGTHS[number] for number in batch.pairs]
+        assert batch.tensors["attention_mask"].sum(dim=1).tolist() == [
+            LENGTHS[number] for number in batch.pairs
+        ]
         sides = batch.tensors["attention_mask"], batch.tensors["labels"] != -100
-        assert batch.counts == (*(int(side.sum()) for side in sides), sum(side.numel() for side in sides))
+        assert batch.counts == (
+            *(int(side.sum()) for side in sides),
+            sum(side.numel() for side in sides),
+        )
 
 
 @pytest.mark.parametrize("corpus", [LengthsCorpus, FreshCorpus])
@@ -61,21 +68,30 @@ def test_micro_batch_loader_reads_the_pairs_it_names():
 def test_micro_batch_loader_resumes_after_the_steps_it_returned(corpus, num_workers):
     straight = take(loader(corpus(LENGTHS), 0), 16)
     for done in (0, 3, loader(corpus(LENGTHS), 0).position.steps_per_epoch):
-        stopped, resumed = loader(corpus(LENGTHS), num_workers), loader(corpus(LENGTHS), num_workers)
+        stopped, resumed = (
+            loader(corpus(LENGTHS), num_workers),
+            loader(corpus(LENGTHS), num_workers),
+        )
         take(stopped, done)
         resumed.load_state_dict(stopped.state_dict())
         assert take(resumed, 4) == straight[done : done + 4]
 
 
 def test_micro_batch_loader_iterates_again_without_the_prepared_steps():
-    straight, batches = take(loader(LengthsCorpus(LENGTHS), 0), 6), loader(LengthsCorpus(LENGTHS), 1)
+    straight, batches = (
+        take(loader(LengthsCorpus(LENGTHS), 0), 6),
+        loader(LengthsCorpus(LENGTHS), 1),
+    )
     assert take(batches, 2) + take(batches, 1) + take(batches, 3) == straight
 
 
 def test_micro_batch_loader_keeps_all_pairs_when_processes_change():
     batches = loader(LengthsCorpus(LENGTHS), 1)
     seen = take(batches, 2)
-    ranks = [loader(LengthsCorpus(LENGTHS), 1, accumulation=1, num_replicas=3, rank=rank) for rank in range(3)]
+    ranks = [
+        loader(LengthsCorpus(LENGTHS), 1, accumulation=1, num_replicas=3, rank=rank)
+        for rank in range(3)
+    ]
     for rank in ranks:
         rank.load_state_dict(batches.state_dict())
         seen += take(rank, rank.position.steps_per_epoch - 2)
@@ -164,9 +180,14 @@ def test_micro_batch_loader_steps_can_be_sent_to_a_started_process(tmp_path, on_
     steps = _Steps(table, 0, torch.empty(1, 1920, dtype=torch.uint8), pad_to_multiple_of=1)
     sent = pickle.dumps(steps)
     rows = np.array([3, 1])
-    received, batch = pickle.loads(sent), PlannedBatch(rows, rows, BatchShape(2, 40, 40), None, TokenCounts(), 80)
+    received, batch = (
+        pickle.loads(sent),
+        PlannedBatch(rows, rows, BatchShape(2, 40, 40), None, TokenCounts(), 80),
+    )
     (expected,) = steps[0, [batch]].tensors()
     (found,) = pickle.loads(pickle.dumps(received[0, [batch]])).tensors()
     assert torch.equal(received.slots, steps.slots) and found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) and found[name].numel() == 80 for name in expected)
+    assert all(
+        torch.equal(found[name], expected[name]) and found[name].numel() == 80 for name in expected
+    )
     assert (len(sent) < 10_000) == on_disk

@@ -25,7 +25,9 @@ def server(tmp_path):
 
 def test_download_corpus_names_a_file_that_it_cannot_download(server, tmp_path):
     for address, reason in ((server[1], "File not found"), ("http://127.0.0.1:9", ".*refused")):
-        with pytest.raises(OSError, match=f"Cannot download {address}/train.en.gz: {reason}.*Nothing was written"):
+        with pytest.raises(
+            OSError, match=f"Cannot download {address}/train.en.gz: {reason}.*Nothing was written"
+        ):
             download_corpus("multi30k", tmp_path / "multi30k", base_url=address)
         assert not (tmp_path / "multi30k").exists()
 
@@ -34,7 +36,9 @@ def test_fetch_file_notices_a_connection_that_breaks(server, tmp_path, monkeypat
     folder, address = server
     (folder / "text.gz").write_bytes(bytes(1000))
     with monkeypatch.context() as patch, pytest.raises(OSError, match="11 of 1,000 bytes arrived"):
-        patch.setattr(SimpleHTTPRequestHandler, "copyfile", lambda self, file, out: out.write(file.read(11)))
+        patch.setattr(
+            SimpleHTTPRequestHandler, "copyfile", lambda self, file, out: out.write(file.read(11))
+        )
         fetch_file(f"{address}/text.gz", tmp_path / "text.gz")
     fetch_file(f"{address}/text.gz", tmp_path / "text.gz")
     assert (tmp_path / "text.gz").read_bytes() == bytes(1000)

@@ -9,7 +9,13 @@ import datasets
 import opustools
 import pytest
 
-from vanilla_transformer.data.readers import CorpusSpec, SentencePair, content_key, open_corpus, read_pairs
+from vanilla_transformer.data.readers import (
+    CorpusSpec,
+    SentencePair,
+    content_key,
+    open_corpus,
+    read_pairs,
+)
 
 LANGUAGES = {"source_language": "en", "target_language": "de"}
 PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]
@@ -36,7 +42,13 @@ def opus(tmp_path, monkeypatch):
         archive.writestr("Numbers.de-en.en", "one\ntwo\n")
     path = tmp_path / "de-en.txt.zip"
     path.write_bytes(buffer.getvalue())
-    entry = {"url": path.as_uri(), "size": 1, "documents": 1, "alignment_pairs": 2, "source_tokens": 2}
+    entry = {
+        "url": path.as_uri(),
+        "size": 1,
+        "documents": 1,
+        "alignment_pairs": 2,
+        "source_tokens": 2,
+    }
     entry |= {"target_tokens": 2, "id": 1, "version": "v1", "source": "de", "target": "en"}
 
     def answer(self, url):
@@ -57,12 +69,16 @@ def test_download_reads_a_corpus_of_opus_once(read, opus, capsys):
 
 
 def test_download_names_a_mistake_with_opus(read, opus, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="OPUS must have the corpus None/v2 for en and de, but it has none"):
+    with pytest.raises(
+        ValueError, match="OPUS must have the corpus None/v2 for en and de, but it has none"
+    ):
         read("opus:None/v2")
     with pytest.raises(ValueError, match="`target_language` must be given for opus:Numbers"):
         read("opus:Numbers", target_language=None)
     opus[0].write_bytes(opus[0].read_bytes()[:-40])
-    with pytest.raises(OSError, match="Cannot download opus:Numbers: the file is damaged. Nothing was written"):
+    with pytest.raises(
+        OSError, match="Cannot download opus:Numbers: the file is damaged. Nothing was written"
+    ):
         read("opus:Numbers")
     opus[0].unlink()
     with pytest.raises(OSError, match="Cannot download opus:Numbers: .*No such file"):
@@ -72,6 +88,10 @@ def test_download_names_a_mistake_with_opus(read, opus, tmp_path, monkeypatch):
         raise urllib.error.URLError("no route to host")
 
     monkeypatch.setattr(opustools.OpusGet, "get_response", fail)
-    with pytest.raises(OSError, match="Cannot look up opus:Numbers: no route to host. Check the network"):
+    with pytest.raises(
+        OSError, match="Cannot look up opus:Numbers: no route to host. Check the network"
+    ):
         read("opus:Numbers")
-    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_dir() and "opus-" in path.name]
+    assert not [
+        path for path in (tmp_path / "cache").rglob("*") if path.is_dir() and "opus-" in path.name
+    ]

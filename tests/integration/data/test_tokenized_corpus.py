@@ -29,7 +29,9 @@ PAIRS = [SentencePair("a " * (number % 7), f"b{number}") for number in range(1, 
 
 @pytest.fixture
 def texts():
-    return datasets.Dataset.from_dict({"source": [pair.source for pair in PAIRS], "target": [p.target for p in PAIRS]})
+    return datasets.Dataset.from_dict(
+        {"source": [pair.source for pair in PAIRS], "target": [p.target for p in PAIRS]}
+    )
 
 
 @pytest.fixture
@@ -41,20 +43,30 @@ def encode(tiny_tokenizer):
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_encode_texts_keeps_the_order(texts, encode, tiny_tokenizer, tmp_path, num_proc, on_disk):
     encoded = encode_texts(
-        texts, partial(encode_sides, encode=encode), num_proc, tmp_path / "encoded.arrow" if on_disk else None
+        texts,
+        partial(encode_sides, encode=encode),
+        num_proc,
+        tmp_path / "encoded.arrow" if on_disk else None,
     )
     assert list(EncodedPairs(TokenTable(encoded))) == encode_pairs(tiny_tokenizer, PAIRS)
     assert len(list(tmp_path.iterdir())) == (num_proc if on_disk else 0)
     if on_disk:
-        assert list(EncodedPairs(TokenTable(open_arrow_files(tmp_path)))) == encode_pairs(tiny_tokenizer, PAIRS)
+        assert list(EncodedPairs(TokenTable(open_arrow_files(tmp_path)))) == encode_pairs(
+            tiny_tokenizer, PAIRS
+        )
 
 
 @pytest.fixture
 def pairs():
     """In two parts, as several processes leave them."""
-    parts = [{"input_ids": [[1], [2, 2]], "labels": [[3], []]}, {"input_ids": [[4, 4, 4]], "labels": [[5]]}]
+    parts = [
+        {"input_ids": [[1], [2, 2]], "labels": [[3], []]},
+        {"input_ids": [[4, 4, 4]], "labels": [[5]]},
+    ]
     return EncodedPairs(
-        TokenTable(datasets.concatenate_datasets([datasets.Dataset.from_dict(part) for part in parts]))
+        TokenTable(
+            datasets.concatenate_datasets([datasets.Dataset.from_dict(part) for part in parts])
+        )
     )
 
 
@@ -76,7 +88,9 @@ def test_encoded_pairs_select_with_repetitions(pairs):
 
 
 def test_token_table_pickles_without_its_tokens(texts, encode, tmp_path):
-    table = TokenTable(encode_texts(texts, partial(encode_sides, encode=encode), file=tmp_path / "encoded.arrow"))
+    table = TokenTable(
+        encode_texts(texts, partial(encode_sides, encode=encode), file=tmp_path / "encoded.arrow")
+    )
     assert list(EncodedPairs(pickle.loads(pickle.dumps(table)))) == list(EncodedPairs(table))
     assert len(pickle.dumps(table)) < 3000
 
@@ -91,7 +105,9 @@ def test_encode_texts_cached_tokenizes_once(texts, encode, tmp_path):
     first = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path)
     assert calls == [len(PAIRS)] * 2  # both sides
     again = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path)
-    assert len(calls) == 2 and list(EncodedPairs(TokenTable(again))) == list(EncodedPairs(TokenTable(first)))
+    assert len(calls) == 2 and list(EncodedPairs(TokenTable(again))) == list(
+        EncodedPairs(TokenTable(first))
+    )
     encode_texts_cached(texts, "other text", counted, "tokenizer", tmp_path)
     encode_texts_cached(texts, "text", counted, "other tokenizer", tmp_path)
     assert len(calls) == 6
@@ -117,7 +133,9 @@ class Letters(PreTrainedTokenizer):
         return len(self.letters)
 
     def get_vocab(self):
-        return {letter: number for number, letter in enumerate(self.letters)} | self.added_tokens_encoder
+        return {
+            letter: number for number, letter in enumerate(self.letters)
+        } | self.added_tokens_encoder
 
     def _tokenize(self, text):
         return list(text)
@@ -130,11 +148,19 @@ class Letters(PreTrainedTokenizer):
 
 
 def test_hash_tokenizer_hashes_the_files_of_a_slow_tokenizer():
-    assert hash_tokenizer(Letters("ab")) == hash_tokenizer(Letters("ab")) != hash_tokenizer(Letters("abc"))
+    assert (
+        hash_tokenizer(Letters("ab"))
+        == hash_tokenizer(Letters("ab"))
+        != hash_tokenizer(Letters("abc"))
+    )
 
 
 def test_hash_json_ignores_the_order_of_keys():
-    assert hash_json({"a": 1, "b": [None]}) == hash_json({"b": [None], "a": 1}) != hash_json({"a": 1, "b": []})
+    assert (
+        hash_json({"a": 1, "b": [None]})
+        == hash_json({"b": [None], "a": 1})
+        != hash_json({"a": 1, "b": []})
+    )
 
 
 def test_encode_pairs_marks_each_side_with_its_language():
@@ -142,6 +168,9 @@ def test_encode_pairs_marks_each_side_with_its_language():
     before = hash_tokenizer(tokenizer)
     tokenizer.src_lang, tokenizer.tgt_lang = "eng_Latn", "deu_Latn"
     (pair,) = encode_pairs(tokenizer, [SentencePair("Grass", "Grass")])
-    assert tokenizer.convert_ids_to_tokens([pair.source[0], pair.target[0]]) == ["eng_Latn", "deu_Latn"]
+    assert tokenizer.convert_ids_to_tokens([pair.source[0], pair.target[0]]) == [
+        "eng_Latn",
+        "deu_Latn",
+    ]
     assert pair.source[1:] == pair.target[1:] and pair.target[-1] == tokenizer.eos_token_id
     assert hash_tokenizer(tokenizer) != before

@@ -18,7 +18,9 @@ from vanilla_transformer.text.languages import Direction, find_direction
 def recipe(corpus, tmp_path):
     def make(**changes):
         files = {"train_source": str(corpus / "train.a"), "train_target": str(corpus / "train.b")}
-        return DataArguments(**files | {"vocab_size": 280, "cache_dir": str(tmp_path / "cache")} | changes)
+        return DataArguments(
+            **files | {"vocab_size": 280, "cache_dir": str(tmp_path / "cache")} | changes
+        )
 
     return make
 
@@ -42,7 +44,9 @@ def prepare(monkeypatch):
 
 
 def test_load_or_train_tokenizer_uses_the_cache(recipe, prepare):
-    (first, trained), (second, again) = (prepare(recipe(tokenizer_model="unigram")) for _ in range(2))
+    (first, trained), (second, again) = (
+        prepare(recipe(tokenizer_model="unigram")) for _ in range(2)
+    )
     assert trained and not again
     assert type(second) is VanillaTransformerTokenizer
     assert second.backend_tokenizer.to_str() == first.backend_tokenizer.to_str()
@@ -54,7 +58,9 @@ def test_load_or_train_tokenizer_stores_the_direction_that_the_recipe_names(reci
     assert find_direction(prepare(named)[0]) == Direction("en", "de")
 
 
-def test_load_or_train_tokenizer_caches_by_text_and_options(recipe, prepare, corpus, tmp_path, monkeypatch):
+def test_load_or_train_tokenizer_caches_by_text_and_options(
+    recipe, prepare, corpus, tmp_path, monkeypatch
+):
     assert prepare(recipe())[1]
     assert not prepare(recipe(max_tokens=7, max_length=5))[1]
     assert prepare(recipe(vocab_size=270))[1]
@@ -75,7 +81,9 @@ def test_load_or_train_tokenizer_loads_a_named_tokenizer(recipe, prepare, tiny_t
     assert not trained and hash_tokenizer(named) == hash_tokenizer(tiny_tokenizer)
     instead, _ = prepare(recipe(tokenizer="nowhere"), tmp_path / "saved")
     assert hash_tokenizer(instead) == hash_tokenizer(tiny_tokenizer)
-    with pytest.raises(OSError, match="`tokenizer` must be a folder or a Hub name of one, got nowhere"):
+    with pytest.raises(
+        OSError, match="`tokenizer` must be a folder or a Hub name of one, got nowhere"
+    ):
         prepare(recipe(tokenizer="nowhere"))
 
 
@@ -98,8 +106,14 @@ except ValueError as error:
 
 def test_load_or_train_tokenizer_is_shared_by_processes(recipe, tmp_path):
     options = json.dumps(vars(recipe(tokenizer_model="unigram")))
-    processes = [Forked(["-c", PROCESS, rank, f"file://{tmp_path}/meeting", options]) for rank in (0, 1)]
-    (first, refusal), (second, other) = (process.communicate(timeout=120)[0].splitlines() for process in processes)
+    processes = [
+        Forked(["-c", PROCESS, rank, f"file://{tmp_path}/meeting", options]) for rank in (0, 1)
+    ]
+    (first, refusal), (second, other) = (
+        process.communicate(timeout=120)[0].splitlines() for process in processes
+    )
     assert first == second
-    assert refusal == other and refusal.startswith("All processes must have one tokenizer, got 2 different ones.")
+    assert refusal == other and refusal.startswith(
+        "All processes must have one tokenizer, got 2 different ones."
+    )
     assert len(list((tmp_path / "cache").glob("tokenizer-*[!k]"))) == 2

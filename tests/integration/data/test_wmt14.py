@@ -9,8 +9,19 @@ from tests.tiny_runs import ROOT, entries, no_scores
 from vanilla_transformer.training.recipe import parse_recipe, read_recipe
 from vanilla_transformer.training.trainer import train
 
-SIZES = {"d_model": 16, "vocab_size": 280, "tokens_per_step": 200, "max_steps": 2, "eval_steps": 2, "save_steps": 2}
-SIZES |= {f"{part}_{name}": 1 for part in ("encoder", "decoder") for name in ("layers", "attention_heads", "ffn_dim")}
+SIZES = {
+    "d_model": 16,
+    "vocab_size": 280,
+    "tokens_per_step": 200,
+    "max_steps": 2,
+    "eval_steps": 2,
+    "save_steps": 2,
+}
+SIZES |= {
+    f"{part}_{name}": 1
+    for part in ("encoder", "decoder")
+    for name in ("layers", "attention_heads", "ffn_dim")
+}
 
 
 @pytest.fixture
@@ -22,11 +33,20 @@ def wmt14(corpus, tmp_path, monkeypatch):
     for language in ("de", "fr"):
         name = f"{language}-en"
         (root / name).mkdir(parents=True)
-        features = datasets.Features({"translation": datasets.Translation(languages=[language, "en"])})
+        features = datasets.Features(
+            {"translation": datasets.Translation(languages=[language, "en"])}
+        )
         files = []
-        for split, part in (("train", "train"), ("validation", "validation"), ("test", "validation")):
+        for split, part in (
+            ("train", "train"),
+            ("validation", "validation"),
+            ("test", "validation"),
+        ):
             sides = [(corpus / f"{part}.{end}").read_text().splitlines() for end in "ab"]
-            rows = [{"translation": {"en": source, language: target}} for source, target in zip(*sides, strict=True)]
+            rows = [
+                {"translation": {"en": source, language: target}}
+                for source, target in zip(*sides, strict=True)
+            ]
             rows += [{"translation": {"en": "", language: "leer"}}] if split == "train" else []
             shards = 2 if split == "train" else 1
             data = datasets.Dataset.from_list(rows, features=features)

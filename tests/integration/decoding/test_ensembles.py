@@ -30,7 +30,9 @@ def folders(tmp_path_factory):
 
 
 def load(folders, *others, **options):
-    return load_pipeline(folders["a"], device="cpu", ensemble=[folders[name] for name in others], **options)
+    return load_pipeline(
+        folders["a"], device="cpu", ensemble=[folders[name] for name in others], **options
+    )
 
 
 def models_of_folders():
@@ -54,11 +56,23 @@ def test_pipeline_decodes_with_an_ensemble(folders, weights):
     expected = answers_of_engine(weights, num_beams=3)
     assert [each["translation_text"] for each in answers] == [text for text, _ in expected]
     assert [each["score"] for each in answers] == close_to([score for _, score in expected])
-    assert translate(TINY_SENTENCES, num_beams=3) == [{"translation_text": text} for text, _ in expected]
+    assert translate(TINY_SENTENCES, num_beams=3) == [
+        {"translation_text": text} for text, _ in expected
+    ]
 
 
 def test_commands_decode_with_an_ensemble(folders, tmp_path, capsys):
-    flags = ["--ensemble", folders["b"], folders["c"], "--ensemble_weights", "0.2", "0.5", "0.3", "--num_beams", "3"]
+    flags = [
+        "--ensemble",
+        folders["b"],
+        folders["c"],
+        "--ensemble_weights",
+        "0.2",
+        "0.5",
+        "0.3",
+        "--num_beams",
+        "3",
+    ]
     texts = [text for text, _ in answers_of_engine([0.2, 0.5, 0.3], num_beams=3)]
     source, target = tmp_path / "source.txt", tmp_path / "target.txt"
     source.write_text("\n".join(TINY_SENTENCES) + "\n")
@@ -84,7 +98,9 @@ def test_score_command_averages_probabilities(folders, tmp_path, capsys):
 @pytest.fixture(scope="module")
 def others(folders, tmp_path_factory):
     """Models that are no ensemble with the others."""
-    found = folders | {name: str(tmp_path_factory.mktemp(name)) for name in ("smaller", "causal", "renumbered")}
+    found = folders | {
+        name: str(tmp_path_factory.mktemp(name)) for name in ("smaller", "causal", "renumbered")
+    }
     tiny_model(vocab_size=290).save_pretrained(found["smaller"])
     tiny_tokenizer(vocab_size=290).save_pretrained(found["smaller"])
     tiny_causal_lm().save_pretrained(found["causal"])
@@ -101,18 +117,39 @@ def others(folders, tmp_path_factory):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ("--ensemble smaller", "must have one vocabulary, but the first one has 300 entries and .* has 290"),
-        ("--ensemble renumbered", r"must have one vocabulary, but .* is token \d+ in the first one and token \d+ in"),
+        (
+            "--ensemble smaller",
+            "must have one vocabulary, but the first one has 300 entries and .* has 290",
+        ),
+        (
+            "--ensemble renumbered",
+            r"must have one vocabulary, but .* is token \d+ in the first one and token \d+ in",
+        ),
         ("--ensemble causal", "A model with an encoder and a decoder translates, but"),
         ("--ensemble nowhere", "There is no model folder nowhere"),
-        ("--ensemble b --ensemble_weights 1", "`ensemble_weights` must be 2 positive numbers, one for each model"),
-        ("--ensemble b --ensemble_weights 1 -1", "`ensemble_weights` must be 2 positive numbers, one for each model"),
+        (
+            "--ensemble b --ensemble_weights 1",
+            "`ensemble_weights` must be 2 positive numbers, one for each model",
+        ),
+        (
+            "--ensemble b --ensemble_weights 1 -1",
+            "`ensemble_weights` must be 2 positive numbers, one for each model",
+        ),
         ("--ensemble_weights 1 2", "`ensemble_weights` needs `ensemble`"),
-        ("--ensemble b --backend ctranslate2", "`ensemble` is for models that PyTorch decodes, but `backend` is 'ctr"),
+        (
+            "--ensemble b --backend ctranslate2",
+            "`ensemble` is for models that PyTorch decodes, but `backend` is 'ctr",
+        ),
     ],
 )
 def test_translate_refuses_models_that_are_no_ensemble(flags, words, others, capsys):
-    command = ["translate", others["a"], "A man.", "--quiet", *(others.get(word, word) for word in flags.split())]
+    command = [
+        "translate",
+        others["a"],
+        "A man.",
+        "--quiet",
+        *(others.get(word, word) for word in flags.split()),
+    ]
     capsys.readouterr()  # what saving the models printed
     assert main(command) == 2
     (line,) = capsys.readouterr().err.splitlines()

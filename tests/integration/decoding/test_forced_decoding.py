@@ -22,11 +22,15 @@ def decoded(case):
     engine = Engine(case.model, slots=case.slots, compile=False, **case.options)
     found = engine.decode(case.sources, case.num_return_sequences)
     pairs = zip(case.sources, found, strict=True)
-    return engine, [(source, each) for source, ours in pairs for each in ours if each.score > IMPOSSIBLE]
+    return engine, [
+        (source, each) for source, ours in pairs for each in ours if each.score > IMPOSSIBLE
+    ]
 
 
 def assert_is_consistent(hypothesis, options):
-    divisor = length_penalty(len(hypothesis.tokens), options.length_penalty, options.length_penalty_type)
+    divisor = length_penalty(
+        len(hypothesis.tokens), options.length_penalty, options.length_penalty_type
+    )
     assert hypothesis.score == close_to(hypothesis.log_probability / divisor)
     assert sum(hypothesis.token_log_probabilities) == close_to(hypothesis.log_probability)
 
@@ -48,7 +52,9 @@ def test_score_tokens_gives_log_probabilities_of_decoding(draw, first):
     for seed in range(first, first + 10):
         case = draw(seed)
         engine, pairs = decoded(case)
-        forced = score_tokens(case.model, [source for source, _ in pairs], [each.tokens for _, each in pairs], 64)
+        forced = score_tokens(
+            case.model, [source for source, _ in pairs], [each.tokens for _, each in pairs], 64
+        )
         for (_, each), log_probabilities in zip(pairs, forced, strict=True):
             assert each.token_log_probabilities == close_to(log_probabilities)
             assert_is_consistent(each, engine.options)
@@ -62,14 +68,22 @@ def test_engine_gives_log_probabilities_of_continued_prompts(draw):
         for source, each in pairs[:6]:
             eos = engine.options.eos_token_ids
             prompt = source[:-1] + [EOS] if source[-1] in eos else source
-            assert each.token_log_probabilities == close_to(continued(case.model, prompt, each.tokens))
+            assert each.token_log_probabilities == close_to(
+                continued(case.model, prompt, each.tokens)
+            )
             assert_is_consistent(each, engine.options)
 
 
 def test_score_tokens_does_not_depend_on_the_batch():
     model = tiny_model(vocab_size=40, init_std=0.4)
-    sources, targets = [[7, EOS], [5] * 9 + [EOS], [8, 9, EOS]], [[6] * 7 + [EOS], [EOS], [9, 7, EOS]]
-    alone = [score_tokens(model, [source], [target])[0] for source, target in zip(sources, targets, strict=True)]
+    sources, targets = (
+        [[7, EOS], [5] * 9 + [EOS], [8, 9, EOS]],
+        [[6] * 7 + [EOS], [EOS], [9, 7, EOS]],
+    )
+    alone = [
+        score_tokens(model, [source], [target])[0]
+        for source, target in zip(sources, targets, strict=True)
+    ]
     for max_tokens in (1, 16, 1000):
         together = score_tokens(model, sources, targets, max_tokens)
         assert [*map(len, together)] == [8, 1, 3]
@@ -79,22 +93,34 @@ def test_score_tokens_does_not_depend_on_the_batch():
 
 def marian_model():
     torch.manual_seed(0)
-    special = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": None}
-    return MarianMTModel(MarianConfig(vocab_size=40, max_position_embeddings=8, **TINY_SIZES, **special)).eval()
+    special = {
+        "pad_token_id": 0,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 0,
+        "forced_eos_token_id": None,
+    }
+    return MarianMTModel(
+        MarianConfig(vocab_size=40, max_position_embeddings=8, **TINY_SIZES, **special)
+    ).eval()
 
 
 @pytest.mark.parametrize(
-    "model", [tiny_model(position_embedding_type="learned", max_position_embeddings=8), marian_model()]
+    "model",
+    [tiny_model(position_embedding_type="learned", max_position_embeddings=8), marian_model()],
 )
 def test_score_tokens_refuses_texts_beyond_the_positions_of_a_model(model):
-    with pytest.raises(ValueError, match="at most 8 tokens, as many as the model has positions, got 9"):
+    with pytest.raises(
+        ValueError, match="at most 8 tokens, as many as the model has positions, got 9"
+    ):
         score_tokens(model, [[7, EOS]], [[7] * 8 + [EOS]])
 
 
 @torch.no_grad()
 def test_score_tokens_gives_the_loss_of_models_of_transformers():
     model, pairs = marian_model(), [([7, EOS], [5, 6, 9, EOS]), ([9, 8, 11, EOS], [12, EOS])]
-    for (source, target), found in zip(pairs, score_tokens(model, *zip(*pairs, strict=True)), strict=True):
+    for (source, target), found in zip(
+        pairs, score_tokens(model, *zip(*pairs, strict=True)), strict=True
+    ):
         loss = model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss
         assert sum(found) / len(found) == close_to(-loss.item())
 

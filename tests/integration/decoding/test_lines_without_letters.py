@@ -14,13 +14,18 @@ WORDS = "A man is sleeping."
 
 @pytest.fixture(scope="module", params=["package", "carried"])
 def translate(request):
-    kinds = {"package": TranslationPipeline, "carried": pipeline_vanilla_transformer.TranslationPipeline}
+    kinds = {
+        "package": TranslationPipeline,
+        "carried": pipeline_vanilla_transformer.TranslationPipeline,
+    }
     return kinds[request.param](tiny_model(), tiny_tokenizer(), device="cpu", max_new_tokens=6)
 
 
 @pytest.fixture(scope="module")
 def aligned():
-    return TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tiny_tokenizer(), max_new_tokens=6)
+    return TranslationPipeline(
+        tiny_model(alignment_heads=[[0, 0]]), tiny_tokenizer(), max_new_tokens=6
+    )
 
 
 @pytest.mark.parametrize("line", WORDLESS)
@@ -51,7 +56,9 @@ def test_n_best_has_as_many_of_a_line_without_letters(translate):
 
 def test_scores_are_of_the_lines_with_letters(aligned):
     options = {"return_scores": True, "return_tokens": True, "return_warnings": True}
-    (alone,), (mixed,), (certain,) = (aligned(text, **options) for text in (WORDS, f"-\n{WORDS}", "-"))
+    (alone,), (mixed,), (certain,) = (
+        aligned(text, **options) for text in (WORDS, f"-\n{WORDS}", "-")
+    )
     assert mixed["score"] == close_to(alone["score"]) and mixed["tokens"][2:] == alone["tokens"][1:]
     assert mixed["log_probability"] == close_to(alone["log_probability"])
     assert certain["score"] == certain["log_probability"] == 0.0 and certain["warnings"] == []
@@ -59,7 +66,9 @@ def test_scores_are_of_the_lines_with_letters(aligned):
 
 
 def test_links_join_a_line_without_letters_to_itself(aligned):
-    (alone,), (mixed,) = (aligned(text, return_alignments=True) for text in (WORDS, f"(1)\n{WORDS}"))
+    (alone,), (mixed,) = (
+        aligned(text, return_alignments=True) for text in (WORDS, f"(1)\n{WORDS}")
+    )
     units = [(place, place + 1, place, place + 1, 1.0) for place in range(3)]
     assert mixed["alignment"] == [*units, *(link.shift(4, 4) for link in alone["alignment"])]
 
@@ -81,4 +90,7 @@ def test_constraints_prefixes_and_alternatives_are_of_the_line_with_letters(alig
 def test_sentences_without_letters_stay_within_their_line(aligned):
     (answer,) = aligned(f"{WORDS} ... {WORDS} (1)! {WORDS}", split_sentences=True)
     (alone,) = aligned(WORDS)
-    assert answer["translation_text"].count(alone["translation_text"]) >= 2 and " (1)! " in answer["translation_text"]
+    assert (
+        answer["translation_text"].count(alone["translation_text"]) >= 2
+        and " (1)! " in answer["translation_text"]
+    )

@@ -16,14 +16,32 @@ from vanilla_transformer.decoding.engine.prefill import prefill
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 EOS = 2
-WORDS = ["a", "man", "two", "dogs", "run", "across", "the", "green", "grass", "sleeps", "woman", "and", "bench"]
-TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join) | st.sampled_from(["", "?", "a\n\nb c"])
+WORDS = [
+    "a",
+    "man",
+    "two",
+    "dogs",
+    "run",
+    "across",
+    "the",
+    "green",
+    "grass",
+    "sleeps",
+    "woman",
+    "and",
+    "bench",
+]
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join) | st.sampled_from(
+    ["", "?", "a\n\nb c"]
+)
 SOURCES = st.lists(st.integers(5, 39), max_size=24).map(lambda tokens: [*tokens, EOS])
 
 
 @pytest.fixture(scope="module")
 def translate():
-    return TranslationPipeline(tiny_model(init_std=0.4), tiny_tokenizer(), compile=False, num_beams=4)
+    return TranslationPipeline(
+        tiny_model(init_std=0.4), tiny_tokenizer(), compile=False, num_beams=4
+    )
 
 
 @pytest.fixture(scope="module", params=[1, 4])
@@ -44,7 +62,11 @@ def test_neighbors_in_the_slots_of_an_engine_change_nothing(engines, sources):
 
 
 @examples(30)
-@given(texts=st.lists(TEXTS, min_size=2, max_size=12), batch_size=st.sampled_from([1, 3, 32]), order=st.randoms())
+@given(
+    texts=st.lists(TEXTS, min_size=2, max_size=12),
+    batch_size=st.sampled_from([1, 3, 32]),
+    order=st.randoms(),
+)
 def test_neighbors_in_a_call_of_the_pipeline_change_nothing(translate, texts, batch_size, order):
     expected = {text: translate(text)[0]["translation_text"] for text in texts}
     order.shuffle(texts)
@@ -65,7 +87,9 @@ def test_neighbors_change_few_translations_in_bfloat16(beams):
 @examples(30)
 @given(sources=st.lists(SOURCES, min_size=2, max_size=8))
 def test_neighbors_change_no_bit_of_what_the_encoder_reads_in_bfloat16(sources):
-    engine = Engine(tiny_model(vocab_size=40, d_model=256, init_std=0.1), precision="bfloat16", compile=False)
+    engine = Engine(
+        tiny_model(vocab_size=40, d_model=256, init_std=0.1), precision="bfloat16", compile=False
+    )
     with torch.inference_mode():
         together = prefill(engine.model, sources, [*map(len, sources)])
         for row, source in enumerate(sources):

@@ -38,14 +38,18 @@ def new_option(monkeypatch):
     options.options_of.cache_clear()
     yield
     options.options_of.cache_clear()
-    for name in imported():  # also those that were not imported before, and would know the other option
+    for (
+        name
+    ) in imported():  # also those that were not imported before, and would know the other option
         del sys.modules[name]
 
 
 def imported():
     """Return the modules of the command line and of extensions, such as the service, that are imported."""
     return [
-        name for name in sys.modules if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.extensions"))
+        name
+        for name in sys.modules
+        if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.extensions"))
     ]
 
 
@@ -68,7 +72,9 @@ def test_the_command_line_has_the_flag_of_a_new_option(new_option, folder, capsy
     for command in ("translate", "evaluate", "back-translate"):
         with pytest.raises(SystemExit):
             main([command, "--help_all"])
-        assert "--politeness INT How polite translations are." in " ".join(capsys.readouterr().out.split())
+        assert "--politeness INT How polite translations are." in " ".join(
+            capsys.readouterr().out.split()
+        )
     assert main(["translate", folder, "A man.", "--quiet", "--politeness", "2"]) == 0
     assert main(["translate", folder, "A man.", "--quiet", "--politeness", "-1"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"error: {MESSAGE}"
@@ -80,10 +86,15 @@ def test_the_service_knows_and_describes_a_new_option(new_option, folder):
     known = import_module("vanilla_transformer.extensions.serving.features").known_options(pipeline)
     application = service.create_service(service.translate_with(pipeline), known=known, docs=True)
     with TestClient(application) as client:
-        assert client.post("/translate", json={"text": "A man.", "politeness": 2}).status_code == 200
+        assert (
+            client.post("/translate", json={"text": "A man.", "politeness": 2}).status_code == 200
+        )
         answer = client.post("/translate", json={"text": "A man.", "politeness": -1})
         assert (answer.status_code, answer.json()) == (422, {"detail": MESSAGE})
         body = client.get("/openapi.json").json()["components"]["schemas"]["TranslationRequest"]
     entry = body["properties"]["politeness"]
-    assert entry["anyOf"] == [{"type": "integer", "minimum": 0, "maximum": 10_000}, {"type": "null"}]
+    assert entry["anyOf"] == [
+        {"type": "integer", "minimum": 0, "maximum": 10_000},
+        {"type": "null"},
+    ]
     assert entry["description"] == "How polite translations are."

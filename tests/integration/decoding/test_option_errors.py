@@ -12,7 +12,13 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.cli.flags import FLAG_NAMES
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.decoding.options import FLAG, JSON, OptionError, TranslationOptions, options_of
+from vanilla_transformer.decoding.options import (
+    FLAG,
+    JSON,
+    OptionError,
+    TranslationOptions,
+    options_of,
+)
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -53,29 +59,65 @@ WRONG = {
     "protect": (1, "true or false, got 1."),
     "split_sentences": ("x", "true or false, got 'x'."),
     "sentence_splitter": (3, "a function or the name of one, got 3."),
-    **dict.fromkeys(("return_tensors", "return_text", "clean_up_tokenization_spaces"), (1, "true or false, got 1.")),
+    **dict.fromkeys(
+        ("return_tensors", "return_text", "clean_up_tokenization_spaces"),
+        (1, "true or false, got 1."),
+    ),
     "stop_sequence": (3, "text, got 3."),
     **dict.fromkeys(
-        ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings"),
+        (
+            "return_scores",
+            "return_tokens",
+            "return_alignments",
+            "return_confidence",
+            "return_warnings",
+        ),
         (1, "true or false, got 1."),
     ),
 }
 # Filters of sampling out of the library's range, and columns that do not fit the texts.
 UNFIT = [
-    ({"do_sample": True, "temperature": -1.0}, "`temperature` (=-1.0) has to be a strictly positive float"),
+    (
+        {"do_sample": True, "temperature": -1.0},
+        "`temperature` (=-1.0) has to be a strictly positive float",
+    ),
     ({"do_sample": True, "top_k": -1}, "`top_k` has to be a"),
     ({"do_sample": True, "top_p": 2.0}, "`top_p` has to be a float > 0 and < 1, but is 2.0"),
-    ({"do_sample": True, "epsilon_cutoff": 2.0}, "`epsilon_cutoff` has to be a float > 0 and < 1, but is 2.0"),
+    (
+        {"do_sample": True, "epsilon_cutoff": 2.0},
+        "`epsilon_cutoff` has to be a float > 0 and < 1, but is 2.0",
+    ),
     ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
-    ({"term_mode": "exact"}, "`term_mode` must be given with a `glossary`, got 'exact' without one."),
-    ({"alternatives": 2, "num_return_sequences": 2}, "`alternatives` are completed by one search each. Leave `num_"),
-    ({"mbr": "chrf", "num_return_sequences": 2}, "With `mbr` there is one translation. Leave out `num_return_sequ"),
+    (
+        {"term_mode": "exact"},
+        "`term_mode` must be given with a `glossary`, got 'exact' without one.",
+    ),
+    (
+        {"alternatives": 2, "num_return_sequences": 2},
+        "`alternatives` are completed by one search each. Leave `num_",
+    ),
+    (
+        {"mbr": "chrf", "num_return_sequences": 2},
+        "With `mbr` there is one translation. Leave out `num_return_sequ",
+    ),
     ({"constraints": [" "]}, "A constraint must have a word, got ' '."),
-    ({"constraints": [["a"], ["b"]]}, f"`constraints` must be {PHRASES}, but there are 2 for 1 texts."),
+    (
+        {"constraints": [["a"], ["b"]]},
+        f"`constraints` must be {PHRASES}, but there are 2 for 1 texts.",
+    ),
     ({"constraints": [["a", 3]]}, "A constraint must be a string, got 3."),
-    ({"constraints": ["a"], "num_beams": 1}, "Constraints need beam search: `num_beams` must be 2 or more"),
-    ({"constraints": ["Hunde"], "num_beams": 2, "max_new_tokens": 2}, "A translation may have 2 tokens, but its con"),
-    ({"target_prefix": ["a", "b"]}, "`target_prefix` must be a string, or one for each text, but there are 2 for 1"),
+    (
+        {"constraints": ["a"], "num_beams": 1},
+        "Constraints need beam search: `num_beams` must be 2 or more",
+    ),
+    (
+        {"constraints": ["Hunde"], "num_beams": 2, "max_new_tokens": 2},
+        "A translation may have 2 tokens, but its con",
+    ),
+    (
+        {"target_prefix": ["a", "b"]},
+        "`target_prefix` must be a string, or one for each text, but there are 2 for 1",
+    ),
 ]
 
 
@@ -83,32 +125,88 @@ UNFIT = [
 REFUSED = [
     (["a", "b"], {"constraints": [["a"], "b"]}, "got 'b' for a text"),
     *(
-        ("a", {"constraints": [phrase]}, f"single spaces between words, got {phrase!r}. Write 'rote Katze'.")
+        (
+            "a",
+            {"constraints": [phrase]},
+            f"single spaces between words, got {phrase!r}. Write 'rote Katze'.",
+        )
         for phrase in ("rote  Katze", "rote\tKatze", "rote\nKatze", " rote\xa0Katze ")
     ),
     ("a", {"constraints": ["rote  Katz*"]}, "got 'rote  Katz'. Write 'rote Katz'."),
-    ("a\nb", {"constraints": ["a"]}, "A text with constraints must be one line or sentence, got one of 2."),
-    ("", {"constraints": [["a"]]}, "A text with constraints must be one line or sentence, got a blank one."),
-    ("-", {"constraints": [["a"]]}, "A text with constraints must be one line or sentence, got a blank one."),
-    ("a", {"constraints": ["a"], "do_sample": True, "num_beams": 1}, "Constraints need beam search: `num_beams`"),
-    ("a", {"constraints": ["x" * 300]}, "The constraints of a text may have at most 256 tokens, got 301."),
-    ("a", {"force_words_ids": [5]}, "`force_words_ids` must be a list with a list of token ids each, got 5."),
+    (
+        "a\nb",
+        {"constraints": ["a"]},
+        "A text with constraints must be one line or sentence, got one of 2.",
+    ),
+    (
+        "",
+        {"constraints": [["a"]]},
+        "A text with constraints must be one line or sentence, got a blank one.",
+    ),
+    (
+        "-",
+        {"constraints": [["a"]]},
+        "A text with constraints must be one line or sentence, got a blank one.",
+    ),
+    (
+        "a",
+        {"constraints": ["a"], "do_sample": True, "num_beams": 1},
+        "Constraints need beam search: `num_beams`",
+    ),
+    (
+        "a",
+        {"constraints": ["x" * 300]},
+        "The constraints of a text may have at most 256 tokens, got 301.",
+    ),
+    (
+        "a",
+        {"force_words_ids": [5]},
+        "`force_words_ids` must be a list with a list of token ids each, got 5.",
+    ),
     ("a", {"force_words_ids": [[[5], [6]]]}, "got [[5], [6]]. Alternatives are not supported."),
-    ("a", {"force_words_ids": [[2]]}, "A constraint must have tokens of the vocabulary besides EOS, got 2."),
-    ("a", {"constraints": ["a"], "repetition_penalty": 2.0}, "With `constraints`, greedy and beam search must do"),
+    (
+        "a",
+        {"force_words_ids": [[2]]},
+        "A constraint must have tokens of the vocabulary besides EOS, got 2.",
+    ),
+    (
+        "a",
+        {"constraints": ["a"], "repetition_penalty": 2.0},
+        "With `constraints`, greedy and beam search must do",
+    ),
     (["A.", " "], {"target_prefix": ["B", "C"]}, "A blank text must not have a target prefix"),
     ("A.", {"target_prefix": "A man " * 9}, "must be shorter than the 12 tokens of the limit"),
-    ("A.\nB.", {"alternatives": 2}, "A text with alternatives must be one line or sentence, got one of 2."),
-    ("A.", {"alternatives": 2, "seed": 1}, "`alternatives` are completed by one search each. Leave `seed` out."),
+    (
+        "A.\nB.",
+        {"alternatives": 2},
+        "A text with alternatives must be one line or sentence, got one of 2.",
+    ),
+    (
+        "A.",
+        {"alternatives": 2, "seed": 1},
+        "`alternatives` are completed by one search each. Leave `seed` out.",
+    ),
     ("A.", {"target_prefix": "A", "repetition_penalty": 1.2}, "With `target_prefix`, greedy and"),
-    ("A", {"return_scores": True, "do_sample": True}, "With `return_scores`, sampling needs `num_beams=1`, got 3"),
-    ("A", {"tgt_lang": "de"}, "The model translates from one language to one other. Leave the languages out."),
+    (
+        "A",
+        {"return_scores": True, "do_sample": True},
+        "With `return_scores`, sampling needs `num_beams=1`, got 3",
+    ),
+    (
+        "A",
+        {"tgt_lang": "de"},
+        "The model translates from one language to one other. Leave the languages out.",
+    ),
 ]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return str(save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path_factory.mktemp("models") / "model"))
+    return str(
+        save_model_folder(
+            tiny_model(), tiny_tokenizer(), tmp_path_factory.mktemp("models") / "model"
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +223,14 @@ def service(pipeline):
 def flags_of(options):
     """Return flags for options, or None if one has no flag for such a value."""
     flags = []
-    kinds = {name: tuple(part for part in parts_of(field) if part in KINDS) for name, field in FIELDS}
+    kinds = {
+        name: tuple(part for part in parts_of(field) if part in KINDS) for name, field in FIELDS
+    }
     for name, value in options.items():
         flag, is_list = FLAG_NAMES.get(name, name), isinstance(value, list)
-        fits = name in options_of(FLAG) and (is_list if name == "constraints" else isinstance(value, kinds[flag]))
+        fits = name in options_of(FLAG) and (
+            is_list if name == "constraints" else isinstance(value, kinds[flag])
+        )
         if not fits or (is_list and not all(isinstance(each, str) for each in value)):
             return None
         flags += [f"--{flag}", *(value if is_list else [value])]
@@ -170,9 +272,13 @@ def test_each_declared_check_has_a_wrong_value():
 
 
 @pytest.mark.parametrize(("options", "words"), UNFIT, ids=[str(options) for options, _ in UNFIT])
-def test_options_that_do_not_fit_have_the_same_message_everywhere(options, words, pipeline, folder, service, capsys):
+def test_options_that_do_not_fit_have_the_same_message_everywhere(
+    options, words, pipeline, folder, service, capsys
+):
     found = [*refusals(options, pipeline, folder, service, capsys)]
-    assert len({message[:150] for message in found}) == 1 < len(found) and found[0].startswith(words)
+    assert len({message[:150] for message in found}) == 1 < len(found) and found[0].startswith(
+        words
+    )
 
 
 @pytest.mark.parametrize(("texts", "options", "words"), REFUSED)

@@ -32,8 +32,12 @@ def test_pipeline_takes_constraints_of_each_text(translate):
     found = texts_of(translate(TEXTS, constraints=wanted, **BEAMS))
     assert "Hunde" in found[0] and "grüne Gras" in found[2]
     assert found[1] == texts_of(translate(TEXTS[1:2], **BEAMS))[0]
-    assert texts_of(translate(iter(TEXTS), batch_size=1, constraints=iter(wanted), **BEAMS)) == found
-    assert texts_of(translate(TEXTS, constraints=[[], [], []], **BEAMS)) == texts_of(translate(TEXTS, **BEAMS))
+    assert (
+        texts_of(translate(iter(TEXTS), batch_size=1, constraints=iter(wanted), **BEAMS)) == found
+    )
+    assert texts_of(translate(TEXTS, constraints=[[], [], []], **BEAMS)) == texts_of(
+        translate(TEXTS, **BEAMS)
+    )
 
 
 def test_pipeline_continues_the_last_word_of_no_constraint_but_a_stem(translate):
@@ -42,12 +46,17 @@ def test_pipeline_continues_the_last_word_of_no_constraint_but_a_stem(translate)
     for word in words:
         for text in texts_of(translate(TEXTS[:2], constraints=[word], **BEAMS)):
             assert re.search(rf"\b{word}\b", text), text
-    stems = [text for word in words for text in texts_of(translate(TEXTS[:2], constraints=[f"{word}*"], **BEAMS))]
+    stems = [
+        text
+        for word in words
+        for text in texts_of(translate(TEXTS[:2], constraints=[f"{word}*"], **BEAMS))
+    ]
     assert any(re.search(rf"\b{word}\w", text) for word in words for text in stems)
 
 
 @pytest.mark.parametrize(
-    "phrase, is_whole", [("Hund", True), ("Hund*", False), ("Hund.", False), (" Hund ", True), ("Hund *", False)]
+    "phrase, is_whole",
+    [("Hund", True), ("Hund*", False), ("Hund.", False), (" Hund ", True), ("Hund *", False)],
 )
 def test_tokenize_constraint_tells_whole_words(tiny_tokenizer, phrase, is_whole):
     tokens = tokenize_constraint(tiny_tokenizer, phrase)
@@ -63,7 +72,9 @@ def test_pipeline_takes_force_words_ids_of_the_library(translate, tiny_tokenizer
 
 
 def test_pipeline_constructor_takes_constraints(tiny_tokenizer, translate):
-    by_default = TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False, constraints=["Hunde"], **BEAMS)
+    by_default = TranslationPipeline(
+        tiny_model(), tiny_tokenizer, compile=False, constraints=["Hunde"], **BEAMS
+    )
     assert texts_of(by_default(TEXTS)) == texts_of(translate(TEXTS, constraints=["Hunde"], **BEAMS))
 
 

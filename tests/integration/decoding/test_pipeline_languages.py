@@ -36,11 +36,18 @@ def test_pipeline_begins_sources_with_the_tag_of_the_target(translate, tagged):
     german = find_languages(tagged).targets["de"]
     for options in ({}, {"precision": "float32"}):  # the library's search, and the engine
         pipeline = TranslationPipeline(translate.model, tagged, tgt_lang="de", **options)
-        assert all(ids[0] == german for ids in pipeline.encode(TEXTS, TranslationOptions(tgt_lang="de")))
+        assert all(
+            ids[0] == german for ids in pipeline.encode(TEXTS, TranslationOptions(tgt_lang="de"))
+        )
         expected = texts(translate([f">>de<< {text}" for text in TEXTS]))
         assert texts(pipeline(TEXTS)) == expected == texts(translate(TEXTS, tgt_lang="de"))
-        assert texts(pipeline(TEXTS, tgt_lang="fr")) == texts(translate([f">>fr<< {text}" for text in TEXTS]))
-        assert texts(pipeline([">>fr<< A man is sleeping."])) == texts(translate(TEXTS, tgt_lang="fr"))[:1]
+        assert texts(pipeline(TEXTS, tgt_lang="fr")) == texts(
+            translate([f">>fr<< {text}" for text in TEXTS])
+        )
+        assert (
+            texts(pipeline([">>fr<< A man is sleeping."]))
+            == texts(translate(TEXTS, tgt_lang="fr"))[:1]
+        )
 
 
 def test_pipeline_aligns_the_text_without_its_tag(tagged):
@@ -49,7 +56,10 @@ def test_pipeline_aligns_the_text_without_its_tag(tagged):
     (answer,) = TranslationPipeline(model, tagged)("A man", tgt_lang="de", return_alignments=True)
     (written,) = TranslationPipeline(model, tagged)(">>de<< A man", return_alignments=True)
     assert answer["translation_text"] == written["translation_text"]
-    assert {"A man"[link.source_start : link.source_end] for link in answer["alignment"]} <= {"A", "man"}
+    assert {"A man"[link.source_start : link.source_end] for link in answer["alignment"]} <= {
+        "A",
+        "man",
+    }
     weights = {link.weight for link in written["alignment"]}
     assert answer["alignment"] and {link.weight for link in answer["alignment"]} <= weights
 
@@ -59,7 +69,10 @@ def test_pipeline_aligns_the_text_without_its_tag(tagged):
     [
         ({}, "The target language must be one of de, en, fr; got none."),
         ({"tgt_lang": "it"}, "The target language must be one of de, en, fr; got 'it'."),
-        ({"tgt_lang": "de", "src_lang": "fr"}, "The source language must be one of en, de; got 'fr'."),
+        (
+            {"tgt_lang": "de", "src_lang": "fr"},
+            "The source language must be one of en, de; got 'fr'.",
+        ),
     ],
 )
 def test_pipeline_lists_the_languages_of_the_model(translate, options, message):
@@ -85,7 +98,10 @@ def test_pipeline_of_nllb_forces_the_target_language():
         translate = TranslationPipeline(model, tokenizer, max_new_tokens=4, num_beams=1, **options)
         tokenizer.src_lang = "eng_Latn"
         assert (
-            translate.encode(["Grass"], TranslationOptions(src_lang="fra_Latn", tgt_lang="deu_Latn"))[0][0] == french
+            translate.encode(
+                ["Grass"], TranslationOptions(src_lang="fra_Latn", tgt_lang="deu_Latn")
+            )[0][0]
+            == french
         )
         answers = texts(translate(["Grass", "A man"], src_lang="fra_Latn", tgt_lang="deu_Latn"))
         tokenizer.src_lang = "fra_Latn"

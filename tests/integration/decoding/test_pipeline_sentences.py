@@ -42,16 +42,24 @@ def test_pipeline_calls_the_splitter_of_the_user(tiny_tokenizer):
         translator(tiny_tokenizer, sentence_splitter=Halves())("a / b")
     translate = translator(tiny_tokenizer, sentence_splitter=str.split)
     assert texts(translate("Two dogs")) == [" ".join(texts(translate(["Two", "dogs"])))]
-    assert texts(translate("Two dogs", split_sentences=False)) == texts(translator(tiny_tokenizer)("Two dogs"))
+    assert texts(translate("Two dogs", split_sentences=False)) == texts(
+        translator(tiny_tokenizer)("Two dogs")
+    )
     assert seen == ["a / b"]
 
 
 def test_pipeline_links_sentences_of_a_line(tiny_tokenizer):
     translate = translator(tiny_tokenizer, return_alignments=True)
     translate.model.config.alignment_heads = [[0, 1]]
-    *alone, both = translate([*ENGLISH[:2], TEXT.splitlines()[0]], sentence_splitter="abbreviations")
+    *alone, both = translate(
+        [*ENGLISH[:2], TEXT.splitlines()[0]], sentence_splitter="abbreviations"
+    )
     shifts = [(2, 0), (len("  Dr. Smith sleeps.  "), len(alone[0]["translation_text"] + "  "))]
-    links = [link.shift(*shift) for answer, shift in zip(alone, shifts, strict=True) for link in answer["alignment"]]
+    links = [
+        link.shift(*shift)
+        for answer, shift in zip(alone, shifts, strict=True)
+        for link in answer["alignment"]
+    ]
     assert [link[:4] for link in both["alignment"]] == [link[:4] for link in links] != []
 
 
@@ -64,6 +72,8 @@ def test_translate_splits_lines_by_flags(tiny_tokenizer, tmp_path, capsys):
     assert capsys.readouterr().out == " ".join(alone) + "\n"
     (tmp_path / "text").write_text("One. Two.\n")
     files = ["--input", str(tmp_path / "text"), "--output", str(tmp_path / "out")]
-    assert main(["translate", folder, *files, "--split_sentences", "--sentence_splitter", "no"]) == 2
+    assert (
+        main(["translate", folder, *files, "--split_sentences", "--sentence_splitter", "no"]) == 2
+    )
     assert "error: `sentence_splitter` must be 'abbreviations'" in capsys.readouterr().err
     assert not [*tmp_path.glob("out*")]

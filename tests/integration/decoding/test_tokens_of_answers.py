@@ -57,12 +57,25 @@ def assert_tokens_join(text, tokens, total):
 def test_tokens_of_the_pipeline_join_to_the_text(translate, options):
     for answers in translate(TEXTS, **ALL, **options):
         for answer in answers if isinstance(answers, list) else [answers]:
-            assert_tokens_join(answer["translation_text"], answer["tokens"], answer["log_probability"])
+            assert_tokens_join(
+                answer["translation_text"], answer["tokens"], answer["log_probability"]
+            )
 
 
-def test_tokens_of_the_command_line_and_of_the_service_join_to_the_text(translate, tmp_path, capsys):
+def test_tokens_of_the_command_line_and_of_the_service_join_to_the_text(
+    translate, tmp_path, capsys
+):
     folder = str(save_model_folder(translate.model, translate.tokenizer, tmp_path / "model"))
-    flags = ["--json", "--quiet", "--num_beams", "2", "--num_return_sequences", "2", "--max_new_tokens", "12"]
+    flags = [
+        "--json",
+        "--quiet",
+        "--num_beams",
+        "2",
+        "--num_return_sequences",
+        "2",
+        "--max_new_tokens",
+        "12",
+    ]
     assert main(["translate", folder, *TEXTS, *flags]) == 0
     printed = [json.loads(line)["translations"] for line in capsys.readouterr().out.splitlines()]
     service = create_service(translate_with(translate), known=[*ENTRIES, *RETURNED])
@@ -82,5 +95,8 @@ def test_copied_text_is_a_token_by_itself(translate):
         {"text": "-", "log_probability": 0.0},
         {**first, "text": f"\n{first['text']}"},
         *rest,
-        {"text": both["translation_text"].removeprefix(f"-\n{one['translation_text']}"), "log_probability": 0.0},
+        {
+            "text": both["translation_text"].removeprefix(f"-\n{one['translation_text']}"),
+            "log_probability": 0.0,
+        },
     ]

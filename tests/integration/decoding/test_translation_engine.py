@@ -9,7 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, LogitsProcessorList, pipeline
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GenerationConfig,
+    LogitsProcessorList,
+    pipeline,
+)
 
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import Engine, TranslationPipeline
@@ -20,7 +26,15 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
+TEXTS = [
+    "A man is sleeping.",
+    "Two dogs run across the green grass.",
+    "A",
+    "",
+    "a b\n\nc. d.",
+    "</s>",
+    "Zwei Hunde.",
+]
 
 
 @pytest.fixture
@@ -92,13 +106,19 @@ def test_pipeline_translates_alike_with_the_engine(tiny_tokenizer, seed, fields,
 
 CALLS = {
     "n best": {"num_return_sequences": 3},
-    "config": {"generation_config": GenerationConfig(num_beams=2, max_new_tokens=3, length_penalty=0.0)},
-    "limit of the model": {"max_length": 3},  # which repeats it, beside `max_new_tokens_beyond_source`
+    "config": {
+        "generation_config": GenerationConfig(num_beams=2, max_new_tokens=3, length_penalty=0.0)
+    },
+    "limit of the model": {
+        "max_length": 3
+    },  # which repeats it, beside `max_new_tokens_beyond_source`
 }
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_pipeline_follows_the_options_of_a_call_with_the_engine(tiny_model, tiny_tokenizer, translate, call):
+def test_pipeline_follows_the_options_of_a_call_with_the_engine(
+    tiny_model, tiny_tokenizer, translate, call
+):
     if "max_length" in CALLS[call]:
         tiny_model.generation_config.max_length = CALLS[call]["max_length"]
     expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, **CALLS[call])
@@ -112,13 +132,18 @@ def test_pipeline_follows_options_that_the_models_config_lacks(tiny_tokenizer):
     options = {"length_penalty": 1.0, "max_new_tokens_beyond_source": 1}
     translate = TranslationPipeline(model, tiny_tokenizer, precision="float32", compile=False)
     expected = by_generate(model, tiny_tokenizer)(TEXTS, length_penalty_type="wu", **options)
-    assert translate(TEXTS, length_penalty_type="wu", **options) == expected != translate(TEXTS, **options)
+    assert (
+        translate(TEXTS, length_penalty_type="wu", **options)
+        == expected
+        != translate(TEXTS, **options)
+    )
 
 
 def test_pipeline_counts_each_sentence_with_the_engine(monkeypatch, translate):
     bars = []
     monkeypatch.setattr(
-        "vanilla_transformer.pipeline_vanilla_transformer.logging.tqdm", lambda **options: Bar(bars, options)
+        "vanilla_transformer.pipeline_vanilla_transformer.logging.tqdm",
+        lambda **options: Bar(bars, options),
     )
     translate(["A man.", "Two dogs.", "grass"], progress_bar=True)
     assert bars == [{"total": 3, "disable": False, "count": 3}]
@@ -159,7 +184,9 @@ def test_pipeline_falls_back_to_generate_without_a_precision(tiny_model, tiny_to
 def test_pipeline_compiles_on_request_only(monkeypatch, tiny_model, tiny_tokenizer):
     found = []
     monkeypatch.setattr(
-        compiled_steps.CompiledSteps, "find", lambda steps, _: found.append(steps._compile) or steps.step
+        compiled_steps.CompiledSteps,
+        "find",
+        lambda steps, _: found.append(steps._compile) or steps.step,
     )
     expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS)
     assert not found
@@ -182,7 +209,9 @@ def test_pipeline_uses_as_many_slots_as_the_sentences_need(
 
     monkeypatch.setattr(compiled_steps.CompiledSteps, "run", recorded)
     texts = [f"a {'dog ' * (index % 5)}" for index in range(sentences)]
-    TranslationPipeline(tiny_model, tiny_tokenizer, precision="float32", compile=False)(texts, num_beams=beams)
+    TranslationPipeline(tiny_model, tiny_tokenizer, precision="float32", compile=False)(
+        texts, num_beams=beams
+    )
     assert max(sizes) == slots
 
 
@@ -190,7 +219,9 @@ def test_pipeline_keeps_the_last_engines(engines, tiny_model):
     pool = EnginePool(tiny_model, "float32", compile=False)
     found = [pool.find(options_of(tiny_model, {"num_beams": beams})) for beams in (1, 2, 3, 4)]
     options = {"num_return_sequences": 1}
-    assert [pool.find(options_of(tiny_model, {"num_beams": beams} | options)) for beams in (1, 2, 3, 4)] == found
+    assert [
+        pool.find(options_of(tiny_model, {"num_beams": beams} | options)) for beams in (1, 2, 3, 4)
+    ] == found
     assert len(engines) == 4
     pool.find(options_of(tiny_model, {"num_beams": 5}))
     assert pool.find(options_of(tiny_model, {"num_beams": 4})) is found[3]
@@ -205,7 +236,9 @@ def test_pipeline_multiplies_in_the_chosen_precision(engines, tiny_model, tiny_t
     assert len(translate(TEXTS)) == len(TEXTS)
     assert [options["precision"] for options in engines] == ["bfloat16"]
     assert (
-        EnginePool(tiny_model, "bfloat16", compile=False).find(options_of(tiny_model, {})).model.dtype
+        EnginePool(tiny_model, "bfloat16", compile=False)
+        .find(options_of(tiny_model, {}))
+        .model.dtype
         == torch.bfloat16
     )
     assert tiny_model.dtype == torch.float32
@@ -220,29 +253,41 @@ def test_int8_without_torchao_names_the_extra_to_install(monkeypatch, folder, ca
 
 
 def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
-    assert EnginePool(tiny_model.bfloat16(), compile=True).find(options_of(tiny_model, {})).model is tiny_model
+    assert (
+        EnginePool(tiny_model.bfloat16(), compile=True).find(options_of(tiny_model, {})).model
+        is tiny_model
+    )
     assert EnginePool(tiny_model.half(), compile=True).find(options_of(tiny_model, {})) is None
 
 
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"sequence_bias": {(5,): 9.0}, "repetition_penalty": 1.2}, "`repetition_penalty`, `sequence_bias`"),
+        (
+            {"sequence_bias": {(5,): 9.0}, "repetition_penalty": 1.2},
+            "`repetition_penalty`, `sequence_bias`",
+        ),
         ({"logits_processor": LogitsProcessorList()}, "`logits_processor`"),
         ({"return_dict_in_generate": True}, "`return_dict_in_generate`"),
         ({"min_length": 3}, "`min_length`"),
     ],
 )
 def test_pipeline_refuses_what_the_engine_cannot_do_with_a_precision(translate, options, names):
-    with pytest.raises(ValueError, match=f"With `precision`, greedy and beam search must do without {names}"):
+    with pytest.raises(
+        ValueError, match=f"With `precision`, greedy and beam search must do without {names}"
+    ):
         translate(TEXTS, **options)
 
 
-def test_pipeline_refuses_lengths_that_the_engine_cannot_decode(tiny_model, tiny_tokenizer, translate):
+def test_pipeline_refuses_lengths_that_the_engine_cannot_decode(
+    tiny_model, tiny_tokenizer, translate
+):
     tiny_model.generation_config.max_new_tokens_beyond_source = None
     with pytest.raises(ValueError, match="a limit of the length, such as `max_new_tokens`"):
         translate("A man.")
-    learned = tiny_model_of(tiny_tokenizer, position_embedding_type="learned", max_position_embeddings=16)
+    learned = tiny_model_of(
+        tiny_tokenizer, position_embedding_type="learned", max_position_embeddings=16
+    )
     with pytest.raises(ValueError, match="must fit the model's 16 positions"):
         learned("A man.", max_new_tokens=40)
 
@@ -254,7 +299,10 @@ def tiny_model_of(tokenizer, **fields):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"precision": "float16"}, "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'float16'"),
+        (
+            {"precision": "float16"},
+            "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'float16'",
+        ),
         ({"compile": "yes"}, "`compile` must be True, False or 'auto', got 'yes'"),
     ],
 )
@@ -268,8 +316,15 @@ def test_pipeline_names_the_values_that_it_knows(tiny_model, tiny_tokenizer, arg
 
 def bart():
     sizes = {"vocab_size": 300, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "pad_token_id": 0, "eos_token_id": 2}
-    return BartForConditionalGeneration(BartConfig(**sizes, **heads, decoder_start_token_id=1)).eval()
+    heads = {
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "pad_token_id": 0,
+        "eos_token_id": 2,
+    }
+    return BartForConditionalGeneration(
+        BartConfig(**sizes, **heads, decoder_start_token_id=1)
+    ).eval()
 
 
 def transfo_xl():
@@ -288,9 +343,13 @@ def test_engine_supports_models_that_it_decodes(tiny_model):
 @pytest.mark.parametrize("make", [bart, transfo_xl])
 def test_pipeline_refuses_a_precision_for_other_models(tiny_tokenizer, make):
     translate = TranslationPipeline(make(), tiny_tokenizer, precision="float32")
-    with pytest.raises(ValueError, match=f"must be an unchanged .*, got {type(translate.model).__name__}"):
+    with pytest.raises(
+        ValueError, match=f"must be an unchanged .*, got {type(translate.model).__name__}"
+    ):
         translate("A man.")
-    assert TranslationPipeline(translate.model, tiny_tokenizer, compile=True)("A man.", max_new_tokens=2)
+    assert TranslationPipeline(translate.model, tiny_tokenizer, compile=True)(
+        "A man.", max_new_tokens=2
+    )
 
 
 @pytest.mark.parametrize("layer_types", ["linear_attention", "lsh_attention"])
@@ -325,7 +384,10 @@ def test_evaluate_decodes_with_a_precision(engines, folder, tmp_path, capsys):
     assert "BLEU" in capsys.readouterr().out
     assert [options["precision"] for options in engines] == ["bfloat16"]
     assert main(["evaluate", "nowhere", *files, "--precision", "half"]) == 2
-    assert "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'half'" in capsys.readouterr().err
+    assert (
+        "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'half'"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("command", ["translate", "serve"])

@@ -12,23 +12,37 @@ from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "Zwei Hunde."]
+TEXTS = [
+    "A man is sleeping.",
+    "Two dogs run across the green grass.",
+    "A",
+    "",
+    "a b\n\nc. d.",
+    "Zwei Hunde.",
+]
 
 
 def translator(tokenizer, model=None, **options):
-    return TranslationPipeline(tiny_model() if model is None else model, tokenizer, compile=False, **options)
+    return TranslationPipeline(
+        tiny_model() if model is None else model, tokenizer, compile=False, **options
+    )
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3, "num_return_sequences": 2}])
 def test_pipeline_returns_scores_and_tokens_beside_the_same_texts(tiny_tokenizer, options):
     translate = translator(tiny_tokenizer)
-    plain, scored = translate(TEXTS, **options), translate(TEXTS, return_scores=True, return_tokens=True, **options)
+    plain, scored = (
+        translate(TEXTS, **options),
+        translate(TEXTS, return_scores=True, return_tokens=True, **options),
+    )
     for texts, answers in zip(plain, scored, strict=True):
         texts, answers = (each if isinstance(each, list) else [each] for each in (texts, answers))
         assert texts == [{"translation_text": each["translation_text"]} for each in answers]
         assert [*answers[0]] == ["translation_text", "score", "log_probability", "tokens"]
         for each in answers:
-            assert each["log_probability"] == close_to(sum(token["log_probability"] for token in each["tokens"]))
+            assert each["log_probability"] == close_to(
+                sum(token["log_probability"] for token in each["tokens"])
+            )
             assert joined(each["tokens"]) == each["translation_text"]
         scores = [each["score"] for each in answers]
         assert scores == sorted(scores, reverse=True)
@@ -36,7 +50,9 @@ def test_pipeline_returns_scores_and_tokens_beside_the_same_texts(tiny_tokenizer
 
 def test_pipeline_scores_are_the_log_probabilities_of_the_model(tiny_tokenizer):
     model = tiny_model()
-    (answer,) = translator(tiny_tokenizer, model)(TEXTS[0], num_beams=1, return_scores=True, return_tokens=True)
+    (answer,) = translator(tiny_tokenizer, model)(
+        TEXTS[0], num_beams=1, return_scores=True, return_tokens=True
+    )
     texts = [token["text"] for token in answer["tokens"]]
     (source,) = encode_sentences(tiny_tokenizer, TEXTS[:1])
     tokens = model.generate(torch.tensor([source]), num_beams=1)[0, 1:].tolist()
@@ -55,9 +71,15 @@ def test_pipeline_adds_log_probabilities_of_segments_and_averages_their_scores(t
 
 
 def test_pipeline_names_models_without_scores(tiny_tokenizer):
-    with pytest.raises(ValueError, match="With `return_tokens`, the model must be an unchanged translation model"):
-        translator(tiny_tokenizer, tiny_long_model(layer_types="transfo_xl_attention"))("A", return_tokens=True)
-    with pytest.raises(ValueError, match="With `return_tokens`, the weights must be float32 or bfloat16"):
+    with pytest.raises(
+        ValueError, match="With `return_tokens`, the model must be an unchanged translation model"
+    ):
+        translator(tiny_tokenizer, tiny_long_model(layer_types="transfo_xl_attention"))(
+            "A", return_tokens=True
+        )
+    with pytest.raises(
+        ValueError, match="With `return_tokens`, the weights must be float32 or bfloat16"
+    ):
         translator(tiny_tokenizer, tiny_model().half())("A", return_tokens=True)
 
 

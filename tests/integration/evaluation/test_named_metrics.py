@@ -47,28 +47,57 @@ def test_metric_is_a_function_or_of_the_evaluate_library():
 
 def test_metrics_of_sacrebleu_have_names():
     texts = ["Ein Mann läuft weit."], ["Ein Mann geht weit."]
-    assert load_metric("ter")(["A man"], *texts) == sacrebleu.corpus_ter(texts[0], [texts[1]]).score == 25.0
-    assert load_metric("chrf++")(["A man"], *texts) == sacrebleu.corpus_chrf(texts[0], [texts[1]], word_order=2).score
+    assert (
+        load_metric("ter")(["A man"], *texts)
+        == sacrebleu.corpus_ter(texts[0], [texts[1]]).score
+        == 25.0
+    )
+    assert (
+        load_metric("chrf++")(["A man"], *texts)
+        == sacrebleu.corpus_chrf(texts[0], [texts[1]], word_order=2).score
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no_such_metric", "A metric must be bleu, chrf, chrf\\+\\+, ter, loss, .*'no_such_metric' cannot be loaded"),
-        ("no_such_module:name", "'no_such_module:name' cannot be loaded: No module named 'no_such_module'"),
-        ("math:no_such_name", "'math:no_such_name' cannot be loaded: module 'math' has no attribute"),
+        (
+            "no_such_metric",
+            "A metric must be bleu, chrf, chrf\\+\\+, ter, loss, .*'no_such_metric' cannot be loaded",
+        ),
+        (
+            "no_such_module:name",
+            "'no_such_module:name' cannot be loaded: No module named 'no_such_module'",
+        ),
+        (
+            "math:no_such_name",
+            "'math:no_such_name' cannot be loaded: module 'math' has no attribute",
+        ),
         ("math:pi", "'math:pi' is not a function but float"),
         (":", "':' cannot be loaded: Empty module name"),
     ],
 )
-def test_unknown_metric_is_refused_before_training_and_decoding(corpus, tmp_path, capsys, name, message):
+def test_unknown_metric_is_refused_before_training_and_decoding(
+    corpus, tmp_path, capsys, name, message
+):
     with pytest.raises(ValueError, match=message):
         load_metric(name)
     assert main(["train", *flags(corpus, tmp_path / "run", best_metric=name)]) == 2
-    words = ["nowhere", "--source", str(corpus / "train.a"), "--target", str(corpus / "train.b"), "--metric", name]
+    words = [
+        "nowhere",
+        "--source",
+        str(corpus / "train.a"),
+        "--target",
+        str(corpus / "train.b"),
+        "--metric",
+        name,
+    ]
     assert main(["evaluate", *words]) == 2
     shown = capsys.readouterr().err
-    assert shown.count("error: A metric must be bleu") == shown.count("\n") == 2 and not (tmp_path / "run").exists()
+    assert (
+        shown.count("error: A metric must be bleu") == shown.count("\n") == 2
+        and not (tmp_path / "run").exists()
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,26 +131,49 @@ def test_evaluate_passes_metrics_no_blank_references(source, tmp_path, monkeypat
         Path(name).write_text(text)
     given = []
     metrics = {"any": lambda *sides: given.append(sides) or 1.0}
-    report = evaluate_test_set(read_test_set(source, "a.de", "ours.de"), metrics=metrics, samples=10).report
+    report = evaluate_test_set(
+        read_test_set(source, "a.de", "ours.de"), metrics=metrics, samples=10
+    ).report
     assert given == [([] if source is None else ["a", "b"], ["x", "y z"], ["x", "y"])]
     assert report.metrics == {"any": 1.0}
 
 
-def test_evaluate_reports_further_metrics(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
+def test_evaluate_reports_further_metrics(
+    tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     for name in ("a.en", "a.de"):
         Path(name).write_text("A man is sleeping.\n\nTwo dogs.\n")
-    words = ["--source", "a.en", "--target", "a.de", "--json", "scores.json", "--bootstrap_samples", "10"]
-    assert main(["evaluate", "model", *words, "--metric", "loss", "bleu", SAME_WORDS, SHORTNESS]) == 0
+    words = [
+        "--source",
+        "a.en",
+        "--target",
+        "a.de",
+        "--json",
+        "scores.json",
+        "--bootstrap_samples",
+        "10",
+    ]
+    assert (
+        main(["evaluate", "model", *words, "--metric", "loss", "bleu", SAME_WORDS, SHORTNESS]) == 0
+    )
     found = json.loads(Path("scores.json").read_text())
-    assert found["metrics"].keys() == {"loss", SAME_WORDS, SHORTNESS} and {*found["scores"]} == {"bleu", "chrf"}
+    assert found["metrics"].keys() == {"loss", SAME_WORDS, SHORTNESS} and {*found["scores"]} == {
+        "bleu",
+        "chrf",
+    }
     batch = [
-        tiny_tokenizer(text, text_target=text, return_tensors="pt") for text in ("A man is sleeping.", "Two dogs.")
+        tiny_tokenizer(text, text_target=text, return_tensors="pt")
+        for text in ("A man is sleeping.", "Two dogs.")
     ]
     tokens = [each["labels"].numel() for each in batch]
-    losses = [float(tiny_model(**each).loss) * count for each, count in zip(batch, tokens, strict=True)]
+    losses = [
+        float(tiny_model(**each).loss) * count for each, count in zip(batch, tokens, strict=True)
+    ]
     assert found["metrics"]["loss"] == pytest.approx(sum(losses) / sum(tokens), rel=1e-4)
     assert f"loss {found['metrics']['loss']:.4f}" in capsys.readouterr().out
-    assert main(["evaluate", "--hypotheses", "a.de", *words, "--overwrite", "--metric", "loss"]) == 2
+    assert (
+        main(["evaluate", "--hypotheses", "a.de", *words, "--overwrite", "--metric", "loss"]) == 2
+    )
     assert "--name and the metric loss are of a model" in capsys.readouterr().err

@@ -21,13 +21,18 @@ def metric(tmp_path):
 
 def test_metric_path_has_the_name_of_its_folder():
     path = Path(metric_path())
-    assert path.is_file() and path.stem == path.parent.name  # `evaluate` takes the folder as well then
+    assert (
+        path.is_file() and path.stem == path.parent.name
+    )  # `evaluate` takes the folder as well then
 
 
 def test_translation_scores_accepts_lists_of_one_reference(metric):
     expected = score(HYPOTHESES, REFERENCES)._asdict()
     assert metric.compute(predictions=HYPOTHESES, references=REFERENCES) == expected
-    assert metric.compute(predictions=HYPOTHESES, references=[[text] for text in REFERENCES]) == expected
+    assert (
+        metric.compute(predictions=HYPOTHESES, references=[[text] for text in REFERENCES])
+        == expected
+    )
     with pytest.raises(ValueError, match="one reference for each prediction, got 2"):
         metric.compute(predictions=["a", "b"], references=[["a", "b"], ["b"]])
 
@@ -35,13 +40,21 @@ def test_translation_scores_accepts_lists_of_one_reference(metric):
 def test_translation_scores_works_in_seq2seq_trainer(metric, tiny_model, tiny_tokenizer, tmp_path):
     def compute_metrics(prediction):
         sides = (torch.as_tensor(ids) for ids in prediction)
-        texts = [tiny_tokenizer.batch_decode(side.clamp(min=0), skip_special_tokens=True) for side in sides]
+        texts = [
+            tiny_tokenizer.batch_decode(side.clamp(min=0), skip_special_tokens=True)
+            for side in sides
+        ]
         return metric.compute(predictions=texts[0], references=texts[1])
 
-    data = [tiny_tokenizer("Two dogs.", text_target="Zwei Hunde."), tiny_tokenizer("A man.", text_target="Ein Mann.")]
+    data = [
+        tiny_tokenizer("Two dogs.", text_target="Zwei Hunde."),
+        tiny_tokenizer("A man.", text_target="Ein Mann."),
+    ]
     trainer = Seq2SeqTrainer(
         tiny_model,
-        Seq2SeqTrainingArguments(tmp_path, predict_with_generate=True, use_cpu=True, report_to="none"),
+        Seq2SeqTrainingArguments(
+            tmp_path, predict_with_generate=True, use_cpu=True, report_to="none"
+        ),
         eval_dataset=data,
         data_collator=DataCollatorForSeq2Seq(tiny_tokenizer),
         processing_class=tiny_tokenizer,

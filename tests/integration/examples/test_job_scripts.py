@@ -28,7 +28,9 @@ METADATA = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .
 
 def test_hf_jobs_script_has_metadata_of_pep_723():
     (found,) = METADATA.finditer(JOB.read_text())
-    metadata = tomllib.loads("".join(line[2:] for line in found["content"].splitlines(keepends=True)))
+    metadata = tomllib.loads(
+        "".join(line[2:] for line in found["content"].splitlines(keepends=True))
+    )
     assert found["type"] == "script" and metadata.keys() == {"requires-python", "dependencies"}
     assert "3.11" in SpecifierSet(metadata["requires-python"])
     requirements = {each.name: each for each in map(Requirement, metadata["dependencies"])}
@@ -51,7 +53,10 @@ def test_hf_jobs_script_runs_valid_commands():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["small", "user/name", "--facts", "wmt14_de"], "There is no file of facts 'wmt14_de'. Name a YAML file"),
+        (
+            ["small", "user/name", "--facts", "wmt14_de"],
+            "There is no file of facts 'wmt14_de'. Name a YAML file",
+        ),
         (["small", "user/name", "--facts", "missing.yaml"], "missing.yaml: No such file"),
         (["smal", "user/name", "--facts", "demo"], "There is no recipe 'smal'."),
         (["small", "user/name", "demo"], "Usage: train_on_hf_jobs.py RECIPE"),
@@ -64,7 +69,9 @@ def test_hf_jobs_script_refuses_wrong_names_in_one_line(capsys, words, message):
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
-def test_hf_jobs_script_refuses_in_one_line_a_repository_that_it_may_not_write(hub, tmp_path, monkeypatch):
+def test_hf_jobs_script_refuses_in_one_line_a_repository_that_it_may_not_write(
+    hub, tmp_path, monkeypatch
+):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     ended = run_with_hub(hub, tmp_path, JOB, "small", "other/name", "--facts", "demo", timeout=100)
     assert ended.returncode == 2 and ended.stderr.startswith("error: ") and "403" in ended.stderr
@@ -88,16 +95,28 @@ def run_slurm_script(tmp_path, srun, *arguments):
     """Run the script with commands of Slurm that write down how they were called."""
     (tmp_path / "bin").mkdir()
     log = tmp_path / "log"
-    commands = {"scontrol": '[ "$1" = show ] && echo node-1 && echo node-2', "srun": srun, "scancel": "touch $STOPPED"}
+    commands = {
+        "scontrol": '[ "$1" = show ] && echo node-1 && echo node-2',
+        "srun": srun,
+        "scancel": "touch $STOPPED",
+    }
     for name, body in commands.items():
         path = tmp_path / "bin" / name
         path.write_text(f'#!/bin/bash\necho {name} "$@" >> {log}\n{body}\nexit 0\n')
         path.chmod(0o755)
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node-[1-2]", "SLURM_JOB_NUM_NODES": "2"}
-    job |= {"SLURM_CPUS_PER_TASK": "32", "SLURM_GPUS_ON_NODE": "8", "STOPPED": str(tmp_path / "stopped")}
+    job |= {
+        "SLURM_CPUS_PER_TASK": "32",
+        "SLURM_GPUS_ON_NODE": "8",
+        "STOPPED": str(tmp_path / "stopped"),
+    }
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     result = subprocess.run(
-        ["bash", SLURM, *arguments], env=os.environ | job | {"PATH": path}, text=True, capture_output=True, timeout=60
+        ["bash", SLURM, *arguments],
+        env=os.environ | job | {"PATH": path},
+        text=True,
+        capture_output=True,
+        timeout=60,
     )
     return result, log.read_text() if log.exists() else ""
 

@@ -41,7 +41,9 @@ def test_a_token_depends_on_all_of_the_source_and_on_earlier_tokens_only():
     for state in states:
         (gradient,) = torch.autograd.grad(state.norm(), inputs, retain_graph=True)
         assert torch.all(gradient[0].norm(dim=-1) > 0)
-    targets = model.get_decoder().embed_tokens(torch.tensor([[1, 20, 21]])).detach().requires_grad_()
+    targets = (
+        model.get_decoder().embed_tokens(torch.tensor([[1, 20, 21]])).detach().requires_grad_()
+    )
     logits = model(inputs_embeds=inputs, decoder_inputs_embeds=targets).logits
     of_source, of_target = torch.autograd.grad(logits[0, 1].norm(), (inputs, targets))
     assert torch.all(of_source[0].norm(dim=-1) > 0)
@@ -54,7 +56,9 @@ def test_generate_equals_a_loop_by_hand():
     target = torch.ones(2, 1, dtype=torch.long)
     with torch.inference_mode():
         for _ in range(6):
-            logits = model(input_ids=SOURCE, decoder_input_ids=target, use_cache=False).logits[:, -1]
+            logits = model(input_ids=SOURCE, decoder_input_ids=target, use_cache=False).logits[
+                :, -1
+            ]
             logits[:, 2] = -torch.inf
             target = torch.cat([target, logits.argmax(dim=-1, keepdim=True)], dim=1)
     assert found.tolist() == target.tolist()
@@ -98,7 +102,9 @@ def test_gradient_norms_belong_to_the_first_embedding(build, tiny_tokenizer):
     model = build(vocab_size=len(tiny_tokenizer), **separate)
     pairs = [("A man.", "Ein Mann."), ("Two dogs.", "Zwei Hunde.")]
     one, two = gradient_norms(model, tiny_tokenizer, pairs)
-    source, target = ([tiny_tokenizer(text).input_ids for text in side] for side in zip(*pairs, strict=True))
+    source, target = (
+        [tiny_tokenizer(text).input_ids for text in side] for side in zip(*pairs, strict=True)
+    )
     assert one["tokens"] == sum(map(len, source)) / 2
     source, target = (torch.tensor([first[:-1] + second]) for first, second in (source, target))
     assert two["tokens"] == source.shape[1] and (source == source[0, 0]).sum() == 1
@@ -116,10 +122,15 @@ def test_gradient_norms_belong_to_the_first_embedding(build, tiny_tokenizer):
 @pytest.mark.sweep
 def test_training_resumes_bit_for_bit(corpus):
     def run(name, steps):
-        recipe = parse_recipe(flags(corpus, corpus / name, max_steps=steps, dropout=0.1, encoder_layers=3))
+        recipe = parse_recipe(
+            flags(corpus, corpus / name, max_steps=steps, dropout=0.1, encoder_layers=3)
+        )
         return train(recipe, evaluate=no_scores, model_class=RecurrentForConditionalGeneration)
 
     run("resumed", 3)
-    weights = [load_file(run(name, 6) / "checkpoint-6" / "model.safetensors") for name in ("resumed", "straight")]
+    weights = [
+        load_file(run(name, 6) / "checkpoint-6" / "model.safetensors")
+        for name in ("resumed", "straight")
+    ]
     assert any("ahead" in name for name in weights[0])
     assert_equal_tensors(*weights)

@@ -74,21 +74,35 @@ def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys, r
     assert start(table3, *words) == 75
     results = results_of(table3)
     assert [*results["runs"]] == ["base-seed-0", "one-head-seed-0"] and results["rows"] == []
-    monkeypatch.setattr(table3, "train", lambda recipe, evaluate: trained.append(recipe) or train(recipe, evaluate))
+    monkeypatch.setattr(
+        table3, "train", lambda recipe, evaluate: trained.append(recipe) or train(recipe, evaluate)
+    )
     assert start(table3, *words) == 0 and len(trained) == 3
     assert start(table3, *words, "--seeds", "2") == 0 and len(trained) == 6
-    assert trained[:2] == [(2, 0), (1, 0)] and [recipe.optimization.seed for recipe in trained[2:]] == [0, 1, 1, 1]
+    assert trained[:2] == [(2, 0), (1, 0)] and [
+        recipe.optimization.seed for recipe in trained[2:]
+    ] == [0, 1, 1, 1]
     results = results_of(table3)
     assert [row["row"] for row in results["rows"]] == [*ROWS["rows"]] and len(results["runs"]) == 6
     base, first = results["rows"][0], results["runs"]["base-seed-0"]
     losses = [results["runs"][f"base-seed-{seed}"]["validation_loss"] for seed in (0, 1)]
-    assert base["perplexity"] == pytest.approx(sum(map(math.exp, losses)) / 2) and base["seeds"] == 2
-    assert base["±"] == pytest.approx(abs(math.exp(losses[0]) - math.exp(losses[1])) / 2) and first["step"] == 2
+    assert (
+        base["perplexity"] == pytest.approx(sum(map(math.exp, losses)) / 2) and base["seeds"] == 2
+    )
+    assert (
+        base["±"] == pytest.approx(abs(math.exp(losses[0]) - math.exp(losses[1])) / 2)
+        and first["step"] == 2
+    )
     assert first["mixed_precision"] == "no" and "torch uses" in first["hardware"]
     assert (base["paper: perplexity"], base["paper: BLEU"]) == (4.5, 25.5)
     assert results["rows"][1]["paper: BLEU"] is None
     assert Path("results/table3/figure.png").read_bytes().startswith(b"\x89PNG")
-    assert Path("results/table3/table.md").read_text().splitlines()[-1].startswith("| narrow keys | 7,808 | ")
+    assert (
+        Path("results/table3/table.md")
+        .read_text()
+        .splitlines()[-1]
+        .startswith("| narrow keys | 7,808 | ")
+    )
     assert "Results, table and picture are in results/table3." in capsys.readouterr().out
 
 
@@ -96,7 +110,8 @@ def test_readme_has_the_table_of_the_committed_runs():
     results = json.loads((ROOT / "docs" / "results" / "table3" / "results.json").read_text())
     assert results["identity"]["rows"] == table3.read_rows(PAPER)
     assert (
-        markdown_table(table3.rows(results["runs"])) in (ROOT / "examples" / "reproduction" / "README.md").read_text()
+        markdown_table(table3.rows(results["runs"]))
+        in (ROOT / "examples" / "reproduction" / "README.md").read_text()
     )
 
 
@@ -120,16 +135,23 @@ def test_a_first_run_that_was_interrupted_keeps_its_budget(words, monkeypatch, c
 
 
 @pytest.mark.parametrize(
-    ("module", "runs", "steps"), [(table3, 3, "6 steps, about"), (recurrent_baseline, 4, "4 steps, then")]
+    ("module", "runs", "steps"),
+    [(table3, 3, "6 steps, about"), (recurrent_baseline, 4, "4 steps, then")],
 )
 def test_dry_run_writes_nothing(words, capsys, module, runs, steps):
     assert start(module, *words, "--dry_run") == 0
     shown = capsys.readouterr().out
-    assert f"{runs} runs, 0 of them finished" in shown and steps in shown and "about 0.0 hours here" in shown
+    assert (
+        f"{runs} runs, 0 of them finished" in shown
+        and steps in shown
+        and "about 0.0 hours here" in shown
+    )
     assert not Path("results").exists()
 
 
-def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(words, monkeypatch, capsys):
+def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(
+    words, monkeypatch, capsys
+):
     trained, train = [], recurrent_baseline.train
     text = Path(words[1], "val.en")
     text.write_text(text.read_text().replace(" ", "\u2028", 1))  # which ends no line
@@ -140,10 +162,14 @@ def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(w
         return train_all(recipe, evaluate, model_class)
 
     def train_all(recipe, evaluate, model_class):
-        trained.append((recipe.optimization.max_steps, recipe.optimization.max_minutes, model_class.__name__))
+        trained.append(
+            (recipe.optimization.max_steps, recipe.optimization.max_minutes, model_class.__name__)
+        )
         return train(recipe, evaluate=evaluate, model_class=model_class)
 
-    monkeypatch.setattr(recurrent_baseline, "validation_scores", no_scores)  # another test translates
+    monkeypatch.setattr(
+        recurrent_baseline, "validation_scores", no_scores
+    )  # another test translates
     monkeypatch.setattr(TrainState, "minutes", lambda state: state.step / 1000)
     monkeypatch.setattr(recurrent_baseline, "train", train_one)
     assert start(recurrent_baseline, *words) == 75 and len(trained) == 1
@@ -152,11 +178,24 @@ def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(w
     folder = Path("results/recurrent_baseline")
     results = results_of(recurrent_baseline)
     lstm = "RecurrentForConditionalGeneration"
-    assert trained == [(2, None, "VanillaTransformerForConditionalGeneration"), (2, None, lstm), (None, 0.002, lstm)]
+    assert trained == [
+        (2, None, "VanillaTransformerForConditionalGeneration"),
+        (2, None, lstm),
+        (None, 0.002, lstm),
+    ]
     transformer, steps, same_minutes = results["rows"]
-    assert transformer["steps"] == steps["steps"] == 2 and transformer["minutes"] == same_minutes["minutes"] == 0.002
-    assert all(row["target tokens/s"] > 0 and len(row["gradients end"]) == 3 for row in results["rows"])
-    assert steps["target tokens/s"] == same_minutes["target tokens/s"] != transformer["target tokens/s"]
+    assert (
+        transformer["steps"] == steps["steps"] == 2
+        and transformer["minutes"] == same_minutes["minutes"] == 0.002
+    )
+    assert all(
+        row["target tokens/s"] > 0 and len(row["gradients end"]) == 3 for row in results["rows"]
+    )
+    assert (
+        steps["target tokens/s"]
+        == same_minutes["target tokens/s"]
+        != transformer["target tokens/s"]
+    )
     assert not (folder / "runs" / "speed").exists()
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert start(recurrent_baseline, *words) == 0 and len(trained) == 3
@@ -164,7 +203,10 @@ def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(w
     del results["runs"]["lstm-equal-minutes-seed-0"]
     (folder / "results.json").write_text(json.dumps(results))
     assert start(recurrent_baseline, *words) == 2
-    assert "There is no run results/recurrent_baseline/runs/transformer-seed-0, whose" in capsys.readouterr().err
+    assert (
+        "There is no run results/recurrent_baseline/runs/transformer-seed-0, whose"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,8 +224,16 @@ def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(w
         ),
         (table3, ["--rows", "same.yaml"], "must differ in letters or digits, got worse +, worse -"),
         (table3, ["--data", "nowhere"], "There is no file nowhere/train.en. Get the text by"),
-        (recurrent_baseline, ["--data", "nowhere"], "There is no file nowhere/train.en. Get the text by"),
-        (recurrent_baseline, ["--rows", "wrong.yaml"], "wrong.yaml must have the mappings base, recipe, rows"),
+        (
+            recurrent_baseline,
+            ["--data", "nowhere"],
+            "There is no file nowhere/train.en. Get the text by",
+        ),
+        (
+            recurrent_baseline,
+            ["--rows", "wrong.yaml"],
+            "wrong.yaml must have the mappings base, recipe, rows",
+        ),
     ],
 )
 def test_mistakes_are_found_before_the_first_run(words, capsys, module, changed, message):
@@ -202,15 +252,22 @@ def test_mistakes_are_found_before_the_first_run(words, capsys, module, changed,
 
 
 def test_rows_of_any_script_have_folders(words):
-    Path("rows.yaml").write_text(yaml.safe_dump(ROWS | {"rows": {"größer": {}, "больше": {}}}, allow_unicode=True))
+    Path("rows.yaml").write_text(
+        yaml.safe_dump(ROWS | {"rows": {"größer": {}, "больше": {}}}, allow_unicode=True)
+    )
     assert {*table3.runs(table3.EXPERIMENT.parse(words))} == {"größer-seed-0", "больше-seed-0"}
 
 
 def test_rows_of_the_package_are_recipes(words):
     rows = table3.read_rows(PAPER)
     assert len(rows) == 20 and all(len(row["paper"]) == 2 for row in rows.values())
-    recipes = {name: table3.recipe_of(row, 1, 100, words[1], Path("run")) for name, row in rows.items()}
-    widths = {name: recipe.model.d_model // recipe.model.encoder_attention_heads for name, recipe in recipes.items()}
+    recipes = {
+        name: table3.recipe_of(row, 1, 100, words[1], Path("run")) for name, row in rows.items()
+    }
+    widths = {
+        name: recipe.model.d_model // recipe.model.encoder_attention_heads
+        for name, recipe in recipes.items()
+    }
     assert {name: width for name, width in widths.items() if name.startswith("A")} == {
         "A, 1 head": 128,
         "A, 4 heads": 32,
@@ -220,15 +277,22 @@ def test_rows_of_the_package_are_recipes(words):
     assert recipes["E, learned positions"].model.position_embedding_type == "learned"
 
 
-@pytest.mark.parametrize("changes", [{}, {"attention_key_dim": 4, "attention_value_dim": 3}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"attention_key_dim": 4, "attention_value_dim": 3}], ids=str
+)
 def test_parameters_are_counted_as_the_model_has_them(changes):
     model = tiny_model(**changes)
-    fields = {name: getattr(model.config, name) for name in ("d_model", "attention_key_dim", "attention_value_dim")}
+    fields = {
+        name: getattr(model.config, name)
+        for name in ("d_model", "attention_key_dim", "attention_value_dim")
+    }
     for side in ("encoder", "decoder"):
         names = (f"{side}_{name}" for name in ("layers", "attention_heads", "ffn_dim"))
         fields |= {name: getattr(model.config, name) for name in names}
     flags = [f"--{name}={value}" for name, value in fields.items() if value is not None]
-    recipe = parse_recipe(["--train_source", "a", "--train_target", "b", "--output_dir", "c", *flags])
+    recipe = parse_recipe(
+        ["--train_source", "a", "--train_target", "b", "--output_dir", "c", *flags]
+    )
     matrices = {id(weight): weight.numel() for weight in model.parameters() if weight.dim() == 2}
     assert table3.count_parameters(recipe.model, model.config.vocab_size) == sum(matrices.values())
 
@@ -244,18 +308,27 @@ def test_figures_show_the_heads_of_the_last_layers(tmp_path, tiny_tokenizer, cap
     ]
     weights = results["runs"]["attention"]["weights"]
     size = len(results["runs"]["attention"]["tokens"])
-    assert all(len(row) == size and sum(row) == pytest.approx(1.0, rel=1e-4) for row in weights[0][0])
+    assert all(
+        len(row) == size and sum(row) == pytest.approx(1.0, rel=1e-4) for row in weights[0][0]
+    )
     assert all(0 <= row["mean distance in tokens"] < size for row in results["rows"])
     assert start(figures, "--output", str(tmp_path / "other")) == 2
     assert "Name a trained model by --model" in capsys.readouterr().err
     save_model_folder(tiny_long_model(), tiny_tokenizer, folder)
     assert start(figures, *words, str(tmp_path)) == 2
     assert "figures has results of another files" in capsys.readouterr().err
-    sizes = {"vocab_size": len(tiny_tokenizer), "encoder_layers": 1, "decoder_layers": 1, "d_model": 16}
+    sizes = {
+        "vocab_size": len(tiny_tokenizer),
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "d_model": 16,
+    }
     for model in (tiny_long_model(), RecurrentForConditionalGeneration(RecurrentConfig(**sizes))):
         save_model_folder(model, tiny_tokenizer, folder)
         assert start(figures, *words, str(tmp_path / "other")) == 2
-        assert f"must have softmax attention, got {model.config.model_type}" in capsys.readouterr().err
+        assert (
+            f"must have softmax attention, got {model.config.model_type}" in capsys.readouterr().err
+        )
     save_model_folder(tiny_model(encoder_layers=1), tiny_tokenizer, folder)
     assert start(figures, *words, str(tmp_path / "other")) == 0, "no run had finished"
 
@@ -264,7 +337,10 @@ def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):
     run_folder = tmp_path / "mine"
     run_folder.mkdir()
     words = ["--model", str(run_folder), "--output", str(tmp_path), "--budget", "1"]
-    assert start(table2, *words) == 2 and "Name the folder of a run of `train`" in capsys.readouterr().err
+    assert (
+        start(table2, *words) == 2
+        and "Name the folder of a run of `train`" in capsys.readouterr().err
+    )
     (run_folder / "metrics.jsonl").write_text('{"step": 1, "minutes": 3.0, "loss": 2.0}\n')
     assert start(table2, *words) == 2 and "must have validated BLEU" in capsys.readouterr().err
     (run_folder / "metrics.jsonl").write_text('{"step": 1, "minutes": 3.0, "bleu": 30.0}\n')
@@ -273,11 +349,17 @@ def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):
     results = results_of(table2, tmp_path)
     measured = results["runs"]["run"]
     assert measured["operations"] == pytest.approx(180 * 2 * measured["operations_per_second"])
-    assert [row["model"] for row in results["rows"]][-2:] == ["Transformer (big)", "mine, 0.05 hours"]
+    assert [row["model"] for row in results["rows"]][-2:] == [
+        "Transformer (big)",
+        "mine, 0.05 hours",
+    ]
     assert results["rows"][-1]["BLEU here"] == 30.0 and results["rows"][-2]["FLOPs EN-DE"] == 2.3e19
 
 
 def test_experiments_need_matplotlib_before_they_start(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert start(positions, "--output", str(tmp_path / "results")) == 2
-    assert "vanilla-transformer[plots]" in capsys.readouterr().err and not (tmp_path / "results").exists()
+    assert (
+        "vanilla-transformer[plots]" in capsys.readouterr().err
+        and not (tmp_path / "results").exists()
+    )

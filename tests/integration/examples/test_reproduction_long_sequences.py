@@ -17,7 +17,10 @@ def test_texts_ask_for_each_pair_once():
     ids, labels = draw_texts(100, 256)
     for text, answers in zip(ids.tolist(), labels.tolist(), strict=True):
         pairs = [token - recall._PAIR for token in text[:128] if token >= recall._PAIR]
-        expected = {pair // recall.ANSWERS + recall._LETTER: pair % recall.ANSWERS + recall._FIRST for pair in pairs}
+        expected = {
+            pair // recall.ANSWERS + recall._LETTER: pair % recall.ANSWERS + recall._FIRST
+            for pair in pairs
+        }
         asked = text[-32:]
         assert len(expected) == 16 and dict(zip(asked[::2], asked[1::2], strict=True)) == expected
         assert [label for label in answers if label != -100] == asked[1::2] == answers[-31::2]
@@ -26,7 +29,9 @@ def test_texts_ask_for_each_pair_once():
 
 def test_accuracy_is_the_share_of_symbols_that_the_position_before_predicts():
     _, labels = draw_texts(2, 64)
-    right = torch.nn.functional.one_hot(labels.roll(-1, dims=1).clamp(min=0), recall.SHAPE["vocab_size"]).float()
+    right = torch.nn.functional.one_hot(
+        labels.roll(-1, dims=1).clamp(min=0), recall.SHAPE["vocab_size"]
+    ).float()
     assert accuracy(right, labels) == accuracy(right[:, -32:], labels) == 1.0
     right[0, -2] = 0.0
     assert accuracy(right, labels) == pytest.approx(31 / 32)
@@ -50,10 +55,16 @@ def test_each_attention_reads_the_whole_text(name):
 def test_costs_and_training_fill_the_table(monkeypatch):
     monkeypatch.setattr(long_sequences, "_ROUND_SECONDS", 0.0)
     monkeypatch.setattr(recall, "_BATCHES", 1)
-    costs = {name: long_sequences.measure_costs(name, (64, 128)) for name in long_sequences.VARIANTS}
+    costs = {
+        name: long_sequences.measure_costs(name, (64, 128)) for name in long_sequences.VARIANTS
+    }
     found = recall.train_recall(long_sequences.VARIANTS["linear attention"], 0, 0.05, 64)
     assert found["updates"] > 0 and found["length"] == 64 and 0 <= found["accuracy"] <= 1
-    trained = {f"{name}-{seed}": {"attention": name, **found, "accuracy": seed} for name in costs for seed in (0, 1)}
+    trained = {
+        f"{name}-{seed}": {"attention": name, **found, "accuracy": seed}
+        for name in costs
+        for seed in (0, 1)
+    }
     table = long_sequences.rows(costs | trained)
     assert [row["attention"] for row in table] == [*long_sequences.VARIANTS]
     assert {row["recall, %"] for row in table} == {50.0}

@@ -48,5 +48,11 @@ def test_restricted_attention_is_attention_to_neighbors():
 
 
 def test_markdown_table_leaves_out_lists():
-    rows = [{"a": 1234, "b": 0.123456, "c": [1], "d": None}, {"a": 1, "b": 1234.5, "c": [2], "d": "x"}]
-    assert markdown_table(rows) == "| a | b | d |\n| --- | --- | --- |\n| 1,234 | 0.123 |  |\n| 1 | 1,234 | x |\n"
+    rows = [
+        {"a": 1234, "b": 0.123456, "c": [1], "d": None},
+        {"a": 1, "b": 1234.5, "c": [2], "d": "x"},
+    ]
+    assert (
+        markdown_table(rows)
+        == "| a | b | d |\n| --- | --- | --- |\n| 1,234 | 0.123 |  |\n| 1 | 1,234 | x |\n"
+    )

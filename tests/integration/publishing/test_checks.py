@@ -16,7 +16,11 @@ def test_check_folder_passes_a_good_folder_without_this_package(folder, capfd):
     results = checks.check_folder(folder)
     assert not checks.failed_checks(results)
     names = ["files", "no pickle", "weights", "private data", "card", "hashes", "code"]
-    assert [result.name for result in results] == [*names, "loads without the package", "same translations"]
+    assert [result.name for result in results] == [
+        *names,
+        "loads without the package",
+        "same translations",
+    ]
 
 
 def test_check_folder_finds_trusted_code_that_cannot_load(folder):
@@ -30,7 +34,9 @@ def test_check_folder_finds_translations_that_differ_from_this_package(folder):
     path = folder / "pipeline_vanilla_transformer.py"
     code = path.read_text(encoding="utf-8")
     assert "text.strip() for text" in code
-    path.write_text(code.replace("text.strip() for text", "text.strip() + '!' for text"), encoding="utf-8")
+    path.write_text(
+        code.replace("text.strip() for text", "text.strip() + '!' for text"), encoding="utf-8"
+    )
     found = failed(add_card(folder), trust_remote_code=True)
     assert found.keys() == {"same translations"}
     assert "with this package and" in found["same translations"]

@@ -22,7 +22,13 @@ ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "tests"
 NAME = "user/tiny"
 SENTENCES = ["A man is sleeping.", "Two dogs run."]
-PUBLISHED = {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
+PUBLISHED = {
+    "model.safetensors",
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+}
 MARIAN = {*PUBLISHED} | {"README.md"}
 PUBLISHED |= {"README.md", ".gitattributes", *code_names(Path("of the paper's model"))}
 
@@ -43,7 +49,9 @@ def test_push_to_hub_publishes_a_model_that_loads_without_this_package(
 ):
     (folder / "metrics.jsonl").touch()
     facts = CARDS / "demo.yaml"
-    pushed = run_with_hub(hub, tmp_path, ROOT / "scripts" / "push_to_hub.py", folder, NAME, "--facts", facts)
+    pushed = run_with_hub(
+        hub, tmp_path, ROOT / "scripts" / "push_to_hub.py", folder, NAME, "--facts", facts
+    )
     assert pushed.returncode == 0, pushed.stderr
     assert f"Published: {hub.url}/{NAME}/commit/" in pushed.stdout
     assert hub.files(NAME).keys() == PUBLISHED
@@ -60,7 +68,9 @@ def test_push_to_hub_publishes_a_model_that_loads_without_this_package(
     assert found["generate"] == found["pipeline"] == expected
 
     requests = len(hub.requests)
-    offline = read_answer(run_with_hub(hub, tmp_path, TESTS / "load_from_hub.py", NAME, first, offline=True, **ask))
+    offline = read_answer(
+        run_with_hub(hub, tmp_path, TESTS / "load_from_hub.py", NAME, first, offline=True, **ask)
+    )
     assert offline["pipeline"] == expected and len(hub.requests) == requests
 
 
@@ -68,16 +78,25 @@ def test_push_to_hub_of_the_library_publishes_models_that_load_without_this_pack
     folder, hub, tmp_path, tiny_model, tiny_tokenizer
 ):
     ask = {"input": json.dumps(SENTENCES)}
-    found = read_answer(run_with_hub(hub, tmp_path, TESTS / "push_with_library.py", folder, NAME, **ask))
-    assert found["same weights"] and found["config"] == "vanilla_transformer.configuration_vanilla_transformer"
+    found = read_answer(
+        run_with_hub(hub, tmp_path, TESTS / "push_with_library.py", folder, NAME, **ask)
+    )
+    assert (
+        found["same weights"]
+        and found["config"] == "vanilla_transformer.configuration_vanilla_transformer"
+    )
     assert found["pipeline"] == translations(tiny_model, tiny_tokenizer)
     assert hub.files(NAME).keys() >= PUBLISHED
-    tuned = read_answer(run_with_hub(hub, tmp_path, TESTS / "load_from_hub.py", f"{NAME}-tuned", "main", **ask))
+    tuned = read_answer(
+        run_with_hub(hub, tmp_path, TESTS / "load_from_hub.py", f"{NAME}-tuned", "main", **ask)
+    )
     assert tuned["pipeline"] == tuned["generate"] == found["trainer"]
 
 
 @pytest.mark.parametrize(("offline", "said"), [(False, "user/none"), (True, "offline")])
-def test_translate_answers_a_missing_repository_in_one_line(hub, monkeypatch, capsys, offline, said):
+def test_translate_answers_a_missing_repository_in_one_line(
+    hub, monkeypatch, capsys, offline, said
+):
     """The repository does not exist, or it is not cached and there is no network."""
     use_hub_in_this_process(hub, monkeypatch)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
@@ -107,10 +126,14 @@ def test_push_folder_replaces_the_old_files_in_one_commit(folder, hub_without_ch
     push_folder(add_card(folder), NAME, token=TOKEN, message="better")
     assert hub_without_checks.files(NAME).keys() == PUBLISHED | {"LICENSE"}
     assert len(repository.commits) == 5 and repository.at("main").message == "better"
-    assert "LICENSE" not in hub_without_checks.files(NAME, old), "the older revision must not change"
+    assert "LICENSE" not in hub_without_checks.files(NAME, old), (
+        "the older revision must not change"
+    )
 
 
-def test_push_folder_adds_a_marian_model_that_loads_without_other_code(folder, hub_without_checks, tmp_path):
+def test_push_folder_adds_a_marian_model_that_loads_without_other_code(
+    folder, hub_without_checks, tmp_path
+):
     push_folder(folder, NAME, token=TOKEN)
     assert hub_without_checks.files(NAME, "marian").keys() == MARIAN | {".gitattributes"}
     where = {"revision": "marian", "cache_dir": tmp_path / "cache"}
@@ -121,7 +144,11 @@ def test_push_folder_adds_a_marian_model_that_loads_without_other_code(folder, h
         VanillaTransformerForConditionalGeneration.from_pretrained(folder).eval(),
         AutoTokenizer.from_pretrained(folder),
     )
-    search = {"max_length": 30, "max_new_tokens_beyond_source": None, "length_penalty_type": "power"}
+    search = {
+        "max_length": 30,
+        "max_new_tokens_beyond_source": None,
+        "length_penalty_type": "power",
+    }
     expected = ours.generate(**plain(SENTENCES, padding=True, return_tensors="pt"), **search)
     found = model.generate(**tokenizer(SENTENCES, padding=True, return_tensors="pt"), max_length=30)
     assert tokenizer.batch_decode(found, skip_special_tokens=True) == plain.batch_decode(
@@ -136,11 +163,17 @@ def test_push_folder_creates_a_branch_and_a_private_repository(folder, hub_witho
     assert hub_without_checks.repositories[NAME].private
     assert hub_without_checks.files(NAME, "trial").keys() == PUBLISHED
     assert hub_without_checks.files(NAME).keys() == {".gitattributes"}
-    assert "marian" not in hub_without_checks.repositories[NAME].references, "which is the other form of main"
+    assert "marian" not in hub_without_checks.repositories[NAME].references, (
+        "which is the other form of main"
+    )
 
 
-def test_push_folder_keeps_to_our_form_if_marian_cannot_hold_the_model(hub_without_checks, tiny_tokenizer, tmp_path):
-    folder = save_model_folder(tiny_model(normalize_before=True), tiny_tokenizer, tmp_path / "pre-norm")
+def test_push_folder_keeps_to_our_form_if_marian_cannot_hold_the_model(
+    hub_without_checks, tiny_tokenizer, tmp_path
+):
+    folder = save_model_folder(
+        tiny_model(normalize_before=True), tiny_tokenizer, tmp_path / "pre-norm"
+    )
     push_folder(add_card(folder), NAME, token=TOKEN)
     assert [*hub_without_checks.repositories[NAME].references] == ["main"]
     assert "revision=" not in (folder / "README.md").read_text()
@@ -151,12 +184,25 @@ def test_push_to_hub_lists_the_files_of_a_dry_run(folder, local_hub, monkeypatch
     (folder / "metrics.jsonl").touch()
     (folder / "training_args.bin").write_bytes(b"pickle")
     (folder / "README.md").unlink()
-    assert main(["push-to-hub", str(folder), NAME, "--dry_run", "--facts", str(CARDS / "demo.yaml")]) == 0
+    assert (
+        main(["push-to-hub", str(folder), NAME, "--dry_run", "--facts", str(CARDS / "demo.yaml")])
+        == 0
+    )
     named, *lines, end = capsys.readouterr().out.splitlines()
-    sizes = {line.split()[-1]: int(line.split()[0].replace(",", "")) for line in lines if " bytes  " in line}
+    sizes = {
+        line.split()[-1]: int(line.split()[0].replace(",", ""))
+        for line in lines
+        if " bytes  " in line
+    }
     other = {f"marian/{name}" for name in MARIAN}
-    assert sizes.pop("files") == sum(sizes.values()) and {*sizes} == (PUBLISHED - {".gitattributes"}) | other
-    assert sizes["model.safetensors"] == (folder / "model.safetensors").stat().st_size and sizes["README.md"] > 1000
+    assert (
+        sizes.pop("files") == sum(sizes.values())
+        and {*sizes} == (PUBLISHED - {".gitattributes"}) | other
+    )
+    assert (
+        sizes["model.safetensors"] == (folder / "model.safetensors").stat().st_size
+        and sizes["README.md"] > 1000
+    )
     assert end == "Nothing has been published." and not local_hub.requests
     assert named.endswith(f"files to publish: {', '.join(sorted({*sizes} - other))}")
     assert "training_args.bin of transformers' Trainer is left out" in lines[0]
@@ -174,14 +220,18 @@ def test_push_folder_explains_missing_permissions(token, name, message, folder, 
     assert not hub_without_checks.repositories
 
 
-def test_push_folder_keeps_the_old_model_if_the_connection_breaks(folder, hub_without_checks, monkeypatch):
+def test_push_folder_keeps_the_old_model_if_the_connection_breaks(
+    folder, hub_without_checks, monkeypatch
+):
     push_folder(folder, NAME, token=TOKEN)
     before = hub_without_checks.files(NAME)
     hub_without_checks.large_files.clear()
     hub_without_checks.broken_uploads = 100
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the client waits before it retries
     (folder / "LICENSE").write_text("Apache")
-    with pytest.raises(OSError, match="connection broke .* The content of user/tiny has not changed; push again"):
+    with pytest.raises(
+        OSError, match="connection broke .* The content of user/tiny has not changed; push again"
+    ):
         push_folder(add_card(folder), NAME, token=TOKEN)
     assert hub_without_checks.files(NAME) is before
     hub_without_checks.broken_uploads = 0
@@ -202,11 +252,17 @@ def test_push_folder_without_a_network_says_so(folder, monkeypatch):
     ("file", "name", "message"),
     [
         *((None, name, "[Rr]epo") for name in ("tiny", "user/of/tiny", "user/ti ny", "user/-tiny")),
-        ("config.json", NAME, r"was not published; it fails 1 checks: hashes \(config.json is not the file"),
+        (
+            "config.json",
+            NAME,
+            r"was not published; it fails 1 checks: hashes \(config.json is not the file",
+        ),
         ("model.safetensors", NAME, r"files \(model.safetensors is missing"),
     ],
 )
-def test_push_folder_uploads_nothing_that_is_wrong(file, name, message, folder, local_hub, monkeypatch):
+def test_push_folder_uploads_nothing_that_is_wrong(
+    file, name, message, folder, local_hub, monkeypatch
+):
     monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
     if file == "config.json":
         (folder / file).write_text((folder / file).read_text() + " ")

@@ -16,8 +16,18 @@ def model_folder(tiny_model, tiny_tokenizer, tmp_path):
     return save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
 
 
-def test_space_of_a_folder_translates_without_the_package(model_folder, tiny_model, tiny_tokenizer, tmp_path):
-    words = [str(model_folder), "--output_dir", str(tmp_path / "space"), "--title", "A title", "--examples", "one two"]
+def test_space_of_a_folder_translates_without_the_package(
+    model_folder, tiny_model, tiny_tokenizer, tmp_path
+):
+    words = [
+        str(model_folder),
+        "--output_dir",
+        str(tmp_path / "space"),
+        "--title",
+        "A title",
+        "--examples",
+        "one two",
+    ]
     assert main(["create-space", *words]) == 0
     card = SpaceCard.load(tmp_path / "space" / "README.md")
     assert (card.data.sdk, card.data.title, card.data.app_file) == ("gradio", "A title", "app.py")

@@ -36,12 +36,20 @@ def test_check_model_prints_and_records_a_stress_table(tiny_tokenizer, files, tm
     assert main(["check-model", str(folder), *files, "--max_pairs", "3", "--name", "my test"]) == 0
     lines = capsys.readouterr().out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("text "))
-    assert [line.split()[0] for line in lines[start + 1 :]][:3] == ["plain", "title_case", "upper_case"]
+    assert [line.split()[0] for line in lines[start + 1 :]][:3] == [
+        "plain",
+        "title_case",
+        "upper_case",
+    ]
     assert lines[start + 1].split()[1] == "3" and lines[-1].split()[:2] == ["joined", "1"]
     text = (add_card(folder) / "README.md").read_text()
     assert "## Changed input: my test" in text and '--name "my test"` measured this.' in text
     assert "| text | pairs | BLEU | change | chrF | change | copy % | repetition % |" in text
-    assert "| plain | 3 |" in text and "has Spearman's correlation" in text and "| confidence | chrF |" in text
+    assert (
+        "| plain | 3 |" in text
+        and "has Spearman's correlation" in text
+        and "| confidence | chrF |" in text
+    )
     assert main(["check-model", str(folder)]) == 0
 
 
@@ -49,7 +57,10 @@ def test_check_model_prints_and_records_a_stress_table(tiny_tokenizer, files, tm
     "flags, said",
     [
         (["--source", "en"], "Give both --source and --target, or none."),
-        (["--name", "a"], "--name is for a stress test. Give --source and --target, or leave it out."),
+        (
+            ["--name", "a"],
+            "--name is for a stress test. Give --source and --target, or leave it out.",
+        ),
         (
             ["--source", "a", "--target", "b", "--max_pairs", "0"],
             "`max_pairs` must be an integer from 1 to 100,000, got 0.",

@@ -9,14 +9,24 @@ from torch.profiler import ProfilerActivity, profile
 from tests.host_reads import GPU
 from tests.train_states import micro_batches, tiny_train_state
 from tests.two_processes import run_two_processes
-from vanilla_transformer.training.distributed import broadcast_decision, create_accelerator, wait_for_processes
+from vanilla_transformer.training.distributed import (
+    broadcast_decision,
+    create_accelerator,
+    wait_for_processes,
+)
 from vanilla_transformer.training.signals import StopSignal
 from vanilla_transformer.training.train_step import train_step
 
 STEPS = 5
 BACKWARD = "autograd::engine::evaluate_function"
 # With gradients of 35 MB, and so several buckets: one of 1 MB, and others of at most 25 MiB.
-LARGE = {"d_model": 256, "encoder_layers": 4, "decoder_layers": 4, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024}
+LARGE = {
+    "d_model": 256,
+    "encoder_layers": 4,
+    "decoder_layers": 4,
+    "encoder_ffn_dim": 1024,
+    "decoder_ffn_dim": 1024,
+}
 
 
 def record(function):
@@ -51,7 +61,9 @@ def talk(state):
     accelerator = OnStandIn(cpu=True)
     decision = broadcast_decision(accelerator, accelerator.is_main_process)
     wait_for_processes(accelerator)
-    return StopSignal(accelerator).check(state.step, finished=accelerator.process_index == 1), decision
+    return StopSignal(accelerator).check(
+        state.step, finished=accelerator.process_index == 1
+    ), decision
 
 
 def measure_large(state):
@@ -60,17 +72,26 @@ def measure_large(state):
         step(state, [5, 3, 4])  # DDP plans its buckets
     events = [event.name for event in record(lambda: step(state, [5, 3, 4]))]
     backward = [place for place, name in enumerate(events) if name.startswith(BACKWARD)]
-    first = events.index("c10d::allreduce_")  # in the thread of the backward pass; gloo's own begins when it can
+    first = events.index(
+        "c10d::allreduce_"
+    )  # in the thread of the backward pass; gloo's own begins when it can
     after = sum(place > first for place in backward) / len(backward)
     accumulated = count_collectives(lambda: step(state, [5, 3, 4], [4, 4], [6]))
-    return {"step": events.count("gloo:all_reduce"), "accumulated": dict(accumulated), "after": after}
+    return {
+        "step": events.count("gloo:all_reduce"),
+        "accumulated": dict(accumulated),
+        "after": after,
+    }
 
 
 def measure(rank, folder, found):
     """Count the collectives of one process of two."""
     state = tiny_train_state(folder, Accelerator(cpu=True))
     make_steps(state)  # DDP plans its buckets
-    counts = {"steps": count_collectives(lambda: make_steps(state)), "read": count_collectives(state.read_steps)}
+    counts = {
+        "steps": count_collectives(lambda: make_steps(state)),
+        "read": count_collectives(state.read_steps),
+    }
     counts["talk"] = count_collectives(lambda: found.update({f"talk {rank}": talk(state)}))
     sharded = tiny_train_state(folder, Accelerator(cpu=True), fsdp=True)
     step(sharded, [5, 3, 4])  # FSDP2 prepares its groups
@@ -78,7 +99,10 @@ def measure(rank, folder, found):
     counts["accumulated"] = count_collectives(lambda: step(sharded))
     found[f"counts {rank}"] = {name: dict(each) for name, each in counts.items()}
     large = tiny_train_state(folder, create_accelerator(sharded.recipe), sizes=LARGE)
-    found[f"flags {rank}"] = large.wrapped_model.gradient_as_bucket_view, large.wrapped_model.bucket_bytes_cap
+    found[f"flags {rank}"] = (
+        large.wrapped_model.gradient_as_bucket_view,
+        large.wrapped_model.bucket_bytes_cap,
+    )
     found[f"large {rank}"] = measure_large(large)
 
 
@@ -116,4 +140,6 @@ def test_gradients_are_reduced_between_layers(found, rank):
     assert found[f"flags {rank}"] == (True, 25 * 2**20)
     large = found[f"large {rank}"]
     assert large["step"] == 3 and large["accumulated"] == {"gloo:all_reduce": 3}
-    assert large["after"] > 0.5  # of the functions of the backward pass begin after the first reduction
+    assert (
+        large["after"] > 0.5
+    )  # of the functions of the backward pass begin after the first reduction

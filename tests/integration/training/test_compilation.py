@@ -48,7 +48,10 @@ def write_uneven_pairs(corpus, pairs=40):
     draw = random.Random(2)
     lengths = [draw.randint(1, 20) for _ in range(pairs)]
     for end, letters, most in (("a", "abcdef", 0), ("b", "ABCDEF", 4)):
-        lines = [" ".join(draw.choices(letters, k=max(1, n + draw.randint(-most, most)))) for n in lengths]
+        lines = [
+            " ".join(draw.choices(letters, k=max(1, n + draw.randint(-most, most))))
+            for n in lengths
+        ]
         (corpus / f"train.{end}").write_text("\n".join(lines) + "\n")
 
 
@@ -58,7 +61,9 @@ def train_counting(corpus, folder, monkeypatch, **changes):
 
     def counting(state, micro_batches):
         shapes.update(tuple(batch.tensors["labels"].shape) for batch in micro_batches)
-        with torch.compiler.set_stance("fail_on_recompile") if changes["compile"] else nullcontext():
+        with (
+            torch.compiler.set_stance("fail_on_recompile") if changes["compile"] else nullcontext()
+        ):
             return train_step(state, micro_batches)
 
     with monkeypatch.context() as patch:
@@ -87,7 +92,9 @@ def assert_like_eager(corpus, tmp_path, monkeypatch, changes):
     ],
     ids=str,
 )
-def test_train_compiles_two_graphs_before_first_step(corpus, tmp_path, monkeypatch, graphs, changes):
+def test_train_compiles_two_graphs_before_first_step(
+    corpus, tmp_path, monkeypatch, graphs, changes
+):
     write_uneven_pairs(corpus)
     changes = THREE_LAYERS | changes
     shapes = train_counting(corpus, tmp_path / "compiled", monkeypatch, compile=True, **changes)
@@ -121,7 +128,9 @@ def test_train_compiles_one_shape_of_packed_batches(corpus, tmp_path, monkeypatc
 @pytest.mark.parametrize("attention", [rare("linear_attention"), rare("transfo_xl_attention")])
 def test_train_compiles_layers_of_long_models(corpus, tmp_path, monkeypatch, graphs, attention):
     write_uneven_pairs(corpus)
-    train_counting(corpus, tmp_path / "run", monkeypatch, compile=True, layer_types=attention, **THREE_LAYERS)
+    train_counting(
+        corpus, tmp_path / "run", monkeypatch, compile=True, layer_types=attention, **THREE_LAYERS
+    )
     assert len(graphs) == 2 and not counters["graph_break"]
 
 
@@ -137,9 +146,13 @@ def test_train_compiles_layers_with_adapters(corpus, tmp_path, monkeypatch, grap
 
 @pytest.mark.parametrize("precision", ["bf16", rare("no")])
 def test_sharded_layers_share_two_graphs(tmp_path, graphs, precision):
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
     try:
-        state = tiny_train_state(tmp_path, Accelerator(cpu=True, mixed_precision=precision), compile=True, fsdp=True)
+        state = tiny_train_state(
+            tmp_path, Accelerator(cpu=True, mixed_precision=precision), compile=True, fsdp=True
+        )
         compile_train_step(state, [micro_batches([5, 3, 4, 2])])
         for lengths in ([6, 3, 4, 2], [7, 7], [9, 3, 2, 2, 2]):
             train_step(state, micro_batches(lengths))
@@ -149,9 +162,13 @@ def test_sharded_layers_share_two_graphs(tmp_path, graphs, precision):
     assert len(graphs) == 2 and not counters["graph_break"]
 
 
-def test_train_pads_to_multiples_of_eight_where_it_compiles_by_default(corpus, tmp_path, monkeypatch, graphs):
+def test_train_pads_to_multiples_of_eight_where_it_compiles_by_default(
+    corpus, tmp_path, monkeypatch, graphs
+):
     monkeypatch.setattr(train_state, "should_compile", lambda *_: True)
-    recipe = parse_recipe(flags(corpus, tmp_path / "run", max_steps=1, encoder_layers=1, decoder_layers=1))
+    recipe = parse_recipe(
+        flags(corpus, tmp_path / "run", max_steps=1, encoder_layers=1, decoder_layers=1)
+    )
     prepared = trainer.prepare_run(recipe, trainer.RunFolder(recipe))
     assert prepared.state.progress.recipe["pad_to_multiple_of"] == 8
     assert all(batch.tensors["labels"].shape[1] % 8 == 0 for batch in next(iter(prepared.batches)))
@@ -160,7 +177,9 @@ def test_train_pads_to_multiples_of_eight_where_it_compiles_by_default(corpus, t
 def test_different_runs_of_a_process_compile(tmp_path, graphs):
     with torch._dynamo.config.patch(recompile_limit=2):
         for percent in range(2):
-            state = tiny_train_state(tmp_path / str(percent), sizes={"dropout": percent / 100}, compile=True)
+            state = tiny_train_state(
+                tmp_path / str(percent), sizes={"dropout": percent / 100}, compile=True
+            )
             compile_train_step(state, [micro_batches([5, 3, 4, 2])])
     assert len(graphs) == 4
 
@@ -172,7 +191,10 @@ def test_loss_in_graph_is_the_loss_of_chunks(smoothing, has_bias):
     found = []
     for function in (projected_cross_entropy, cross_entropy_in_graph):
         generator.manual_seed(0)
-        states, weight = (torch.randn(size, generator=generator, requires_grad=True) for size in ((3, 5, 8), (20, 8)))
+        states, weight = (
+            torch.randn(size, generator=generator, requires_grad=True)
+            for size in ((3, 5, 8), (20, 8))
+        )
         bias = torch.randn(20, generator=generator, requires_grad=True) if has_bias else None
         labels = torch.randint(20, (3, 5), generator=generator)
         labels[0, 3:] = labels[2, 1:] = -100
@@ -186,7 +208,9 @@ def test_loss_in_graph_is_the_loss_of_chunks(smoothing, has_bias):
 @pytest.mark.parametrize("r_drop_weight", [rare(0.0), 5.0])
 def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_drop_weight):
     state = tiny_train_state(tmp_path, compile=True, r_drop_weight=r_drop_weight)
-    compiled = torch.compile(cross_entropy_in_graph, backend=compilation._BACKEND, fullgraph=True, dynamic=True)
+    compiled = torch.compile(
+        cross_entropy_in_graph, backend=compilation._BACKEND, fullgraph=True, dynamic=True
+    )
     state.model_with_loss.loss_in_graph = compiled
     state.batch_preparation = replace(state.batch_preparation, loss_in_graph=True)
     compile_train_step(state, [micro_batches([5, 3, 4, 2])])
@@ -201,7 +225,9 @@ def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_d
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_train_keeps_cudnn_attention_off_for_batches_of_many_shapes(corpus, tmp_path, monkeypatch, packing):
+def test_train_keeps_cudnn_attention_off_for_batches_of_many_shapes(
+    corpus, tmp_path, monkeypatch, packing
+):
     seen = watch_attention(monkeypatch)
     train_tiny(corpus, tmp_path / "run", max_steps=2, packing=packing)
     assert {enabled for trains, enabled in seen if trains} == {packing}
@@ -211,19 +237,25 @@ def test_train_keeps_cudnn_attention_off_for_batches_of_many_shapes(corpus, tmp_
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")
 @pytest.mark.parametrize("chosen", [True, None])
-def test_train_refuses_compile_where_others_may_change_the_code(corpus, tmp_path, monkeypatch, chosen):
+def test_train_refuses_compile_where_others_may_change_the_code(
+    corpus, tmp_path, monkeypatch, chosen
+):
     monkeypatch.setattr(train_state, "should_compile", lambda *_: True)  # as by default on a GPU
     cache = tmp_path / "inductor"
     cache.mkdir()
     cache.chmod(0o777)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
-    with pytest.raises(OSError, match=f"Torch keeps compiled code in {cache}, but other users can write"):
+    with pytest.raises(
+        OSError, match=f"Torch keeps compiled code in {cache}, but other users can write"
+    ):
         train_tiny(corpus, tmp_path / "run", compile=chosen)
     assert not (tmp_path / "run").exists()
 
 
 def test_train_refuses_compile_without_compiler(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ValueError, match="`compile` needs a C.. compiler, and there is none. Install g"):
+    with pytest.raises(
+        ValueError, match="`compile` needs a C.. compiler, and there is none. Install g"
+    ):
         train_tiny(corpus, tmp_path / "run", compile=True)
     assert not (tmp_path / "run").exists()

@@ -20,7 +20,9 @@ def half_precision(monkeypatch):
 
 
 def scale_of(folder):
-    return json.loads((folder / "training_state.json").read_text())["progress"]["grad_scaler"]["scale"]
+    return json.loads((folder / "training_state.json").read_text())["progress"]["grad_scaler"][
+        "scale"
+    ]
 
 
 def test_train_in_fp16_learns_and_scale_grows(half_precision, corpus, tmp_path):
@@ -28,12 +30,16 @@ def test_train_in_fp16_learns_and_scale_grows(half_precision, corpus, tmp_path):
     losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
     assert losses[-1] < 0.6 * losses[0]
     assert scale_of(folder / "checkpoint-20") > SCALE
-    assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
+    assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {
+        torch.float32
+    }
 
 
 def test_train_in_fp16_logs_unscaled_gradient_norm(half_precision, corpus, tmp_path):
     def first_norm(folder):
-        return entries(train_tiny(corpus, folder, max_steps=1, logging_steps=1, save_steps=1))[0]["gradient_norm"]
+        return entries(train_tiny(corpus, folder, max_steps=1, logging_steps=1, save_steps=1))[0][
+            "gradient_norm"
+        ]
 
     scaled = first_norm(tmp_path / "half")
     half_precision.initial_scale = 1.0
@@ -53,5 +59,7 @@ def test_train_in_fp16_resumes_with_same_scale(half_precision, corpus, tmp_path)
         train_tiny(corpus, tmp_path / "stopped", interrupt, max_steps=8)
     stopped = train_tiny(corpus, tmp_path / "stopped", max_steps=8)
     assert scale_of(stopped / "checkpoint-8") == scale_of(straight / "checkpoint-8") > SCALE
-    ours, theirs = (load_file(folder / "checkpoint-8" / "model.safetensors") for folder in (stopped, straight))
+    ours, theirs = (
+        load_file(folder / "checkpoint-8" / "model.safetensors") for folder in (stopped, straight)
+    )
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

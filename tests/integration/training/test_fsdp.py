@@ -21,12 +21,16 @@ from vanilla_transformer.training.train_step import train_step
 
 @pytest.fixture
 def process_group():
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
     yield
     torch.distributed.destroy_process_group()
 
 
-def test_train_state_with_fsdp_keeps_no_full_copy(corpus, tmp_path, tiny_model, tiny_tokenizer, process_group):
+def test_train_state_with_fsdp_keeps_no_full_copy(
+    corpus, tmp_path, tiny_model, tiny_tokenizer, process_group
+):
     recipe = parse_recipe(flags(corpus, tmp_path / "run", fsdp=True))
     expected = {name: tensor.clone() for name, tensor in tiny_model.state_dict().items()}
     state = TrainState(recipe, tiny_model, tiny_tokenizer, Accelerator(cpu=True), {})
@@ -40,7 +44,9 @@ def test_train_state_with_fsdp_keeps_no_full_copy(corpus, tmp_path, tiny_model, 
         assert all(torch.equal(gathered[name], expected[name]) for name in expected)
 
 
-def test_gradients_are_views_of_buckets(corpus, tmp_path, tiny_model, tiny_tokenizer, process_group):
+def test_gradients_are_views_of_buckets(
+    corpus, tmp_path, tiny_model, tiny_tokenizer, process_group
+):
     recipe = parse_recipe(flags(corpus, tmp_path / "run"))
     accelerator = create_accelerator(recipe)
     accelerator.state.distributed_type = DistributedType.MULTI_CPU  # as with several processes
@@ -57,13 +63,20 @@ def test_create_accelerator_leaves_sharding_to_training(corpus, tmp_path, monkey
     assert not seen
 
 
-GUIDED = {"train_alignments": "agreement", "alignment_weight": 1.0, "decoder_layers": 2, "alignment_layer": 0}
+GUIDED = {
+    "train_alignments": "agreement",
+    "alignment_weight": 1.0,
+    "decoder_layers": 2,
+    "alignment_layer": 0,
+}
 
 
 def guided_batches(processes):
     """Return two micro-batches of each process, with links between the first tokens of their sentences."""
     batches = micro_batches([5, 3, 4], [4, 4])
-    batches = [replace(batch, step_target_tokens=processes * batch.step_target_tokens) for batch in batches]
+    batches = [
+        replace(batch, step_target_tokens=processes * batch.step_target_tokens) for batch in batches
+    ]
     for batch in batches:
         width = batch.tensors["labels"].shape[1] * batch.tensors["input_ids"].shape[1]
         places = torch.arange(len(batch.pairs)) * width
@@ -76,7 +89,9 @@ def learn(folder, precision, **changes):
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=True, mixed_precision=precision)
     sizes = {"dropout": 0.0, "encoder_layers": 2, "decoder_layers": 2}
-    state = tiny_train_state(folder, accelerator, sizes, mixed_precision=precision, ema_decay=0.9, **GUIDED, **changes)
+    state = tiny_train_state(
+        folder, accelerator, sizes, mixed_precision=precision, ema_decay=0.9, **GUIDED, **changes
+    )
     used = set()
     for module in state.unwrapped_model.modules():
         if isinstance(module, torch.nn.Linear | torch.nn.LayerNorm | torch.nn.Embedding):
@@ -87,7 +102,14 @@ def learn(folder, precision, **changes):
     kept += [tensor for each in state.optimizer.state.values() for tensor in each.values()]
     sharded = {isinstance(each, DTensor) for each in kept if each.dim()}
     model = state.gather_model()
-    return losses, used, {each.dtype for each in kept}, sharded, model.dtype, model.config.alignment_heads
+    return (
+        losses,
+        used,
+        {each.dtype for each in kept},
+        sharded,
+        model.dtype,
+        model.config.alignment_heads,
+    )
 
 
 def learn_sharded(rank, folder, found):
@@ -105,7 +127,9 @@ def sharded(tmp_path_factory):
 @pytest.mark.parametrize(
     ("precision", "dtype", "tolerance"), [rare(("no", "float32", 1e-5)), ("bf16", "bfloat16", 0.03)]
 )
-def test_two_processes_gather_parameters_in_the_precision(sharded, tmp_path, precision, dtype, tolerance):
+def test_two_processes_gather_parameters_in_the_precision(
+    sharded, tmp_path, precision, dtype, tolerance
+):
     """Shards, moments and moving average stay float32, and one process alone has the same losses and gradients."""
     (loss, norms), *_ = learn(tmp_path, precision)
     for rank in (0, 1):

@@ -28,7 +28,13 @@ from vanilla_transformer.training.trainer import train
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 NO_SIZES = dict.fromkeys(
-    ["d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"]
+    [
+        "d_model",
+        "encoder_layers",
+        "decoder_layers",
+        "encoder_attention_heads",
+        "decoder_attention_heads",
+    ]
 ) | dict.fromkeys(["encoder_ffn_dim", "decoder_ffn_dim", "vocab_size", "max_tokens"])
 FINE_TUNING = NO_SIZES | {"lr_scheduler": "constant", "learning_rate": 0.01, "max_tokens": 64}
 
@@ -76,7 +82,11 @@ def test_train_starts_from_the_weights_of_another_model(corpus, ours, tmp_path, 
 
 
 def test_train_reports_what_the_model_forgets(corpus, ours, tmp_path):
-    text = {"source": str(corpus / "validation.b"), "target": str(corpus / "validation.a"), "forgetting": True}
+    text = {
+        "source": str(corpus / "validation.b"),
+        "target": str(corpus / "validation.a"),
+        "forgetting": True,
+    }
     tuned = fine_tune(corpus, ours, tmp_path / "tuned", validation=json.dumps([text]))
     validations = [entry for entry in entries(tuned) if "validation_loss" in entry]
     assert [entry["step"] for entry in validations] == [0, 4, 6, 6]
@@ -87,7 +97,10 @@ def test_train_reports_what_the_model_forgets(corpus, ours, tmp_path):
 
 @pytest.mark.parametrize("parts", [["encoder"], ["decoder", "embeddings"]])
 def test_train_leaves_frozen_parts_as_they_are(corpus, ours, tmp_path, parts):
-    tuned, before = weights(fine_tune(corpus, ours, tmp_path / "tuned", freeze=",".join(parts))), weights(ours)
+    tuned, before = (
+        weights(fine_tune(corpus, ours, tmp_path / "tuned", freeze=",".join(parts))),
+        weights(ours),
+    )
     for name, tensor in tuned.items():
         part = "embeddings" if "embed" in name or "lm_head" in name else name.split(".")[1]
         assert torch.equal(tensor, before[name]) == (part in parts), name
@@ -100,7 +113,9 @@ def test_train_resumes_from_another_model_bit_for_bit(corpus, ours, tmp_path, mo
 
 
 @pytest.mark.parametrize("vocabulary", ["extend", rare("replace")])
-def test_train_changes_the_vocabulary_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch, vocabulary):
+def test_train_changes_the_vocabulary_and_resumes_bit_for_bit(
+    corpus, ours, tmp_path, monkeypatch, vocabulary
+):
     changes = {"init_vocabulary": vocabulary, "vocab_size": 310, "ema_decay": 0.9}
     straight = fine_tune(corpus, ours, tmp_path / "straight", **changes)
     assert (
@@ -116,7 +131,9 @@ def test_train_merges_adapters_and_resumes_bit_for_bit(corpus, ours, tmp_path, m
     straight = fine_tune(corpus, ours, tmp_path / "straight", **options)
     before, tuned = weights(ours), weights(straight)
     changed = {name for name, tensor in tuned.items() if not torch.equal(tensor, before[name])}
-    assert changed == {name for name in before if name.endswith(("_proj.weight", "fc1.weight", "fc2.weight"))}
+    assert changed == {
+        name for name in before if name.endswith(("_proj.weight", "fc1.weight", "fc2.weight"))
+    }
     assert before.keys() == tuned.keys()
     losses = [entry["validation_loss"] for entry in entries(straight) if "validation_loss" in entry]
     assert losses[-1] < losses[0]
@@ -127,12 +144,19 @@ def test_train_merges_adapters_and_resumes_bit_for_bit(corpus, ours, tmp_path, m
 
 def test_train_averages_adapters(corpus, ours, tmp_path):
     tuned = {
-        decay: fine_tune(corpus, ours, tmp_path / f"{decay}", lora_rank=2, ema_decay=decay) for decay in (1e-9, 0.9)
+        decay: fine_tune(corpus, ours, tmp_path / f"{decay}", lora_rank=2, ema_decay=decay)
+        for decay in (1e-9, 0.9)
     }
     last = weights(list_checkpoints(tuned[1e-9])[-1])
     torch.testing.assert_close(weights(tuned[1e-9] / "ema"), last)
-    differ = {name for name, tensor in weights(tuned[0.9] / "ema").items() if not torch.allclose(tensor, last[name])}
-    assert differ and all(name.endswith(("_proj.weight", "fc1.weight", "fc2.weight")) for name in differ)
+    differ = {
+        name
+        for name, tensor in weights(tuned[0.9] / "ema").items()
+        if not torch.allclose(tensor, last[name])
+    }
+    assert differ and all(
+        name.endswith(("_proj.weight", "fc1.weight", "fc2.weight")) for name in differ
+    )
 
 
 def test_train_fine_tunes_a_marian_model_that_marian_translates_with(opus, tmp_path):
@@ -143,26 +167,40 @@ def test_train_fine_tunes_a_marian_model_that_marian_translates_with(opus, tmp_p
     losses = [entry["validation_loss"] for entry in entries(tuned) if "validation_loss" in entry]
     assert losses[-1] < losses[0]
     comparison = WRITERS["marian"](tuned, tmp_path / "back", MARIAN_SENTENCES)
-    assert comparison.num_identical == len(MARIAN_SENTENCES) and comparison.max_logit_difference < 1e-3
+    assert (
+        comparison.num_identical == len(MARIAN_SENTENCES) and comparison.max_logit_difference < 1e-3
+    )
     assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")) is MarianMTModel
 
 
 def test_train_fine_tunes_nllb_between_two_languages(corpus, tmp_path):
     tokenizer = build_nllb_tokenizer()
     save_model_folder(m2m_100(len(tokenizer)), tokenizer, tmp_path / "nllb")
-    with pytest.raises(ValueError, match="`source_language` and `target_language` must be given for"):
+    with pytest.raises(
+        ValueError, match="`source_language` and `target_language` must be given for"
+    ):
         fine_tune(corpus, tmp_path / "nllb", tmp_path / "tuned")
     languages = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
     tuned = fine_tune(corpus, tmp_path / "nllb", tmp_path / "tuned", **languages)
-    model, loaded = AutoModelForSeq2SeqLM.from_pretrained(tuned), AutoTokenizer.from_pretrained(tuned)
+    model, loaded = (
+        AutoModelForSeq2SeqLM.from_pretrained(tuned),
+        AutoTokenizer.from_pretrained(tuned),
+    )
     assert (loaded.src_lang, loaded.tgt_lang) == tuple(languages.values())
     german = tokenizer.convert_tokens_to_ids("deu_Latn")
     assert model.generate(**loaded("Grass", return_tensors="pt"), max_new_tokens=4)[0, 1] == german
-    with pytest.raises(ValueError, match=r"one of ace_Arab, .* \(202 languages\); got 'de'. Did you mean 'deu_Latn'"):
-        fine_tune(corpus, tmp_path / "nllb", tmp_path / "other", **languages | {"target_language": "de"})
+    with pytest.raises(
+        ValueError,
+        match=r"one of ace_Arab, .* \(202 languages\); got 'de'. Did you mean 'deu_Latn'",
+    ):
+        fine_tune(
+            corpus, tmp_path / "nllb", tmp_path / "other", **languages | {"target_language": "de"}
+        )
 
 
 def test_load_converted_refuses_other_models(tmp_path, tiny_tokenizer):
     save_model_folder(tiny_causal_lm(), tiny_tokenizer, tmp_path)
-    with pytest.raises(ValueError, match="must be a translation model of type vanilla_transformer, marian, fsmt"):
+    with pytest.raises(
+        ValueError, match="must be a translation model of type vanilla_transformer, marian, fsmt"
+    ):
         load_converted(tmp_path)

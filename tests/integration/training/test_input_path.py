@@ -45,11 +45,21 @@ class OperationsOfHost(TorchDispatchMode):
         super().__init__()
         self.found = list[str]()
 
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         results = operation(*args, **(kwargs or {}))
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs, results)) if isinstance(leaf, torch.Tensor)]
+        tensors = [
+            leaf
+            for leaf in pytree.tree_leaves((args, kwargs, results))
+            if isinstance(leaf, torch.Tensor)
+        ]
         name = operation.overloadpacket.__name__
-        if tensors and all(tensor.device.type == "cpu" for tensor in tensors) and name not in COPIES:
+        if (
+            tensors
+            and all(tensor.device.type == "cpu" for tensor in tensors)
+            and name not in COPIES
+        ):
             self.found.append(name)
         return results
 
@@ -101,7 +111,9 @@ def test_micro_batch_loader_gives_prepared_batches(state, attention, num_workers
                 batch = batch_to_device(other.tensors, prepare, torch.device("cpu"))
                 assert one.tensors.keys() == batch.keys() and np.array_equal(one.pairs, other.pairs)
                 for name, tensor in batch.items():
-                    assert tensor.dtype == one.tensors[name].dtype and torch.equal(tensor, one.tensors[name])
+                    assert tensor.dtype == one.tensors[name].dtype and torch.equal(
+                        tensor, one.tensors[name]
+                    )
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -113,11 +125,18 @@ def test_micro_batch_loader_pins_each_step_once(monkeypatch, num_workers):
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
     monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
     monkeypatch.setattr(
-        torch.Tensor, "pin_memory", lambda tensor: pinned.append(threading.current_thread()) or tensor.clone()
+        torch.Tensor,
+        "pin_memory",
+        lambda tensor: pinned.append(threading.current_thread()) or tensor.clone(),
     )
     count = 6
-    with closing(iter(loader(None, num_workers, pin_memory=True))) as steps, closing(iter(loader(None, 0))) as plain:
+    with (
+        closing(iter(loader(None, num_workers, pin_memory=True))) as steps,
+        closing(iter(loader(None, 0))) as plain,
+    ):
         for ours, theirs in islice(zip(steps, plain, strict=False), count):
             for one, other in zip(ours, theirs, strict=True):
-                assert all(torch.equal(one.tensors[name], tensor) for name, tensor in other.tensors.items())
+                assert all(
+                    torch.equal(one.tensors[name], tensor) for name, tensor in other.tensors.items()
+                )
     assert len(pinned) >= count and (threading.main_thread() in pinned) == (num_workers == 0)

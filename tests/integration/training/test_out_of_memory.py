@@ -41,6 +41,9 @@ def test_train_names_validation_that_does_not_fit_into_memory(corpus, tmp_path):
     def fail(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    with pytest.raises(ValueError, match="Validation must fit into the memory .* in step 4 it did not. Lower `max_to"):
+    with pytest.raises(
+        ValueError,
+        match="Validation must fit into the memory .* in step 4 it did not. Lower `max_to",
+    ):
         train(parse_recipe(flags(corpus, tmp_path / "run")), evaluate=fail)
     assert (tmp_path / "run" / "checkpoint-3").exists()

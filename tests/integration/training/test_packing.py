@@ -10,7 +10,12 @@ from tests.sweeps import rare
 from tests.tiny import tiny_model
 from tests.tiny_runs import assert_equal_tensors, flags, no_scores
 from vanilla_transformer.data.packing import packed_shape, plan_packed_batches
-from vanilla_transformer.data.tokenized_corpus import EncodedPair, EncodedPairs, TokenTable, to_dataset
+from vanilla_transformer.data.tokenized_corpus import (
+    EncodedPair,
+    EncodedPairs,
+    TokenTable,
+    to_dataset,
+)
 from vanilla_transformer.extensions.alignments.guided_alignment import GuidedAlignment
 from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
 from vanilla_transformer.training.loss import ModelWithLoss
@@ -25,7 +30,9 @@ def random_pairs(number=12):
     """Return pairs of 2 to 9 tokens, the last one EOS, with a few links each: target, source and divisor."""
     random = np.random.default_rng(0)
     pairs = [
-        EncodedPair(*([*random.integers(5, 40, random.integers(1, 9)).tolist(), 2] for _ in range(2)))
+        EncodedPair(
+            *([*random.integers(5, 40, random.integers(1, 9)).tolist(), 2] for _ in range(2))
+        )
         for _ in range(number)
     ]
     links = [
@@ -37,22 +44,29 @@ def random_pairs(number=12):
         for pair in pairs
     ]
     column = datasets.Dataset.from_dict(
-        {"links": links}, features=datasets.Features({"links": datasets.Sequence(datasets.Value("int32"))})
+        {"links": links},
+        features=datasets.Features({"links": datasets.Sequence(datasets.Value("int32"))}),
     )
-    return EncodedPairs(TokenTable(datasets.concatenate_datasets([to_dataset(pairs), column], axis=1)))
+    return EncodedPairs(
+        TokenTable(datasets.concatenate_datasets([to_dataset(pairs), column], axis=1))
+    )
 
 
 def gradients_of(model, batch, guided):
     model.zero_grad()
     terms = [GuidedAlignment(number=1, weight=0.3)] if guided else []
-    loss = ModelWithLoss(model, 0.1, terms)(batch_to_device(batch, BatchPreparation.for_model(model), CPU))
+    loss = ModelWithLoss(model, 0.1, terms)(
+        batch_to_device(batch, BatchPreparation.for_model(model), CPU)
+    )
     loss.smoothed.backward()
     return [*loss, *(each.grad for each in model.parameters())]
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize(
-    "changes", [{}, {"position_embedding_type": "learned", "normalize_before": True}], ids=["paper", "learned"]
+    "changes",
+    [{}, {"position_embedding_type": "learned", "normalize_before": True}],
+    ids=["paper", "learned"],
 )
 @pytest.mark.parametrize("guided", [False, True])
 def test_packed_batch_has_loss_and_gradients_of_padded_one(attention, changes, guided):
@@ -66,8 +80,12 @@ def test_packed_batch_has_loss_and_gradients_of_padded_one(attention, changes, g
     packed = pairs.table.pack(order, rows, shape, pad_token_id=0)
     assert len(plan) == 1 and rows.max() == 2 and (packed["labels"] == -100).any()
     padded = pairs.table.pad(order, pad_token_id=0)
-    for ours, theirs in zip(*(gradients_of(model, batch, guided) for batch in (packed, padded)), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5 * max(10.0, theirs.abs().max().item()))
+    for ours, theirs in zip(
+        *(gradients_of(model, batch, guided) for batch in (packed, padded)), strict=True
+    ):
+        torch.testing.assert_close(
+            ours, theirs, rtol=1e-4, atol=1e-5 * max(10.0, theirs.abs().max().item())
+        )
 
 
 def test_pack_places_links_of_each_pair():
@@ -77,8 +95,15 @@ def test_pack_places_links_of_each_pair():
     (order,), (rows,) = plan[0], plan.rows_of(0)
     batch = pairs.table.pack(order, rows, shape, pad_token_id=0)
     target = batch["link_places"] // shape.source_length
-    source = target // shape.target_length * shape.source_length + batch["link_places"] % shape.source_length
-    found = zip(batch["labels"].flatten()[target].tolist(), batch["input_ids"].flatten()[source].tolist(), strict=True)
+    source = (
+        target // shape.target_length * shape.source_length
+        + batch["link_places"] % shape.source_length
+    )
+    found = zip(
+        batch["labels"].flatten()[target].tolist(),
+        batch["input_ids"].flatten()[source].tolist(),
+        strict=True,
+    )
     links = [np.array(pairs.table.dataset[int(row)]["links"]).reshape(-1, 3) for row in order]
     expected = [
         (pairs[int(row)].target[link[0]], pairs[int(row)].source[link[1]])
@@ -97,12 +122,22 @@ def test_pack_places_links_of_each_pair():
     ids=str,
 )
 def test_packed_run_resumes_within_an_epoch(corpus, tmp_path, changes):
-    options = {"packing": True, "max_tokens": 40, "save_steps": 3, "eval_steps": 3, "dropout": 0.1} | changes
+    options = {
+        "packing": True,
+        "max_tokens": 40,
+        "save_steps": 3,
+        "eval_steps": 3,
+        "dropout": 0.1,
+    } | changes
     for name, steps in (("whole", [9]), ("resumed", [3, 9])):
         for max_steps in steps:
-            recipe = parse_recipe(flags(corpus, tmp_path / name, max_steps=max_steps, warmup_steps=3, **options))
+            recipe = parse_recipe(
+                flags(corpus, tmp_path / name, max_steps=max_steps, warmup_steps=3, **options)
+            )
             train(recipe, evaluate=no_scores)
-    whole, resumed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "resumed"))
+    whole, resumed = (
+        load_file(tmp_path / name / "model.safetensors") for name in ("whole", "resumed")
+    )
     assert_equal_tensors(whole, resumed)
 
 
@@ -122,7 +157,9 @@ class OnGPU:
     ],
     ids=str,
 )
-def test_train_compiles_and_packs_by_default_on_a_gpu(tmp_path, monkeypatch, device, changes, expected):
+def test_train_compiles_and_packs_by_default_on_a_gpu(
+    tmp_path, monkeypatch, device, changes, expected
+):
     class Found(Exception):
         pass
 
@@ -131,7 +168,9 @@ def test_train_compiles_and_packs_by_default_on_a_gpu(tmp_path, monkeypatch, dev
 
     monkeypatch.setattr(TrainState, "_wrap", stop)
     words = [word for name, value in changes.items() for word in (f"--{name}", str(value))]
-    recipe = parse_recipe(["--train_source", "a", "--train_target", "b", "--output_dir", str(tmp_path), *words])
+    recipe = parse_recipe(
+        ["--train_source", "a", "--train_target", "b", "--output_dir", str(tmp_path), *words]
+    )
     accelerator = OnGPU()
     accelerator.device = torch.device(device)
     with pytest.raises(Found) as found:

@@ -16,7 +16,13 @@ def test_pocket_resumes_bit_for_bit_and_carries_its_sentencepiece_model(tmp_path
     for split, count in (("train", 60), ("validation", 5)):
         for end, lines in zip("ab", zip(*read_demo_corpus(split, count), strict=True), strict=True):
             (tmp_path / f"{split}.{end}").write_text("".join(f"{line}\n" for line in lines))
-    changes = {"vocab_size": 330, "max_tokens": 400, "max_steps": 12, "save_steps": 1, "mixed_precision": "no"}
+    changes = {
+        "vocab_size": 330,
+        "max_tokens": 400,
+        "max_steps": 12,
+        "save_steps": 1,
+        "mixed_precision": "no",
+    }
     words = ["pocket", *flags(tmp_path, tmp_path / "straight", **changes)]
     straight = train(parse_recipe(words), evaluate=no_scores)
     recipe = parse_recipe(["pocket", *flags(tmp_path, tmp_path / "killed", **changes)])
@@ -27,11 +33,15 @@ def test_pocket_resumes_bit_for_bit_and_carries_its_sentencepiece_model(tmp_path
     assert (straight / SENTENCEPIECE_FILE).exists()
     config = VanillaTransformerConfig.from_pretrained(straight)
     assert config.sinusoid_layout == "tensor2tensor" and config.vocab_size == 329
-    assert config.pad_token_id == config.decoder_start_token_id == 328 and config.bos_token_id is None
-    assert pipeline("translation", model=str(straight))("Tom  schläft.", return_alignments=True)[0].keys() >= {
-        "alignment"
-    }
-    with pytest.raises(ValueError, match="different values of tokenizer_model was 'sentencepiece' and is 'bpe'"):
+    assert (
+        config.pad_token_id == config.decoder_start_token_id == 328 and config.bos_token_id is None
+    )
+    assert pipeline("translation", model=str(straight))("Tom  schläft.", return_alignments=True)[
+        0
+    ].keys() >= {"alignment"}
+    with pytest.raises(
+        ValueError, match="different values of tokenizer_model was 'sentencepiece' and is 'bpe'"
+    ):
         train(parse_recipe([*words, "--tokenizer_model", "bpe"]))
 
 
@@ -45,5 +55,7 @@ def test_pocket_has_the_size_that_it_says():
         config.encoder_layers + 2 * config.decoder_layers
     )  # whose biases Marian always stores, as the output's
     biases = 4 * config.d_model * attentions + config.vocab_size
-    size = matrices + 4 * (biases + sum(each.numel() for each in model.parameters() if each.dim() == 1))
+    size = matrices + 4 * (
+        biases + sum(each.numel() for each in model.parameters() if each.dim() == 1)
+    )
     assert round(size / 1e6, 1) == 17.4 and round(size / 2**20, 1) == 16.6

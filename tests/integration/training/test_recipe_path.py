@@ -28,7 +28,9 @@ def modules_given_recipe(recipe):
 
 
 def test_train_passes_recipe_through_few_modules(corpus, tmp_path):
-    path = modules_given_recipe(parse_recipe(flags(corpus, tmp_path / "run", cache_dir=tmp_path / "cache")))
+    path = modules_given_recipe(
+        parse_recipe(flags(corpus, tmp_path / "run", cache_dir=tmp_path / "cache"))
+    )
     assert path[0] == "vanilla_transformer.training.trainer"
     assert len(set(path)) <= 10
     assert len(path) <= 14  # with returns to a module that was left

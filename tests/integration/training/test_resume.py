@@ -25,7 +25,13 @@ from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 
 # 40 pairs make two steps per epoch: step 3 is in the middle of the second epoch.
-RUN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
+RUN = {
+    "max_steps": 8,
+    "save_steps": 1,
+    "dropout": 0.3,
+    "gradient_accumulation_steps": 2,
+    "ema_decay": 0.9,
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +48,9 @@ def test_train_resumes_killed_run_bit_for_bit(corpus, tmp_path, monkeypatch, str
 
 
 @pytest.mark.parametrize("full_at", [1, 5])
-def test_train_continues_bit_for_bit_once_a_full_disk_has_room(corpus, tmp_path, monkeypatch, straight, full_at):
+def test_train_continues_bit_for_bit_once_a_full_disk_has_room(
+    corpus, tmp_path, monkeypatch, straight, full_at
+):
     recipe = parse_recipe(flags(corpus, tmp_path / "full", **RUN))
     save_file, calls = checkpoint.save_file, []
 
@@ -63,14 +71,21 @@ def test_train_continues_bit_for_bit_once_a_full_disk_has_room(corpus, tmp_path,
 @pytest.mark.parametrize(
     ("module", "name", "is_moment"),
     [
-        (train_step, "seed_dropout", lambda state, index: (state.step, index) == (5, 1)),  # between micro-batches
+        (
+            train_step,
+            "seed_dropout",
+            lambda state, index: (state.step, index) == (5, 1),
+        ),  # between micro-batches
         (trainer, "_finish", lambda *_: True),  # before the final validation
     ],
 )
 def test_train_resumes_run_killed_at_another_moment_bit_for_bit(
     corpus, tmp_path, monkeypatch, straight, module, name, is_moment
 ):
-    recipe, function = parse_recipe(flags(corpus, tmp_path / "killed", **RUN)), getattr(module, name)
+    recipe, function = (
+        parse_recipe(flags(corpus, tmp_path / "killed", **RUN)),
+        getattr(module, name),
+    )
 
     def killing(*given):
         if is_moment(*given):
@@ -85,15 +100,24 @@ def test_train_resumes_run_killed_at_another_moment_bit_for_bit(
 
 def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(corpus, tmp_path):
     """All files of checkpoint 5 are written, and step 6 is made."""
-    options = RUN | {"eval_steps": 8, "threads": 1}  # no scores before the kill; the same sums in both processes
-    straight, killed = (flags(corpus, tmp_path / name, **options) for name in ("straight", "killed"))
+    options = RUN | {
+        "eval_steps": 8,
+        "threads": 1,
+    }  # no scores before the kill; the same sums in both processes
+    straight, killed = (
+        flags(corpus, tmp_path / name, **options) for name in ("straight", "killed")
+    )
     process = start(["0", *killed], script=SLOW_DISK)
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
     folder = tmp_path / "killed"
-    assert find_latest_checkpoint(folder).name == list_checkpoints(folder)[-1].name == "checkpoint-4"
+    assert (
+        find_latest_checkpoint(folder).name == list_checkpoints(folder)[-1].name == "checkpoint-4"
+    )
     (unfinished,) = folder.glob(".checkpoint-5.tmp-*/new/checkpoint-5")
-    assert (unfinished / "optimizer.safetensors").exists() and not (unfinished / "sha256.json").exists()
+    assert (unfinished / "optimizer.safetensors").exists() and not (
+        unfinished / "sha256.json"
+    ).exists()
     train(parse_recipe(killed), evaluate=no_scores)
     assert_same_run(train(parse_recipe(straight), evaluate=no_scores), folder)
     assert [path.name for path in folder.glob(".*")] == [".lock"]
@@ -126,12 +150,18 @@ def test_train_logs_unsaved_steps_once(corpus, tmp_path, monkeypatch):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **rare))
     kill_at_step(recipe, monkeypatch, 9)
     assert entries(tmp_path / "killed")[-1]["step"] == 8
-    steps = [entry["step"] for entry in entries(train(recipe, evaluate=no_scores)) if "loss" in entry]
+    steps = [
+        entry["step"] for entry in entries(train(recipe, evaluate=no_scores)) if "loss" in entry
+    ]
     assert steps == [2, 4, 6, 8, 10, 12, 14]
 
 
-@pytest.mark.parametrize("file", [rare("model.safetensors"), "optimizer.safetensors", rare("training_state.json")])
-def test_train_falls_back_from_truncated_checkpoint(corpus, tmp_path, monkeypatch, straight, caplog, file):
+@pytest.mark.parametrize(
+    "file", [rare("model.safetensors"), "optimizer.safetensors", rare("training_state.json")]
+)
+def test_train_falls_back_from_truncated_checkpoint(
+    corpus, tmp_path, monkeypatch, straight, caplog, file
+):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     kill_at_step(recipe, monkeypatch, 6)
     last = tmp_path / "killed" / "checkpoint-6"
@@ -144,7 +174,9 @@ def test_train_falls_back_from_truncated_checkpoint(corpus, tmp_path, monkeypatc
 def test_train_lists_allowed_changes_and_refuses_others(corpus, tmp_path, monkeypatch, caplog):
     kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **RUN)), monkeypatch, 3)
     other = RUN | {"dropout": 0.1, "seed": 3, "logging_steps": 3}
-    with pytest.raises(ValueError, match=r"dropout was 0\.3 and is 0\.1, seed was 0 and is 3") as refusal:
+    with pytest.raises(
+        ValueError, match=r"dropout was 0\.3 and is 0\.1, seed was 0 and is 3"
+    ) as refusal:
         train_tiny(corpus, tmp_path / "out", **other)
     assert "logging_steps" not in str(refusal.value)
     with caplog.at_level("INFO", logger="vanilla_transformer"):

@@ -72,7 +72,11 @@ def finished(template):
 
 def contents(folder):
     """Return the files of a run except its metrics, which have times."""
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", "metrics.jsonl")]
+    paths = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in (".lock", "metrics.jsonl")
+    ]
     return {path.relative_to(folder): path.read_bytes() for path in paths}
 
 
@@ -112,19 +116,35 @@ def test_train_has_finished_run_killed_after_final_model(monkeypatch, finished):
 
 def test_train_returns_finished_run_at_once(finished, monkeypatch, caplog):
     monkeypatch.setattr(trainer, "train_step", None)
-    written = [path for path in finished.iterdir() if path.name != ".lock"]  # filelock decides when to write it
+    written = [
+        path for path in finished.iterdir() if path.name != ".lock"
+    ]  # filelock decides when to write it
     before = {path: path.stat().st_mtime_ns for path in written}
     with caplog.at_level("INFO", "vanilla_transformer"):
         assert run(finished) == finished
-    assert {path: path.stat().st_mtime_ns for path in finished.iterdir() if path.name != ".lock"} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in finished.iterdir() if path.name != ".lock"
+    } == before
     assert "is finished. Raise max_steps or max_minutes" in caplog.text
 
 
-FOLDERS = {".": "In straight, {}. The model is made again", "ema": "In straight/ema, {}. The model is made again"}
+FOLDERS = {
+    ".": "In straight, {}. The model is made again",
+    "ema": "In straight/ema, {}. The model is made again",
+}
 FOLDERS["best-4"] = "In straight/best-4, {}. The model was written again from straight/checkpoint-4"
-FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
+FILES = (
+    "model.safetensors",
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+)
 FILES += ("modeling_vanilla_transformer.py", "sha256.json")
-EDITS = [("generation_config.json", "a flipped bit"), ("sha256.json", "missing")]  # by people; all is whole
+EDITS = [
+    ("generation_config.json", "a flipped bit"),
+    ("sha256.json", "missing"),
+]  # by people; all is whole
 
 
 @pytest.mark.parametrize(
@@ -137,7 +157,9 @@ EDITS = [("generation_config.json", "a flipped bit"), ("sha256.json", "missing")
         ("best-4", "model.safetensors", "cut"),
     ),
 )
-def test_train_makes_damaged_models_again_bit_for_bit(finished, monkeypatch, caplog, folder, name, damage):
+def test_train_makes_damaged_models_again_bit_for_bit(
+    finished, monkeypatch, caplog, folder, name, damage
+):
     monkeypatch.setattr(trainer, "train_step", None)
     before, log = contents(finished), without_times(entries(finished))
     damage_file(finished / folder / name, damage)
@@ -174,7 +196,9 @@ def own_the_folder(folder):
     [
         lambda folder: (folder / "README.md").write_text("# A model"),
         lambda folder: (folder / "generation_config.json").write_text('{"num_beams": 2}'),
-        lambda folder: file_utils.update_json(folder / "config.json", {"alignment_heads": [[0, 1]]}),
+        lambda folder: file_utils.update_json(
+            folder / "config.json", {"alignment_heads": [[0, 1]]}
+        ),
         own_the_folder,
         lambda folder: shutil.rmtree(folder / "ema"),
         lambda folder: shutil.rmtree(folder / "best-4"),
@@ -263,7 +287,11 @@ def checkpoints_without_hashes(patch, folder):
 
 # Content of the folder, changes of the recipe, and words of the refusal.
 REFUSALS = {
-    "another model": (other_model, {}, "already holds a model .* neither recipe.json nor a checkpoint tells"),
+    "another model": (
+        other_model,
+        {},
+        "already holds a model .* neither recipe.json nor a checkpoint tells",
+    ),
     "no checkpoints": (no_checkpoints, {"max_steps": 9}, "its checkpoints have been deleted"),
     "a checkpoint of others": (checkpoint_of_others, {}, "checkpoint-4 is none. Move it"),
     "damaged checkpoints": (
@@ -307,7 +335,8 @@ def swap_lines(name, first, last):
 
 
 @pytest.mark.parametrize(
-    ("line", "name"), [(("train.a", 0, 1), "training text"), (("validation.a", -1, 0), "validation text")]
+    ("line", "name"),
+    [(("train.a", 0, 1), "training text"), (("validation.a", -1, 0), "validation text")],
 )
 def test_train_refuses_to_resume_with_changed_text(monkeypatch, line, name):
     folder = run_until_killed(monkeypatch)
@@ -329,10 +358,16 @@ def test_train_refuses_to_resume_with_changed_tokenizer(monkeypatch, tiny_tokeni
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("checkpoint-500/model.safetensors", "one of this package, but .*checkpoint-500 is none. Move it, choose"),
+        (
+            "checkpoint-500/model.safetensors",
+            "one of this package, but .*checkpoint-500 is none. Move it, choose",
+        ),
         ("best-7/config.json", "one that this command wrote, but .* has best-7. Choose"),
         ("ema/notes", "one that this command wrote, but .* has ema. Choose"),
-        ("model-00001-of-00002.safetensors", "one that this command wrote, but .* has model-00001-of-00002"),
+        (
+            "model-00001-of-00002.safetensors",
+            "one that this command wrote, but .* has model-00001-of-00002",
+        ),
         ("config.json", "one that this command wrote, but .* has config.json"),
     ],
 )
@@ -351,7 +386,9 @@ def test_train_uses_a_folder_with_other_folders_and_hidden_files():
     assert run(Path("run"))
 
 
-@pytest.mark.parametrize("files", [[], rare(["sha256.json"]), rare(["training_state.json", "model.safetensors"])])
+@pytest.mark.parametrize(
+    "files", [[], rare(["sha256.json"]), rare(["training_state.json", "model.safetensors"])]
+)
 def test_train_resumes_before_an_empty_checkpoint(monkeypatch, caplog, finished, files):
     empty = run_until_killed(monkeypatch) / "checkpoint-3"
     empty.mkdir()
@@ -369,7 +406,10 @@ def test_train_names_a_damaged_checkpoint_only_if_the_mean_needs_it(monkeypatch,
     assert "checkpoint-3 is damaged (model.safetensors is damaged). Restore it" in caplog.text
     damage_file(folder / "checkpoint-4" / "model.safetensors", "a flipped bit")
     damage_file(folder / "model.safetensors", "a flipped bit")
-    with pytest.raises(UserError, match=r"checkpoint-4 is damaged \(model.safetensors is damaged\), and its weights"):
+    with pytest.raises(
+        UserError,
+        match=r"checkpoint-4 is damaged \(model.safetensors is damaged\), and its weights",
+    ):
         run(folder, **options)
 
 

@@ -58,9 +58,13 @@ def test_accelerate_script_resumes_from_its_state(name, tmp_path):
     model = tiny_model() if name not in MODEL_VARIANTS else build_variant(name)
     model.save_pretrained(tmp_path / "model")
     arguments = name.split("-")[0], str(tmp_path / "model"), str(tmp_path / "state")
-    straight, resumed = (run_python("-c", ACCELERATE, *arguments, answer) for answer in ("no", "yes"))
+    straight, resumed = (
+        run_python("-c", ACCELERATE, *arguments, answer) for answer in ("no", "yes")
+    )
     assert straight.returncode == resumed.returncode == 0, straight.stderr + resumed.stderr
-    assert json.loads(straight.stdout.splitlines()[-1]) == json.loads(resumed.stdout.splitlines()[-1])
+    assert json.loads(straight.stdout.splitlines()[-1]) == json.loads(
+        resumed.stdout.splitlines()[-1]
+    )
 
 
 # A language model, or a subclass of one, is trained and evaluated with label smoothing.

@@ -41,19 +41,34 @@ def test_train_learns_and_saves_model_folder(corpus, tmp_path):
     assert model.generation_config.num_beams == 4
     assert model.config.max_source_length >= 5
     names = {path.name for path in folder.iterdir()}
-    assert names >= {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.json"}
+    assert names >= {
+        "model.safetensors",
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "recipe.json",
+    }
     assert json.loads((folder / "recipe.json").read_text())["d_model"] == 16
     assert [name for name in names if name.startswith(".")] == [".lock"]
 
 
-def test_train_from_python_scores_draws_and_logs_as_the_command(corpus, tmp_path, caplog, real_pictures):
-    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=2, eval_steps=1, eval_examples=2))
+def test_train_from_python_scores_draws_and_logs_as_the_command(
+    corpus, tmp_path, caplog, real_pictures
+):
+    recipe = parse_recipe(
+        flags(corpus, tmp_path / "out", max_steps=2, eval_steps=1, eval_examples=2)
+    )
     folder = train(recipe)
     assert {"learning_curve.png", "lengths.png"} <= {path.name for path in folder.iterdir()}
-    assert [line.split(" in ")[0] for line in caplog.messages[-2:]] == ["The learning curve is", "The lengths are"]
+    assert [line.split(" in ")[0] for line in caplog.messages[-2:]] == [
+        "The learning curve is",
+        "The lengths are",
+    ]
     found = [entry for entry in entries(folder) if "bleu" in entry]
     assert found and all(len(entry["examples"]) == 2 for entry in found)
-    assert [[*example] for example in found[0]["examples"]] == [["source", "hypothesis", "reference"]] * 2
+    assert [[*example] for example in found[0]["examples"]] == [
+        ["source", "hypothesis", "reference"]
+    ] * 2
     assert [example["source"] for example in found[0]["examples"]] == ["a a", "b c d"]
     assert "  source: a a\n    hypothesis: " in "\n".join(caplog.messages)
     package = logging.getLogger("vanilla_transformer")
@@ -70,7 +85,9 @@ def test_train_computes_with_as_many_threads_as_the_recipe_says(corpus, tmp_path
 
 def test_train_stores_the_scripts_of_its_sources_and_of_those_before(corpus, tmp_path):
     folder = train(parse_recipe(flags(corpus, tmp_path / "first", max_steps=1)))
-    assert json.loads((folder / "config.json").read_text())["warning_limits"] == {"source_scripts": ["LATIN"]}
+    assert json.loads((folder / "config.json").read_text())["warning_limits"] == {
+        "source_scripts": ["LATIN"]
+    }
     lines = (corpus / "train.a").read_text().count("\n")
     (corpus / "train.a").write_text("собака спит\n" * lines)
     changes = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": folder, "max_steps": 1}
@@ -79,7 +96,9 @@ def test_train_stores_the_scripts_of_its_sources_and_of_those_before(corpus, tmp
     assert scripts == ["CYRILLIC", "LATIN"]
 
 
-_BY_CHRF = "mean of checkpoints, by validation chrf (1.00, 2.00), since BLEU (4.00, 4.00) is below 5"
+_BY_CHRF = (
+    "mean of checkpoints, by validation chrf (1.00, 2.00), since BLEU (4.00, 4.00) is below 5"
+)
 
 
 @pytest.mark.parametrize(("count", "said"), [(2, _BY_CHRF), (1, "last checkpoint")])
@@ -107,11 +126,15 @@ def test_train_step_accumulation_matches_large_batch(corpus, tmp_path, monkeypat
     Gradient descent is used, since Adam would hide a wrong scale of the gradient.
     """
     monkeypatch.setattr(
-        torch.optim, "Adam", lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr, fused=True)
+        torch.optim,
+        "Adam",
+        lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr, fused=True),
     )
     large = train_tiny(corpus, tmp_path / "large", max_tokens=10_000, max_steps=1)
     unpatched = trainer.train_step
-    monkeypatch.setattr(trainer, "train_step", lambda state, batches: unpatched(state, _split_unevenly(*batches)))
+    monkeypatch.setattr(
+        trainer, "train_step", lambda state, batches: unpatched(state, _split_unevenly(*batches))
+    )
     parts = train_tiny(corpus, tmp_path / "parts", max_tokens=10_000, max_steps=1)
     assert_similar_weights(large, parts)
 
@@ -121,7 +144,9 @@ def _split_unevenly(batch):
 
 
 def _take(batch, part):
-    tensors = {name: tensor[part] for name, tensor in batch.tensors.items() if name != "label_places"}
+    tensors = {
+        name: tensor[part] for name, tensor in batch.tensors.items() if name != "label_places"
+    }
     tensors["label_places"] = (tensors["labels"].flatten() != -100).nonzero().flatten()
     return replace(batch, tensors=tensors, pairs=batch.pairs[part])
 

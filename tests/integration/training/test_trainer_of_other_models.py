@@ -10,9 +10,14 @@ from tests.releases import needs_transformers
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model, tiny_tokenizer
 from tests.tiny_runs import Killed
-from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
+from vanilla_transformer.training.seq2seq_trainer import (
+    TokenBudgetTrainingArguments,
+    VanillaSeq2SeqTrainer,
+)
 
-pytestmark = needs_transformers("5.17", "Trainer counts the labels of encoder-decoder models wrongly")
+pytestmark = needs_transformers(
+    "5.17", "Trainer counts the labels of encoder-decoder models wrongly"
+)
 
 MODELS = ["marian", "vanilla_transformer"]
 
@@ -40,9 +45,20 @@ def create(kind, folder):
 def create_trainer(kind, folder, output, callbacks=None, **changes):
     model, tokenizer = create(kind, folder)
     words = " ".join(MARIAN_SENTENCES).split()
-    texts = [" ".join(words[first : first + length]) for first in range(8) for length in (1, 2, 3, 5)]
-    rows = [{**tokenizer(text), "labels": tokenizer(text_target=text.upper())["input_ids"]} for text in texts]
-    options = {"max_tokens": 90, "warmup_steps": 5, "max_steps": 12, "save_steps": 4, "logging_steps": 1}
+    texts = [
+        " ".join(words[first : first + length]) for first in range(8) for length in (1, 2, 3, 5)
+    ]
+    rows = [
+        {**tokenizer(text), "labels": tokenizer(text_target=text.upper())["input_ids"]}
+        for text in texts
+    ]
+    options = {
+        "max_tokens": 90,
+        "warmup_steps": 5,
+        "max_steps": 12,
+        "save_steps": 4,
+        "logging_steps": 1,
+    }
     options |= {"report_to": [], "disable_tqdm": True, "use_cpu": True}
     return VanillaSeq2SeqTrainer(
         model,
@@ -61,7 +77,9 @@ def test_killed_run_resumes_bit_for_bit(kind, tmp_path):
         create_trainer(kind, tmp_path / "model", killed, [KillAtStep(6)]).train()
     resumed = create_trainer(kind, tmp_path / "model", killed)
     resumed.train(resume_from_checkpoint=str(killed / "checkpoint-4"))
-    expected, found = (load_file(folder / "checkpoint-12" / "model.safetensors") for folder in (straight, killed))
+    expected, found = (
+        load_file(folder / "checkpoint-12" / "model.safetensors") for folder in (straight, killed)
+    )
     assert expected.keys() == found.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
@@ -70,8 +88,18 @@ def test_killed_run_resumes_bit_for_bit(kind, tmp_path):
 @pytest.mark.parametrize("kind", MODELS)
 def test_gradient_is_that_of_the_mean_over_all_target_tokens(kind, smoothing, tmp_path):
     """Use gradient descent, since Adam would hide a wrong scale of the gradient."""
-    options = {"max_steps": 1, "gradient_accumulation_steps": 3, "label_smoothing_factor": smoothing, "optim": "sgd"}
-    options |= {"paper_schedule": False, "learning_rate": 1.0, "warmup_steps": 0, "save_strategy": "no"}
+    options = {
+        "max_steps": 1,
+        "gradient_accumulation_steps": 3,
+        "label_smoothing_factor": smoothing,
+        "optim": "sgd",
+    }
+    options |= {
+        "paper_schedule": False,
+        "learning_rate": 1.0,
+        "warmup_steps": 0,
+        "save_strategy": "no",
+    }
     trainer = create_trainer(kind, tmp_path / "model", tmp_path / "out", **options)
     for module in trainer.model.modules():
         if hasattr(module, "dropout") and isinstance(module.dropout, float):
@@ -85,13 +113,19 @@ def test_gradient_is_that_of_the_mean_over_all_target_tokens(kind, smoothing, tm
     for batch in batches:
         logits = trainer.model(**batch).logits.flatten(end_dim=-2)
         summed = {"label_smoothing": smoothing, "reduction": "sum"}
-        loss += torch.nn.functional.cross_entropy(logits, batch["labels"].flatten(), **summed) / sum(counts)
+        loss += torch.nn.functional.cross_entropy(
+            logits, batch["labels"].flatten(), **summed
+        ) / sum(counts)
     loss.backward()
     expected = {
-        name: (each - each.grad).detach() for name, each in trainer.model.named_parameters() if each.requires_grad
+        name: (each - each.grad).detach()
+        for name, each in trainer.model.named_parameters()
+        if each.requires_grad
     }
     trainer.model.zero_grad()
     trainer.train()
     for name, each in trainer.model.named_parameters():
         if name in expected:
-            torch.testing.assert_close(each.detach(), expected[name], atol=1e-5, rtol=1e-4, msg=name)
+            torch.testing.assert_close(
+                each.detach(), expected[name], atol=1e-5, rtol=1e-4, msg=name
+            )

@@ -45,7 +45,11 @@ def test_compile_gives_the_engine_steps_of_a_decoder_only_model(tmp_path, monkey
 
 
 def test_compile_without_compiler_ends_with_one_line(folder, tmp_path):
-    environment = {"CXX": "no-such-compiler", "PATH": "/usr/bin:/bin", "VANILLA_TRANSFORMER_CACHE": str(tmp_path)}
+    environment = {
+        "CXX": "no-such-compiler",
+        "PATH": "/usr/bin:/bin",
+        "VANILLA_TRANSFORMER_CACHE": str(tmp_path),
+    }
     command = [sys.executable, "-m", "vanilla_transformer", "compile", str(folder)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert ended.returncode == 2

@@ -44,12 +44,22 @@ def numeric_fields(command):
     if command != "train":
         function = find_command(command)
         used = (function.__globals__.get(name) for name in function.__code__.co_names)
-        fields = next(each.model_fields for each in used if isinstance(each, type) and issubclass(each, Schema))
-    return [name for name, field in fields.items() if any(part in (int, float) for part in parts_of(field))]
+        fields = next(
+            each.model_fields
+            for each in used
+            if isinstance(each, type) and issubclass(each, Schema)
+        )
+    return [
+        name
+        for name, field in fields.items()
+        if any(part in (int, float) for part in parts_of(field))
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_answer_any_number(command, tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
+def test_commands_answer_any_number(
+    command, tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys
+):
     def stop(*_):
         raise Stopped
 
@@ -58,7 +68,9 @@ def test_commands_answer_any_number(command, tiny_model, tiny_tokenizer, tmp_pat
             status = main([command, *COMMANDS[command], *filter(None, [flag])])
         except Stopped:
             status = 0
-        errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        errors = [
+            line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")
+        ]
         assert status in ((0, 2) if flag else (0,)) and len(errors) == (status == 2), errors
         name = flag and flag.removeprefix("--").partition("=")[0]
         assert not errors or name in errors[0], f"no word about {name}: {errors[0]}"
@@ -70,7 +82,10 @@ def test_commands_answer_any_number(command, tiny_model, tiny_tokenizer, tmp_pat
         (tmp_path / f"a.{language}").write_text("a b c\nb c d e\nc d\n" * 4)
     wrong = []
     flags = sorted({f"--{name}={value}" for name in numeric_fields(command) for value in VALUES})
-    for flag in [None, *flags]:  # without one first, which must succeed, or every number would be refused unread
+    for flag in [
+        None,
+        *flags,
+    ]:  # without one first, which must succeed, or every number would be refused unread
         for path in (tmp_path / name for name in OUTPUTS):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         try:

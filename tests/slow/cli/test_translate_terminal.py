@@ -49,7 +49,9 @@ def read_until(descriptor, enough, seconds=30):
 
 
 def sources(output):
-    return [json.loads(line)["source"] for line in output.decode().splitlines() if line.startswith("{")]
+    return [
+        json.loads(line)["source"] for line in output.decode().splitlines() if line.startswith("{")
+    ]
 
 
 def test_translate_answers_a_pipe_that_pauses_and_loses_nothing(command):
@@ -57,9 +59,13 @@ def test_translate_answers_a_pipe_that_pauses_and_loses_nothing(command):
         for number in (2, 1):
             process.stdin.write(b"Two dogs.\n" * number)
             process.stdin.flush()
-            answers = read_until(process.stdout.fileno(), lambda found, number=number: found.count(b"\n") == number)
+            answers = read_until(
+                process.stdout.fileno(), lambda found, number=number: found.count(b"\n") == number
+            )
             assert sources(answers) == ["Two dogs."] * number
-        output, errors = process.communicate(b"\n".join(b"Dog %d" % number for number in range(100)), timeout=120)
+        output, errors = process.communicate(
+            b"\n".join(b"Dog %d" % number for number in range(100)), timeout=120
+        )
     assert sources(output) == [f"Dog {number}" for number in range(100)]
     assert process.returncode == 0 and errors == b""
 
@@ -96,9 +102,9 @@ def test_translate_typed_lines_have_a_history(command, terminal):
         read_until(user, lambda found: b"> " in found)
         for keys in (b"Two dogs.\n", b"\x1b[A\n"):  # arrow up
             os.write(user, keys)
-            assert sources(read_until(user, lambda found: b'{"source"' in found and found.endswith(b"> "))) == [
-                "Two dogs."
-            ]
+            assert sources(
+                read_until(user, lambda found: b'{"source"' in found and found.endswith(b"> "))
+            ) == ["Two dogs."]
         os.write(user, b"\x04")
         assert process.wait(120) == 0
 

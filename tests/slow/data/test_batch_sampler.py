@@ -12,7 +12,9 @@ def generated_lengths(pairs):
     """Return lengths of both sides of sentences, correlated as translations are."""
     random = np.random.default_rng(0)
     common = random.normal(3.0, 0.5, pairs)
-    return tuple(np.clip(np.exp(random.normal(common, 0.2)), 1, 250).astype(np.int32) for _ in range(2))
+    return tuple(
+        np.clip(np.exp(random.normal(common, 0.2)), 1, 250).astype(np.int32) for _ in range(2)
+    )
 
 
 def fastest(function):

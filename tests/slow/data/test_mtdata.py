@@ -57,7 +57,9 @@ def test_download_reads_a_corpus_of_mtdata_in_both_directions(read):
 
 
 def test_download_names_a_mistake_with_mtdata(read):
-    with pytest.raises(ValueError, match="mtdata:Statmt-none-1-deu-eng: mtdata must have the corpus"):
+    with pytest.raises(
+        ValueError, match="mtdata:Statmt-none-1-deu-eng: mtdata must have the corpus"
+    ):
         read("mtdata:Statmt-none-1-deu-eng")
     with pytest.raises(ValueError, match="it must be in en and fr, but it is in deu and eng"):
         read(f"mtdata:{IDENTIFIER}", target_language="fr")
@@ -66,5 +68,7 @@ def test_download_names_a_mistake_with_mtdata(read):
 def test_download_reads_no_index_that_others_may_write(read, tmp_path):
     cache = tmp_path / "mtdata"
     cache.chmod(0o777)
-    with pytest.raises(OSError, match=f"other users can write {cache} .* MTDATA can name another folder"):
+    with pytest.raises(
+        OSError, match=f"other users can write {cache} .* MTDATA can name another folder"
+    ):
         read(f"mtdata:{IDENTIFIER}")

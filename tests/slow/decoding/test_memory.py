@@ -46,7 +46,9 @@ for batch in range(300):
 
 def growth(door: str, precision: str, **limits: str) -> float:
     """Return by what share the most memory in the last third of a run is above that of the second third."""
-    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES} | RETURNS_FREED
+    kept = {
+        name: value for name, value in os.environ.items() if name not in VARIABLES
+    } | RETURNS_FREED
     command = [sys.executable, "-c", WORK, door, precision]
     answer = subprocess.run(command, env=kept | limits, capture_output=True, text=True, check=True)
     used = [*map(float, answer.stdout.split())]
@@ -54,13 +56,19 @@ def growth(door: str, precision: str, **limits: str) -> float:
     return max(used[2 * third :]) / max(used[third : 2 * third]) - 1
 
 
-needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
+needs_onednn = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN"
+)
 needs_bfloat16 = pytest.mark.skipif(
-    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="bfloat16 is not multiplied by oneDNN on this processor"
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+    reason="bfloat16 is not multiplied by oneDNN on this processor",
 )
 CASES = [
     pytest.param("engine", "float32", id="engine-float32"),
-    *(pytest.param(door, "bfloat16", id=f"{door}-bfloat16", marks=needs_bfloat16) for door in ("engine", "pipeline")),
+    *(
+        pytest.param(door, "bfloat16", id=f"{door}-bfloat16", marks=needs_bfloat16)
+        for door in ("engine", "pipeline")
+    ),
 ]
 
 

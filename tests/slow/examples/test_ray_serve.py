@@ -31,4 +31,6 @@ def test_ray_serve_answers_like_the_pipeline(folder, monkeypatch):
     finally:
         serve.shutdown()
         ray.shutdown()
-    assert answer.json() == {"translations": [[each["translation_text"]] for each in load_pipeline(folder)(TEXTS)]}
+    assert answer.json() == {
+        "translations": [[each["translation_text"]] for each in load_pipeline(folder)(TEXTS)]
+    }

@@ -18,7 +18,17 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "examples" / "token_budget_trainer.py"
-SHORT = ["--max_steps", "3", "--save_strategy", "no", "--report_to", "none", "--use_cpu", "--logging_steps", "1"]
+SHORT = [
+    "--max_steps",
+    "3",
+    "--save_strategy",
+    "no",
+    "--report_to",
+    "none",
+    "--use_cpu",
+    "--logging_steps",
+    "1",
+]
 
 
 def run_on_two_processes(arguments):

@@ -23,8 +23,12 @@ def run(name, folder, monkeypatch, **replaced):
         for old, new in replaced.items():
             cell.source = cell.source.replace(old, new)
     resources = {"metadata": {"path": str(folder)}}
-    nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3", resources=resources).execute()
-    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    nbclient.NotebookClient(
+        notebook, timeout=900, kernel_name="python3", resources=resources
+    ).execute()
+    return [
+        output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs
+    ]
 
 
 def pictures(outputs):
@@ -32,7 +36,9 @@ def pictures(outputs):
 
 
 def printed(outputs):
-    return "\n".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs)
+    return "\n".join(
+        output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs
+    )
 
 
 def test_annotated_transformer_equals_the_package(tmp_path, monkeypatch):

@@ -13,7 +13,10 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 
 LAYERS = ["full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention"]
 MODELS = {family: build for family, (build, _) in FAMILIES.items()}
-MODELS |= {layers: lambda layers=layers: build_variant(f"AutoModelForSeq2SeqLM-{layers}") for layers in LAYERS}
+MODELS |= {
+    layers: lambda layers=layers: build_variant(f"AutoModelForSeq2SeqLM-{layers}")
+    for layers in LAYERS
+}
 
 
 @pytest.mark.parametrize("kind", [*MODELS, "several languages"])

@@ -21,7 +21,9 @@ def test_push_to_hub_of_every_model_class_loads_without_this_package(hub, tmp_pa
     for name, model in models.items():
         class_name, output, generated = found[name]
         assert class_name == type(model).__name__
-        expected = model(ids, **({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}))[0]
+        expected = model(
+            ids, **({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {})
+        )[0]
         torch.testing.assert_close(torch.tensor(output), expected.flatten(), atol=1e-5, rtol=1e-4)
         if model.can_generate():
             assert generated == model.generate(ids, max_new_tokens=4, do_sample=False).tolist()

@@ -11,14 +11,20 @@ def test_train_with_fsdp_matches_ddp(corpus, tmp_path):
         path = corpus / f"validation.{side}"
         path.write_text(path.read_text().splitlines()[0] + "\n")
     for name, changes in (("whole", {}), ("shards", {"fsdp": True, "ema_decay": 0.5})):
-        finish(launch(torchrun(2), flags(corpus, tmp_path / name, dropout=0.2, max_grad_norm=1.0, **changes)))
+        finish(
+            launch(
+                torchrun(2),
+                flags(corpus, tmp_path / name, dropout=0.2, max_grad_norm=1.0, **changes),
+            )
+        )
     assert_similar_weights(tmp_path / "whole", tmp_path / "shards")
     assert (tmp_path / "shards" / "ema" / "model.safetensors").exists()
     losses = [
         [
             entry["validation_loss"]
             for entry in entries(tmp_path / name)
-            if entry.get("model") != "moving average" and "bleu" in entry  # the runs differ in having one
+            if entry.get("model") != "moving average"
+            and "bleu" in entry  # the runs differ in having one
         ]
         for name in ("whole", "shards")
     ]
@@ -26,6 +32,10 @@ def test_train_with_fsdp_matches_ddp(corpus, tmp_path):
     # One process without shards resumes from either.
     for name in ("whole", "shards"):
         (tmp_path / name / "model.safetensors").unlink()
-        changes = {"dropout": 0.2, "max_grad_norm": 1.0} | ({"ema_decay": 0.5} if name == "shards" else {})
+        changes = {"dropout": 0.2, "max_grad_norm": 1.0} | (
+            {"ema_decay": 0.5} if name == "shards" else {}
+        )
         train_tiny(corpus, tmp_path / name, gradient_accumulation_steps=2, max_steps=8, **changes)
-    assert_similar_weights(tmp_path / "whole" / "checkpoint-8", tmp_path / "shards" / "checkpoint-8")
+    assert_similar_weights(
+        tmp_path / "whole" / "checkpoint-8", tmp_path / "shards" / "checkpoint-8"
+    )

@@ -11,12 +11,22 @@ from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
-RUN = {"max_steps": 60, "save_steps": 2, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
+RUN = {
+    "max_steps": 60,
+    "save_steps": 2,
+    "dropout": 0.3,
+    "gradient_accumulation_steps": 2,
+    "ema_decay": 0.9,
+}
 ENDLESS = RUN | {"max_steps": 100_000, "dataloader_num_workers": 2}
 
 
 def workers_of(process):
-    return [child for child in psutil.Process(process.pid).children() if child.name() == "pt_data_worker"]
+    return [
+        child
+        for child in psutil.Process(process.pid).children()
+        if child.name() == "pt_data_worker"
+    ]
 
 
 def wait_for_end(workers):

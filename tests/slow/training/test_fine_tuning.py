@@ -13,9 +13,19 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-OPUS_LAYERS = {"encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8, "decoder_attention_heads": 8}
+OPUS_LAYERS = {
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8,
+}
 OPUS_LAYERS |= {"d_model": 64, "encoder_ffn_dim": 256, "decoder_ffn_dim": 256, "init_std": 0.02}
-RECIPE = {"lr_scheduler": "constant_with_warmup", "learning_rate": 2e-3, "warmup_steps": 50, "max_tokens": 256}
+RECIPE = {
+    "lr_scheduler": "constant_with_warmup",
+    "learning_rate": 2e-3,
+    "warmup_steps": 50,
+    "max_tokens": 256,
+}
 RECIPE |= {"max_steps": 200, "eval_steps": 100, "save_steps": 100, "average_checkpoints": 1}
 
 
@@ -23,14 +33,19 @@ RECIPE |= {"max_steps": 200, "eval_steps": 100, "save_steps": 100, "average_chec
 def text(tmp_path):
     """Write pairs of the demo corpus to files, and return all sentences for a tokenizer."""
     for split, count in (("train", 1000), ("validation", 20)):
-        for side, lines in zip(("source", "target"), zip(*read_demo_corpus(split, count), strict=True), strict=True):
+        for side, lines in zip(
+            ("source", "target"), zip(*read_demo_corpus(split, count), strict=True), strict=True
+        ):
             (tmp_path / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines))
     return [line for pair in read_demo_corpus("train", 1000) for line in pair]
 
 
 def mean_loss(model, tokenizer, pairs):
     batch = tokenizer(
-        [pair.source for pair in pairs], text_target=[pair.target for pair in pairs], padding=True, return_tensors="pt"
+        [pair.source for pair in pairs],
+        text_target=[pair.target for pair in pairs],
+        padding=True,
+        return_tensors="pt",
     )
     batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
     with torch.no_grad():
@@ -40,7 +55,10 @@ def mean_loss(model, tokenizer, pairs):
 def translate(model, tokenizer, batch, **search):
     torch.manual_seed(0)
     tokens = model.generate(
-        **batch, generation_config=GenerationConfig.from_model_config(model.config), max_new_tokens=30, **search
+        **batch,
+        generation_config=GenerationConfig.from_model_config(model.config),
+        max_new_tokens=30,
+        **search,
     )
     return tokenizer.batch_decode(tokens, skip_special_tokens=True)
 
@@ -65,7 +83,10 @@ def test_train_fine_tunes_the_shape_of_opus_mt_and_marian_translates_the_same(tm
     comparison = WRITERS["marian"](tuned, tmp_path / "back", [pair.source for pair in pairs])
     assert comparison.num_identical == 20 and comparison.max_logit_difference < 1e-3
 
-    ours, back = load_seq2seq(tuned, "translates").eval(), MarianMTModel.from_pretrained(tmp_path / "back").eval()
+    ours, back = (
+        load_seq2seq(tuned, "translates").eval(),
+        MarianMTModel.from_pretrained(tmp_path / "back").eval(),
+    )
     loaded = AutoTokenizer.from_pretrained(tmp_path / "back")
     assert mean_loss(back, loaded, pairs) < mean_loss(opus, tokenizer, pairs) - 1.0
     batch = loaded([pair.source for pair in pairs], padding=True, return_tensors="pt")

@@ -33,7 +33,9 @@ def test_accelerate_launch_trains_as_configured(corpus, tmp_path, name, fsdp):
 def test_accelerate_launch_refuses_fsdp_version_1(corpus, tmp_path):
     config = tmp_path / "fsdp1.yaml"
     text = (ROOT / "examples" / "accelerate" / "fsdp2.yaml").read_text()
-    text = text.replace("fsdp_version: 2", "fsdp_version: 1").replace("forward: true", "forward: FULL_SHARD")
+    text = text.replace("fsdp_version: 2", "fsdp_version: 1").replace(
+        "forward: true", "forward: FULL_SHARD"
+    )
     config.write_text(text)
     process = accelerate_launch(config, flags(corpus, tmp_path / "run", **RUN))
     _, errors = process.communicate(timeout=240)
@@ -53,7 +55,9 @@ def test_torchrun_on_two_nodes_matches_one_process(corpus, tmp_path):
     for node in start_two_nodes(flags(corpus, tmp_path / "two", **options)):
         finish(node)
     one = parse_recipe(flags(corpus, tmp_path / "one", gradient_accumulation_steps=2, **options))
-    assert_similar_weights(train(one, evaluate=validation_scores), tmp_path / "two")  # which chose its model so
+    assert_similar_weights(
+        train(one, evaluate=validation_scores), tmp_path / "two"
+    )  # which chose its model so
 
 
 LONG = {"dropout": 0.3, "ema_decay": 0.9, "max_steps": 40, "save_steps": 5}
@@ -80,10 +84,16 @@ def kill_rank(launchers, rank, checkpoint):
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_torchrun_restarts_after_killed_worker_bit_for_bit(long_corpus, straight, tmp_path, rank, nodes):
+def test_torchrun_restarts_after_killed_worker_bit_for_bit(
+    long_corpus, straight, tmp_path, rank, nodes
+):
     """On two nodes only one of the two agents counts the restart."""
     arguments, restarts = flags(long_corpus, tmp_path, **LONG), ("--max_restarts", 2)
-    launchers = [launch(torchrun(2, *restarts), arguments)] if nodes == 1 else start_two_nodes(arguments, *restarts)
+    launchers = (
+        [launch(torchrun(2, *restarts), arguments)]
+        if nodes == 1
+        else start_two_nodes(arguments, *restarts)
+    )
     kill_rank(launchers, rank, tmp_path / "checkpoint-10")
     assert "Resuming from step" in "".join(map(finish, launchers))
     assert_same_run(straight, tmp_path)

@@ -10,10 +10,20 @@ from transformers import AutoModelForSeq2SeqLM
 from tests.launchers import torchrun
 from tests.tiny_runs import assert_same_run, finish, flags, launch, train_tiny
 from vanilla_transformer.training.averaging import average_model_folders
-from vanilla_transformer.training.checkpoint import list_checkpoints, load_model_weights, load_progress
+from vanilla_transformer.training.checkpoint import (
+    list_checkpoints,
+    load_model_weights,
+    load_progress,
+)
 from vanilla_transformer.training.run_folder import prune_after
 
-RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
+RUN = {
+    "max_steps": 14,
+    "save_steps": 1,
+    "dropout": 0.3,
+    "gradient_accumulation_steps": 2,
+    "ema_decay": 0.9,
+}
 
 
 @pytest.fixture
@@ -32,7 +42,10 @@ def kill_after_step(folder, step, process):
             break
         time.sleep(0.01)
     parent = psutil.Process(process.pid)
-    for each in [*parent.children(recursive=True), parent]:  # the launcher's workers have sessions of their own
+    for each in [
+        *parent.children(recursive=True),
+        parent,
+    ]:  # the launcher's workers have sessions of their own
         each.kill()
     process.communicate(timeout=60)
 
@@ -50,7 +63,9 @@ def test_train_resumes_two_killed_processes_bit_for_bit(corpus, tmp_path):
 def test_train_resumes_run_of_two_processes_on_one(corpus, tmp_path, straight):
     """With as many batches per step it is the same run, up to the order of sums."""
     folder = tmp_path / "moved"
-    finish(start(2, flags(corpus, folder, **RUN | {"gradient_accumulation_steps": 1, "max_steps": 6})))
+    finish(
+        start(2, flags(corpus, folder, **RUN | {"gradient_accumulation_steps": 1, "max_steps": 6}))
+    )
     (folder / "model.safetensors").unlink()
     errors = finish(start(1, flags(corpus, folder, **RUN)))
     assert "now has 1 processes instead of 2, and 2 batches per step" in errors
@@ -59,10 +74,18 @@ def test_train_resumes_run_of_two_processes_on_one(corpus, tmp_path, straight):
 
 def test_train_resumes_with_smaller_batches_in_more_processes(corpus, tmp_path):
     folder = tmp_path / "run"
-    options = RUN | {"gradient_accumulation_steps": 1, "max_tokens": None, "tokens_per_step": 128, "save_steps": 4}
+    options = RUN | {
+        "gradient_accumulation_steps": 1,
+        "max_tokens": None,
+        "tokens_per_step": 128,
+        "save_steps": 4,
+    }
     finish(start(1, flags(corpus, folder, **options | {"max_steps": 4})))
     errors = finish(start(2, flags(corpus, folder, **options | {"max_steps": 5})))
-    assert "Changed since the run began: max_steps was 4 and is 5, max_tokens was 128 and is 64" in errors
+    assert (
+        "Changed since the run began: max_steps was 4 and is 5, max_tokens was 128 and is 64"
+        in errors
+    )
     before, after = map(load_progress, list_checkpoints(folder)[-2:])
     assert [each["recipe"]["max_tokens"] for each in (before, after)] == [128, 64]
     *_, (batches, done, max_tokens, packing) = before["batch_sampler"]["parts"]
@@ -94,7 +117,9 @@ def test_sharded_checkpoint_resumes_bit_for_bit_after_damage(corpus, tmp_path, s
     (last / "shards" / "__1_0.distcp").unlink()
     assert f"{last.name} is damaged (shards/__1_0.distcp is missing)" in finish(start(2, killed))
     assert_same_run(tmp_path / "sharded", tmp_path / "killed")
-    assert [path.name for path in (tmp_path / "killed").glob(".*")] == [".lock"]  # no unfinished folder
+    assert [path.name for path in (tmp_path / "killed").glob(".*")] == [
+        ".lock"
+    ]  # no unfinished folder
 
     last = [tmp_path / "killed" / f"checkpoint-{step}" for step in (13, 14)]
     mean = load_model_weights(average_model_folders(last, tmp_path / "mean"))
@@ -102,7 +127,10 @@ def test_sharded_checkpoint_resumes_bit_for_bit_after_damage(corpus, tmp_path, s
     for name, value in mean.items():
         torch.testing.assert_close(value, (one[name] + other[name]) / 2)
     checkpoint = tmp_path / "killed" / "checkpoint-6"
-    model, weights = AutoModelForSeq2SeqLM.from_pretrained(checkpoint), load_model_weights(checkpoint)
+    model, weights = (
+        AutoModelForSeq2SeqLM.from_pretrained(checkpoint),
+        load_model_weights(checkpoint),
+    )
     assert weights.keys() == dict(model.named_parameters()).keys()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model.named_parameters())
 

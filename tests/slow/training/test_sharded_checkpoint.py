@@ -5,7 +5,15 @@ import shutil
 import pytest
 
 from tests.launchers import torchrun
-from tests.tiny_runs import SLOW_DISK, assert_same_run, assert_similar_weights, finish, flags, launch, train_tiny
+from tests.tiny_runs import (
+    SLOW_DISK,
+    assert_same_run,
+    assert_similar_weights,
+    finish,
+    flags,
+    launch,
+    train_tiny,
+)
 from vanilla_transformer.training.checkpoint import load_progress
 
 PLAIN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "ema_decay": 0.9}
@@ -23,7 +31,9 @@ def test_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path,
     for rank in ranks:
         folder = tmp_path / f"killed-{rank}"
         launcher = torchrun(2, "--max_restarts", 1)
-        errors = finish(launch(launcher, [str(rank), *flags(corpus, folder, **options)], script=SLOW_DISK))
+        errors = finish(
+            launch(launcher, [str(rank), *flags(corpus, folder, **options)], script=SLOW_DISK)
+        )
         assert "Resuming from step 4" in errors
         assert_same_run(tmp_path / "straight", folder)
         assert [path.name for path in folder.glob(".*")] == [".lock"]  # no unfinished folder
@@ -38,8 +48,13 @@ def test_sharded_checkpoint_of_two_processes_resumes_on_one_and_three(corpus, tm
         folder = shutil.copytree(tmp_path / "two", tmp_path / str(processes))
         options = RUN | {"gradient_accumulation_steps": 6 // processes}
         errors = finish(launch(torchrun(processes), flags(corpus, folder, **options)))
-        assert "Resuming from step 4" in errors and f"now has {processes} processes instead of 2" in errors
+        assert (
+            "Resuming from step 4" in errors
+            and f"now has {processes} processes instead of 2" in errors
+        )
         assert len(list((folder / "checkpoint-8" / "shards").glob("*.distcp"))) == processes
         assert_similar_weights(expected, folder)
-        places = [load_progress(run / "checkpoint-8")["batch_sampler"] for run in (expected, folder)]
+        places = [
+            load_progress(run / "checkpoint-8")["batch_sampler"] for run in (expected, folder)
+        ]
         assert places[0] == places[1]

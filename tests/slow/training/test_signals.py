@@ -23,5 +23,9 @@ def test_stop_signal_to_one_process_stops_both_after_same_step(corpus, tmp_path)
     _, errors = process.communicate(timeout=120)
     (checkpoint,) = list_checkpoints(folder)
     step = int(checkpoint.name.split("-")[1])
-    assert errors.count(f"Interrupted after step {step}. The same command resumes") == len(workers) == 2
+    assert (
+        errors.count(f"Interrupted after step {step}. The same command resumes")
+        == len(workers)
+        == 2
+    )
     assert step - 2 < entries(folder)[-1]["step"] <= step

@@ -7,7 +7,12 @@ from vanilla_transformer.training.metrics import MetricsLogger
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
-LONG = {"layer_types": "lsh_attention", "num_buckets": 2, "reversible": True, "normalize_before": True}
+LONG = {
+    "layer_types": "lsh_attention",
+    "num_buckets": 2,
+    "reversible": True,
+    "normalize_before": True,
+}
 
 
 def test_train_of_reversible_model_on_two_processes_matches_one(corpus, tmp_path):
@@ -18,10 +23,17 @@ def test_train_max_minutes_sets_progress_bar(corpus, tmp_path, monkeypatch):
     bars = []
     exit_block = MetricsLogger.__exit__
     monkeypatch.setattr(
-        MetricsLogger, "__exit__", lambda logger, *error: bars.append(logger.bar) or exit_block(logger, *error)
+        MetricsLogger,
+        "__exit__",
+        lambda logger, *error: bars.append(logger.bar) or exit_block(logger, *error),
     )
-    rare = {"eval_steps": 10_000, "save_steps": 10_000}  # so that a busy machine has time for enough steps
-    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=1_000_000, max_minutes=0.05, **rare))
+    rare = {
+        "eval_steps": 10_000,
+        "save_steps": 10_000,
+    }  # so that a busy machine has time for enough steps
+    recipe = parse_recipe(
+        flags(corpus, tmp_path / "out", max_steps=1_000_000, max_minutes=0.05, **rare)
+    )
     folder = train(recipe, evaluate=no_scores)
     steps = entries(folder)[-1]["step"]
     assert 10 < steps < 100_000

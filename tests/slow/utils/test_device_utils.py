@@ -30,12 +30,15 @@ print((psutil.Process().memory_info().rss - before) / 2**20)
 
 def cached_mib(how: str) -> float:
     environment = {name: value for name, value in os.environ.items() if name not in KEPT}
-    answer = subprocess.run([sys.executable, "-c", PRODUCTS, how], env=environment, capture_output=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", PRODUCTS, how], env=environment, capture_output=True, check=True
+    )
     return float(answer.stdout)
 
 
 @pytest.mark.skipif(
-    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="bfloat16 is not multiplied by oneDNN on this processor"
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+    reason="bfloat16 is not multiplied by oneDNN on this processor",
 )
 def test_limit_onednn_cache_frees_old_products():
     assert cached_mib("limited") < cached_mib("unlimited") / 2

@@ -46,7 +46,12 @@ def test_main_version_prints_the_version(capsys):
     assert capsys.readouterr().out == f"vanilla-transformer {vanilla_transformer.__version__}\n"
 
 
-NEAREST = {"trian": "train", "train_tokenizer": "train-tokenizer", "eval": "evaluate", "checkmodel": "check-model"}
+NEAREST = {
+    "trian": "train",
+    "train_tokenizer": "train-tokenizer",
+    "eval": "evaluate",
+    "checkmodel": "check-model",
+}
 NEAREST |= dict.fromkeys(["decode", "generate", "test", "help"])  # which no command is
 
 
@@ -71,7 +76,9 @@ def explained_flags(name, capsys, flag="--help-all"):
     with pytest.raises(SystemExit):
         main([name, flag])
     shown = capsys.readouterr().out.partition("\nrecipes:\n")[0]
-    pattern = r"^  --(\w+)(?: [\\[{A-Z][^ \n]*(?: \[\w+ ...\])?)?(?:\n {20}|  ) *(\S.*(?:\n {24}.*)*)"
+    pattern = (
+        r"^  --(\w+)(?: [\\[{A-Z][^ \n]*(?: \[\w+ ...\])?)?(?:\n {20}|  ) *(\S.*(?:\n {24}.*)*)"
+    )
     found = re.findall(pattern, shown, re.MULTILINE)
     assert len(found) == len(dict(found)) == len(re.findall(r"^  --", shown, re.MULTILINE))
     return {name: " ".join(text.split()) for name, text in found}
@@ -84,12 +91,20 @@ def test_command_help_explains_arguments_and_few_flags_and_all_in_their_own_word
     explained = [re.sub(r" \(default: .*", "", text) for text in everything.values()]
     assert all(len(text) > 10 and not text.startswith("See ") for text in explained)
     assert len({*explained}) == len(explained)
-    assert not any(default in text for default in ("default: None", "default: False)") for text in everything.values())
+    assert not any(
+        default in text
+        for default in ("default: None", "default: False)")
+        for text in everything.values()
+    )
     with pytest.raises(SystemExit) as ended:
         main([name, "-h"])
     assert ended.value.code == 0
     usage, about, *_ = capsys.readouterr().out.split("\n\n")
-    words = re.match(rf"usage: vanilla-transformer {name}((?: \[?[A-Z][\w/]*)*)", usage)[1].replace("[", "").split()
+    words = (
+        re.match(rf"usage: vanilla-transformer {name}((?: \[?[A-Z][\w/]*)*)", usage)[1]
+        .replace("[", "")
+        .split()
+    )
     assert about.startswith("arguments:\n") is bool(words)
     assert all(re.search(rf"^  (.*, )?{word}\b", about, re.MULTILINE) for word in words)
 
@@ -99,7 +114,12 @@ def test_train_help_shows_fifteen_keys_by_section_and_the_recipes(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     shown = capsys.readouterr().out
-    assert re.findall(r"^(\w+):$", shown, re.MULTILINE) == ["arguments", *[*SECTIONS][:-1], "help", "recipes"]
+    assert re.findall(r"^(\w+):$", shown, re.MULTILINE) == [
+        "arguments",
+        *[*SECTIONS][:-1],
+        "help",
+        "recipes",
+    ]
     names = re.findall(r"^  (\w+) +[A-Z]", shown.partition("\nrecipes:\n")[2], re.MULTILINE)
     assert names == sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
 
@@ -119,13 +139,22 @@ def test_translate_help_has_its_ten_flags_first(capsys):
 
 
 def test_flags_may_be_written_with_dashes():
-    given = ["--train-source=a-b.en", "--train-target", "c-d.de", "--output-dir", "x-y", "--no-tie-word-embeddings"]
+    given = [
+        "--train-source=a-b.en",
+        "--train-target",
+        "c-d.de",
+        "--output-dir",
+        "x-y",
+        "--no-tie-word-embeddings",
+    ]
     recipe = parse_recipe(given)
     assert (recipe.data.train_source, recipe.data.train_target) == ("a-b.en", "c-d.de")
     assert recipe.output.output_dir == "x-y" and recipe.model.tie_word_embeddings is False
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_find_recipe_resolves_the_name_of_every_packaged_recipe(path):
     assert find_recipe(path.stem) == path
 
@@ -139,12 +168,17 @@ def test_find_recipe_prefers_a_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words", [["small", "--seed", "1"], ["--seed", "1", "small"], ["--dry_run", "small", "--seed=1"]]
+    "words",
+    [["small", "--seed", "1"], ["--seed", "1", "small"], ["--dry_run", "small", "--seed=1"]],
 )
 def test_parse_recipe_reads_a_recipe_by_name_before_or_after_flags(words):
     files = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
     recipe = parse_recipe([*files, *words])
-    assert (recipe.optimization.seed, recipe.model.d_model, recipe.data.vocab_size) == (1, 256, 8000)
+    assert (recipe.optimization.seed, recipe.model.d_model, recipe.data.vocab_size) == (
+        1,
+        256,
+        8000,
+    )
     assert recipe.output.dry_run is ("--dry_run" in words)
 
 

@@ -26,12 +26,19 @@ def test_request_settings_leave_the_checkpoint_to_decide():
 
 
 def test_flags_of_options_parse():
-    words = (
-        "--num_beams 3 --mbr bleu --top_p 0.5 --term_mode soft --constraint Hund Katze --constraint Maus --no_protect"
-    )
+    words = "--num_beams 3 --mbr bleu --top_p 0.5 --term_mode soft --constraint Hund Katze --constraint Maus --no_protect"
     parsed = parse(TranslateArguments, ["m", *words.split()])
-    assert (parsed.num_beams, parsed.mbr, parsed.top_p, parsed.term_mode) == (3, "bleu", 0.5, "soft")
-    assert (parsed.constraint, parsed.protect, parsed.do_sample) == (["Hund", "Katze", "Maus"], False, False)
+    assert (parsed.num_beams, parsed.mbr, parsed.top_p, parsed.term_mode) == (
+        3,
+        "bleu",
+        0.5,
+        "soft",
+    )
+    assert (parsed.constraint, parsed.protect, parsed.do_sample) == (
+        ["Hund", "Katze", "Maus"],
+        False,
+        False,
+    )
     with pytest.raises(ValueError, match="num_beams"):
         parse(TranslateArguments, ["m", "--num_beam", "3"])
 
@@ -39,12 +46,17 @@ def test_flags_of_options_parse():
 def test_request_settings_sample_with_one_beam_unless_another_number_is_given():
     sampling = {"protect": True, "do_sample": True, "num_beams": 1}
     assert request_settings(TranslationArguments(model="m", do_sample=True)) == sampling
-    assert request_settings(TranslationArguments(model="m", do_sample=True, num_beams=2))["num_beams"] == 2
+    assert (
+        request_settings(TranslationArguments(model="m", do_sample=True, num_beams=2))["num_beams"]
+        == 2
+    )
 
 
 def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
     (tmp_path / "terms.tsv").write_text("man\tMann\n")
-    options = TranslateArguments(model="m", glossary=str(tmp_path / "terms.tsv"), term_mode="exact", num_beams=3)
+    options = TranslateArguments(
+        model="m", glossary=str(tmp_path / "terms.tsv"), term_mode="exact", num_beams=3
+    )
     settings = request_settings(options)
     assert len(settings["glossary"]) == 1 and settings["term_mode"] == "exact"
 
@@ -53,7 +65,9 @@ def test_all_commands_have_the_flags_of_options_except_of_single_sentences():
     declared = {FLAG_NAMES.get(name, name) for name in options_of(FLAG)}
     names = {each: {*each.model_fields} for each in (TranslationArguments, SentenceArguments)}
     assert declared <= names[TranslationArguments] | names[SentenceArguments]
-    assert names[TranslationArguments] & names[SentenceArguments] == {*CommandArguments.model_fields}
+    assert names[TranslationArguments] & names[SentenceArguments] == {
+        *CommandArguments.model_fields
+    }
 
 
 @pytest.mark.parametrize(
@@ -73,13 +87,19 @@ def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("translate", ["--input", "a", "--output", "b"]), ("score", ["--source", "a", "--target", "a"])],
+    [
+        ("translate", ["--input", "a", "--output", "b"]),
+        ("score", ["--source", "a", "--target", "a"]),
+    ],
 )
 def test_commands_refuse_several_processes_of_a_launcher(command, words, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main([command, "nowhere", *words]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert "must be started once" in line and "got 2. Use --engine ray for several GPUs or machines." in line
+    assert (
+        "must be started once" in line
+        and "got 2. Use --engine ray for several GPUs or machines." in line
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,15 +180,31 @@ NEAREST = {
         "num_threads": "threads",
         "glosary": "glossary",
         # of other commands and other toolkits
-        **dict.fromkeys(["batch_tokens", "min_length", "max_length", "source", "target", "hypotheses", "port"]),
-        **dict.fromkeys(["metric", "recipe", "gpu", "lenpen", "text", "save_steps", "d_model", "vocab", "x", ""]),
+        **dict.fromkeys(
+            ["batch_tokens", "min_length", "max_length", "source", "target", "hypotheses", "port"]
+        ),
+        **dict.fromkeys(
+            ["metric", "recipe", "gpu", "lenpen", "text", "save_steps", "d_model", "vocab", "x", ""]
+        ),
     },
-    "evaluate": {"hypothesis": "hypotheses", "sources": "source", "metrics": "metric", "reference": None},
-    "serve": {"modle": "model", "api_key": "api_key_file", "max_batch": "max_batch_size", "workers": None},
+    "evaluate": {
+        "hypothesis": "hypotheses",
+        "sources": "source",
+        "metrics": "metric",
+        "reference": None,
+    },
+    "serve": {
+        "modle": "model",
+        "api_key": "api_key_file",
+        "max_batch": "max_batch_size",
+        "workers": None,
+    },
 }
 
 
-@pytest.mark.parametrize(("command", "name"), [(command, name) for command in NEAREST for name in NEAREST[command]])
+@pytest.mark.parametrize(
+    ("command", "name"), [(command, name) for command in NEAREST for name in NEAREST[command]]
+)
 def test_an_unknown_flag_gets_a_hint_at_a_related_one_alone(command, name, capsys):
     nearest = NEAREST[command][name]
     hint = f" Did you mean {nearest!r}?" if nearest else ""

@@ -21,7 +21,9 @@ def pipe():
 def test_read_blocks_loses_nothing(pipe, end):
     source, target = pipe
     draw = random.Random(1)
-    sent = [bytes(draw.choices(b"ab c\r", k=draw.choice([0, 1, 30, 5000]))) for _ in range(500)] + [b"last"]
+    sent = [bytes(draw.choices(b"ab c\r", k=draw.choice([0, 1, 30, 5000]))) for _ in range(500)] + [
+        b"last"
+    ]
     content = b"\n".join(sent) + end
 
     def write():
@@ -84,7 +86,10 @@ def test_stdin_source_leaves_out_a_byte_order_mark(pipe, monkeypatch):
     ("content", "message"),
     [
         (b"a\n" * 70 + b"\xe4\n", "must be UTF-8, but line 71 has the byte 0xe4"),
-        ("A sentence.\n".encode("utf-16-le"), "Standard input must be UTF-8, but it is UTF-16LE. .* `iconv"),
+        (
+            "A sentence.\n".encode("utf-16-le"),
+            "Standard input must be UTF-8, but it is UTF-16LE. .* `iconv",
+        ),
     ],
 )
 def test_stdin_source_names_text_that_is_not_utf8(pipe, monkeypatch, content, message):

@@ -12,10 +12,49 @@ from vanilla_transformer.utils.file_utils import check_output_dir, check_outputs
 from vanilla_transformer.utils.schemas import INPUT, OUTPUT, parts_of
 
 # Flags with text that names no file.
-OTHERS = {"name", "corpus", "repo_id", "sentence", "sentences", "examples", "translation", "title", "message", "tag"}
-OTHERS |= {"revision", "base_url", "host", "pivot", "direction", "directions", "languages", "source_language", "mbr"}
-OTHERS |= {"target_language", "source_format", "target_format", "format", "join_lines", "backend", "device", "dtype"}
-OTHERS |= {"precision", "workers", "engine", "metric", "tokenize", "paper_bleu", "term_mode", "sentence_splitter"}
+OTHERS = {
+    "name",
+    "corpus",
+    "repo_id",
+    "sentence",
+    "sentences",
+    "examples",
+    "translation",
+    "title",
+    "message",
+    "tag",
+}
+OTHERS |= {
+    "revision",
+    "base_url",
+    "host",
+    "pivot",
+    "direction",
+    "directions",
+    "languages",
+    "source_language",
+    "mbr",
+}
+OTHERS |= {
+    "target_language",
+    "source_format",
+    "target_format",
+    "format",
+    "join_lines",
+    "backend",
+    "device",
+    "dtype",
+}
+OTHERS |= {
+    "precision",
+    "workers",
+    "engine",
+    "metric",
+    "tokenize",
+    "paper_bleu",
+    "term_mode",
+    "sentence_splitter",
+}
 OTHERS |= {"constraint", "target_prefix", "protect", "normalization", "cors", "tokenizer_model"}
 # Folders, which their writers check, models of `serve`, and the start of the names of files.
 OTHERS |= {"output_dir", "output", "model", "data", "text", "glossary"}
@@ -32,9 +71,13 @@ def test_each_flag_with_text_is_an_output_an_input_or_no_file():
     for schema in commands_with_flags():
         parts = {name: [*parts_of(field)] for name, field in schema.model_fields.items()}
         unmarked |= {
-            name for name in parts if str in parts[name] and INPUT not in parts[name] and OUTPUT not in parts[name]
+            name
+            for name in parts
+            if str in parts[name] and INPUT not in parts[name] and OUTPUT not in parts[name]
         }
-        assert OUTPUT not in sum(parts.values(), []) or issubclass(schema, OverwriteArguments), schema
+        assert OUTPUT not in sum(parts.values(), []) or issubclass(schema, OverwriteArguments), (
+            schema
+        )
     assert unmarked - OTHERS - {*KEYS} == set()
 
 
@@ -46,7 +89,8 @@ def test_check_outputs_compares_files_and_not_names(tmp_path, monkeypatch):
     os.symlink("text", "soft")
     for output in ("text", "./text", "hard", "soft", tmp_path / "text"):
         with pytest.raises(
-            ValueError, match="must be another file than the inputs, but .* is the same as text. Choose"
+            ValueError,
+            match="must be another file than the inputs, but .* is the same as text. Choose",
         ):
             check_outputs([output], ["none", "text"])
     with pytest.raises(ValueError, match="must be a file, but . is a folder"):
@@ -67,7 +111,9 @@ def test_check_output_dir_knows_its_own_files(tmp_path):
     check_output_dir(tmp_path)
     (tmp_path / "a").write_text("mine")
     (tmp_path / ".hidden").touch()
-    with pytest.raises(OSError, match="one that this command wrote, but .* has a. Choose another folder."):
+    with pytest.raises(
+        OSError, match="one that this command wrote, but .* has a. Choose another folder."
+    ):
         check_output_dir(tmp_path, own=["a", "b"])
     check_output_dir(tmp_path, own=["a"])
     (tmp_path / "a").unlink()
@@ -82,7 +128,11 @@ def test_lock_folder_holds_it_and_deletes_a_new_one_without_files(tmp_path, exis
     folder = tmp_path / "folder"
     if exists:
         folder.mkdir()
-    with lock_folder(folder), pytest.raises(ValueError, match="Only one run may use"), lock_folder(folder):
+    with (
+        lock_folder(folder),
+        pytest.raises(ValueError, match="Only one run may use"),
+        lock_folder(folder),
+    ):
         pass
     assert folder.exists() == exists
     with lock_folder(folder):

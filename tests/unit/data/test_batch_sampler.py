@@ -46,13 +46,21 @@ def test_token_budget_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
 @given(lengths)
 @examples(60)
 def test_token_budget_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_step(lengths):
-    ranks = [TokenBudgetBatchSampler(Pairs(lengths), 40, 0, accumulation=2, num_replicas=2, rank=r) for r in (0, 1)]
+    ranks = [
+        TokenBudgetBatchSampler(Pairs(lengths), 40, 0, accumulation=2, num_replicas=2, rank=r)
+        for r in (0, 1)
+    ]
     step = [batch for rank in ranks for batch in next(walk(rank))]
     for batch in step:
         own = [lengths[number] for number in batch.pairs]
-        assert batch.shape == (len(own), max(own), max(own)) and batch.rows.tolist() == batch.pairs.tolist()
+        assert (
+            batch.shape == (len(own), max(own), max(own))
+            and batch.rows.tolist() == batch.pairs.tolist()
+        )
         assert batch.counts == (sum(own), sum(own), 2 * len(own) * max(own))
-    assert {batch.step_target_tokens for batch in step} == {sum(batch.counts.target_tokens for batch in step)}
+    assert {batch.step_target_tokens for batch in step} == {
+        sum(batch.counts.target_tokens for batch in step)
+    }
 
 
 @given(lengths, st.integers(0, 30))
@@ -70,15 +78,20 @@ def test_token_budget_batch_sampler_resumes_from_its_state(lengths, done):
 def test_token_budget_batch_sampler_gives_processes_what_one_accumulates(replicas):
     options = {"max_tokens": 20, "accumulation": 4 // replicas, "num_replicas": replicas}
     alone = updates(TokenBudgetBatchSampler(Pairs([5] * 40), 20, accumulation=4), 4)
-    ranks = [updates(TokenBudgetBatchSampler(Pairs([5] * 40), rank=rank, **options), 4) for rank in range(replicas)]
-    assert [sorted(batch for share in shares for batch in share) for shares in zip(*ranks, strict=True)] == [
-        sorted(step) for step in alone
+    ranks = [
+        updates(TokenBudgetBatchSampler(Pairs([5] * 40), rank=rank, **options), 4)
+        for rank in range(replicas)
     ]
+    assert [
+        sorted(batch for share in shares for batch in share) for shares in zip(*ranks, strict=True)
+    ] == [sorted(step) for step in alone]
 
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]), st.integers(0, 3))
 @examples(100)
-def test_token_budget_batch_sampler_keeps_all_pairs_when_processes_change(lengths, done, replicas, more):
+def test_token_budget_batch_sampler_keeps_all_pairs_when_processes_change(
+    lengths, done, replicas, more
+):
     before = TokenBudgetBatchSampler(Pairs(lengths), 40, seed=0, accumulation=3)
     done = min(done, before.position.steps_per_epoch - 1)
     seen = pairs_of(updates(before, done))
@@ -113,20 +126,28 @@ def test_token_budget_batch_sampler_survives_two_changes_within_an_epoch():
 
 
 def test_token_budget_batch_sampler_refuses_a_pair_beyond_the_budget():
-    with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
+    with pytest.raises(
+        ValueError, match="`max_tokens` must be at least the length of the longest sentence"
+    ):
         TokenBudgetBatchSampler(Pairs([5, 41]), 40, seed=0)
 
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]))
 @examples(100)
-def test_token_budget_batch_sampler_keeps_all_pairs_when_batches_change_their_size(lengths, done, accumulation):
+def test_token_budget_batch_sampler_keeps_all_pairs_when_batches_change_their_size(
+    lengths, done, accumulation
+):
     before = TokenBudgetBatchSampler(Pairs(lengths), 160, seed=0)
     done = min(done, before.position.steps_per_epoch - 1)
     seen = pairs_of(updates(before, done))
-    order = TokenBudgetBatchSampler(Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation)
+    order = TokenBudgetBatchSampler(
+        Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation
+    )
     order.load_state_dict(before.position.state_dict())
     rest = pairs_of(updates(order, order.position.steps_per_epoch - done))
-    again = TokenBudgetBatchSampler(Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation)
+    again = TokenBudgetBatchSampler(
+        Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation
+    )
     again.load_state_dict(order.position.state_dict())
     assert again.position == order.position
     assert len({*seen, *rest}) == len(seen) + len(rest) > len(lengths) - accumulation
@@ -134,11 +155,22 @@ def test_token_budget_batch_sampler_keeps_all_pairs_when_batches_change_their_si
 
 @given(lengths, st.integers(0, 8), st.sampled_from([1, 2]), st.booleans())
 @examples(60)
-def test_token_budget_batch_sampler_iterates_over_the_batches_of_its_steps(lengths, done, replicas, packing):
+def test_token_budget_batch_sampler_iterates_over_the_batches_of_its_steps(
+    lengths, done, replicas, packing
+):
     """Without a corpus and with one, from any step of an epoch, in all processes."""
     for rank in range(replicas):
-        options = {"max_tokens": 40, "accumulation": 2, "num_replicas": replicas, "rank": rank, "packing": packing}
-        own, other = TokenBudgetBatchSampler(Pairs(lengths), **options), PairLengths(lengths, lengths)
+        options = {
+            "max_tokens": 40,
+            "accumulation": 2,
+            "num_replicas": replicas,
+            "rank": rank,
+            "packing": packing,
+        }
+        own, other = (
+            TokenBudgetBatchSampler(Pairs(lengths), **options),
+            PairLengths(lengths, lengths),
+        )
         steps = own.position.steps_per_epoch
         done = min(done, steps)
         updates(own, done)
@@ -158,7 +190,9 @@ def test_token_budget_batch_sampler_computes_shape_of_packed_batches_once(monkey
         lambda *lengths, plain=batch_sampler.packed_shape: computed.append(1) or plain(*lengths),
     )
     sampler = TokenBudgetBatchSampler(Pairs([5] * 80), 40, packing=True)
-    sampler.load_state_dict({"first_step": 0, "epoch": 1, "parts": [[2, 1, 20, True]] * earlier + [[1, 1, 40, True]]})
+    sampler.load_state_dict(
+        {"first_step": 0, "epoch": 1, "parts": [[2, 1, 20, True]] * earlier + [[1, 1, 40, True]]}
+    )
     assert len(computed) == 2 + earlier
 
 

@@ -46,16 +46,26 @@ def generated_lengths(pairs):
     """Lengths of both sides of sentences, correlated as translations are."""
     random = np.random.default_rng(0)
     common = random.normal(3.0, 0.5, pairs)
-    return tuple(np.clip(np.exp(random.normal(common, 0.2)), 1, 250).astype(np.int32) for _ in range(2))
+    return tuple(
+        np.clip(np.exp(random.normal(common, 0.2)), 1, 250).astype(np.int32) for _ in range(2)
+    )
 
 
 @examples(300)
 @given(LENGTHS, BUDGETS, SEEDS, EPOCHS, REPLICAS, ACCUMULATIONS)
-def test_plan_batches_has_each_pair_once_within_the_budget(lengths, max_tokens, seed, epoch, replicas, accumulation):
-    per_step = replicas * accumulation if can_be_shared(lengths, max_tokens, replicas * accumulation) else 1
+def test_plan_batches_has_each_pair_once_within_the_budget(
+    lengths, max_tokens, seed, epoch, replicas, accumulation
+):
+    per_step = (
+        replicas * accumulation
+        if can_be_shared(lengths, max_tokens, replicas * accumulation)
+        else 1
+    )
     source, target = sides(lengths)
     plan = plan_batches(source, target, max_tokens, seed, epoch, per_step)
-    assert sorted(chain.from_iterable(chain.from_iterable(as_lists(plan)))) == list(range(len(lengths)))
+    assert sorted(chain.from_iterable(chain.from_iterable(as_lists(plan)))) == list(
+        range(len(lengths))
+    )
     for step in plan:
         assert len(step) == per_step
         for batch in step:
@@ -71,7 +81,9 @@ def test_token_budget_batch_sampler_gives_replicas_equally_many_batches(
     if not can_be_shared(lengths, max_tokens, replicas * accumulation):
         replicas = accumulation = 1
     samplers = [
-        TokenBudgetBatchSampler(PairLengths(*sides(lengths)), max_tokens, seed, accumulation, replicas, rank)
+        TokenBudgetBatchSampler(
+            PairLengths(*sides(lengths)), max_tokens, seed, accumulation, replicas, rank
+        )
         for rank in range(replicas)
     ]
     epochs = [list(sampler) for sampler in samplers]
@@ -82,7 +94,9 @@ def test_token_budget_batch_sampler_gives_replicas_equally_many_batches(
 
 @examples(100)
 @given(LENGTHS, BUDGETS, SEEDS, EPOCHS)
-def test_plan_batches_has_equally_many_steps_for_each_seed_and_epoch(lengths, max_tokens, seed, epoch):
+def test_plan_batches_has_equally_many_steps_for_each_seed_and_epoch(
+    lengths, max_tokens, seed, epoch
+):
     plan = plan_batches(*sides(lengths), max_tokens, seed, epoch)
     assert as_lists(plan) == as_lists(plan_batches(*sides(lengths), max_tokens, seed, epoch))
     assert len(plan) == len(plan_batches(*sides(lengths), max_tokens, seed + 1, epoch + 1))
@@ -100,7 +114,9 @@ def test_plan_batches_order_depends_on_seed_and_epoch():
 
 def test_plan_batches_shuffles_pairs_of_equal_length():
     def couples(epoch):
-        batches = chain.from_iterable(as_lists(plan_batches([10] * 1000, [10] * 1000, 200, epoch=epoch)))
+        batches = chain.from_iterable(
+            as_lists(plan_batches([10] * 1000, [10] * 1000, 200, epoch=epoch))
+        )
         return {couple for batch in batches for couple in combinations(sorted(batch), 2)}
 
     assert len(couples(0) & couples(1)) < 0.1 * len(couples(0))
@@ -125,7 +141,10 @@ def test_plan_batches_pads_little_and_balances_the_batches_of_a_step():
     longest = np.maximum(source, target)
     plan = plan_batches(source, target, 3000, batches_per_step=8)
     padded = [padded_tokens(plan, lengths) for lengths in (source, target)]
-    assert all(lengths.sum() / tokens.sum() > 0.97 for lengths, tokens in zip((source, target), padded, strict=True))
+    assert all(
+        lengths.sum() / tokens.sum() > 0.97
+        for lengths, tokens in zip((source, target), padded, strict=True)
+    )
     cost = sum(padded)
     assert cost.shape == (len(plan), 8)
     assert cost.max(axis=1).sum() / cost.mean(axis=1).sum() < 1.03
@@ -160,7 +179,12 @@ LONG = "max_tokens={}, but pair 2 after cleaning has 4 source and 12 target toke
             {"max_tokens": 15, "pad_to_multiple_of": 8},
             "sentence, as a multiple of 8, got " + LONG.format(15, 16),
         ),
-        ([1] * 3, [1] * 3, {"batches_per_step": 4}, "each of the 4 batches of a step .* got 3 pairs"),
+        (
+            [1] * 3,
+            [1] * 3,
+            {"batches_per_step": 4},
+            "each of the 4 batches of a step .* got 3 pairs",
+        ),
         (
             [8] * 3,
             [8] * 3,

@@ -44,7 +44,13 @@ TS = """<!DOCTYPE TS><TS version="2.1" language="de_AT" sourcelanguage="en"><con
 <message numerus="yes"><source>%d birds</source><translation><numerusform>%d Vogel</numerusform>\
 <numerusform>%d Vögel</numerusform></translation></message>
 <message><source>Gone</source><translation type="vanished">Weg</translation></message></context></TS>"""
-PAIRS = [("Exit the dog", "Beenden Hund"), ("Cat", ""), ("Cow", ""), ("Hen", ""), ("%d birds", "%d Vögel")]
+PAIRS = [
+    ("Exit the dog", "Beenden Hund"),
+    ("Cat", ""),
+    ("Cow", ""),
+    ("Hen", ""),
+    ("%d birds", "%d Vögel"),
+]
 
 
 def read(path, source="en", target="de"):
@@ -70,9 +76,15 @@ def test_a_file_of_the_other_direction_is_reversed(tmp_path, name, text):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (PO.replace("de\\n", "fr\\n"), "must be PO with pairs in the languages en and de, but it has fr"),
+        (
+            PO.replace("de\\n", "fr\\n"),
+            "must be PO with pairs in the languages en and de, but it has fr",
+        ),
         ('msgid "a"\nmsgstr ""\n', "but it has no translated units"),
-        (PO + 'msgid "a\n', "a.po: The text must be in the format po: end-of-line within string on line 28"),
+        (
+            PO + 'msgid "a\n',
+            "a.po: The text must be in the format po: end-of-line within string on line 28",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_file(tmp_path, text, words):
@@ -141,7 +153,8 @@ def test_messages_of_two_files_with_the_same_key_are_pairs(tmp_path, form, endin
 
 
 @pytest.mark.parametrize(
-    ("form", "encoding"), [("properties", "latin-1"), ("properties", "utf-8"), ("strings", "utf-16")]
+    ("form", "encoding"),
+    [("properties", "latin-1"), ("properties", "utf-8"), ("strings", "utf-16")],
 )
 def test_messages_have_the_encodings_of_their_programs(tmp_path, form, encoding):
     texts = ("a=cow", "a=Kühe") if form == "properties" else ('"a" = "cow";', '"a" = "Kühe";')
@@ -155,15 +168,25 @@ def test_messages_may_begin_with_a_byte_order_mark(tmp_path, form):
 
 
 def test_java_doubles_the_apostrophes_of_formats_only(tmp_path):
-    assert read_keyed(tmp_path, "json", ('{"a": "it\'\'s {0}"}', '{"a": "b"}')) == [("it''s {0}", "b")]
+    assert read_keyed(tmp_path, "json", ('{"a": "it\'\'s {0}"}', '{"a": "b"}')) == [
+        ("it''s {0}", "b")
+    ]
     assert read_keyed(tmp_path, "properties", ("a=it''s {0}", "a=it''s")) == [("it's {0}", "it''s")]
 
 
 @pytest.mark.parametrize(
     ("form", "texts", "words"),
     [
-        ("json", ('{"a": "b"}', '{"c": "d"}'), "en.json | {folder}/de.json must have messages with the same keys"),
-        ("properties", ("# note\na=b", "# note\nc=d"), "must have messages with the same keys, they have none"),
+        (
+            "json",
+            ('{"a": "b"}', '{"c": "d"}'),
+            "en.json | {folder}/de.json must have messages with the same keys",
+        ),
+        (
+            "properties",
+            ("# note\na=b", "# note\nc=d"),
+            "must have messages with the same keys, they have none",
+        ),
         (
             "json",
             ('{"a": "b"}', '{"a":\n1x}'),
@@ -181,4 +204,6 @@ def test_java_doubles_the_apostrophes_of_formats_only(tmp_path):
 def test_a_mistake_in_messages_is_named_with_its_file(tmp_path, form, texts, words):
     with pytest.raises(UserError) as caught:
         read_keyed(tmp_path, form, texts)
-    assert words.replace("{folder}", str(tmp_path)) in str(caught.value) and "\n" not in str(caught.value)
+    assert words.replace("{folder}", str(tmp_path)) in str(caught.value) and "\n" not in str(
+        caught.value
+    )

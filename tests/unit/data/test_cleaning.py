@@ -18,12 +18,24 @@ ALL_OF_TEXT = CleaningRules(drop=["empty", "invalid_unicode", "identical"])
 
 def clean(pairs, rules, spec=FILES, scores=None):
     report, scores = CleaningReport(), scores or repeat(None)
-    kept = clean_text(spec, map(CorpusRow, count(1), [SentencePair(*pair) for pair in pairs], scores), rules, report)
+    kept = clean_text(
+        spec,
+        map(CorpusRow, count(1), [SentencePair(*pair) for pair in pairs], scores),
+        rules,
+        report,
+    )
     return list(kept), report
 
 
 def test_clean_text_counts_a_pair_for_the_first_rule():
-    pairs = [("\udce4", ""), ("", "b\ud83d"), ("", "b"), ("same", "same"), ("Same", "same"), ("ä€😀", "b\ufffd")]
+    pairs = [
+        ("\udce4", ""),
+        ("", "b\ud83d"),
+        ("", "b"),
+        ("same", "same"),
+        ("Same", "same"),
+        ("ä€😀", "b\ufffd"),
+    ]
     kept, report = clean(pairs, ALL_OF_TEXT)
     assert kept == [("Same", "same"), ("ä€😀", "b\ufffd")]
     assert report.dropped == {"invalid_unicode": 2, "empty": 1, "identical": 1}
@@ -36,7 +48,8 @@ def test_clean_text_drops_low_scores():
     assert kept == [("a", "b")] and report.dropped == {"min_score": 2, "empty": 1}
     assert "2 dropped (50 %): with a lower score in the corpus than min_score" in str(report)
     with pytest.raises(
-        ValueError, match="`min_score` needs scores, but line 1 of a.en | a.de has none. Leave it out, or"
+        ValueError,
+        match="`min_score` needs scores, but line 1 of a.en | a.de has none. Leave it out, or",
     ):
         clean(pairs, rules)
     assert clean(pairs, CleaningRules(), scores=[None, 0.1, None, 0.2])[1].dropped == {"empty": 1}
@@ -60,8 +73,14 @@ def test_clean_text_without_rules_drops_blank_lines_and_rows_of_datasets(pairs, 
     [
         (("", "b"), "Line 2 of a.en is blank, .* by `drop: \\[empty\\]`"),
         (("a", ""), "Line 2 of a.de is blank"),
-        (("a", "\udce4"), "a.de must be UTF-8, but line 2 has the byte 0xe4 .* by `drop: \\[invalid_unicode\\]`"),
-        (("\ud83d", "b"), "Line 2 of a.en must be valid Unicode, .* U\\+D83D. Mend or delete it, or leave such pairs"),
+        (
+            ("a", "\udce4"),
+            "a.de must be UTF-8, but line 2 has the byte 0xe4 .* by `drop: \\[invalid_unicode\\]`",
+        ),
+        (
+            ("\ud83d", "b"),
+            "Line 2 of a.en must be valid Unicode, .* U\\+D83D. Mend or delete it, or leave such pairs",
+        ),
     ],
 )
 def test_clean_text_names_the_line_of_an_invalid_pair(pair, message):
@@ -84,7 +103,9 @@ def test_find_duplicates_keeps_the_copy_of_the_lowest_rank():
 @given(st.lists(st.integers(0, 9), min_size=1))
 def test_find_duplicates_keeps_distinct_pairs(numbers):
     digests = b"".join(blake2b(bytes([number]), digest_size=16).digest() for number in numbers)
-    kept = [number for number, copy in zip(numbers, find_duplicates(digests), strict=True) if not copy]
+    kept = [
+        number for number, copy in zip(numbers, find_duplicates(digests), strict=True) if not copy
+    ]
     assert kept == list(dict.fromkeys(numbers))
 
 

@@ -3,20 +3,34 @@
 import pytest
 
 from vanilla_transformer.data.cleaning_rules import CleaningRules, ScoreRule
-from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, cleaning_rules
+from vanilla_transformer.data.data_arguments import (
+    DataArguments,
+    check_data_arguments,
+    cleaning_rules,
+)
 
 MODELS = {"forward": "there", "backward": "back"}
 
 
 def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe_in_both_directions():
     entries = [
-        {"file": "a.tsv", "both_directions": True, "drop": ["identical"], "max_length": 9, "score": None},
+        {
+            "file": "a.tsv",
+            "both_directions": True,
+            "drop": ["identical"],
+            "max_length": 9,
+            "score": None,
+        },
         {"file": "b.tsv"},
     ]
     drop, score = ["duplicates", "identical"], MODELS | {"keep": 0.5}
     changed = CleaningRules(drop=["identical"], max_length=9)
     other = CleaningRules(drop=drop[::-1], score=ScoreRule(**score))
-    assert cleaning_rules(DataArguments(corpora=entries, drop=drop, score=score)) == [changed, changed, other]
+    assert cleaning_rules(DataArguments(corpora=entries, drop=drop, score=score)) == [
+        changed,
+        changed,
+        other,
+    ]
 
 
 FILE = {"file": "a.tsv"}
@@ -29,20 +43,28 @@ ENTRIES = {  # of `corpora`
     ],
     "must end with": [{"file": "a.parquet.gz"}],
     "`file` of a corpus must be text, got 3": [{"file": 3}],
-    "`weight` of a corpus must be a number above 0, got": [FILE | {"weight": weight} for weight in (0, "two", 1e6)],
+    "`weight` of a corpus must be a number above 0, got": [
+        FILE | {"weight": weight} for weight in (0, "two", 1e6)
+    ],
     "`weight` must be a number above 0, got True": [FILE | {"weight": True}],
     "`both_directions` of a corpus must be true or false": [FILE | {"both_directions": "yes"}],
-    "`both_directions` of a corpus must be without": [FILE | {"both_directions": True, "reverse": True}],
+    "`both_directions` of a corpus must be without": [
+        FILE | {"both_directions": True, "reverse": True}
+    ],
     "`reverse` of a corpus must be true or false, got 1": [FILE | {"reverse": 1}],
     "no key of a corpus 'drops'. Did you mean 'drop'": [FILE | {"drops": ["duplicates"]}],
     "no key of a corpus 'forgetting'": [FILE | {"forgetting": True}],
     "`drop` must name kinds of pairs of invalid_unicode, .*, got 'duplicate'. Did you mean 'duplicates'": [
         FILE | {"drop": ["duplicate"]}
     ],
-    r"`drop` must be a list of names, such as \[empty, duplicates\], got True": [FILE | {"drop": True}],
+    r"`drop` must be a list of names, such as \[empty, duplicates\], got True": [
+        FILE | {"drop": True}
+    ],
     r"`min_letter_ratio` must be a number in \[0, 1\], got 2": [FILE | {"min_letter_ratio": 2}],
     "`max_characters` must be an integer of 1 or more, got 0": [FILE | {"max_characters": 0}],
-    "`max_character_ratio` must be a number of 1 or more, got 0.5": [FILE | {"max_character_ratio": 0.5}],
+    "`max_character_ratio` must be a number of 1 or more, got 0.5": [
+        FILE | {"max_character_ratio": 0.5}
+    ],
     "`min_score` must be a number, got 'high'": [FILE | {"min_score": "high"}],
     "`max_length` must be an integer of 1 or more, got 0": [FILE | {"max_length": 0}],
 }
@@ -58,13 +80,18 @@ SCORES = {
     ],
     "`quality` of `score` must be text, got 1": [{"quality": 1, "keep": 0.5}],
     r"`keep` of `score` must be a number in \(0, 1\], got 0": [MODELS | {"keep": 0}],
-    r"`min_score` of `score` must be a number in \(0, 1\], got 'high'": [MODELS | {"min_score": "high"}],
+    r"`min_score` of `score` must be a number in \(0, 1\], got 'high'": [
+        MODELS | {"min_score": "high"}
+    ],
     "There is no key of `score` 'kep'. Did you mean 'keep'": [MODELS | {"kep": 1}],
     r"`score` must be a mapping, such as .* got \[1\]": [[1]],
 }
 VALUES = {
     "`sampling_temperature` must be a number of 1 or more, got 0.5": {"sampling_temperature": 0.5},
-    "`sampling_temperature` must be left out with `stages`": {"sampling_temperature": 5.0, "stages": [{}]},
+    "`sampling_temperature` must be left out with `stages`": {
+        "sampling_temperature": 5.0,
+        "stages": [{}],
+    },
     r"`validation` must be a list with a corpus in it, got \[\]": {"validation": []},
     "There is no key of a corpus 'sorce'": {"validation": "[{file: a.tsv, sorce: b}]"},
     "There is no key of a corpus 'drop'": {"validation": [FILE | {"drop": "empty"}]},
@@ -75,12 +102,21 @@ VALUES = {
     },
     **{
         f"`source_tags` must be words, such as <BT>, got {shown}": {"source_tags": tags}
-        for tags, shown in (("[<B T>]", "'<B T>'"), ("['']", "''"), ("[1]", "1"), ("{a: b}", "{'a': 'b'}"))
+        for tags, shown in (
+            ("[<B T>]", "'<B T>'"),
+            ("['']", "''"),
+            ("[1]", "1"),
+            ("{a: b}", "{'a': 'b'}"),
+        )
     },
 }
 MISTAKES = [
     *((message, {"corpora": [entry]}) for message, entries in ENTRIES.items() for entry in entries),
-    *((message, {"corpora": [FILE], "score": score}) for message, scores in SCORES.items() for score in scores),
+    *(
+        (message, {"corpora": [FILE], "score": score})
+        for message, scores in SCORES.items()
+        for score in scores
+    ),
     *((message, {"corpora": [FILE]} | values) for message, values in VALUES.items()),
 ]
 

@@ -19,15 +19,21 @@ def test_read_demo_corpus_returns_distinct_pairs_of_short_sentences_in_splits_wi
     pairs = {split: read_demo_corpus(split, size) for split, size in SPLIT_SIZES.items()}
     assert {split: len({*found}) for split, found in pairs.items()} == SPLIT_SIZES
     assert read_demo_corpus("train", 7) == pairs["train"][:7]
-    assert all(1 <= len(side.split()) <= 6 for found in pairs.values() for pair in found for side in pair)
+    assert all(
+        1 <= len(side.split()) <= 6 for found in pairs.values() for pair in found for side in pair
+    )
     for side in (0, 1):
-        train, validation, test = ({normalize(pair[side]) for pair in found} for found in pairs.values())
+        train, validation, test = (
+            {normalize(pair[side]) for pair in found} for found in pairs.values()
+        )
         assert not train & validation and not train & test and not validation & test
 
 
 def test_drop_known_ignores_case_and_punctuation():
     pairs = [("Go home!", "Geh heim!"), ("Run home.", "Lauf heim."), ("A dog.", "Ein Hund.")]
-    assert drop_known(pairs, [("GO, home", "Fort."), ("Away.", "lauf heim")]) == [("A dog.", "Ein Hund.")]
+    assert drop_known(pairs, [("GO, home", "Fort."), ("Away.", "lauf heim")]) == [
+        ("A dog.", "Ein Hund.")
+    ]
 
 
 def test_demo_corpus_refuses_unknown_splits_and_sizes(tmp_path):
@@ -37,7 +43,9 @@ def test_demo_corpus_refuses_unknown_splits_and_sizes(tmp_path):
     with pytest.raises(ValueError, match="has the splits train, validation, test, got 'dev'"):
         read_demo_corpus("dev", 1)
     for count in (0, 501):
-        with pytest.raises(ValueError, match=f"test pairs of the demo corpus must be from 1 to 500, got {count}"):
+        with pytest.raises(
+            ValueError, match=f"test pairs of the demo corpus must be from 1 to 500, got {count}"
+        ):
             read_demo_corpus("test", count)
 
 
@@ -48,10 +56,16 @@ def test_write_demo_corpus_writes_the_pairs_line_by_line_with_their_license(tmp_
     assert sorted(paths) == NAMES and sorted(os.listdir(folder)) == ["README.md", *NAMES]
     for split, count in (("train", 200), ("validation", 20), ("test", 30)):
         pairs = read_demo_corpus(split, count)
-        assert paths[f"{split}.en"].read_bytes().decode() == "".join(f"{pair.source}\n" for pair in pairs)
-        assert paths[f"{split}.de"].read_bytes().decode() == "".join(f"{pair.target}\n" for pair in pairs)
+        assert paths[f"{split}.en"].read_bytes().decode() == "".join(
+            f"{pair.source}\n" for pair in pairs
+        )
+        assert paths[f"{split}.de"].read_bytes().decode() == "".join(
+            f"{pair.target}\n" for pair in pairs
+        )
     notice = (folder / "README.md").read_text(encoding="utf-8")
-    assert all(name in notice for name in ("Tatoeba", "CC BY 2.0 FR", "https://www.manythings.org/anki/"))
+    assert all(
+        name in notice for name in ("Tatoeba", "CC BY 2.0 FR", "https://www.manythings.org/anki/")
+    )
     assert all(f"{size:,}" in notice for size in SPLIT_SIZES.values())
 
 

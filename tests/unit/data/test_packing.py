@@ -33,18 +33,27 @@ def check_plan(plan, shape, source, target):
 
 @examples(200)
 @given(LENGTHS, st.integers(40, 1000), st.integers(0, 2**32), st.integers(0, 3), st.integers(1, 15))
-def test_plan_packed_batches_has_each_pair_once_within_rows(lengths, max_tokens, seed, epoch, batches_per_step):
+def test_plan_packed_batches_has_each_pair_once_within_rows(
+    lengths, max_tokens, seed, epoch, batches_per_step
+):
     source, target = np.array(lengths).T
     shape = packed_shape(source, target, max_tokens)
     assert shape.rows * max(shape.source_length, shape.target_length) <= max_tokens
-    check_plan(plan_packed_batches(source, target, shape, seed, epoch, batches_per_step), shape, source, target)
+    check_plan(
+        plan_packed_batches(source, target, shape, seed, epoch, batches_per_step),
+        shape,
+        source,
+        target,
+    )
 
 
 def lengths_like(pairs, mean, spread, longest, ratio):
     """Return the lengths of both sides of sentences, log-normal and correlated as translations are."""
     random = np.random.default_rng(0)
     source = np.exp(random.normal(np.log(mean), spread, pairs)).clip(2, longest).astype(int)
-    return source, (source * np.exp(random.normal(np.log(ratio), 0.22, pairs))).clip(2, longest).astype(int)
+    return source, (source * np.exp(random.normal(np.log(ratio), 0.22, pairs))).clip(
+        2, longest
+    ).astype(int)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +76,9 @@ def test_packed_batches_have_one_shape_and_little_padding_in_all_epochs(lengths,
 def test_packed_batches_are_a_function_of_seed_and_epoch():
     source, target = lengths_like(2000, 15, 0.3, 60, 1.0)
     shape = packed_shape(source, target, 1536)
-    first, again, other = (plan_packed_batches(source, target, shape, seed, 1, 2) for seed in (3, 3, 4))
+    first, again, other = (
+        plan_packed_batches(source, target, shape, seed, 1, 2) for seed in (3, 3, 4)
+    )
     assert first.pairs.tolist() == again.pairs.tolist() != other.pairs.tolist()
 
 
@@ -75,7 +86,9 @@ def test_packed_shape_holds_longest_sentence_of_each_side():
     assert packed_shape([5, 300, 7], [9, 20, 8], 25_000) == BatchShape(82, 304, 40)
     assert packed_shape([5, 30, 7], [9, 20, 8], 25_000) == BatchShape(97, 256, 232)
     assert packed_shape([5, 30, 7], [9, 20, 8], 40) == BatchShape(1, 40, 40)
-    with pytest.raises(ValueError, match="max_tokens=29, but pair 2 after cleaning has 30 source and 20 target"):
+    with pytest.raises(
+        ValueError, match="max_tokens=29, but pair 2 after cleaning has 30 source and 20 target"
+    ):
         packed_shape([5, 30, 7], [9, 20, 8], 29)
 
 
@@ -83,14 +96,18 @@ def test_pack_writes_sentences_and_positions_one_after_another():
     table = LengthsCorpus([2, 3, 1]).pairs.table
     empty = table.pack(np.empty(0, int), np.empty(0, int), BatchShape(1, 2, 1), pad_token_id=9)
     assert empty["input_ids"].tolist() == [[9, 9]] and empty["labels"].tolist() == [[-100]]
-    batch = table.pack(np.array([2, 0, 1]), np.array([0, 0, 2]), BatchShape(3, 4, 5), pad_token_id=9)
+    batch = table.pack(
+        np.array([2, 0, 1]), np.array([0, 0, 2]), BatchShape(3, 4, 5), pad_token_id=9
+    )
     assert batch["input_ids"].tolist() == [[2, 0, 0, 9], [9, 9, 9, 9], [1, 1, 1, 9]]
     assert batch["source_positions"].tolist() == [[0, 0, 1, 0], [0, 0, 0, 0], [0, 1, 2, 0]]
     assert batch["labels"].tolist() == [[0, 0, 0, -100, -100], [-100] * 5, [0, 0, 0, -100, -100]]
     assert batch["target_positions"].tolist() == [[0, 0, 1, 0, 0], [0] * 5, [0, 1, 2, 0, 0]]
 
 
-@pytest.mark.parametrize("change", [{"accumulation": 2}, {"packing": False}, {"max_tokens": 320}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"accumulation": 2}, {"packing": False}, {"max_tokens": 320}], ids=str
+)
 def test_packed_epoch_continues_with_other_batches(change):
     options = {"max_tokens": 640, "seed": 0, "packing": True}
     lengths = lengths_like(400, 15, 0.3, 60, 1.0)[0].tolist()

@@ -38,28 +38,80 @@ def broken_by(rules, pairs, corpora=None, spec=SPEC):
 @pytest.mark.parametrize(
     ("rules", "name", "bad"),
     [
-        ({"drop": ["other_numbers"]}, "other_numbers", ("She sold 25 cars.", "Sie verkaufte 52 Autos.")),
+        (
+            {"drop": ["other_numbers"]},
+            "other_numbers",
+            ("She sold 25 cars.", "Sie verkaufte 52 Autos."),
+        ),
         ({"min_letter_ratio": 0.5}, "min_letter_ratio", ("Chapter 4", "4 -- 17:30 -- 18:45")),
         (
             {"drop": ["other_languages"]},
             "other_languages",
             ("The house is old.", "The garden is as old as the house."),
         ),
-        ({"drop": ["other_languages"]}, "other_languages", ("La maison est vieille et grande.", "Das Haus ist alt.")),
-        ({"drop": ["bad_encoding"]}, "bad_encoding", ("That is a big dog.", "Das ist ein groÃŸer Hund.")),
-        ({"drop": ["bad_encoding"]}, "bad_encoding", ("That is\0 a big dog.", "Das ist ein großer Hund.")),
-        ({"drop": ["markup"]}, "markup", ("That is a <b>big</b> dog.", "Das ist ein <b>großer</b> Hund.")),
+        (
+            {"drop": ["other_languages"]},
+            "other_languages",
+            ("La maison est vieille et grande.", "Das Haus ist alt."),
+        ),
+        (
+            {"drop": ["bad_encoding"]},
+            "bad_encoding",
+            ("That is a big dog.", "Das ist ein groÃŸer Hund."),
+        ),
+        (
+            {"drop": ["bad_encoding"]},
+            "bad_encoding",
+            ("That is\0 a big dog.", "Das ist ein großer Hund."),
+        ),
+        (
+            {"drop": ["markup"]},
+            "markup",
+            ("That is a <b>big</b> dog.", "Das ist ein <b>großer</b> Hund."),
+        ),
         ({"drop": ["markup"]}, "markup", ("A big dog.", "Ein großer&nbsp;Hund.")),
-        ({"max_characters": 25}, "max_characters", ("That is a big dog.", "Das ist ein großer Hund. Ja.")),
-        ({"max_character_ratio": 3}, "max_character_ratio", ("A big dog.", "Ein großer Hund. " * 5 + "Ja.")),
-        ({"max_character_ratio": 3}, "max_character_ratio", ("That is a big dog. " * 4 + "Yes.", "Hund.")),
+        (
+            {"max_characters": 25},
+            "max_characters",
+            ("That is a big dog.", "Das ist ein großer Hund. Ja."),
+        ),
+        (
+            {"max_character_ratio": 3},
+            "max_character_ratio",
+            ("A big dog.", "Ein großer Hund. " * 5 + "Ja."),
+        ),
+        (
+            {"max_character_ratio": 3},
+            "max_character_ratio",
+            ("That is a big dog. " * 4 + "Yes.", "Hund."),
+        ),
         ({"drop": ["duplicates"]}, "duplicates", GOOD[0]),
         ({"drop": ["duplicates"]}, "duplicates", ("THE HOUSE IS OLD.", "DAS HAUS IST\u200b ALT.")),
-        ({"drop": ["duplicates"]}, "duplicates", ("that is a big dog.", "Das ist ein gro\u00adßer Hund.")),
-        ({"drop": ["near_duplicates"]}, "near_duplicates", ("the House is old!", "Das Haus: ist alt")),
-        ({"drop": ["near_duplicates"]}, "near_duplicates", ("She sold 7 cars.", "Sie verkaufte 7 Autos.")),
-        ({"drop": ["repeated_sources"]}, "repeated_sources", ("The house is old.", "Ein altes Haus.")),
-        ({"drop": ["repeated_targets"]}, "repeated_targets", ("Old is the house.", "Das Haus ist alt.")),
+        (
+            {"drop": ["duplicates"]},
+            "duplicates",
+            ("that is a big dog.", "Das ist ein gro\u00adßer Hund."),
+        ),
+        (
+            {"drop": ["near_duplicates"]},
+            "near_duplicates",
+            ("the House is old!", "Das Haus: ist alt"),
+        ),
+        (
+            {"drop": ["near_duplicates"]},
+            "near_duplicates",
+            ("She sold 7 cars.", "Sie verkaufte 7 Autos."),
+        ),
+        (
+            {"drop": ["repeated_sources"]},
+            "repeated_sources",
+            ("The house is old.", "Ein altes Haus."),
+        ),
+        (
+            {"drop": ["repeated_targets"]},
+            "repeated_targets",
+            ("Old is the house.", "Das Haus ist alt."),
+        ),
     ],
 )
 def test_find_broken_applies_each_rule(rules, name, bad):
@@ -74,11 +126,17 @@ def test_find_broken_applies_each_rule(rules, name, bad):
     [
         ("OAuth2 token", "OAuth2-Token"),
         ("Sign in", "Login"),
-        ("See https://a.example/the/page/in/english {and} %s", "https://a.example/the/page/in/english {and} %s"),
+        (
+            "See https://a.example/the/page/in/english {and} %s",
+            "https://a.example/the/page/in/english {and} %s",
+        ),
     ],
 )
 def test_find_broken_does_not_guess_the_language_of_short_text(pair):
-    assert broken_by(CleaningRules(drop=["other_languages"]), [*GOOD, SentencePair(*pair)])[1].dropped == {}
+    assert (
+        broken_by(CleaningRules(drop=["other_languages"]), [*GOOD, SentencePair(*pair)])[1].dropped
+        == {}
+    )
 
 
 @pytest.mark.parametrize("rule", ["duplicates", "near_duplicates"])
@@ -91,7 +149,17 @@ def test_find_broken_keeps_the_copy_in_ordinary_case(rule, change):
 
 
 BASE = "Zwei Größen."
-VOWELS = ["पानी", "पीना", "पानी!", "पा\u200cनी", "e\u0301te\u0301", "ete", "Été 1\ufe0f\u20e3", "a ❤\ufe0f", "a"]
+VOWELS = [
+    "पानी",
+    "पीना",
+    "पानी!",
+    "पा\u200cनी",
+    "e\u0301te\u0301",
+    "ete",
+    "Été 1\ufe0f\u20e3",
+    "a ❤\ufe0f",
+    "a",
+]
 
 
 @pytest.mark.parametrize(
@@ -116,13 +184,23 @@ def test_find_broken_compares_lengths_with_the_usual_ratio_of_a_corpus():
     source, target = "An old house stands at the river. " * 2, "河边有一座老房子。"
     pairs = [SentencePair(source, target)] * 9
     bad = [SentencePair(source, target * 7), SentencePair("A.", "河" * 40)]
-    assert broken_by(CleaningRules(max_character_ratio=3), pairs + bad)[0] == [False] * 9 + [True] * 2
+    assert (
+        broken_by(CleaningRules(max_character_ratio=3), pairs + bad)[0] == [False] * 9 + [True] * 2
+    )
 
 
 def test_find_broken_compares_with_kept_pairs_only():
     rules = CleaningRules(drop=["other_numbers", "duplicates", "repeated_sources"])
-    wrong, right = SentencePair("It has 25.", "Es hat 26."), SentencePair("It has 25.", "Es hat 25.")
-    assert broken_by(rules, [wrong, right, SentencePair("a", "b"), right])[0] == [True, False, False, True]
+    wrong, right = (
+        SentencePair("It has 25.", "Es hat 26."),
+        SentencePair("It has 25.", "Es hat 25."),
+    )
+    assert broken_by(rules, [wrong, right, SentencePair("a", "b"), right])[0] == [
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("code", ["de", "DE", "de-AT", "deu_Latn", "deu"])
@@ -131,10 +209,17 @@ def test_language_code_takes_codes_of_any_form(code):
 
 
 def test_find_broken_drops_scripts_that_a_corpus_rarely_uses():
-    rules, bad = CleaningRules(drop=["other_scripts"]), SentencePair("The house is old.", "Дом старый.")
+    rules, bad = (
+        CleaningRules(drop=["other_scripts"]),
+        SentencePair("The house is old.", "Дом старый."),
+    )
     broken, report = broken_by(rules, [*GOOD * 9, bad])
     assert broken == [False] * 36 + [True] and report.dropped == {"other_scripts": 1}
-    assert not any(broken_by(rules, [SentencePair("The sky.", "空です。"), SentencePair("A cat.", "ネコ")] * 9)[0])
+    assert not any(
+        broken_by(
+            rules, [SentencePair("The sky.", "空です。"), SentencePair("A cat.", "ネコ")] * 9
+        )[0]
+    )
 
 
 def test_find_broken_applies_the_rules_of_each_corpus():
@@ -146,8 +231,13 @@ def test_find_broken_applies_the_rules_of_each_corpus():
 
 def test_find_broken_keeps_the_translations_of_a_source_into_several_languages():
     rules, pairs = CleaningRules(drop=["repeated_sources"]), [GOOD[0], GOOD[0]]
-    texts = datasets.Dataset.from_dict({"source": ["A.", "A."], "target": ["Ein A.", "Un A."], "corpus": [0, 1]})
-    specs = [CorpusSpec(file="a.tsv", source_language="en", target_language=target) for target in ("de", "fr")]
+    texts = datasets.Dataset.from_dict(
+        {"source": ["A.", "A."], "target": ["Ein A.", "Un A."], "corpus": [0, 1]}
+    )
+    specs = [
+        CorpusSpec(file="a.tsv", source_language="en", target_language=target)
+        for target in ("de", "fr")
+    ]
     pair_rules = [PairRules.for_corpus(spec, rules, pairs) for spec in specs]
     assert not find_broken(texts, pair_rules, CleaningReport(read=2)).any()
     assert find_broken(texts, pair_rules[:1] * 2, CleaningReport(read=2)).tolist() == [False, True]
@@ -163,14 +253,24 @@ def test_pair_rules_need_known_languages():
     rules = CleaningRules(drop=["other_languages"])
     with pytest.raises(ValueError, match="`target_language` must be given for a.tsv"):
         PairRules.for_corpus(CorpusSpec(file="a.tsv", source_language="en"), rules, [])
-    with pytest.raises(ValueError, match="a.tsv must have codes that .* knows .*af, .* de, .*, got english"):
-        PairRules.for_corpus(CorpusSpec(file="a.tsv", source_language="english", target_language="de"), rules, [])
+    with pytest.raises(
+        ValueError, match="a.tsv must have codes that .* knows .*af, .* de, .*, got english"
+    ):
+        PairRules.for_corpus(
+            CorpusSpec(file="a.tsv", source_language="english", target_language="de"), rules, []
+        )
 
 
 def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
-    pairs = [SentencePair("a" * 15, "b" * 30), SentencePair("a" * 900, "b" * 900), SentencePair("25", "26")]
+    pairs = [
+        SentencePair("a" * 15, "b" * 30),
+        SentencePair("a" * 900, "b" * 900),
+        SentencePair("25", "26"),
+    ]
     histograms = broken_by(CleaningRules(drop=["other_numbers"]), pairs)[1].histograms
-    source = {label: np.flatnonzero(counts).tolist() for label, counts in histograms["source"].items()}
+    source = {
+        label: np.flatnonzero(counts).tolist() for label, counts in histograms["source"].items()
+    }
     assert source == {"kept": [1, len(LENGTH_EDGES) - 2], "dropped": [0]}
     kept = np.flatnonzero(histograms["ratio"]["kept"])
     assert RATIO_EDGES[kept].tolist() == [0.0, 1.0]
@@ -185,13 +285,23 @@ def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
             [pair[::-1] for pair in LONG],
             "has its sides swapped in [34] of 4 pairs. .*\n    Das Haus ist alt. .* | The house is old.",
         ),
-        ([(pair.source, pair.source) for pair in LONG], "a target in another language than de in . of 4"),
-        ([("C'est un grand chien et un chat.", pair.target) for pair in LONG], "a source in another language than en"),
+        (
+            [(pair.source, pair.source) for pair in LONG],
+            "a target in another language than de in . of 4",
+        ),
+        (
+            [("C'est un grand chien et un chat.", pair.target) for pair in LONG],
+            "a source in another language than en",
+        ),
     ],
 )
 def test_load_texts_warns_of_a_wrong_direction_or_language(tmp_path, caplog, pairs, message):
     (tmp_path / "a.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    languages = {"source_language": "en", "target_language": "de-AT", "cache_dir": str(tmp_path / "cache")}
+    languages = {
+        "source_language": "en",
+        "target_language": "de-AT",
+        "cache_dir": str(tmp_path / "cache"),
+    }
     data = DataArguments(corpora=[{"file": str(tmp_path / "a.tsv")}], **languages)
     for _ in range(2):
         texts = load_texts(data)

@@ -28,8 +28,14 @@ def recipe(tmp_path):
 
     def make(**changes):
         files = {"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")}
-        options = {"corpora": [files, {"file": str(tmp_path / "b.tsv")}], "cache_dir": str(tmp_path / "cache")}
-        options |= {"validation_source": str(tmp_path / "v.en"), "validation_target": str(tmp_path / "v.de")}
+        options = {
+            "corpora": [files, {"file": str(tmp_path / "b.tsv")}],
+            "cache_dir": str(tmp_path / "cache"),
+        }
+        options |= {
+            "validation_source": str(tmp_path / "v.en"),
+            "validation_target": str(tmp_path / "v.de"),
+        }
         return DataArguments(**(options | changes))
 
     return make
@@ -124,9 +130,15 @@ def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokeni
 def test_load_texts_identifies_a_dataset_by_content(tmp_path, prepare):
     def save(folder, word):
         rows = {"translation": [{"en": "one", "de": word}, {"en": "", "de": "zwei"}]}
-        splits = {name: datasets.Dataset.from_dict(rows) for name in ("train", "validation", "test")}
+        splits = {
+            name: datasets.Dataset.from_dict(rows) for name in ("train", "validation", "test")
+        }
         datasets.DatasetDict(splits).save_to_disk(tmp_path / folder)
-        options = {"source_language": "en", "target_language": "de", "cache_dir": str(tmp_path / "cache")}
+        options = {
+            "source_language": "en",
+            "target_language": "de",
+            "cache_dir": str(tmp_path / "cache"),
+        }
         return DataArguments(dataset=str(tmp_path / folder), **options)
 
     corpus, tokenized = prepare(save("first", "eins"))
@@ -148,7 +160,10 @@ def test_load_texts_identifies_an_in_memory_dataset_by_content(tmp_path, prepare
 
 def test_tokenize_counts_the_overlap_with_held_out_text(recipe, prepare, tmp_path):
     def counts(corpus):
-        return {name: (found.sources, found.targets, found.both) for name, found in corpus.overlaps.items()}
+        return {
+            name: (found.sources, found.targets, found.both)
+            for name, found in corpus.overlaps.items()
+        }
 
     assert counts(prepare(recipe())[0]) == {"validation": (1, 1, 1)}
     (tmp_path / "v.de").write_text("uno\nzwei\n")
@@ -158,11 +173,24 @@ def test_tokenize_counts_the_overlap_with_held_out_text(recipe, prepare, tmp_pat
 
 
 def test_texts_sentences_are_cleaned_and_of_both_sides(recipe):
-    cleaned = ["one", "eins", "two", "zwei", "three three", "drei drei", "four", "vier", "one", "ein"]
+    cleaned = [
+        "one",
+        "eins",
+        "two",
+        "zwei",
+        "three three",
+        "drei drei",
+        "four",
+        "vier",
+        "one",
+        "ein",
+    ]
     assert list(load_texts(recipe(drop=["duplicates"])).sentences()) == cleaned
 
 
-def test_load_texts_caches_in_the_folder_of_datasets_by_default(recipe, prepare, tmp_path, monkeypatch):
+def test_load_texts_caches_in_the_folder_of_datasets_by_default(
+    recipe, prepare, tmp_path, monkeypatch
+):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub")
     prepare(recipe(cache_dir=None))
     assert list((tmp_path / "hub" / "vanilla_transformer").glob("encoded-*"))
@@ -186,16 +214,30 @@ def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"one\teins\ntwo\t\xe4\n", r"v.tsv must be UTF-8, but line 2 has the byte 0xe4 .* -t utf-8`\.$"),
-        (b"one\teins\ntwo\t\n", r"Line 2 of .*v.tsv is blank, but its translation is not. Mend or delete both\.$"),
+        (
+            b"one\teins\ntwo\t\xe4\n",
+            r"v.tsv must be UTF-8, but line 2 has the byte 0xe4 .* -t utf-8`\.$",
+        ),
+        (
+            b"one\teins\ntwo\t\n",
+            r"Line 2 of .*v.tsv is blank, but its translation is not. Mend or delete both\.$",
+        ),
     ],
     ids=["invalid UTF-8", "blank side"],
 )
-def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(recipe, tmp_path, text, message):
+def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(
+    recipe, tmp_path, text, message
+):
     (tmp_path / "v.tsv").write_bytes(text)
     for side, name in enumerate(("v.en", "v.de")):
-        (tmp_path / name).write_bytes(b"".join(line.split(b"\t")[side] + b"\n" for line in text.splitlines()))
-    corpora = {"validation": [{"file": str(tmp_path / "v.tsv")}], "validation_source": None, "validation_target": None}
+        (tmp_path / name).write_bytes(
+            b"".join(line.split(b"\t")[side] + b"\n" for line in text.splitlines())
+        )
+    corpora = {
+        "validation": [{"file": str(tmp_path / "v.tsv")}],
+        "validation_source": None,
+        "validation_target": None,
+    }
     with pytest.raises(ValueError, match=message):
         load_texts(recipe(drop=["empty", "invalid_unicode"], **corpora))
     with pytest.raises(ValueError, match=message.replace("v.tsv", "v.de")):
@@ -220,11 +262,16 @@ def test_load_texts_keeps_the_order_over_batches(recipe, prepare, tmp_path, monk
 
 
 def test_load_texts_reads_held_out_pairs_of_files_or_dataset(recipe, tmp_path):
-    assert load_texts(recipe()).validation == [SentencePair("one", "eins"), SentencePair("five", "fünf")]
+    assert load_texts(recipe()).validation == [
+        SentencePair("one", "eins"),
+        SentencePair("five", "fünf"),
+    ]
     assert load_texts(recipe()).test == []
     assert load_texts(recipe(validation_source=None, validation_target=None)).validation == []
     rows = {"translation": [{"en": "one", "de": "eins"}]}
-    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "saved")
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(
+        tmp_path / "saved"
+    )
     dataset = {"dataset": str(tmp_path / "saved"), "source_language": "en", "target_language": "de"}
     assert len(load_texts(recipe(corpora=None, **dataset)).validation) == 2
     assert load_texts(recipe(corpora=None, **dataset)).test == []
@@ -235,7 +282,11 @@ def test_load_texts_reads_held_out_pairs_of_files_or_dataset(recipe, tmp_path):
 def test_load_texts_opens_each_file_once(recipe, tiny_tokenizer, tmp_path, monkeypatch):
     opened, open_file = [], io.open
     monkeypatch.setattr(
-        io, "open", lambda file, *options, **names: opened.append(str(file)) or open_file(file, *options, **names)
+        io,
+        "open",
+        lambda file, *options, **names: (
+            opened.append(str(file)) or open_file(file, *options, **names)
+        ),
     )
     files = sorted(str(tmp_path / name) for name in ("a.de", "a.en", "b.tsv", "v.de", "v.en"))
     texts = load_texts(recipe(vocab_size=270))

@@ -82,15 +82,25 @@ def test_read_text_files_names_a_mistake(write, source, target, message):
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_read_pairs_names_utf_16(write, ending, encoding):
-    content = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]("one\ttwo\n".encode(encoding))
+    content = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending](
+        "one\ttwo\n".encode(encoding)
+    )
     name = encoding.upper().replace("16-", "16")
-    with pytest.raises(ValueError, match=f"a.tsv.* must be UTF-8, but it is {name}. .* `iconv -f {name} -t UTF-8"):
+    with pytest.raises(
+        ValueError, match=f"a.tsv.* must be UTF-8, but it is {name}. .* `iconv -f {name} -t UTF-8"
+    ):
         parse(CorpusSpec(file=str(write("a.tsv" + ending, content))))
 
 
 @pytest.fixture
 def dataset(tmp_path):
-    rows = {"translation": [{"en": "one", "de": "eins"}, {"en": "two ", "de": " zwei"}, {"en": "", "de": "drei"}]}
+    rows = {
+        "translation": [
+            {"en": "one", "de": "eins"},
+            {"en": "two ", "de": " zwei"},
+            {"en": "", "de": "drei"},
+        ]
+    }
     folder = tmp_path / "dataset"
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(folder)
     return str(folder)
@@ -110,12 +120,28 @@ def pack(ending, text):
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
 def test_readers_decompress(write, ending):
-    source, target = write("a.en" + ending, pack(ending, "one\ntwo\n")), write("a.de", "eins\nzwei\n")
-    assert parse(CorpusSpec(source=str(source), target=str(target))) == read_text_files(source, target) == PAIRS
-    assert (
-        parse(CorpusSpec(file=str(write("a.tsv" + ending, pack(ending, "\ufeffone\teins\n two\tzwei \n"))))) == PAIRS
+    source, target = (
+        write("a.en" + ending, pack(ending, "one\ntwo\n")),
+        write("a.de", "eins\nzwei\n"),
     )
-    assert read_lines(write("a" + ending, pack(ending, "fünf\n\n zwölf\n"))) == ["fünf", "", "zwölf"]
+    assert (
+        parse(CorpusSpec(source=str(source), target=str(target)))
+        == read_text_files(source, target)
+        == PAIRS
+    )
+    assert (
+        parse(
+            CorpusSpec(
+                file=str(write("a.tsv" + ending, pack(ending, "\ufeffone\teins\n two\tzwei \n")))
+            )
+        )
+        == PAIRS
+    )
+    assert read_lines(write("a" + ending, pack(ending, "fünf\n\n zwölf\n"))) == [
+        "fünf",
+        "",
+        "zwölf",
+    ]
 
 
 SCORED = [CorpusRow(1, PAIRS[0], 0.9), CorpusRow(2, PAIRS[1], -1.5)]
@@ -126,23 +152,36 @@ def parse_rows(spec):
         return list(read_rows(corpus))
 
 
-@pytest.mark.parametrize("names", ["source\ttarget", "SRC\ttgt", "src\ttrg", "en\tde", "en-US\tde_AT", "EN\tDE"])
-@pytest.mark.parametrize("languages", [{}, LANGUAGES, {name: f"{code}_XX" for name, code in LANGUAGES.items()}])
+@pytest.mark.parametrize(
+    "names", ["source\ttarget", "SRC\ttgt", "src\ttrg", "en\tde", "en-US\tde_AT", "EN\tDE"]
+)
+@pytest.mark.parametrize(
+    "languages", [{}, LANGUAGES, {name: f"{code}_XX" for name, code in LANGUAGES.items()}]
+)
 def test_read_rows_leaves_out_names_of_columns(write, caplog, names, languages):
     caplog.set_level("INFO")
-    rows = parse_rows(CorpusSpec(file=str(write("a.tsv", f"\ufeff{names}\r\none\teins\r\n")), **languages))
+    rows = parse_rows(
+        CorpusSpec(file=str(write("a.tsv", f"\ufeff{names}\r\none\teins\r\n")), **languages)
+    )
     if "XX" in str(languages) and "US" in names:
         assert len(rows) == 2  # of other variants
     else:
         assert rows == [CorpusRow(2, PAIRS[0])]  # errors name the line of the file
-        assert "a.tsv: The first line names the columns: column 1 is the source, column 2 the target." in caplog.text
+        assert (
+            "a.tsv: The first line names the columns: column 1 is the source, column 2 the target."
+            in caplog.text
+        )
 
 
-@pytest.mark.parametrize("line", ["yes\tja", "no\tnein", "en\ten", "is\tist", "source\tQuelle", "Source code\ttarget"])
+@pytest.mark.parametrize(
+    "line", ["yes\tja", "no\tnein", "en\ten", "is\tist", "source\tQuelle", "Source code\ttarget"]
+)
 def test_read_rows_keeps_text_like_names_of_columns(write, line):
     first = parse_rows(CorpusSpec(file=str(write("a.tsv", f"{line}\none\teins\n"))))[0]
     assert first == CorpusRow(1, SentencePair(*line.split("\t")))
-    assert parse_rows(CorpusSpec(file=str(write("b.tsv", "is\tes\n")), **LANGUAGES)) == [CorpusRow(1, ("is", "es"))]
+    assert parse_rows(CorpusSpec(file=str(write("b.tsv", "is\tes\n")), **LANGUAGES)) == [
+        CorpusRow(1, ("is", "es"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -152,12 +191,18 @@ def test_read_rows_keeps_text_like_names_of_columns(write, line):
             "one\teins\t0.9\n two\tzwei \t-1.5\n",
             "column 1 is the source, column 2 the target, and column 3 has scores",
         ),
-        ("0.9\tone\teins\n-1.5\ttwo\tzwei\n", "column 2 is the source, column 3 the target, and column 1 has scores"),
+        (
+            "0.9\tone\teins\n-1.5\ttwo\tzwei\n",
+            "column 2 is the source, column 3 the target, and column 1 has scores",
+        ),
         (
             "de\tscore\ten\neins\t0.9\tone\nzwei\t-1.5\ttwo\n",
             "column 3 is the source, column 1 the target, and column 2",
         ),
-        ("id\tsource\ttarget\tscore\n7\tone\teins\t0.9\n8\ttwo\tzwei\t-1.5\n", "and column 4 has scores"),
+        (
+            "id\tsource\ttarget\tscore\n7\tone\teins\t0.9\n8\ttwo\tzwei\t-1.5\n",
+            "and column 4 has scores",
+        ),
     ],
 )
 def test_read_rows_finds_scores_of_tsv(write, caplog, content, described):
@@ -171,7 +216,10 @@ def test_read_rows_finds_scores_of_tsv(write, caplog, content, described):
 def test_read_rows_says_that_columns_are_not_read(write, caplog):
     caplog.set_level("INFO")
     content = "12\tone\t77\teins\n13\ttwo\t78\tzwei\n"  # sentences and their numbers, as Tatoeba exports them
-    assert [row.score for row in parse_rows(CorpusSpec(file=str(write("a.tsv", content))))] == [None, None]
+    assert [row.score for row in parse_rows(CorpusSpec(file=str(write("a.tsv", content))))] == [
+        None,
+        None,
+    ]
     assert "column 2 is the source, column 4 the target; no other is read" in caplog.text
 
 
@@ -183,13 +231,19 @@ def store(write, tmp_path):
         lines = write("a.jsonl.gz", pack(".gz", "".join(json.dumps(row) + "\n" for row in rows)))
         pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
         datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
-        return {"file": str(lines)}, {"file": str(tmp_path / "a.parquet")}, {"dataset": str(tmp_path / "saved")}
+        return (
+            {"file": str(lines)},
+            {"file": str(tmp_path / "a.parquet")},
+            {"dataset": str(tmp_path / "saved")},
+        )
 
     return store
 
 
 def test_read_rows_finds_scores_of_rows(store):
-    for place in store([{"translation": row, "score": score} for row, score in zip(ROWS, (0.9, -1.5), strict=True)]):
+    for place in store(
+        [{"translation": row, "score": score} for row, score in zip(ROWS, (0.9, -1.5), strict=True)]
+    ):
         assert parse_rows(CorpusSpec(**place, **LANGUAGES)) == SCORED
         reverse = parse_rows(CorpusSpec(**place, **LANGUAGES, reverse=True))
         assert reverse == [row._replace(pair=SentencePair(*row.pair[::-1])) for row in SCORED]
@@ -205,7 +259,11 @@ def test_read_pairs_keeps_quotation_marks_of_tsv(write):
 
 @pytest.mark.parametrize(
     "rows",
-    [[{"translation": row} for row in ROWS], ROWS, [{"source": row["en"], "target": row["de"]} for row in ROWS]],
+    [
+        [{"translation": row} for row in ROWS],
+        ROWS,
+        [{"source": row["en"], "target": row["de"]} for row in ROWS],
+    ],
     ids=["translation", "languages", "source and target"],
 )
 def test_read_pairs_finds_columns_named_in_three_ways(store, rows):
@@ -236,7 +294,9 @@ def test_read_pairs_reads_a_dataset_with_configuration(monkeypatch):
 
 def test_read_pairs_is_lazy(write):
     """Numbers of lines that differ are found at the end, so that what comes before has been yielded."""
-    spec = CorpusSpec(source=str(write("a.en", "one\ntwo\n3\n4")), target=str(write("a.de", "eins\nzwei")))
+    spec = CorpusSpec(
+        source=str(write("a.en", "one\ntwo\n3\n4")), target=str(write("a.de", "eins\nzwei"))
+    )
     with open_corpus(spec) as corpus:
         pairs = read_pairs(corpus)
         assert [next(pairs), next(pairs)] == PAIRS
@@ -247,11 +307,31 @@ def test_read_pairs_is_lazy(write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "one\teins\ntwo zwei\n", "Line 2 of .*a.tsv must have two columns, source TAB target, it has 1"),
-        ("a.tsv", "one\teins\tCC-BY\n", "two columns, source TAB target, besides columns of numbers, it has 3. Name"),
-        ("a.tsv", "one\t1\t2\n", "besides columns of numbers, it has 3. Name the columns in a first line"),
-        ("a.tsv", "one\teins\t1\ntwo\tzwei\n", "Line 2 of .*a.tsv must have 3 columns, as the first, it has 2"),
-        ("a.tsv", "one\teins\t1\n" * 100 + "two\tzwei\t-\n", "Line 101 of .* a number as its score, got '-'"),
+        (
+            "a.tsv",
+            "one\teins\ntwo zwei\n",
+            "Line 2 of .*a.tsv must have two columns, source TAB target, it has 1",
+        ),
+        (
+            "a.tsv",
+            "one\teins\tCC-BY\n",
+            "two columns, source TAB target, besides columns of numbers, it has 3. Name",
+        ),
+        (
+            "a.tsv",
+            "one\t1\t2\n",
+            "besides columns of numbers, it has 3. Name the columns in a first line",
+        ),
+        (
+            "a.tsv",
+            "one\teins\t1\ntwo\tzwei\n",
+            "Line 2 of .*a.tsv must have 3 columns, as the first, it has 2",
+        ),
+        (
+            "a.tsv",
+            "one\teins\t1\n" * 100 + "two\tzwei\t-\n",
+            "Line 101 of .* a number as its score, got '-'",
+        ),
         (
             "a.jsonl",
             '{"source": "a", "target": "b", "score": "high"}\n',
@@ -261,7 +341,11 @@ def test_read_pairs_is_lazy(write):
         ("a.jsonl", "[1]\n", "Line 1 of .*a.jsonl must be a JSON object, got list"),
         ("a.jsonl", '{"source": "a", "target": 3}\n', "must hold sentences, got 3"),
         ("a.jsonl", '{"a": "b"}\n', "must have a column 'translation', it has 'a'"),
-        ("a.jsonl", '{"translation": {"en": "a", "de": "b"}}\n', "needs `source_language` and `target_language`"),
+        (
+            "a.jsonl",
+            '{"translation": {"en": "a", "de": "b"}}\n',
+            "needs `source_language` and `target_language`",
+        ),
         ("a.parquet", "text", "a.parquet: it must be a Parquet file"),
         ("a.tsv.gz", "text", "a.tsv.gz: the .gz file is truncated or corrupt"),
         (
@@ -299,7 +383,9 @@ LONG_LINES = {
 }
 
 
-@pytest.mark.parametrize("line, said", [(b"a", "must have at most 16,777,216 bytes"), (b"\n", "are blank")])
+@pytest.mark.parametrize(
+    "line, said", [(b"a", "must have at most 16,777,216 bytes"), (b"\n", "are blank")]
+)
 @pytest.mark.parametrize("name", sample(LONG_LINES, "a.tsv", "a.tsv.zst", "a.zip"))
 def test_read_pairs_limits_lines_while_they_are_unpacked(name, line, said, write):
     path = write(name, LONG_LINES[name](line * 60 * MEBIBYTE))
@@ -321,20 +407,29 @@ def test_parquet_is_read_in_tables_of_bounded_size(tmp_path, monkeypatch):
     """A few bytes of a file may be a dictionary whose longest text is in each of its rows."""
     monkeypatch.setattr(line_formats, "_BATCH_BYTES", 10_000)
     rows = [{"en": "a" * (1000 if index % 2 else 1), "de": "b"} for index in range(100)]
-    table = pa.Table.from_pylist(rows, pa.schema({"en": pa.dictionary(pa.int32(), pa.string()), "de": pa.string()}))
+    table = pa.Table.from_pylist(
+        rows, pa.schema({"en": pa.dictionary(pa.int32(), pa.string()), "de": pa.string()})
+    )
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     spec = CorpusSpec(file=str(tmp_path / "a.parquet"), **LANGUAGES)
-    assert parse(spec) == [SentencePair(**dict(zip(("source", "target"), row.values(), strict=True))) for row in rows]
+    assert parse(spec) == [
+        SentencePair(**dict(zip(("source", "target"), row.values(), strict=True))) for row in rows
+    ]
     with open_corpus(spec) as corpus:
         assert max(map(len, line_formats._read_tables(corpus.files[0], spec))) == 10
     pyarrow.parquet.write_table(table[:3], tmp_path / "a.parquet", compression="brotli")
     monkeypatch.setattr(line_formats, "_LARGEST_EXPANSION", 1)
     monkeypatch.setattr(line_formats, "_BATCH_BYTES", 100)
-    with pytest.raises(ValueError, match="a.parquet must not expand more than 1-fold, but its column en does"):
+    with pytest.raises(
+        ValueError, match="a.parquet must not expand more than 1-fold, but its column en does"
+    ):
         parse(spec)
 
 
-TMX = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in (("en", "one"), ("de", "eins")))
+TMX = "".join(
+    f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
+    for code, text in (("en", "one"), ("de", "eins"))
+)
 TMX = f'<tmx version="1.4"><header srclang="en"/><body><tu>{TMX}</tu></body></tmx>'
 
 
@@ -346,7 +441,10 @@ def test_readers_refuse_a_file_that_changes_while_it_is_read(name, tmp_path):
         path.write_bytes(texts[path.suffix])
     else:
         pyarrow.parquet.write_table(pa.Table.from_pylist(ROWS), path)
-    with open_corpus(spec) as corpus, pytest.raises(ValueError, match=f"{name} must not change while it is read"):
+    with (
+        open_corpus(spec) as corpus,
+        pytest.raises(ValueError, match=f"{name} must not change while it is read"),
+    ):
         for _ in read_pairs(corpus):
             os.utime(path, ns=(1, 1))
 
@@ -373,10 +471,14 @@ LISTS = [
     {"language": ["en"], "translation": ["two"]},
     None,
 ]
-MAPS = pa.array([[("en", "one"), ("de", "eins")], [("en", "two")], None], pa.map_(pa.string(), pa.string()))
+MAPS = pa.array(
+    [[("en", "one"), ("de", "eins")], [("en", "two")], None], pa.map_(pa.string(), pa.string())
+)
 
 
-@pytest.mark.parametrize("rows", [pa.array(LISTS), MAPS], ids=["TranslationVariableLanguages", "maps"])
+@pytest.mark.parametrize(
+    "rows", [pa.array(LISTS), MAPS], ids=["TranslationVariableLanguages", "maps"]
+)
 def test_parse_reads_rows_of_parquet_that_list_their_languages(rows, tmp_path):
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pa.table({"translation": rows, "score": [1.0, 2.0, 3.0]}), path)
@@ -388,7 +490,9 @@ def test_parse_reads_rows_of_parquet_that_list_their_languages(rows, tmp_path):
 
 
 def test_a_csv_file_is_refused_with_its_remedy():
-    with pytest.raises(ValueError, match=r"got a.csv. Convert CSV: python -c \"from pyarrow import csv"):
+    with pytest.raises(
+        ValueError, match=r"got a.csv. Convert CSV: python -c \"from pyarrow import csv"
+    ):
         CorpusSpec(file="a.csv")
 
 

@@ -18,13 +18,17 @@ MIX = {"corpora": {"back": 0.5, "clean": 1.5}}
 
 def test_read_stages_reads_shares_and_ends():
     found = read_stages([BACK | {"until_step": 10}, MIX | {"until_step": 30}, CLEAN], NAMES, 100)
-    assert found == Stages(({"back": 1}, {"back": 0.5, "clean": 1.5}, {"clean": 1}), (10, 30), "step")
+    assert found == Stages(
+        ({"back": 1}, {"back": 0.5, "clean": 1.5}, {"clean": 1}), (10, 30), "step"
+    )
     assert [found.at(step, epoch=7) for step in (0, 9, 10, 29, 30, 99)] == [0, 0, 1, 1, 2, 2]
     assert found.describe(1) == "stage 2 of 3, until step 30: 25% of back, 75% of clean"
     assert found.describe(2) == "stage 3 of 3, until the end of the run: 100% of clean"
     epochs = read_stages([BACK | {"until_epoch": 2}, CLEAN], NAMES, 100)
     assert [epochs.at(step=50, epoch=epoch) for epoch in range(4)] == [0, 0, 1, 1]
-    shares = read_stages([BACK | {"until_share": 0.25}, MIX | {"until_share": 0.5}, CLEAN], NAMES, 201)
+    shares = read_stages(
+        [BACK | {"until_share": 0.25}, MIX | {"until_share": 0.5}, CLEAN], NAMES, 201
+    )
     assert (shares.ends, shares.unit) == ((50, 100), "step")
     assert [ONE_STAGE.at(step, epoch) for step, epoch in ((0, 0), (10**9, 99))] == [0, 0]
 
@@ -35,22 +39,56 @@ def test_read_stages_reads_shares_and_ends():
         ({}, "`stages` must be a list with a stage in it, got {}"),
         ([], r"`stages` must be a list with a stage in it, got \[\]"),
         (["back"], "Stage 1 of `stages`: It must be a mapping, such as .*, got 'back'"),
-        ([{"corpus": {"back": 1}}], "Stage 1 of `stages`: There is no key 'corpus'. Did you mean 'corpora'?"),
-        ([{"until_step": 5}, CLEAN], "Stage 1 of `stages`: `corpora` must be given: the shares of corpora by name"),
+        (
+            [{"corpus": {"back": 1}}],
+            "Stage 1 of `stages`: There is no key 'corpus'. Did you mean 'corpora'?",
+        ),
+        (
+            [{"until_step": 5}, CLEAN],
+            "Stage 1 of `stages`: `corpora` must be given: the shares of corpora by name",
+        ),
         *[
-            ([BACK | {"until_step": 5}, {"corpora": found}], "Stage 2 .* `corpora` must be a mapping of .* shares")
-            for found in ({}, ["back"], {"back": 0}, {"back": -0.5}, {"back": True}, {"back": float("nan")})
+            (
+                [BACK | {"until_step": 5}, {"corpora": found}],
+                "Stage 2 .* `corpora` must be a mapping of .* shares",
+            )
+            for found in (
+                {},
+                ["back"],
+                {"back": 0},
+                {"back": -0.5},
+                {"back": True},
+                {"back": float("nan")},
+            )
         ],
-        ([{"corpora": {"bach": 1}}], "Stage 1 of `stages`: There is no corpus 'bach'. Did you mean 'back'?"),
-        ([BACK, CLEAN], "Stage 1 of `stages`: It must have one of until_step, until_epoch, until_share, got none"),
+        (
+            [{"corpora": {"bach": 1}}],
+            "Stage 1 of `stages`: There is no corpus 'bach'. Did you mean 'back'?",
+        ),
+        (
+            [BACK, CLEAN],
+            "Stage 1 of `stages`: It must have one of until_step, until_epoch, until_share, got none",
+        ),
         (
             [BACK | {"until_step": 5, "until_epoch": 1}, CLEAN],
             "Stage 1 .* It must have one of .*, got until_step and until_epoch",
         ),
-        ([BACK | {"until_step": 5}], "Stage 1 .* The last one lasts until the run ends. Leave `until_step` out"),
-        ([BACK | {"until_step": 0}, CLEAN], "Stage 1 .* `until_step` must be an integer of 1 or more, got 0"),
-        ([BACK | {"until_epoch": 1.5}, CLEAN], "Stage 1 .* `until_epoch` must be an integer of 1 or more, got 1.5"),
-        ([BACK | {"until_share": 1}, CLEAN], r"Stage 1 .* `until_share` must be a number in \(0, 1\), got 1"),
+        (
+            [BACK | {"until_step": 5}],
+            "Stage 1 .* The last one lasts until the run ends. Leave `until_step` out",
+        ),
+        (
+            [BACK | {"until_step": 0}, CLEAN],
+            "Stage 1 .* `until_step` must be an integer of 1 or more, got 0",
+        ),
+        (
+            [BACK | {"until_epoch": 1.5}, CLEAN],
+            "Stage 1 .* `until_epoch` must be an integer of 1 or more, got 1.5",
+        ),
+        (
+            [BACK | {"until_share": 1}, CLEAN],
+            r"Stage 1 .* `until_share` must be a number in \(0, 1\), got 1",
+        ),
         (
             [BACK | {"until_step": 5}, MIX | {"until_epoch": 9}, CLEAN],
             "All stages must end by the same key, got `until_step` and `until_epoch`",
@@ -67,7 +105,10 @@ def test_read_stages_reads_shares_and_ends():
             [BACK | {"until_step": 100}, CLEAN],
             r"Stage 2 must end after its beginning, step 100, got step 100 \(`max_steps`\)",
         ),
-        ([BACK | {"until_share": 0.001}, CLEAN], "Stage 1 must end after its beginning, step 0, got step 0"),
+        (
+            [BACK | {"until_share": 0.001}, CLEAN],
+            "Stage 1 must end after its beginning, step 0, got step 0",
+        ),
     ],
 )
 def test_read_stages_refuses_what_cannot_work(section, message):
@@ -76,11 +117,23 @@ def test_read_stages_refuses_what_cannot_work(section, message):
     assert "\n" not in str(caught.value)
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.sampled_from(NAMES)
-STAGE = st.dictionaries(st.sampled_from(["corpora", *ENDS]) | SCALARS, SCALARS | st.dictionaries(SCALARS, SCALARS))
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.sampled_from(NAMES)
+)
+STAGE = st.dictionaries(
+    st.sampled_from(["corpora", *ENDS]) | SCALARS, SCALARS | st.dictionaries(SCALARS, SCALARS)
+)
 
 
-@given(st.lists(STAGE | st.just(CLEAN) | st.just(BACK | {"until_step": 5}) | SCALARS, max_size=3) | SCALARS)
+@given(
+    st.lists(STAGE | st.just(CLEAN) | st.just(BACK | {"until_step": 5}) | SCALARS, max_size=3)
+    | SCALARS
+)
 @examples(100)
 def test_read_stages_raises_mistakes_only(section):
     try:
@@ -100,7 +153,10 @@ def test_share_weights_give_each_corpus_its_share_of_an_epoch():
 
 
 def test_share_weights_refuses_a_corpus_that_cleaning_has_emptied():
-    with pytest.raises(ValueError, match="^The corpus clean of `stages` must have pairs, but cleaning has left none."):
+    with pytest.raises(
+        ValueError,
+        match="^The corpus clean of `stages` must have pairs, but cleaning has left none.",
+    ):
         share_weights(NAMES, [60, 0], {"clean": 1})
 
 

@@ -23,7 +23,9 @@ TEXTS = {"source": ["a b", "", "c"], "target": ["A", "B", "C C"], "corpus": [0, 
 
 def corpus(tokens, replaced=0, weights=(1, 1)):
     pairs = EncodedPairs(TokenTable(datasets.Dataset.from_dict(ROWS)))
-    plain = TokenizedCorpus(datasets.Dataset.from_dict(TEXTS), pairs, [weights], 0, CleaningReport(), {})
+    plain = TokenizedCorpus(
+        datasets.Dataset.from_dict(TEXTS), pairs, [weights], 0, CleaningReport(), {}
+    )
     return TaggedCorpus(plain, tokens, replaced)
 
 
@@ -83,11 +85,19 @@ def test_tokenize_tags_several_target_languages(recipe):
     texts, tokenizer, mix = read(recipe())
     codes = {token: code for code, token in find_languages(tokenizer).targets.items()}
     pairs = [
-        (codes[pair.source[0]], tokenizer.decode(pair.source[1:-1]), tokenizer.decode(pair.target[:-1]))
+        (
+            codes[pair.source[0]],
+            tokenizer.decode(pair.source[1:-1]),
+            tokenizer.decode(pair.target[:-1]),
+        )
         for pair in mix.epoch(0)
     ]
     assert pairs[:2] == [("de", "one", "eins"), ("de", "two", "zwei")]
-    assert pairs[4:6] == [("en", "eins", "one"), ("en", "zwei", "two")] and pairs[8] == ("fr", "five", "cinq")
+    assert pairs[4:6] == [("en", "eins", "one"), ("en", "zwei", "two")] and pairs[8] == (
+        "fr",
+        "five",
+        "cinq",
+    )
     assert mix.texts.select(mix.epoch(0).rows)["source"][4] == "eins"
     assert mix.max_source_length == max(len(pair.source) for pair in mix.epoch(0))
     assert [each.direction for each in texts.validation_sets] == [Direction("de", "fr")]
@@ -101,8 +111,12 @@ def test_tokenize_tags_changed_text(recipe, changes):
     begin = [languages.tokens(spec).source for spec in (("en", "de"), ("de", "en"), ("en", "fr"))]
     for epoch in range(2):
         pairs = list(mix.epoch(epoch))
-        assert [tuple(pair.source[:2]) for pair in pairs] == [begin[0]] * 4 + [begin[1]] * 4 + [begin[2]]
-        assert [tuple(pair.source[:2]) for pair in mix.epoch(epoch)] == [tuple(pair.source[:2]) for pair in pairs]
+        assert [tuple(pair.source[:2]) for pair in pairs] == [begin[0]] * 4 + [begin[1]] * 4 + [
+            begin[2]
+        ]
+        assert [tuple(pair.source[:2]) for pair in mix.epoch(epoch)] == [
+            tuple(pair.source[:2]) for pair in pairs
+        ]
 
 
 def test_tokenize_without_several_targets_has_no_tags(recipe):
@@ -117,9 +131,14 @@ def test_tokenize_samples_directions_by_temperature(recipe):
     _, tokenizer, mix = read(recipe(sampling_temperature=1e6))
     targets = find_languages(tokenizer).targets
     epochs = [[pair.source[0] for pair in mix.epoch(epoch)] for epoch in range(2)]
-    assert all([found.count(targets[code]) for code in ("de", "en", "fr")] == [3, 3, 3] for found in epochs)
+    assert all(
+        [found.count(targets[code]) for code in ("de", "en", "fr")] == [3, 3, 3] for found in epochs
+    )
     assert mix.epoch(0).rows.tolist() != mix.epoch(1).rows.tolist()
-    assert read(recipe(sampling_temperature=1e6))[2].epoch(1).rows.tolist() == mix.epoch(1).rows.tolist()
+    assert (
+        read(recipe(sampling_temperature=1e6))[2].epoch(1).rows.tolist()
+        == mix.epoch(1).rows.tolist()
+    )
 
 
 def test_temperature_weights_share_by_direction():
@@ -140,12 +159,16 @@ UPPER_CASE = '{"upper_case": 1.0}'
 def tagged(corpus):
     """Return a corpus with a tag before each second source."""
     lines = (corpus / "train.a").read_text().splitlines()
-    (corpus / "train.a").write_text("".join(f"{'<Bt> ' * (n % 2)}{line}\n" for n, line in enumerate(lines)))
+    (corpus / "train.a").write_text(
+        "".join(f"{'<Bt> ' * (n % 2)}{line}\n" for n, line in enumerate(lines))
+    )
     return corpus
 
 
 def opened(folder, **changes):
-    recipe = parse_recipe(flags(folder, folder / "out", cache_dir=folder / "cache", source_tags="<Bt>", **changes))
+    recipe = parse_recipe(
+        flags(folder, folder / "out", cache_dir=folder / "cache", source_tags="<Bt>", **changes)
+    )
     texts = load_texts(recipe.data)
     tokenizer = load_or_train_tokenizer(texts)
     return tokenize(texts, tokenizer, seed=0), tokenizer
@@ -155,7 +178,10 @@ def test_source_tags_are_one_token(tagged):
     corpus, tokenizer = opened(tagged)
     tag = tokenizer.convert_tokens_to_ids("<Bt>")
     assert tokenizer("<Bt> a b")["input_ids"] == [tag, *tokenizer("a b")["input_ids"]]
-    assert [pair.source[0] == tag for pair in map(corpus.epoch(0).__getitem__, range(40))] == [False, True] * 20
+    assert [pair.source[0] == tag for pair in map(corpus.epoch(0).__getitem__, range(40))] == [
+        False,
+        True,
+    ] * 20
 
 
 def test_source_tags_are_not_augmented(tagged):

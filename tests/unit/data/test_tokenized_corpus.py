@@ -13,15 +13,21 @@ from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.tokenized_corpus import EncodedPair
 
 TOKENS = st.lists(st.integers(3, 40_000), max_size=9)
-PAIRS = st.lists(st.builds(EncodedPair, TOKENS.filter(bool), TOKENS.filter(bool)), min_size=1, max_size=30)
+PAIRS = st.lists(
+    st.builds(EncodedPair, TOKENS.filter(bool), TOKENS.filter(bool)), min_size=1, max_size=30
+)
 
 
 def pad_by_sentence(pairs):
     """Return the batch as a loop over sentences builds it."""
-    sources, targets = ([torch.tensor(side) for side in sides] for sides in zip(*pairs, strict=True))
+    sources, targets = (
+        [torch.tensor(side) for side in sides] for sides in zip(*pairs, strict=True)
+    )
     return {
         "input_ids": pad_sequence(sources, batch_first=True, padding_value=1),
-        "attention_mask": pad_sequence([torch.ones_like(source) for source in sources], batch_first=True),
+        "attention_mask": pad_sequence(
+            [torch.ones_like(source) for source in sources], batch_first=True
+        ),
         "labels": pad_sequence(targets, batch_first=True, padding_value=-100),
     }
 
@@ -30,16 +36,23 @@ def pad_by_sentence(pairs):
 @examples(100)
 def test_token_table_pads_any_rows_as_a_loop_does(pairs, chunks, data):
     encoded = encoded_pairs(pairs, chunks).select(
-        data.draw(st.permutations(range(len(pairs))).map(lambda order: order[: 1 + len(order) // 2]))
+        data.draw(
+            st.permutations(range(len(pairs))).map(lambda order: order[: 1 + len(order) // 2])
+        )
     )
     batch = encoded.table.pad(encoded.rows, 1)
     expected = pad_by_sentence([pairs[row] for row in encoded.rows])
     assert batch.keys() == expected.keys()
-    assert all(torch.equal(batch[name], expected[name]) and batch[name].dtype is torch.long for name in expected)
+    assert all(
+        torch.equal(batch[name], expected[name]) and batch[name].dtype is torch.long
+        for name in expected
+    )
 
 
 def test_token_table_reads_rows_without_tokens_beside_others():
-    encoded = encoded_pairs([EncodedPair([], [7]), EncodedPair([5], []), EncodedPair([6], [8, 8])], chunks=3)
+    encoded = encoded_pairs(
+        [EncodedPair([], [7]), EncodedPair([5], []), EncodedPair([6], [8, 8])], chunks=3
+    )
     batch = encoded.table.pad(encoded.rows[[2, 0, 1]], 0)
     assert batch["input_ids"].tolist() == [[6], [0], [5]]
     assert batch["labels"].tolist() == [[8, 8], [7, -100], [-100, -100]]
@@ -65,7 +78,9 @@ LENGTHS = [1, 3, 7, 8, 9, 15, 16, 17, 20, 24] * 6
 @pytest.mark.parametrize("multiple", [1, 8, 16])
 def test_token_budget_batch_sampler_pads_to_multiples_within_the_budget(multiple):
     sampler = TokenBudgetBatchSampler(LengthsCorpus(LENGTHS), 64, 0, pad_to_multiple_of=multiple)
-    batches = [batch for _ in range(sampler.position.steps_per_epoch) for batch in sampler.take_step()]
+    batches = [
+        batch for _ in range(sampler.position.steps_per_epoch) for batch in sampler.take_step()
+    ]
     assert sorted(pair for batch in batches for pair in batch.pairs) == list(range(len(LENGTHS)))
     for batch in batches:
         longest = max(LENGTHS[pair] for pair in batch.pairs)

@@ -7,7 +7,9 @@ from vanilla_transformer.data.tokenizer_training import extend_tokenizer, train_
 
 
 def test_train_tokenizer_splits_long_words_in_training_only():
-    word = "x" * 600  # as in text without spaces, on which the time would grow with the square of the length
+    word = (
+        "x" * 600
+    )  # as in text without spaces, on which the time would grow with the square of the length
     tokenizer = train_tokenizer([word] * 4, vocab_size=300)
     assert max(map(len, tokenizer.get_vocab())) == 256
     (found, _), *others = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(word)
@@ -25,7 +27,10 @@ def test_extend_tokenizer_adds_entries_that_shorten_the_new_text(tiny_tokenizer)
     for text in [*NEW_TEXT, *TINY_SENTENCES, "völlig neu 🙂"]:
         assert extended.decode(extended(text)["input_ids"], skip_special_tokens=True) == text
         assert len(extended(text)["input_ids"]) <= len(tiny_tokenizer(text)["input_ids"])
-    assert len(extended("Le château")["input_ids"]) < len(tiny_tokenizer("Le château")["input_ids"]) - 3
+    assert (
+        len(extended("Le château")["input_ids"])
+        < len(tiny_tokenizer("Le château")["input_ids"]) - 3
+    )
 
 
 def test_extend_tokenizer_merges_further_on_the_same_text_as_longer_training_would():
@@ -43,7 +48,10 @@ def test_extend_tokenizer_leaves_a_text_without_new_words_as_it_is(tiny_tokenize
 
 @pytest.mark.parametrize(
     ("model", "vocab_size", "message"),
-    [("bpe", 300, "must be above the 300 entries to extend"), ("wordpiece", 400, "needs a BPE tokenizer")],
+    [
+        ("bpe", 300, "must be above the 300 entries to extend"),
+        ("wordpiece", 400, "needs a BPE tokenizer"),
+    ],
 )
 def test_extend_tokenizer_refuses_what_it_cannot_extend(model, vocab_size, message):
     tokenizer = train_tokenizer(TINY_SENTENCES, vocab_size=300, model=model, min_frequency=1)

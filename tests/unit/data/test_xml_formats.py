@@ -9,7 +9,13 @@ import pytest
 
 from vanilla_transformer.data.cleaning import CleaningReport, clean_text
 from vanilla_transformer.data.cleaning_rules import CleaningRules
-from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_lines, read_pairs
+from vanilla_transformer.data.readers import (
+    CorpusSpec,
+    SentencePair,
+    open_corpus,
+    read_lines,
+    read_pairs,
+)
 
 LANGUAGES = {"source_language": "en", "target_language": "de"}
 PAIRS = [SentencePair("One house.", "Ein Haus."), SentencePair("Two & more", "Zwei & mehr")]
@@ -102,7 +108,13 @@ STATES_2 = """<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit 
     [
         (
             STATES,
-            [("Four", "Four"), ("Five", "Fünf"), ("Seven", "Sieben"), ("Eight.", "Acht."), ("10", "10")],
+            [
+                ("Four", "Four"),
+                ("Five", "Fünf"),
+                ("Seven", "Sieben"),
+                ("Eight.", "Acht."),
+                ("10", "10"),
+            ],
         ),
         (STATES_2, [("Three", "Drei")]),
     ],
@@ -127,7 +139,11 @@ def translated(pairs):
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("Books.zip", ZIP), ("a.tmx.gz", gzip.compress(TMX.encode())), ("a.tmx.zst", zst(TMX.encode()))],
+    [
+        ("Books.zip", ZIP),
+        ("a.tmx.gz", gzip.compress(TMX.encode())),
+        ("a.tmx.zst", zst(TMX.encode())),
+    ],
 )
 def test_read_pairs_unpacks_archives_and_tmx(read, name, content):
     assert read(name, content) == PAIRS
@@ -149,26 +165,67 @@ def test_read_lines_decompresses_zst(tmp_path):
         ("a.tmx", "", r"a\.tmx must be TMX\. .*no element found"),
         ("a.tmx", "source\tZiel\n", r"a\.tmx must be TMX\. .*line 1"),
         ("a.tmx", TMX[:400], r"a\.tmx must be TMX\. .*line 7"),
-        ("a.tmx", TMX.replace("Haus", "H\xe4us").encode("latin-1"), r"a\.tmx must be TMX\. .*line 5"),
-        ("a.tmx.gz", gzip.compress(TMX.encode())[:-20], r"a\.tmx\.gz: the \.gz file is truncated or corrupt"),
-        ("a.tmx.zst", zst(TMX.encode())[:-20], r"a\.tmx\.zst: the \.zst file is truncated or corrupt"),
+        (
+            "a.tmx",
+            TMX.replace("Haus", "H\xe4us").encode("latin-1"),
+            r"a\.tmx must be TMX\. .*line 5",
+        ),
+        (
+            "a.tmx.gz",
+            gzip.compress(TMX.encode())[:-20],
+            r"a\.tmx\.gz: the \.gz file is truncated or corrupt",
+        ),
+        (
+            "a.tmx.zst",
+            zst(TMX.encode())[:-20],
+            r"a\.tmx\.zst: the \.zst file is truncated or corrupt",
+        ),
         ("a.tmx", "<tmx><body/></tmx>", "languages en and de, but it has no translated units"),
-        ("a.tmx", TMX.replace('"de"', '"it"').replace('"DE"', '"it"'), "en and de, but it has EN, en-US, fr, it"),
-        ("a.tmx", TMX.replace(' xml:lang="fr"', ""), r"<tuv> of .*a\.tmx must have the attribute xml:lang.* line 6"),
-        ("a.tmx", TMX.replace("<seg>Ein <hi>Haus</hi>.</seg>", ""), r"a\.tmx must have a <seg>, got none in line 5"),
+        (
+            "a.tmx",
+            TMX.replace('"de"', '"it"').replace('"DE"', '"it"'),
+            "en and de, but it has EN, en-US, fr, it",
+        ),
+        (
+            "a.tmx",
+            TMX.replace(' xml:lang="fr"', ""),
+            r"<tuv> of .*a\.tmx must have the attribute xml:lang.* line 6",
+        ),
+        (
+            "a.tmx",
+            TMX.replace("<seg>Ein <hi>Haus</hi>.</seg>", ""),
+            r"a\.tmx must have a <seg>, got none in line 5",
+        ),
         *[
-            ("a.tmx", text.replace("Haus", "&secret;"), r"Line 5 of .*a\.tmx must have text instead of .* &secret;")
-            for text in (TMX, TMX.replace('SYSTEM "tmx14.dtd"', '[<!ENTITY secret SYSTEM "file:///etc/hostname">]'))
+            (
+                "a.tmx",
+                text.replace("Haus", "&secret;"),
+                r"Line 5 of .*a\.tmx must have text instead of .* &secret;",
+            )
+            for text in (
+                TMX,
+                TMX.replace(
+                    'SYSTEM "tmx14.dtd"', '[<!ENTITY secret SYSTEM "file:///etc/hostname">]'
+                ),
+            )
         ],
         ("a.xlf", "", r"a\.xlf must be XLIFF\. .*no element found"),
         ("a.xlf", XLIFF[:300], r"a\.xlf must be XLIFF\. .*line 4"),
-        ("a.xlf", XLIFF.replace("target", "goal"), "languages en and de, but it has no translated units"),
+        (
+            "a.xlf",
+            XLIFF.replace("target", "goal"),
+            "languages en and de, but it has no translated units",
+        ),
         ("a.xlf", XLIFF.replace("<target>", "<target state='new'>"), "it has no translated units"),
         ("a.xlf", XLIFF.replace("de-DE", "fr"), "languages en and de, but it has en, fr"),
         ("a.zip", b"", r"a\.zip: the \.zip file is truncated or corrupt"),
         ("a.zip", ZIP[:-30], r"a\.zip: the \.zip file is truncated or corrupt"),
         ("a.zip", ZIP.replace(b"Books.de-en.de", b"Books.de-en.xx", 1), "truncated or corrupt"),
-        ("a.zip", make_zip(de="eins\n", fr="un\n"), r"ends with \.en, got Books\.de-en\.de, Books\.de-en\.fr"),
+        (
+            "a.zip",
+            make_zip(de="eins\n", fr="un\n"),
+            r"ends with \.en, got Books\.de-en\.de, Books\.de-en\.fr",
+        ),
         (
             "a.zip",
             make_zip(de="eins\n", en="one\ntwo\n"),

@@ -5,7 +5,9 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions, options_of
 
-PAPER = GenerationConfig(num_beams=4, max_new_tokens_beyond_source=50, length_penalty=0.6, eos_token_id=2)
+PAPER = GenerationConfig(
+    num_beams=4, max_new_tokens_beyond_source=50, length_penalty=0.6, eos_token_id=2
+)
 
 
 def resolve(call=None, defaults=None, config=PAPER):
@@ -31,7 +33,11 @@ GIVEN = GenerationConfig(num_beams=3, length_penalty=0.5)
 def test_resolve_takes_the_value_closest_to_the_call(call, defaults, beams):
     options = resolve(call, defaults)
     is_replaced = "generation_config" in {**call, **defaults}
-    assert (options.num_beams, options.length_penalty, options.seed) == (beams, 0.5 if is_replaced else 0.6, None)
+    assert (options.num_beams, options.length_penalty, options.seed) == (
+        beams,
+        0.5 if is_replaced else 0.6,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +71,11 @@ def test_resolve_gives_sampling_the_defaults_of_generate():
         ({"num_return_sequences": 2, "output_scores": False, "use_cache": False}, {}, {}),
         ({"num_beam": None}, {}, {"num_beam": None}),  # it may be misspelled
         ({"do_smaple": False}, {}, {"do_smaple": False}),
-        ({"repetition_penalty": 1.2, "nonsense": 0}, {}, {"repetition_penalty": 1.2, "nonsense": 0}),
+        (
+            {"repetition_penalty": 1.2, "nonsense": 0},
+            {},
+            {"repetition_penalty": 1.2, "nonsense": 0},
+        ),
         ({}, {"repetition_penalty": 1.2}, {"repetition_penalty": 1.2}),
         ({}, {"typical_p": 0.5}, {}),
         ({"do_sample": True}, {"typical_p": 0.5}, {"typical_p": 0.5}),
@@ -78,8 +88,18 @@ def test_resolve_leaves_other_options_to_the_library(call, config, library):
 
 def test_generate_kwargs_hold_what_the_call_gives_generate():
     config = GenerationConfig()
-    given = {"num_beams": 2, "seed": 3, "return_scores": True, "min_length": 4, "generation_config": config}
-    assert resolve(given).generate_kwargs == {"num_beams": 2, "min_length": 4, "generation_config": config}
+    given = {
+        "num_beams": 2,
+        "seed": 3,
+        "return_scores": True,
+        "min_length": 4,
+        "generation_config": config,
+    }
+    assert resolve(given).generate_kwargs == {
+        "num_beams": 2,
+        "min_length": 4,
+        "generation_config": config,
+    }
     changed = resolve(given).override(num_return_sequences=2, return_tokens=True)
     assert changed.generate_kwargs == resolve(given).generate_kwargs | {"num_return_sequences": 2}
     assert changed.return_tokens and changed.num_return_sequences == 2
@@ -89,7 +109,10 @@ def test_generate_kwargs_hold_what_the_call_gives_generate():
     ("call", "message"),
     [
         ({"num_beams": True}, "`num_beams` must be an integer from 1 to 500, got True."),
-        ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a number in [-100, 100], got nan."),
+        (
+            {"rerank_length_weight": float("nan")},
+            "`rerank_length_weight` must be a number in [-100, 100], got nan.",
+        ),
     ],
     ids=str,
 )

@@ -16,9 +16,16 @@ from tests.tiny_runs import damage_file
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import pretrained
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_seq2seq, load_tokenizer
+from vanilla_transformer.decoding.pretrained import (
+    load_config,
+    load_pretrained,
+    load_seq2seq,
+    load_tokenizer,
+)
 from vanilla_transformer.extensions.conversion import common
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.file_utils import write_hashes
 
 WEIGHTS = "model.safetensors"
@@ -47,14 +54,20 @@ def fill(value):
 def remove_entry(name):
     def change(folder):
         path = folder / "tokenizer.json"
-        path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != name}))
+        path.write_text(
+            json.dumps(
+                {key: value for key, value in json.loads(path.read_text()).items() if key != name}
+            )
+        )
 
     return change
 
 
 DAMAGE = {
     "a missing tensor": (
-        lambda folder: change_weights(folder, lambda weights: weights.pop("model.decoder.layers.0.fc2.bias")),
+        lambda folder: change_weights(
+            folder, lambda weights: weights.pop("model.decoder.layers.0.fc2.bias")
+        ),
         "lack the tensor model.decoder.layers.0.fc2.bias",
     ),
     "no tensors": (lambda folder: change_weights(folder, dict.clear), "lack 33 tensors, such as "),
@@ -70,14 +83,23 @@ DAMAGE = {
         "does not use 18 tensors, such as model.decoder.layers.2.encoder_attn.k_proj.weight",
     ),
     "infinity": (fill(float("inf")), "hold NaN or infinity"),
-    "an empty generation config": (lambda folder: (folder / "generation_config.json").write_text(""), "is invalid"),
+    "an empty generation config": (
+        lambda folder: (folder / "generation_config.json").write_text(""),
+        "is invalid",
+    ),
     "a negative margin": (
         set_values("generation_config.json", max_new_tokens_beyond_source=-1),
         "`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got -1",
     ),
-    "early stopping": (set_values("generation_config.json", early_stopping="sometimes"), "early_stopping"),
+    "early stopping": (
+        set_values("generation_config.json", early_stopping="sometimes"),
+        "early_stopping",
+    ),
     "a tokenizer without tokens": (remove_entry("added_tokens"), " is damaged: "),
-    "a tokenizer with text for a length": (set_values("tokenizer_config.json", model_max_length="x"), " is damaged: "),
+    "a tokenizer with text for a length": (
+        set_values("tokenizer_config.json", model_max_length="x"),
+        " is damaged: ",
+    ),
     "a list as configuration of the tokenizer": (
         lambda folder: (folder / "tokenizer_config.json").write_text("[]"),
         " is damaged: ",
@@ -105,7 +127,11 @@ def of_transformers():
 
 
 RARE_DAMAGE = {"a missing tensor", "fewer layers than the weights", "an empty generation config"}
-RARE_DAMAGE |= {"a negative margin", "a tokenizer with text for a length", "a tokenizer with a list as model"}
+RARE_DAMAGE |= {
+    "a negative margin",
+    "a tokenizer with text for a length",
+    "a tokenizer with a list as model",
+}
 
 
 @pytest.mark.parametrize("kind", sample(DAMAGE, *({*DAMAGE} - RARE_DAMAGE)))
@@ -115,16 +141,23 @@ def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys, of_
     assert main(["translate", str(folder), "A man."]) == 2
     output = capsys.readouterr()
     assert not output.out, "random words must not be printed"
-    (error,) = (line for line in output.err.splitlines() if line and "it/s]" not in line)  # progress bars
+    (error,) = (
+        line for line in output.err.splitlines() if line and "it/s]" not in line
+    )  # progress bars
     assert said in error and len(error) < 500
     assert not of_transformers.getvalue()
 
 
 @pytest.mark.parametrize(
-    "command", ["translate", rare("evaluate"), rare("convert"), "push-to-hub", "average-checkpoints"]
+    "command",
+    ["translate", rare("evaluate"), rare("convert"), "push-to-hub", "average-checkpoints"],
 )
-@pytest.mark.parametrize("name", [WEIGHTS, rare("tokenizer.json"), rare("modeling_vanilla_transformer.py")])
-def test_commands_refuse_the_model_of_a_run_with_a_flipped_bit(command, name, folder, tmp_path, capsys):
+@pytest.mark.parametrize(
+    "name", [WEIGHTS, rare("tokenizer.json"), rare("modeling_vanilla_transformer.py")]
+)
+def test_commands_refuse_the_model_of_a_run_with_a_flipped_bit(
+    command, name, folder, tmp_path, capsys
+):
     write_hashes(folder)
     damage_file(folder / name, "a flipped bit")
     (tmp_path / "text").write_text("A man.\n")
@@ -146,7 +179,10 @@ def test_commands_refuse_the_model_of_a_run_with_a_flipped_bit(command, name, fo
         set_values("generation_config.json", num_beams=2),
         set_values("generation_config.json", max_new_tokens_beyond_source=0),
         lambda folder: (fill(0.5)(folder), (folder / "sha256.json").unlink()),
-        lambda folder: (fill(-float("inf"))(folder), (folder / "sha256.json").unlink()),  # bans a token
+        lambda folder: (
+            fill(-float("inf"))(folder),
+            (folder / "sha256.json").unlink(),
+        ),  # bans a token
     ],
 )
 def test_load_seq2seq_accepts_a_run_that_a_user_has_changed(change, folder):
@@ -160,22 +196,33 @@ def test_load_seq2seq_accepts_a_run_that_a_user_has_changed(change, folder):
 
 def test_convert_refuses_a_damaged_model(folder, tmp_path, capsys):
     DAMAGE["infinity"][0](folder)
-    assert main(["convert", str(folder), str(tmp_path / "converted"), "--target_format", "marian"]) == 2
-    assert "hold NaN or infinity" in capsys.readouterr().err and not (tmp_path / "converted").exists()
+    assert (
+        main(["convert", str(folder), str(tmp_path / "converted"), "--target_format", "marian"])
+        == 2
+    )
+    assert (
+        "hold NaN or infinity" in capsys.readouterr().err and not (tmp_path / "converted").exists()
+    )
 
 
 @pytest.mark.parametrize("load", [load_config, load_tokenizer, load_pipeline])
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "generation_config.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "model.safetensors", "generation_config.json"]
+)
 def test_loaders_refuse_a_named_pipe(folder, name, load):
     """Reading it would wait for ever."""
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    with pytest.raises(ValueError, match=rf"{name} must be a file or a folder, but it is a pipe or a device\."):
+    with pytest.raises(
+        ValueError, match=rf"{name} must be a file or a folder, but it is a pipe or a device\."
+    ):
         load(folder)
 
 
 def test_load_pretrained_names_a_missing_folder():
-    with pytest.raises(FileNotFoundError, match="There is no model folder a/b/c, and the Hub has no such names"):
+    with pytest.raises(
+        FileNotFoundError, match="There is no model folder a/b/c, and the Hub has no such names"
+    ):
         load_pretrained(AutoModelForSeq2SeqLM, "a/b/c")
 
 
@@ -184,7 +231,8 @@ COMMANDS = ("evaluate", "score", "compile", "convert", "explain")
 
 
 @pytest.mark.parametrize(
-    ("command", "name"), [("translate", name) for name in NAMES] + [(command, NAMES[1]) for command in COMMANDS]
+    ("command", "name"),
+    [("translate", name) for name in NAMES] + [(command, NAMES[1]) for command in COMMANDS],
 )
 def test_commands_ask_the_hub_for_no_local_folder(command, name, tmp_path, monkeypatch, capsys):
     def refuse(*_, **__):
@@ -194,30 +242,49 @@ def test_commands_ask_the_hub_for_no_local_folder(command, name, tmp_path, monke
     monkeypatch.setattr(pretrained.AutoConfig, "from_pretrained", refuse)
     (tmp_path / "text").write_text("A man.\n")
     pairs = ["--source", "text", "--target", "text"]
-    words = {"translate": ["A man."], "evaluate": pairs, "score": pairs, "explain": ["A man.", "--output", "x.html"]}
+    words = {
+        "translate": ["A man."],
+        "evaluate": pairs,
+        "score": pairs,
+        "explain": ["A man.", "--output", "x.html"],
+    }
     words["convert"] = ["out", "--target_format", "marian"]
     assert main([command, name, *words.get(command, [])]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     maker = "vanilla-transformer demo" if name == "runs/demo" else "vanilla-transformer train small"
-    assert f"There is no model folder {name}" in error and maker in error and name in error.split(maker)[1]
+    assert (
+        f"There is no model folder {name}" in error
+        and maker in error
+        and name in error.split(maker)[1]
+    )
 
 
 def test_load_config_asks_the_hub_for_other_names(monkeypatch):
     asked = []
-    monkeypatch.setattr(pretrained.AutoConfig, "from_pretrained", lambda name, **_: asked.append(name))
+    monkeypatch.setattr(
+        pretrained.AutoConfig, "from_pretrained", lambda name, **_: asked.append(name)
+    )
     for name in ("user/name", "Helsinki-NLP/opus-mt-en-de", "name"):
         pretrained.load_config(name)
     assert asked == ["user/name", "Helsinki-NLP/opus-mt-en-de", "name"]
 
 
 def test_load_model_refuses_another_type(folder):
-    assert common.load_model(VanillaTransformerForConditionalGeneration, folder).dtype == torch.float32
-    with pytest.raises(ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"):
+    assert (
+        common.load_model(VanillaTransformerForConditionalGeneration, folder).dtype == torch.float32
+    )
+    with pytest.raises(
+        ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"
+    ):
         common.load_model(MarianMTModel, folder)
 
 
-@pytest.mark.parametrize(("threads", "cores", "variable", "used"), [(4, 2, None, 2), (1, 2, None, 1), (4, 2, "4", 4)])
-def test_loading_uses_no_more_threads_than_cores(monkeypatch, folder, threads, cores, variable, used):
+@pytest.mark.parametrize(
+    ("threads", "cores", "variable", "used"), [(4, 2, None, 2), (1, 2, None, 1), (4, 2, "4", 4)]
+)
+def test_loading_uses_no_more_threads_than_cores(
+    monkeypatch, folder, threads, cores, variable, used
+):
     given = [threads]
     monkeypatch.setattr(pretrained, "usable_cores", lambda: cores)
     monkeypatch.setattr(torch, "get_num_threads", lambda: given[-1])

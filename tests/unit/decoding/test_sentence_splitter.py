@@ -22,7 +22,13 @@ from vanilla_transformer.pipeline_vanilla_transformer import Segment
     ("language", "sentences"),
     [
         ("en", ["Dr. Smith slept.", "He woke up."]),
-        ("en", ["Mr. and Mrs. Brown live on St. James St. in Boston.", "They have a dog, e.g. a poodle."]),
+        (
+            "en",
+            [
+                "Mr. and Mrs. Brown live on St. James St. in Boston.",
+                "They have a dog, e.g. a poodle.",
+            ],
+        ),
         ("en", ["It costs 3.50 dollars.", '"Really?" she asked.', "Yes!"]),
         ("de", ["Dr. Schmidt schläft.", "Er ist müde."]),
         ("de", ["Viele Tiere, z. B. Hunde, schlafen viel.", "Das ist bekannt."]),
@@ -53,14 +59,20 @@ def test_abbreviation_splitter_keeps_abbreviations_together(language, sentences)
         ("tr", ["Bu 19. Yüzyılda oldu."]),
         ("fin_Latn", ["Suomen 2. Kaupunki on."]),
         *((code, ["On 2.", "Abc."]) for code in ("en", "fr", "es", "ru", "ja", "xx")),
-        *((code, ["On 2. Abc."]) for code in ("cs", "da", "et", "hr", "is", "lv", "nn", "sk", "sl", "sr", "eu")),
+        *(
+            (code, ["On 2. Abc."])
+            for code in ("cs", "da", "et", "hr", "is", "lv", "nn", "sk", "sl", "sr", "eu")
+        ),
         ("en", ["He is 19.", "She is 20.", "It was 2020.", "Then they met."]),
         ("en", ["1. A dog sleeps.", "2. A cat sleeps."]),
         ("en", ["On the 2. floor."]),
         ("fr", ["1. Un chien.", "Il a 19.", "Elle a 20."]),
         (None, ["Im 19. Jahrhundert war das so.", "Das war 2020.", "Mr. Brown slept."]),
         (None, ["1. A dog."]),
-        ("simple", ["Im 19. Jahrhundert war das so.", "Das war 2020.", "1. A dog.", "It is v1.2.", "Yes"]),
+        (
+            "simple",
+            ["Im 19. Jahrhundert war das so.", "Das war 2020.", "1. A dog.", "It is v1.2.", "Yes"],
+        ),
     ],
 )
 def test_splitters_do_not_cut_after_ordinals_and_numbers_of_items(language, sentences):
@@ -89,7 +101,9 @@ def test_abbreviation_splitter_splits_text_with_spaces_of_any_kind(language):
             text = f"This is vitamin {letter}{space}. A man{space}sleeps."
             sentences = split(text)
             if not space.isascii():
-                assert [each.replace(space, " ") for each in sentences] == split(text.replace(space, " "))
+                assert [each.replace(space, " ") for each in sentences] == split(
+                    text.replace(space, " ")
+                )
             assert [text[slice(*place)] for place in sentence_ranges(text, split)] == sentences
 
 
@@ -121,7 +135,9 @@ def test_abbreviation_splitter_survives_panics_alone(error, caplog):
 def test_find_splitter_finds_functions_by_name():
     assert find_splitter("simple")("Dr. Smith slept.") == ["Dr.", "Smith slept."]
     assert find_splitter("textwrap:wrap")("One. Two.") == ["One. Two."]
-    with pytest.raises(ValueError, match="`sentence_splitter` must be 'abbreviations', 'simple' or the place"):
+    with pytest.raises(
+        ValueError, match="`sentence_splitter` must be 'abbreviations', 'simple' or the place"
+    ):
         find_splitter("nowhere:split")
 
 
@@ -131,11 +147,15 @@ def test_sentence_ranges_rejects_a_splitter_that_changes_text():
         with pytest.raises(ValueError, match="in order and unchanged"):
             sentence_ranges(" a. b.", lambda text, wrong=wrong: wrong)
     for wrong in (None, "a. b.", [1]):
-        with pytest.raises(ValueError, match="`sentence_splitter` must return a list of strings, got "):
+        with pytest.raises(
+            ValueError, match="`sentence_splitter` must return a list of strings, got "
+        ):
             sentence_ranges(" a. b.", lambda text, wrong=wrong: wrong)
 
 
-@given(st.text(st.sampled_from("ab. !?。\u00a0\t"), min_size=1), st.sampled_from(["", "\n", "\n \n"]))
+@given(
+    st.text(st.sampled_from("ab. !?。\u00a0\t"), min_size=1), st.sampled_from(["", "\n", "\n \n"])
+)
 def test_split_line_keeps_white_space(text, separator):
     line = Segment(text.strip() or "a", separator)
     segments = [*split_line(line, split_simply)]
@@ -145,7 +165,9 @@ def test_split_line_keeps_white_space(text, separator):
 
 def test_splitter_of_follows_the_options():
     def splitter(split=None, name=None, **others):
-        return splitter_of(TranslationOptions(split_sentences=split, sentence_splitter=name, **others))
+        return splitter_of(
+            TranslationOptions(split_sentences=split, sentence_splitter=name, **others)
+        )
 
     assert splitter() is None
     assert splitter(False, str.splitlines) is None

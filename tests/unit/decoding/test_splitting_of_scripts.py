@@ -6,8 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.text_of_scripts import SCRIPTS, sentences
-from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter, sentence_ranges, split_simply
-from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, split_sentences
+from vanilla_transformer.decoding.sentence_splitter import (
+    AbbreviationSplitter,
+    sentence_ranges,
+    split_simply,
+)
+from vanilla_transformer.pipeline_vanilla_transformer import (
+    Segment,
+    encode_segments,
+    split_sentences,
+)
 
 each_script = pytest.mark.parametrize("script", SCRIPTS)
 STARTS_WITH_MARK = regex.compile(r"\p{M}")
@@ -44,7 +52,10 @@ def test_long_sentences_are_cut_between_letters(script, data, longest):
     (segments,) = encode_segments([[Segment(text, "")]], bytes_of, longest, longest)
     assert "".join(each.text + each.separator for each in segments) == text
     assert not any(STARTS_WITH_MARK.match(each.text) for each in segments)
-    assert all(len(each.tokens) <= longest or len(regex.findall(r"\X", each.text)) == 1 for each in segments)
+    assert all(
+        len(each.tokens) <= longest or len(regex.findall(r"\X", each.text)) == 1
+        for each in segments
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +63,11 @@ def test_long_sentences_are_cut_between_letters(script, data, longest):
     [
         ("का।", 8, ["का", "।"]),
         ("क्क्काका।", 9, ["क्", "क्", "का", "का।"]),
-        ("ab" + "\u0301" * 9, 8, ["a", "b\u0301\u0301", "\u0301" * 3, "\u0301" * 4]),  # a letter with too many marks
+        (
+            "ab" + "\u0301" * 9,
+            8,
+            ["a", "b\u0301\u0301", "\u0301" * 3, "\u0301" * 4],
+        ),  # a letter with too many marks
     ],
 )
 def test_long_letters_are_cut_off_and_conjuncts_between_their_letters(text, longest, expected):

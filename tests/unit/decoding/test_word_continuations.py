@@ -23,7 +23,9 @@ def tokenizer_with(kind, tokens):
         return tokenizer_of(model, decoders.BPEDecoder(), pre_tokenizers.Whitespace())
     model = models.BPE(vocabulary, [], unk_token="<unk>")
     if kind == "bytes":
-        return tokenizer_of(model, decoders.ByteLevel(), pre_tokenizers.ByteLevel(add_prefix_space=False))
+        return tokenizer_of(
+            model, decoders.ByteLevel(), pre_tokenizers.ByteLevel(add_prefix_space=False)
+        )
     return tokenizer_of(model, decoders.Metaspace(), pre_tokenizers.Metaspace())
 
 

@@ -8,16 +8,30 @@ import sacrebleu
 import sacremoses
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.evaluation.scores import MosesBLEU, corpus_metrics, score, score_paper_bleu, split_compounds
+from vanilla_transformer.evaluation.scores import (
+    MosesBLEU,
+    corpus_metrics,
+    score,
+    score_paper_bleu,
+    split_compounds,
+)
 
-HYPOTHESES = ["Der E-Mail-Anhang kostet 3.500,50 Euro.", "Das ist z.B. ein rich-text Format, sagt sie."]
-REFERENCES = ["Der E-Mail-Anhang kostet nur 3.500,50 Euro.", "Das ist z.B. das rich-text Format, sagte sie."]
+HYPOTHESES = [
+    "Der E-Mail-Anhang kostet 3.500,50 Euro.",
+    "Das ist z.B. ein rich-text Format, sagt sie.",
+]
+REFERENCES = [
+    "Der E-Mail-Anhang kostet nur 3.500,50 Euro.",
+    "Das ist z.B. das rich-text Format, sagte sie.",
+]
 
 
 def test_split_compounds_equals_tensor2tensor():
     assert split_compounds("rich-text format") == "rich ##AT##-##AT## text format"
     assert split_compounds("E-Mail-Anhang") == "E ##AT##-##AT## Mail ##AT##-##AT## Anhang"
-    assert split_compounds("a-b-c") == "a ##AT##-##AT## b-c"  # matches of its expression do not overlap
+    assert (
+        split_compounds("a-b-c") == "a ##AT##-##AT## b-c"
+    )  # matches of its expression do not overlap
     assert split_compounds("ja - nein") == "ja - nein"
 
 
@@ -46,7 +60,9 @@ def test_paper_bleu_equals_the_score_by_hand():
 
 def test_paper_bleu_has_a_brevity_penalty():
     """All n-grams match, but the hypothesis has 5 words and the reference 7."""
-    assert score_paper_bleu(["a b c d e"], ["a b c d e f g"]).paper_bleu == pytest.approx(100 * math.exp(1 - 7 / 5))
+    assert score_paper_bleu(["a b c d e"], ["a b c d e f g"]).paper_bleu == pytest.approx(
+        100 * math.exp(1 - 7 / 5)
+    )
 
 
 def test_paper_bleu_is_not_smoothed_and_uses_all_orders():
@@ -61,7 +77,10 @@ def test_paper_bleu_is_not_smoothed_and_uses_all_orders():
 
 def test_paper_bleu_equals_sacrebleu_on_moses_tokens():
     moses = sacremoses.MosesTokenizer("de")
-    sides = [[moses.tokenize(text, return_str=True) for text in texts] for texts in (HYPOTHESES, REFERENCES)]
+    sides = [
+        [moses.tokenize(text, return_str=True) for text in texts]
+        for texts in (HYPOTHESES, REFERENCES)
+    ]
     plain = sacrebleu.BLEU(tokenize="none", force=True, smooth_method="none")
     scores = score_paper_bleu(HYPOTHESES, REFERENCES)
     assert scores.tokenized_bleu == plain.corpus_score(sides[0], [sides[1]]).score

@@ -21,7 +21,12 @@ from vanilla_transformer.evaluation.quality_report.quality_report import (
     score_sentences,
 )
 from vanilla_transformer.evaluation.scores import corpus_metrics
-from vanilla_transformer.evaluation.significance import Estimate, Report, SystemComparison, build_report
+from vanilla_transformer.evaluation.significance import (
+    Estimate,
+    Report,
+    SystemComparison,
+    build_report,
+)
 from vanilla_transformer.evaluation.test_sets import Evaluation
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 from vanilla_transformer.utils.file_utils import hash_file
@@ -29,15 +34,36 @@ from vanilla_transformer.utils.resources import hash_content
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7 * 7 }} & \u202e"
 BROKEN = "\0 \x0b \x1b[0m \x85 \udc80 \ufffe"  # characters that a page must not have
-SOURCES = ["Two dogs run.", "A man reads 17 old books.", "", "A woman sleeps in the red house of her mother today."]
-REFERENCES = ["Zwei Hunde laufen.", "Ein Mann liest 17 alte Bücher.", "", "Eine Frau schläft heute im roten Haus."]
-OURS = ["Zwei Hunde laufen.", "Ein Mann liest 18 alte Bücher.", "", "Eine Frau Frau Frau Frau schläft."]
+SOURCES = [
+    "Two dogs run.",
+    "A man reads 17 old books.",
+    "",
+    "A woman sleeps in the red house of her mother today.",
+]
+REFERENCES = [
+    "Zwei Hunde laufen.",
+    "Ein Mann liest 17 alte Bücher.",
+    "",
+    "Eine Frau schläft heute im roten Haus.",
+]
+OURS = [
+    "Zwei Hunde laufen.",
+    "Ein Mann liest 18 alte Bücher.",
+    "",
+    "Eine Frau Frau Frau Frau schläft.",
+]
 THEIRS = ["Hunde.", "Ein Mann liest 17 alte Bücher.", "", "Eine Frau Frau Frau Frau schläft."]
-SETUP = Setup("runs/mine", "vanilla-transformer evaluate runs/mine", "1.2.3", hardware="2 CPU cores")
+SETUP = Setup(
+    "runs/mine", "vanilla-transformer evaluate runs/mine", "1.2.3", hardware="2 CPU cores"
+)
 
 
-def evaluation(sources=SOURCES, ours=OURS, theirs=None, references=REFERENCES, seconds=None, further=()):
-    report = build_report(ours, references, theirs, partial(corpus_metrics, further=further), samples=20)
+def evaluation(
+    sources=SOURCES, ours=OURS, theirs=None, references=REFERENCES, seconds=None, further=()
+):
+    report = build_report(
+        ours, references, theirs, partial(corpus_metrics, further=further), samples=20
+    )
     return Evaluation(sources, references, ours, report, theirs, seconds)
 
 
@@ -58,7 +84,9 @@ def text_of(page):
 
 
 def sentence(score, reference="Ein Hund.", change=0.0, source="A dog.", translation=None):
-    return ScoredSentence(source, translation or f"Hund {score}.", reference, None, score, change, [])
+    return ScoredSentence(
+        source, translation or f"Hund {score}.", reference, None, score, change, []
+    )
 
 
 def test_report_escapes_all_texts(tmp_path):
@@ -75,10 +103,17 @@ def test_report_escapes_all_texts(tmp_path):
         hardware=HOSTILE,
         training={"pairs": HOSTILE, "steps": HOSTILE, "overlap": [HOSTILE]},
     )
-    page = render_report(evaluation(texts, others, [text[::-1] for text in texts], texts, 1.0), hostile)
+    page = render_report(
+        evaluation(texts, others, [text[::-1] for text in texts], texts, 1.0), hostile
+    )
     elements = parse(page)
     assert not {each.tag for each in elements} & {"script", "img", "iframe", "object"}
-    assert not [name for each in elements for name in each.attrib if name.startswith("on") or name == "style"]
+    assert not [
+        name
+        for each in elements
+        for name in each.attrib
+        if name.startswith("on") or name == "style"
+    ]
     shown = "\n".join(text for each in elements for text in each.itertext())
     assert "49" not in shown.split() and "{{ 7 * 7 }}" in shown and "a<b>&.en" in shown
     assert text_of(page).count(" ".join(HOSTILE.split())) > 20
@@ -127,10 +162,17 @@ def test_report_has_the_scores_of_sacrebleu_and_how_to_reproduce_them(setup, tmp
 
 def test_report_shows_each_text_in_its_direction_and_language(setup):
     arabic = ["هذا كلب.", "رجل يقرأ 17 كتابا.", "", "تنام امرأة اليوم."]
-    page = render_report(evaluation(ours=arabic, references=arabic), replace(setup, languages=("en", "ar_EG")))
+    page = render_report(
+        evaluation(ours=arabic, references=arabic), replace(setup, languages=("en", "ar_EG"))
+    )
     texts = [each for each in parse(page) if each.tag == "dd" and "class" not in each.attrib]
-    assert {(each.get("dir"), each.get("lang")) for each in texts} == {("auto", "en"), ("auto", "ar-EG")}
-    assert [each.get("lang") for each in texts if "".join(each.itertext()).strip() == arabic[0]] == ["ar-EG"] * 2
+    assert {(each.get("dir"), each.get("lang")) for each in texts} == {
+        ("auto", "en"),
+        ("auto", "ar-EG"),
+    }
+    assert [
+        each.get("lang") for each in texts if "".join(each.itertext()).strip() == arabic[0]
+    ] == ["ar-EG"] * 2
 
 
 def test_report_says_that_sentences_are_few(setup):
@@ -150,11 +192,16 @@ def test_sentences_are_the_ones_with_a_reference_and_have_scores_and_warnings():
     found = score_sentences(evaluation(theirs=THEIRS), limits)
     rows = [0, 1, 3]
     assert [each.source for each in found] == [SOURCES[row] for row in rows]
-    chrf = [[sacrebleu.sentence_chrf(side[row], [REFERENCES[row]]).score for row in rows] for side in (OURS, THEIRS)]
+    chrf = [
+        [sacrebleu.sentence_chrf(side[row], [REFERENCES[row]]).score for row in rows]
+        for side in (OURS, THEIRS)
+    ]
     assert [each.score for each in found] == pytest.approx(chrf[0])
     changes = [ours - theirs for ours, theirs in zip(*chrf, strict=True)]
     assert [each.change for each in found] == pytest.approx(changes) and changes[0] > 0 > changes[1]
-    assert [each.warnings for each in found] == [find_warnings(SOURCES[row], OURS[row], limits) for row in rows]
+    assert [each.warnings for each in found] == [
+        find_warnings(SOURCES[row], OURS[row], limits) for row in rows
+    ]
     assert found[1].warnings == ["numbers"] and found[2].warnings == ["repetition"]
     shown = text_of(render_report(evaluation(), replace(SETUP, files={"Source": __file__})))
     assert "2 translations of 3 have a warning" in shown
@@ -169,8 +216,16 @@ def test_sentences_are_the_ones_with_a_reference_and_have_scores_and_warnings():
         ({"bleu": (20, 30, 0.01), "chrf": (40, 50, 0.01)}, "bad", "worse"),
         ({"bleu": (30, 20, 0.05), "chrf": (40, 50, 0.9)}, "", "no reliable difference"),
         ({"bleu": (30, 30, 1.0), "chrf": (40, 40, 1.0)}, "", "no reliable difference"),
-        ({"bleu": (30, 20, 0.01), "chrf": (50, 40, 0.06)}, "good", "better by BLEU; no reliable difference by chrF"),
-        ({"bleu": (20, 30, 0.01), "chrf": (50, 40, 0.06)}, "bad", "no reliable difference by chrF; worse by BLEU"),
+        (
+            {"bleu": (30, 20, 0.01), "chrf": (50, 40, 0.06)},
+            "good",
+            "better by BLEU; no reliable difference by chrF",
+        ),
+        (
+            {"bleu": (20, 30, 0.01), "chrf": (50, 40, 0.06)},
+            "bad",
+            "no reliable difference by chrF; worse by BLEU",
+        ),
         (
             {"bleu": (30, 20, 0.01), "chrf": (50, 40, 0.01), "ter": (70, 60, 0.01)},
             "",
@@ -210,7 +265,9 @@ def test_scale_has_each_score_in_one_band(score):
 def test_scale_is_for_bleu_of_words(tokens, setup):
     assert describe_scale(Estimate(30.0, 30.0, 1.0, f"nrefs:1|tok:{tokens}|version:2")) is None
     found = evaluation()
-    report = replace(found.report, estimates={"bleu": Estimate(30.0, 30.0, 1.0, f"tok:{tokens}|version:2")})
+    report = replace(
+        found.report, estimates={"bleu": Estimate(30.0, 30.0, 1.0, f"tok:{tokens}|version:2")}
+    )
     shown = text_of(render_report(found._replace(report=report), setup))
     assert "No rule of thumb applies" in shown and "BLEU by the rule of thumb" not in shown
 
@@ -233,25 +290,39 @@ def test_examples_show_equal_sentences_once_and_long_ones_first():
         sentence(100.0, "Ein Hund.", translation="Hund."),
         sentence(100.0, "Ein Hund und eine Katze.", source="Two."),
     ]
-    best, *_ = choose_examples([*rows, rows[0], *(sentence(1.0, source=str(each)) for each in range(9))]).values()
+    best, *_ = choose_examples(
+        [*rows, rows[0], *(sentence(1.0, source=str(each)) for each in range(9))]
+    ).values()
     assert best[:2] == rows[::-1] and best[2].score == 1.0
 
 
 def test_lengths_and_distribution_count_each_sentence_once():
-    sources = [" ".join(["dog"] * words) for words in (1, 5, 6, 10, 11, 15, 16, 25, 26, 300)] + ["…"]
+    sources = [" ".join(["dog"] * words) for words in (1, 5, 6, 10, 11, 15, 16, 25, 26, 300)] + [
+        "…"
+    ]
     scores = [0.0, 9.9, 10.0, 50.0, 99.9, 100.0, 100.0, 20.0, 30.0, 40.0, 5.0]
-    found = [sentence(score, "Hund Hund.", source=source) for score, source in zip(scores, sources, strict=True)]
+    found = [
+        sentence(score, "Hund Hund.", source=source)
+        for score, source in zip(scores, sources, strict=True)
+    ]
     bars = describe_lengths(found)["bars"]
     names = ["1–5", "6–10", "11–15", "16–25", "26 or more"]
-    assert [(bar.name, bar.sentences) for bar in bars] == [*zip(names, [3, 2, 2, 2, 2], strict=True)]
+    assert [(bar.name, bar.sentences) for bar in bars] == [
+        *zip(names, [3, 2, 2, 2, 2], strict=True)
+    ]
     assert bars[1].value == 30.0
     counts = {bar.name: bar.sentences for bar in describe_distribution(found)}
     assert (
-        sum(counts.values()) == len(found) and counts["90–100"] == 3 and counts["0–10"] == 3 and counts["10–20"] == 1
+        sum(counts.values()) == len(found)
+        and counts["90–100"] == 3
+        and counts["0–10"] == 3
+        and counts["10–20"] == 1
     )
 
 
-@pytest.mark.parametrize(("words", "meaning"), [(10, "about as long"), (8, "shorter"), (12, "longer")])
+@pytest.mark.parametrize(
+    ("words", "meaning"), [(10, "about as long"), (8, "shorter"), (12, "longer")]
+)
 def test_lengths_are_compared_with_the_references(words, meaning):
     found = describe_lengths([sentence(50.0, "Hund " * 10, translation="Hund " * words)])
     assert found["ratio"] == words / 10 and found["meaning"].startswith(meaning)
@@ -259,7 +330,9 @@ def test_lengths_are_compared_with_the_references(words, meaning):
 
 def test_speed_is_of_sentences_and_words():
     found = describe_speed([sentence(1.0, source="Two dogs run.")] * 10, 2.0)
-    assert found["sentences"] == 5.0 and found["words"] == 15.0 and found["duration"] == "33 minutes"
+    assert (
+        found["sentences"] == 5.0 and found["words"] == 15.0 and found["duration"] == "33 minutes"
+    )
     assert describe_speed([sentence(1.0)] * 10, 20.0)["duration"] == "5.6 hours"
     assert describe_speed([sentence(1.0)] * 10, 0.1)["duration"] == "1.7 minutes"
     assert describe_speed([], None) is None

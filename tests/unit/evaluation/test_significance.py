@@ -10,9 +10,17 @@ from vanilla_transformer.evaluation.scores import corpus_metrics, score, score_p
 from vanilla_transformer.evaluation.significance import build_report
 
 PAPER = partial(corpus_metrics, paper_language="de")
-REFERENCES = [f"Der Mann mit der Nummer {number} liest heute ein altes Buch." for number in range(60)]
-GOOD = [text.replace("altes", "gutes") if number % 6 == 0 else text for number, text in enumerate(REFERENCES)]
-BAD = [text.replace("liest heute", "kauft") if number % 3 else text for number, text in enumerate(REFERENCES)]
+REFERENCES = [
+    f"Der Mann mit der Nummer {number} liest heute ein altes Buch." for number in range(60)
+]
+GOOD = [
+    text.replace("altes", "gutes") if number % 6 == 0 else text
+    for number, text in enumerate(REFERENCES)
+]
+BAD = [
+    text.replace("liest heute", "kauft") if number % 3 else text
+    for number, text in enumerate(REFERENCES)
+]
 
 
 def test_build_report_adds_an_interval_to_each_score():
@@ -34,8 +42,14 @@ def test_build_report_has_the_interval_of_sacrebleu():
 def test_build_report_finds_only_clear_differences_significant():
     clear = build_report(GOOD, REFERENCES, BAD, samples=200).comparisons.values()
     assert all(one.p_value < 0.05 and one.system.score > one.baseline.score for one in clear)
-    other = [text.replace("Buch", "Heft") if number % 6 == 1 else text for number, text in enumerate(REFERENCES)]
-    assert all(one.p_value > 0.05 for one in build_report(GOOD, REFERENCES, other, samples=200).comparisons.values())
+    other = [
+        text.replace("Buch", "Heft") if number % 6 == 1 else text
+        for number, text in enumerate(REFERENCES)
+    ]
+    assert all(
+        one.p_value > 0.05
+        for one in build_report(GOOD, REFERENCES, other, samples=200).comparisons.values()
+    )
     same = build_report(GOOD, REFERENCES, list(GOOD), PAPER, samples=50).comparisons.values()
     assert [one.p_value for one in same] == [1.0] * 4
 
@@ -43,7 +57,9 @@ def test_build_report_finds_only_clear_differences_significant():
 def test_build_report_estimates_each_system_as_alone():
     compared = build_report(GOOD, REFERENCES, BAD, PAPER, samples=100)
     assert compared == build_report(GOOD, REFERENCES, BAD, PAPER, samples=100)
-    ours, theirs = (build_report(texts, REFERENCES, None, PAPER, samples=100).estimates for texts in (GOOD, BAD))
+    ours, theirs = (
+        build_report(texts, REFERENCES, None, PAPER, samples=100).estimates for texts in (GOOD, BAD)
+    )
     for name, one in compared.comparisons.items():
         assert one.system.signature == ours[name].signature
         assert one.system[:3] == pytest.approx(ours[name][:3], abs=1e-4)
@@ -62,12 +78,23 @@ def test_build_report_has_lines_and_json():
     labels = ["BLEU", "chrF", "paper's BLEU", "tokenized BLEU"]
     assert [line.rsplit(" ±")[0].rsplit(" ", 1)[0] for line in lines[:4]] == labels
     assert "50 resamples of 60 sentences" in lines[4]
-    assert all(line.startswith(f"{label} ") and "p = " in line for label, line in zip(labels, lines[5:], strict=True))
+    assert all(
+        line.startswith(f"{label} ") and "p = " in line
+        for label, line in zip(labels, lines[5:], strict=True)
+    )
     data = json.loads(json.dumps(found.as_dict()))
     assert data["sentences"] == 60 and data["bootstrap_samples"] == 50
-    assert data["scores"].keys() == data["comparison"].keys() == corpus_metrics(paper_language="de").keys()
+    assert (
+        data["scores"].keys()
+        == data["comparison"].keys()
+        == corpus_metrics(paper_language="de").keys()
+    )
     assert data["scores"]["bleu"]["score"] == pytest.approx(score(GOOD, REFERENCES).bleu)
-    assert data["comparison"]["bleu"]["baseline"]["score"] == pytest.approx(score(BAD, REFERENCES).bleu)
+    assert data["comparison"]["bleu"]["baseline"]["score"] == pytest.approx(
+        score(BAD, REFERENCES).bleu
+    )
     assert 0 < data["comparison"]["chrf"]["p_value"] < 1
     alone = build_report(GOOD, REFERENCES, samples=50)
-    assert alone.as_dict()["comparison"] is None and not [line for line in alone.lines() if "p = " in line]
+    assert alone.as_dict()["comparison"] is None and not [
+        line for line in alone.lines() if "p = " in line
+    ]

@@ -14,20 +14,39 @@ ROWS = [{"run": "a_b & c", "step": 1000, "bleu": 12.345}, {"run": "d, e", "step"
 
 @pytest.fixture
 def runs(tmp_path):
-    during = {"step": 10, "minutes": 1.0, "validation_loss": 3.0, "bleu": 1.0, "chrf": 2.0, "bleu_signature": "x"}
+    during = {
+        "step": 10,
+        "minutes": 1.0,
+        "validation_loss": 3.0,
+        "bleu": 1.0,
+        "chrf": 2.0,
+        "bleu_signature": "x",
+    }
     final = during | {"step": 20, "validation_loss": 2.5, "model": "last checkpoint"}
-    for name, entries in (("done", [{"step": 5, "loss": 4.0}, during, final]), ("begun", [during]), ("none", [])):
+    for name, entries in (
+        ("done", [{"step": 5, "loss": 4.0}, during, final]),
+        ("begun", [during]),
+        ("none", []),
+    ):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+        (tmp_path / name / "metrics.jsonl").write_text(
+            "".join(json.dumps(entry) + "\n" for entry in entries)
+        )
     return tmp_path
 
 
 def test_tables_have_one_row_of_each_format():
-    assert render_table(ROWS, "csv").splitlines() == ["run,step,bleu", "a_b & c,1000,12.345", '"d, e",20,']
+    assert render_table(ROWS, "csv").splitlines() == [
+        "run,step,bleu",
+        "a_b & c,1000,12.345",
+        '"d, e",20,',
+    ]
     latex = render_table(ROWS, "latex")
     assert r"a\_b \& c" in latex and "1,000" in latex and "12.3" in latex and r"\toprule" in latex
     header, rule, first, _ = render_table(ROWS).splitlines()
-    assert [cell.strip() for cell in header.split("|")[1:-1]] == ["run", "step", "bleu"] and set(rule) == {*"|-"}
+    assert [cell.strip() for cell in header.split("|")[1:-1]] == ["run", "step", "bleu"] and set(
+        rule
+    ) == {*"|-"}
     assert [cell.strip() for cell in first.split("|")[1:-1]] == ["a_b & c", "1,000", "12.35"]
 
 
@@ -41,7 +60,9 @@ def test_compare_runs_takes_the_final_model_or_the_last_validation(runs):
 
 
 def test_compare_runs_leaves_out_scores_that_a_run_has_not(runs):
-    (runs / "begun" / "metrics.jsonl").write_text('{"step": 10, "minutes": 1.0, "validation_loss": 3.0}\n')
+    (runs / "begun" / "metrics.jsonl").write_text(
+        '{"step": 10, "minutes": 1.0, "validation_loss": 3.0}\n'
+    )
     (row,) = compare_runs([runs / "begun"])
     assert (row["validation_loss"], row["bleu"], row["chrf"]) == (3.0, None, None)
 
@@ -55,7 +76,14 @@ def test_compare_runs_draws_over_the_chosen_axis(runs, monkeypatch):
 
 
 def test_compare_runs_prints_a_table_and_draws_a_picture(runs, capsys):
-    words = [str(runs / "done"), str(runs / "begun"), "--format", "csv", "--plot", str(runs / "runs.png")]
+    words = [
+        str(runs / "done"),
+        str(runs / "begun"),
+        "--format",
+        "csv",
+        "--plot",
+        str(runs / "runs.png"),
+    ]
     assert main(["compare-runs", *words]) == 0
     assert capsys.readouterr().out.startswith("run,step,minutes,validation_loss,bleu,chrf\n")
     assert (runs / "runs.png").exists()

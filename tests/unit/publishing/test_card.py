@@ -34,7 +34,13 @@ def render(folder, facts="multi30k_en_de.yaml", template="template.md"):
     return render_card(folder, read_facts(CARDS / facts), CARDS / template, version="1.2.3")
 
 
-VALIDATION = {"step": 1, "minutes": 1.0, "validation_loss": 1.0, "bleu": 36.0, "bleu_signature": "x"}
+VALIDATION = {
+    "step": 1,
+    "minutes": 1.0,
+    "validation_loss": 1.0,
+    "bleu": 36.0,
+    "bleu_signature": "x",
+}
 
 
 def write_metrics(folder, *entries):
@@ -57,11 +63,15 @@ def write_facts(tmp_path):
 
 def test_render_card_names_a_template_that_is_not_valid(folder, tmp_path):
     (tmp_path / "mine.md").write_text("{% if %}")
-    with pytest.raises(UserError, match="The template .*mine.md must be valid Jinja, but it is not: Expected"):
+    with pytest.raises(
+        UserError, match="The template .*mine.md must be valid Jinja, but it is not: Expected"
+    ):
         render(folder, template=tmp_path / "mine.md")
 
 
-@pytest.mark.parametrize("example", ['He said "hi" to me.', "C:\\new", "it's", 'a\tb"', "„Schön“ 日本語"])
+@pytest.mark.parametrize(
+    "example", ['He said "hi" to me.', "C:\\new", "it's", 'a\tb"', "„Schön“ 日本語"]
+)
 def test_render_card_writes_python_that_compiles(folder, example):
     facts = read_facts(CARDS / "multi30k_en_de.yaml") | {"example": example}
     folder = folder.rename(folder.with_name('my "model"'))
@@ -69,16 +79,29 @@ def test_render_card_writes_python_that_compiles(folder, example):
     blocks = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
     assert len(blocks) == 4 and 'revision="marian"' in blocks[0] and "trust" not in blocks[0]
     strings = [
-        {node.value for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Constant)} for block in blocks
+        {node.value for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Constant)}
+        for block in blocks
     ]
     assert all({example, 'my "model"'} <= found for found in strings)
 
 
 def test_render_card_shows_the_records_of_training(folder, tiny_model):
-    entry = {"step": 1234, "minutes": 5.4, "validation_loss": 1.0, "bleu": 36.789, "bleu_signature": "nrefs:1|x"}
-    (folder / "metrics.jsonl").write_text(json.dumps(entry) + '\n{"step": 12')  # by a run that was killed
+    entry = {
+        "step": 1234,
+        "minutes": 5.4,
+        "validation_loss": 1.0,
+        "bleu": 36.789,
+        "bleu_signature": "nrefs:1|x",
+    }
+    (folder / "metrics.jsonl").write_text(
+        json.dumps(entry) + '\n{"step": 12'
+    )  # by a run that was killed
     (folder / "recipe.json").write_text(json.dumps({"dropout": 0.3}))
-    machine = {"hardware": "2 CPU cores", "mixed_precision": "bf16", "versions": {"torch": "2.13.0"}}
+    machine = {
+        "hardware": "2 CPU cores",
+        "mixed_precision": "bf16",
+        "versions": {"torch": "2.13.0"},
+    }
     (folder / "machine.json").write_text(json.dumps(machine))
     corpus = {"cleaning": {"read": 1200, "dropped": {"duplicates": 100}, "kept": 1100}}
     corpus["overlap"] = {"test": {"pairs": 50, "sources": 3, "targets": 2, "both": 1}}
@@ -106,7 +129,9 @@ def test_render_card_shows_the_records_of_training(folder, tiny_model):
     assert "The training text has 1 of 1 test pair, 1 source and 0 targets of them." in text
 
 
-@pytest.mark.parametrize("name", ["corpus.json", "machine.json", "recipe.json", "stress_tables/news.json"])
+@pytest.mark.parametrize(
+    "name", ["corpus.json", "machine.json", "recipe.json", "stress_tables/news.json"]
+)
 def test_render_card_names_a_damaged_record(folder, name):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_bytes(bytes(40))
@@ -115,13 +140,25 @@ def test_render_card_names_a_damaged_record(folder, name):
 
 
 def test_card_of_the_command_has_the_changed_settings_of_the_recipe(folder, tmp_path):
-    words = ["recipes/small.yaml", "--train_source", "/home/me/a", "--train_target", "b", "--dropout", "0.25"]
+    words = [
+        "recipes/small.yaml",
+        "--train_source",
+        "/home/me/a",
+        "--train_target",
+        "b",
+        "--dropout",
+        "0.25",
+    ]
     recipe = flatten(parse_recipe([*words, "--output_dir", str(tmp_path)]))
     (folder / "recipe.json").write_text(json.dumps(recipe))
     assert main(["render-card", str(folder), "--facts", "demo"]) == 0
-    shown = yaml.safe_load(re.search(r"```yaml\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1])
+    shown = yaml.safe_load(
+        re.search(r"```yaml\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1]
+    )
     assert shown["dropout"] == 0.25 and shown["train_source"] == "a" and "output_dir" not in shown
-    assert {*shown} == {name for name, value in recipe.items() if value != default_values().get(name)} - {"output_dir"}
+    assert {*shown} == {
+        name for name, value in recipe.items() if value != default_values().get(name)
+    } - {"output_dir"}
     assert 5 < len(shown) < 30
 
 
@@ -129,20 +166,30 @@ def test_card_of_the_command_has_the_changed_settings_of_the_recipe(folder, tmp_
     ("bleu", "warning"),
     [
         (None, "> **Warning:** No BLEU on held-out text was recorded"),
-        (3.14, "> **Warning:** Its scores on held-out text are poor: BLEU 3.1 on Multi30k validation set."),
+        (
+            3.14,
+            "> **Warning:** Its scores on held-out text are poor: BLEU 3.1 on Multi30k validation set.",
+        ),
         (20.0, None),
     ],
 )
 def test_card_warns_of_poor_scores(folder, bleu, warning):
-    write_metrics(folder, {name: value for name, value in (VALIDATION | {"bleu": bleu}).items() if value is not None})
+    write_metrics(
+        folder,
+        {name: value for name, value in (VALIDATION | {"bleu": bleu}).items() if value is not None},
+    )
     text = render(folder).text
     assert "Warning" not in text if warning is None else warning in text
 
 
 def test_card_says_how_to_install_and_what_the_model_is_for(folder, write_facts):
     text = render(folder).text
-    assert "`pip install vanilla-transformer`" in text and "`pip install transformers torch`" in text
-    assert "## Intended use\n\nTranslating text like its training data from English to German" in text
+    assert (
+        "`pip install vanilla-transformer`" in text and "`pip install transformers torch`" in text
+    )
+    assert (
+        "## Intended use\n\nTranslating text like its training data from English to German" in text
+    )
     facts = "intended_use: Tests alone.\ndatasets: [user/data]\nbase_model: user/model\n"
     card = render(folder, write_facts(facts))
     assert "## Intended use\n\nTests alone.\n\n## How" in card.text
@@ -153,18 +200,32 @@ def test_card_says_how_to_install_and_what_the_model_is_for(folder, write_facts)
 
 def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
     """`evaluate --name` records scores with intervals and the worst translations."""
-    texts = {"source": "A man is sleeping.\nTwo dogs | run.\n", "target": "Ein Mann schläft.\nZwei Hunde laufen.\n"}
+    texts = {
+        "source": "A man is sleeping.\nTwo dogs | run.\n",
+        "target": "Ein Mann schläft.\nZwei Hunde laufen.\n",
+    }
     files = []
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
         files += [f"--{name}", str(tmp_path / name)]
-    command = ["evaluate", str(folder), *files, "--name", "two sentences", "--bootstrap_samples", "10"]
+    command = [
+        "evaluate",
+        str(folder),
+        *files,
+        "--name",
+        "two sentences",
+        "--bootstrap_samples",
+        "10",
+    ]
     assert main(command) == 0
     recorded = json.loads((folder / "evaluations" / "two_sentences.json").read_text())
     card = render(folder)
     assert {result.metric_type for result in card.data.eval_results} == {"bleu", "chrf"}
     chrf = recorded["scores"]["chrf"]
-    assert f"| two sentences | chrF | {round(chrf['score'], 2)} | {round(chrf['margin'], 2)} |" in card.text
+    assert (
+        f"| two sentences | chrF | {round(chrf['score'], 2)} | {round(chrf['margin'], 2)} |"
+        in card.text
+    )
     assert "Two dogs" not in card.text, "the facts forbid quotes"
     write_metrics(folder, VALIDATION)
     facts = {"data": [{"name": "ours | theirs", "license": "mit"}], "validation_text": "held | out"}
@@ -184,19 +245,33 @@ def test_render_card_has_one_dataset_entry_for_each_text(folder, write_facts, tm
     write_metrics(folder, VALIDATION)
     (folder / "evaluations").mkdir()
     for name in ("flickr 2016", "flickr 2017"):
-        scores = {metric: {"score": 37.0, "margin": 1.5, "signature": "y"} for metric in ("bleu", "chrf")}
-        (folder / "evaluations" / name).with_suffix(".json").write_text(json.dumps({"name": name, "scores": scores}))
+        scores = {
+            metric: {"score": 37.0, "margin": 1.5, "signature": "y"} for metric in ("bleu", "chrf")
+        }
+        (folder / "evaluations" / name).with_suffix(".json").write_text(
+            json.dumps({"name": name, "scores": scores})
+        )
     card = render(folder, write_facts(DATASETS))
     (entry,) = card.data.to_dict()["model-index"]
     assert [each["dataset"] for each in entry["results"]] == [
-        {"name": "demo validation set", "type": "user/data", "config": "de-en", "split": "validation"},
+        {
+            "name": "demo validation set",
+            "type": "user/data",
+            "config": "de-en",
+            "split": "validation",
+        },
         {"name": "flickr 2016", "type": "user/data", "config": "en-de", "split": "flickr_2016"},
         {"name": "flickr 2017", "type": "flickr-2017", "config": "en-de", "split": "test"},
     ]
     assert [len(each["metrics"]) for each in entry["results"]] == [1, 2, 2]
-    assert "interval_95: unknown" not in card.content and card.content.count("interval_95: 1.5") == 4
+    assert (
+        "interval_95: unknown" not in card.content and card.content.count("interval_95: 1.5") == 4
+    )
     first, *_ = parse(card, tmp_path).eval_results
-    assert isinstance(first, EvalResult) and (first.metric_value, first.task_type) == (36.0, "translation")
+    assert isinstance(first, EvalResult) and (first.metric_value, first.task_type) == (
+        36.0,
+        "translation",
+    )
 
 
 DATASETS = """evaluation_datasets:
@@ -209,13 +284,31 @@ DATASETS = """evaluation_datasets:
     ("lines", "words"),
     [
         ({"example:": "# example:"}, "`example`: Field required"),
-        ({"name: English-German demo of short sentences": "name: 3"}, "`name`: Input should be a valid string"),
-        ({"license: cc-by-2.0\ndata": "license: other\ndata"}, "`license_name` must name the license where"),
-        ("evaluation_datasets: [user/data]", "`evaluation_datasets`: Input should be a valid dictionary"),
-        ("evaluation_datasets: {a: {type: user/data}}", "`evaluation_datasets.a.split`: Field required"),
+        (
+            {"name: English-German demo of short sentences": "name: 3"},
+            "`name`: Input should be a valid string",
+        ),
+        (
+            {"license: cc-by-2.0\ndata": "license: other\ndata"},
+            "`license_name` must name the license where",
+        ),
+        (
+            "evaluation_datasets: [user/data]",
+            "`evaluation_datasets`: Input should be a valid dictionary",
+        ),
+        (
+            "evaluation_datasets: {a: {type: user/data}}",
+            "`evaluation_datasets.a.split`: Field required",
+        ),
         ("evaluation_datasets: {a: {type: three/part/name, split: test}}", "Repo id must"),
-        ("evaluation_datasets: {a: {type: user/data, split: test, color: red}}", "color`: Extra inputs are not"),
-        ("evaluation_datasets: {a: {type: a/b, split: c}, d: {type: a/b, split: c}}", "each text its own split"),
+        (
+            "evaluation_datasets: {a: {type: user/data, split: test, color: red}}",
+            "color`: Extra inputs are not",
+        ),
+        (
+            "evaluation_datasets: {a: {type: a/b, split: c}, d: {type: a/b, split: c}}",
+            "each text its own split",
+        ),
         ("datasets: [three/part/name]", "`datasets`: .*Repo id must .*'three/part/name'"),
         ("quote_test_text: sometimes", "`quote_test_text`: Input should be a valid boolean"),
         ("color: red", "`color`: Extra inputs are not permitted"),
@@ -237,7 +330,9 @@ second,0.0001234,,France
 
 def test_render_card_shows_measured_emissions_in_grams(folder, tmp_path):
     """Of each tracker the last line counts, which has the sum so far."""
-    assert "co2_eq_emissions" not in render(folder).data.to_dict() and "CO₂" not in render(folder).text
+    assert (
+        "co2_eq_emissions" not in render(folder).data.to_dict() and "CO₂" not in render(folder).text
+    )
     (folder / "machine.json").write_text(json.dumps({"hardware": "2 CPU cores"}))
     (folder / "emissions.csv").write_text(EMISSIONS)
     card = render(folder)
@@ -249,7 +344,10 @@ def test_render_card_shows_measured_emissions_in_grams(folder, tmp_path):
         "hardware_used": "2 CPU cores",
     }
     assert "| hardware | 2 CPU cores |\n| software |" in card.text
-    assert "| CO₂ equivalent (codecarbon) | 2.62 g, quebec, Canada; France |\n\n## Intended use" in card.text
+    assert (
+        "| CO₂ equivalent (codecarbon) | 2.62 g, quebec, Canada; France |\n\n## Intended use"
+        in card.text
+    )
     (folder / "recipe.json").write_text(json.dumps({"init_from": "user/model"}))
     assert render(folder).data.co2_eq_emissions["training_type"] == "fine-tuning"
     (folder / "emissions.csv").write_text(EMISSIONS.splitlines()[0])
@@ -259,7 +357,8 @@ def test_render_card_shows_measured_emissions_in_grams(folder, tmp_path):
 def test_render_card_shows_the_learning_curve(folder):
     assert "Learning curve" not in render(folder).text
     entries = [
-        {"step": 100 * each, "minutes": each / 4, "validation_loss": 9 / each, "bleu": each} for each in range(1, 41)
+        {"step": 100 * each, "minutes": each / 4, "validation_loss": 9 / each, "bleu": each}
+        for each in range(1, 41)
     ]
     last = entries[-1] | {"bleu_signature": "x", "chrf": 50.0, "chrf_signature": "y"}
     moving_average = entries[-1] | {"model": "moving average", "validation_loss": 8.125}
@@ -271,7 +370,9 @@ def test_render_card_shows_the_learning_curve(folder):
     assert "learning_curve.png" not in text
     (folder / "learning_curve.png").write_bytes(b"a picture")
     card = render(folder)
-    assert "](learning_curve.png)\n" in card.text and "learning_curve.png" in hashes_in_card(card.content)
+    assert "](learning_curve.png)\n" in card.text and "learning_curve.png" in hashes_in_card(
+        card.content
+    )
 
 
 def test_card_of_a_model_without_records(folder, tmp_path):
@@ -279,14 +380,22 @@ def test_card_of_a_model_without_records(folder, tmp_path):
     card = render(folder)
     listed = hashes_in_card(card.content)
     assert listed.keys() == {path.name for path in publishable_files(folder)}
-    assert listed["config.json"] == hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
-    for name in ("training steps, minutes | unknown, unknown", "hardware | unknown", "software | unknown"):
+    assert (
+        listed["config.json"] == hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+    )
+    for name in (
+        "training steps, minutes | unknown, unknown",
+        "hardware | unknown",
+        "software | unknown",
+    ):
         assert f"| {name} |" in card.text
     assert "Kept for training: unknown." in card.text and "training text is unknown" in card.text
     assert card.data.eval_results is None
     data = parse(card, tmp_path).to_dict()
     assert data["pipeline_tag"] == "translation" and data["library_name"] == "transformers"
-    assert data["language"] == ["en", "de"] and data["widget"] == [{"text": "A man is sleeping on a bench."}]
+    assert data["language"] == ["en", "de"] and data["widget"] == [
+        {"text": "A man is sleeping on a bench."}
+    ]
     assert (data["license"], data["license_name"]) == ("other", "multi30k-non-commercial")
 
 
@@ -302,7 +411,11 @@ def test_read_facts_accepts_every_shipped_file(path):
     + [*((name, False) for name in ("a/b", "", "a:b", "a\nb"))],
 )
 def test_check_record_name_accepts_letters_of_any_script(name, is_valid):
-    expectation = nullcontext() if is_valid else pytest.raises(ValueError, match="--name may hold letters, digits")
+    expectation = (
+        nullcontext()
+        if is_valid
+        else pytest.raises(ValueError, match="--name may hold letters, digits")
+    )
     with expectation:
         check_record_name(name)
 

@@ -64,13 +64,19 @@ def put_nan(weights):
 
 
 def transpose(weights):
-    weights["model.encoder.layers.0.fc1.weight"] = weights["model.encoder.layers.0.fc1.weight"].T.contiguous()
+    weights["model.encoder.layers.0.fc1.weight"] = weights[
+        "model.encoder.layers.0.fc1.weight"
+    ].T.contiguous()
 
 
 BROKEN_FILES = {
     "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "files", f"{WEIGHTS} is missing"),
     "no pipeline": (lambda folder: (folder / PIPELINE).unlink(), "files", f"{PIPELINE} is missing"),
-    "a pickle": (lambda folder: (folder / "pytorch_model.bin").touch(), "no pickle", "pytorch_model.bin"),
+    "a pickle": (
+        lambda folder: (folder / "pytorch_model.bin").touch(),
+        "no pickle",
+        "pytorch_model.bin",
+    ),
     "truncated weights": (
         lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100]),
         "weights",
@@ -82,7 +88,9 @@ BROKEN_FILES = {
         "hold NaN or infinity, such as in model.encoder.layers.0.fc1.weight",
     ),
     "a missing tensor": (
-        partial(change_weights, change=lambda weights: weights.pop("model.decoder.layers.0.fc2.bias")),
+        partial(
+            change_weights, change=lambda weights: weights.pop("model.decoder.layers.0.fc2.bias")
+        ),
         "weights",
         "lack the tensor model.decoder.layers.0.fc2.bias",
     ),
@@ -92,11 +100,23 @@ BROKEN_FILES = {
         "must have the shape (32, 16) of its config.json, got (16, 32)",
     ),
     "a flipped bit": (flip_a_bit, "hashes", "not the file that the card lists"),
-    "an unlisted file": (lambda folder: (folder / "LICENSE").touch(), "hashes", "LICENSE is not the file"),
+    "an unlisted file": (
+        lambda folder: (folder / "LICENSE").touch(),
+        "hashes",
+        "LICENSE is not the file",
+    ),
     "a listed file that is gone": (delete_a_listed_file, "hashes", "LICENSE is not the file"),
     "no card": (lambda folder: (folder / "README.md").unlink(), "card", "render it"),
-    "no list of files": (lambda folder: (folder / "README.md").unlink(), "hashes", "there is no README.md"),
-    "a card without language": (change_text("README.md", "language:\n- en\n- de\n", ""), "card", "lacks language"),
+    "no list of files": (
+        lambda folder: (folder / "README.md").unlink(),
+        "hashes",
+        "there is no README.md",
+    ),
+    "a card without language": (
+        change_text("README.md", "language:\n- en\n- de\n", ""),
+        "card",
+        "lacks language",
+    ),
     "a card with a gap": (
         change_text("README.md", "## Limitations", "## {{ name }}"),
         "card",
@@ -112,8 +132,16 @@ BROKEN_FILES = {
         "code",
         f"{MODELING} differs from this package's",
     ),
-    "a token in the configuration": (change("config.json", hub_token=TOKEN), "private data", "an access token"),
-    "a token of another form": (change("config.json", hub_token="abc"), "private data", "'hub_token'"),
+    "a token in the configuration": (
+        change("config.json", hub_token=TOKEN),
+        "private data",
+        "an access token",
+    ),
+    "a token of another form": (
+        change("config.json", hub_token="abc"),
+        "private data",
+        "'hub_token'",
+    ),
     "a token in a nested entry": (
         change("tokenizer_config.json", init_kwargs={"use_auth_token": "abc"}),
         "private data",
@@ -145,7 +173,9 @@ def test_check_folder_names_the_home_folder(folder, monkeypatch):
     # Users of containers may live in /data, which is also the beginning of many other paths.
     for home, is_named in {"/srv/people/alice": True, "/srv": False}.items():
         monkeypatch.setenv("HOME", home)
-        assert (f"names the folder {home} of your machine" in failed(folder).get("private data", "")) is is_named
+        assert (
+            f"names the folder {home} of your machine" in failed(folder).get("private data", "")
+        ) is is_named
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
@@ -153,7 +183,9 @@ def test_check_folder_names_the_home_folder(folder, monkeypatch):
 def test_check_folder_does_not_wait_for_a_pipe(folder, name):
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    with pytest.raises(ValueError, match=f"{name} must be a file or a folder, but it is a pipe or a device. Delete"):
+    with pytest.raises(
+        ValueError, match=f"{name} must be a file or a folder, but it is a pipe or a device. Delete"
+    ):
         checks.check_folder(folder)
 
 
@@ -202,7 +234,9 @@ def test_class_of_a_user_that_translates_may_have_any_name():
 def test_check_folder_leaves_out_the_state_of_trainer(folder):
     """`Trainer.save_model` writes its arguments, a pickle, beside the model."""
     (folder / "training_args.bin").write_bytes(b"pickle")
-    (note,) = [result.detail for result in checks.check_folder(folder) if result.name == "no pickle"]
+    (note,) = [
+        result.detail for result in checks.check_folder(folder) if result.name == "no pickle"
+    ]
     assert "training_args.bin of transformers' Trainer is left out" in note
     assert "training_args.bin" not in {path.name for path in checks.publishable_files(folder)}
     (folder / "pytorch_model.bin").touch()

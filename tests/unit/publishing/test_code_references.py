@@ -32,34 +32,65 @@ ALL_MAPPED = {"AutoConfig": "evil.Config", "AutoModelForSeq2SeqLM": "evil.Model"
 INSIDE = {
     "another auto_map": (set_values("config.json", auto_map=ALL_MAPPED), "config.json (auto_map: "),
     "one entry of auto_map": (change_one_entry, "evil.Model"),
-    "a nested auto_map": (set_values("config.json", encoder={"auto_map": {"AutoConfig": "evil.C"}}), "evil.C"),
+    "a nested auto_map": (
+        set_values("config.json", encoder={"auto_map": {"AutoConfig": "evil.C"}}),
+        "evil.C",
+    ),
     "an added tokenizer": (
         set_values("tokenizer_config.json", auto_map={"AutoTokenizer": [None, "evil.Tokenizer"]}),
         "tokenizer_config.json (auto_map: ",
     ),
     "a pipeline": (
-        set_values("config.json", custom_pipelines={"translation": {"impl": "evil.Pipeline", "pt": []}}),
+        set_values(
+            "config.json", custom_pipelines={"translation": {"impl": "evil.Pipeline", "pt": []}}
+        ),
         "custom_pipelines",
     ),
-    "a processor": (set_values("processor_config.json", auto_map={"AutoProcessor": "evil.P"}), "processor_config"),
-    "a preprocessor": (set_values("preprocessor_config.json", auto_map={"AutoProcessor": "evil.P"}), "preprocessor"),
-    "a versioned config": (set_values("config.5.0.0.json", auto_map=ALL_MAPPED), "config.5.0.0.json"),
-    "a generation config": (set_values("generation_config.json", auto_map=ALL_MAPPED), "generation_config.json"),
+    "a processor": (
+        set_values("processor_config.json", auto_map={"AutoProcessor": "evil.P"}),
+        "processor_config",
+    ),
+    "a preprocessor": (
+        set_values("preprocessor_config.json", auto_map={"AutoProcessor": "evil.P"}),
+        "preprocessor",
+    ),
+    "a versioned config": (
+        set_values("config.5.0.0.json", auto_map=ALL_MAPPED),
+        "config.5.0.0.json",
+    ),
+    "a generation config": (
+        set_values("generation_config.json", auto_map=ALL_MAPPED),
+        "generation_config.json",
+    ),
     "another model type": (set_values("config.json", model_type="evil"), "model_type: 'evil'"),
     "custom_generate": (add_generation_code, "custom_generate/"),
     "an unknown module": (lambda folder: (folder / "setup.py").write_text(CODE), "setup.py"),
 }
 OUTSIDE = {
-    "another repository": (set_values("config.json", auto_map={"AutoConfig": "user/evil--c.C"}), "user/evil--c.C"),
-    "another folder": (set_values("config.json", auto_map={"AutoConfig": "../evil.C"}), "../evil.C"),
+    "another repository": (
+        set_values("config.json", auto_map={"AutoConfig": "user/evil--c.C"}),
+        "user/evil--c.C",
+    ),
+    "another folder": (
+        set_values("config.json", auto_map={"AutoConfig": "../evil.C"}),
+        "../evil.C",
+    ),
     "a kernel": (set_values("config.json", attn_implementation="user/kernel"), "user/kernel"),
-    "kernels of parts": (set_values("config.json", _attn_implementation={"encoder": "user/kernel"}), "user/kernel"),
-    "an adapter": (set_values("adapter_config.json", base_model_name_or_path="user/evil"), "adapter_config.json"),
+    "kernels of parts": (
+        set_values("config.json", _attn_implementation={"encoder": "user/kernel"}),
+        "user/kernel",
+    ),
+    "an adapter": (
+        set_values("adapter_config.json", base_model_name_or_path="user/evil"),
+        "adapter_config.json",
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", INSIDE | OUTSIDE)
-def test_check_folder_runs_code_of_the_folder_only_if_it_is_trusted(kind, folder, without_new_process):
+def test_check_folder_runs_code_of_the_folder_only_if_it_is_trusted(
+    kind, folder, without_new_process
+):
     (folder / EVIL).write_text(CODE)
     add, said = (INSIDE | OUTSIDE)[kind]
     add(folder)
@@ -92,7 +123,13 @@ def test_check_folder_hides_secrets_from_the_new_process(folder, monkeypatch):
         environments.append(options["env"])
         return subprocess.CompletedProcess(command, 1, "", "stopped")
 
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "https_proxy", "HF_TOKEN_PATH"):
+    for name in (
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "https_proxy",
+        "HF_TOKEN_PATH",
+    ):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setattr(checks.subprocess, "run", run)
     checks.check_folder(folder)

@@ -22,7 +22,9 @@ def test_stage_refuses_a_link_out_of_the_folder(name, folder, tmp_path):
     secret.write_text("secret")
     (folder / name).unlink(missing_ok=True)
     (folder / name).symlink_to(secret)
-    with pytest.raises(ValueError, match=f"{name} must be a file of the folder, but it is a link out of it"):
+    with pytest.raises(
+        ValueError, match=f"{name} must be a file of the folder, but it is a link out of it"
+    ):
         stage(folder, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
@@ -47,7 +49,9 @@ def test_render_card_shows_no_folders_of_the_machine(folder):
         "dropout": 0.3,
     }
     (folder / "recipe.json").write_text(json.dumps(recipe))
-    card = render_card(folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1.2.3")
+    card = render_card(
+        folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1.2.3"
+    )
     for hidden in ("alice", "~/", ".cache", "output_dir", str(folder), str(folder.parent)):
         assert hidden not in card.content
     shown = yaml.safe_load(card.text.split("```yaml\n")[1].split("```")[0])
@@ -64,7 +68,9 @@ def test_render_card_shows_no_folders_of_the_machine(folder):
 
 def test_push_to_hub_reads_the_token_from_a_file(folder, tmp_path, monkeypatch, capsys):
     used = []
-    monkeypatch.setattr(push, "push_folder", lambda *names, token, **options: used.append(token) or "url")
+    monkeypatch.setattr(
+        push, "push_folder", lambda *names, token, **options: used.append(token) or "url"
+    )
     command = ["push-to-hub", str(folder), "user/name"]
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     assert main([*command, "--token_file", str(tmp_path / "token")]) == 0
@@ -73,7 +79,11 @@ def test_push_to_hub_reads_the_token_from_a_file(folder, tmp_path, monkeypatch, 
     capsys.readouterr()
     assert main([*command, "--token", TOKEN]) == 2, "other users see the flags of a process"
     assert "token_file" in capsys.readouterr().err
-    for content, said in ((b" \n", "must hold a key"), (b"a\nb", "one access token, got 2"), (b"\xff", "not UTF-8")):
+    for content, said in (
+        (b" \n", "must hold a key"),
+        (b"a\nb", "one access token, got 2"),
+        (b"\xff", "not UTF-8"),
+    ):
         (tmp_path / "token").write_bytes(content)
         assert main([*command, "--token_file", str(tmp_path / "token")]) == 2
         assert said in capsys.readouterr().err

@@ -35,7 +35,9 @@ SENTENCES = [
 def misread(text, encoding):
     """Return a text that is written as UTF-8 and read in an encoding with a character for each byte."""
     return "".join(
-        character if (character := bytes([byte]).decode(encoding, "replace")) != "\ufffd" else chr(byte)
+        character
+        if (character := bytes([byte]).decode(encoding, "replace")) != "\ufffd"
+        else chr(byte)
         for byte in text.encode()
     )
 
@@ -112,7 +114,8 @@ def test_has_markup_finds_tags_and_entities(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["a < b and c > d", "I <3 you", "AT&T; R&D", "<john@x.org>", "&c.", "&we;", "a <- b", "1<2>1"]
+    "text",
+    ["a < b and c > d", "I <3 you", "AT&T; R&D", "<john@x.org>", "&c.", "&we;", "a <- b", "1<2>1"],
 )
 def test_has_markup_lets_text_pass(text):
     assert not has_markup(text)

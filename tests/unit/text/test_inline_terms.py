@@ -15,12 +15,20 @@ def test_annotate_writes_terms_beside_their_source():
 
 def test_annotate_hides_terms():
     text = annotate(TEXT, [Match(4, 7, "Köter"), Match(8, 12, "sieht")], hidden={1}).text
-    assert text == "The <term> dog <trans> Köter </term> <term> <trans> sieht </term> a steam engine."
+    assert (
+        text == "The <term> dog <trans> Köter </term> <term> <trans> sieht </term> a steam engine."
+    )
 
 
 def test_annotated_text_finds_original_characters():
     annotated = annotate(TEXT, GLOSSARY.find(TEXT))
-    for word, original in [("The", "The"), ("Köter", "dog"), ("<term> dog", "dog"), ("sees", "sees"), (".", ".")]:
+    for word, original in [
+        ("The", "The"),
+        ("Köter", "dog"),
+        ("<term> dog", "dog"),
+        ("sees", "sees"),
+        (".", "."),
+    ]:
         start = annotated.text.index(word)
         begin, end = annotated.original((start, start + len(word)))
         assert TEXT[begin:end] == original

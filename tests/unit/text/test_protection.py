@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sweeps import examples
-from vanilla_transformer.text.protection import KINDS, are_two_words, find_protected, find_texts, locate, merge
+from vanilla_transformer.text.protection import (
+    KINDS,
+    are_two_words,
+    find_protected,
+    find_texts,
+    locate,
+    merge,
+)
 
 DOCS = Path(__file__).parents[3] / "docs" / "terms_and_markup.md"
 
@@ -22,14 +29,28 @@ def kept(text):
 
 
 def test_docs_have_each_kind_with_its_examples():
-    rows = DOCS.read_text().partition("| kind | examples |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
-    code = {each: f"`` {each} ``" if "`" in each else "`" + each.replace("|", "\\|") + "`" for each in EXAMPLES}
-    assert rows == [f"| {name} | {', '.join(code[each] for each in kind.examples)} |" for name, kind in KINDS.items()]
+    rows = (
+        DOCS.read_text()
+        .partition("| kind | examples |\n|---|---|\n")[2]
+        .partition("\n\n")[0]
+        .splitlines()
+    )
+    code = {
+        each: f"`` {each} ``" if "`" in each else "`" + each.replace("|", "\\|") + "`"
+        for each in EXAMPLES
+    }
+    assert rows == [
+        f"| {name} | {', '.join(code[each] for each in kind.examples)} |"
+        for name, kind in KINDS.items()
+    ]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_find_protected_finds_each_example(example):
-    assert kept(f"a {example} b") == [example] and find_protected(f"a {example} b", protect=False) == []
+    assert (
+        kept(f"a {example} b") == [example]
+        and find_protected(f"a {example} b", protect=False) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +59,10 @@ def test_find_protected_finds_each_example(example):
         ("%d日 %d일 {name}さん %sです %1日 %dMB", ["%d", "%d", "{name}", "%s", "%1", "%d"]),
         ("%{count} #{name} @{name} ${name}", ["%{count}", "#{name}", "@{name}", "${name}"]),
         ("{{count}} {{ name }} {{name|upper}}", ["{{count}}", "{{ name }}", "{{name|upper}}"]),
-        ("%d%% %ld %zu %-5.2f %name% %(a)s%%", ["%d%%", "%ld", "%zu", "%-5.2f", "%name%", "%(a)s%%"]),
+        (
+            "%d%% %ld %zu %-5.2f %name% %(a)s%%",
+            ["%d%%", "%ld", "%zu", "%-5.2f", "%name%", "%(a)s%%"],
+        ),
         ("__COUNT__ :name <name> </b> $t(key) #tag @name", None),
         (r"C:\Users\me ~/x /usr/bin/env ../.. v1.2.3 v2 %APPDATA%\x \\a\b", None),
         ("C:\\Program Files\\x y C:/a/b and/or", ["C:\\Program Files\\x", "C:/a/b"]),
@@ -56,7 +80,10 @@ def test_find_protected_finds_each_example(example):
         ("{n, plural, one {# {a}} other {'{'#}} {n, number, integer} {$x}", None),
         ("{n, plural, one {", []),
         ("see www.a.de", ["www.a.de"]),
-        ("{% if x %} {{{x}}} %r %n &nbsp;&#39;&#x2013; @:key :no-index: C:/Users/me file:///a ssh://u@h:1/a", None),
+        (
+            "{% if x %} {{{x}}} %r %n &nbsp;&#39;&#x2013; @:key :no-index: C:/Users/me file:///a ssh://u@h:1/a",
+            None,
+        ),
         ("1.2.3-beta.1+b5 1.2.3rc1 2.0b1 2024-01-02T03:04:05Z 192.168.0.0/24 1.000.000,50", None),
         (
             "%Y-%m-%d https://a.b/{id}. (https://a.b/{{x}}/?y={y}), Https://a.b/%(v)s",
@@ -79,7 +106,18 @@ def test_find_protected_finds_fields_whole(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        *("50 % sind", "50 %ige", "e.g.", "and/or", "#1", "Note: name", "he /she", "km/h", "100% sure", "50%discount"),
+        *(
+            "50 % sind",
+            "50 %ige",
+            "e.g.",
+            "and/or",
+            "#1",
+            "Note: name",
+            "he /she",
+            "km/h",
+            "100% sure",
+            "50%discount",
+        ),
         *("C#", "a < b", "R&D", ":D", "I'm @ home", "5 %, 7 %", "%-Satz", "www", "a: b"),
         *("{ a b }", "1 / 2", "Tel. 12"),
     ],
@@ -88,7 +126,11 @@ def test_find_protected_leaves_ordinary_text_alone(text):
     assert [each for each in kept(text) if not each.isdecimal()] == []
 
 
-pieces = st.sampled_from(EXAMPLES) | st.sampled_from("".join(EXAMPLES)) | st.sampled_from("aéé日가ℹ™٣Ⅷ \n.,'\"()-")
+pieces = (
+    st.sampled_from(EXAMPLES)
+    | st.sampled_from("".join(EXAMPLES))
+    | st.sampled_from("aéé日가ℹ™٣Ⅷ \n.,'\"()-")
+)
 EXPRESSIONS = [f"(?:{expression})" for kind in KINDS.values() for expression in kind.expressions]
 
 

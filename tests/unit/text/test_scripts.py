@@ -43,7 +43,9 @@ def test_bleu_tokenizer_uses_the_tokenizers_of_words_that_are_installed(monkeypa
     assert found == {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
 
 
-@pytest.mark.parametrize("texts", [[], [""], ["1, 2, 3."], ["Das Zeichen 狗 heißt Hund."], ["🙂 …"]])
+@pytest.mark.parametrize(
+    "texts", [[], [""], ["1, 2, 3."], ["Das Zeichen 狗 heißt Hund."], ["🙂 …"]]
+)
 def test_bleu_tokenizer_of_other_texts_is_13a(texts):
     assert bleu_tokenizer(texts) == "13a"
 

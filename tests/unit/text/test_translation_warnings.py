@@ -38,7 +38,10 @@ ANY = WarningLimits(scripts=("LATIN",))
         ("It is very, very, very good.", "Es ist sehr, sehr, sehr gut.", []),
         ("He walks hand in hand.", "Er geht Hand in Hand in die Stadt.", []),
         # of signs and parts of words
-        *(("No.", loop, ["repetition"]) for loop in ("_ _ _ _", "No//////", "Naaaa", "hahahaha", "No.......")),
+        *(
+            ("No.", loop, ["repetition"])
+            for loop in ("_ _ _ _", "No//////", "Naaaa", "hahahaha", "No.......")
+        ),
         ("See the yyyy-mm date, please.", "Das Datum JJJJ-MM, bitte.", []),
         ("Chapter 1 ........ page 5", "Kapitel 1 ............ Seite 5", []),
         ("Please wait", "Bitte warten....", []),
@@ -56,9 +59,18 @@ ANY = WarningLimits(scripts=("LATIN",))
         # scripts, but neither a sign in a long sentence nor names
         ("The dog sleeps.", "Der Hund спит.", ["script"]),
         ("The Volga is long.", "Die Волга ist lang.", []),
-        ("A resistor of 5 kΩ is in a long line.", "Ein Widerstand von 5 kΩ ist in einer langen Zeile.", []),
+        (
+            "A resistor of 5 kΩ is in a long line.",
+            "Ein Widerstand von 5 kΩ ist in einer langen Zeile.",
+            [],
+        ),
         # lengths
-        ("Yes.", "Ja, " * 2 + "das ist eine sehr lange Antwort auf eine kurze Frage, die keiner stellte.", ["length"]),
+        (
+            "Yes.",
+            "Ja, " * 2
+            + "das ist eine sehr lange Antwort auf eine kurze Frage, die keiner stellte.",
+            ["length"],
+        ),
         ("A man in a red shirt stands on a ladder and cleans a window.", "Ei", ["length"]),
     ],
 )
@@ -76,14 +88,19 @@ def test_find_warnings(source, translation, expected):
         ("He is here.", "यह कमरा कमरा कमरा है", ["repetition"]),
         ("He is here.", "यह कमरा है", []),
         ("मैं हिन्दी नहीं जानता हूँ", "मैं हिन्दी नहीं जानता हूँ", ["copy"]),
-        (*(unicodedata.normalize(form, "déjà vu à côté près") for form in ("NFC", "NFD")), ["copy"]),
+        (
+            *(unicodedata.normalize(form, "déjà vu à côté près") for form in ("NFC", "NFD")),
+            ["copy"],
+        ),
     ],
 )
 def test_find_warnings_in_many_scripts(source, translation, expected):
     assert find_warnings(source, translation, WarningLimits()) == expected
 
 
-@given(st.text(st.sampled_from("aéüß ǘ"), max_size=40), st.text(st.sampled_from("bñ가각"), max_size=40))
+@given(
+    st.text(st.sampled_from("aéüß ǘ"), max_size=40), st.text(st.sampled_from("bñ가각"), max_size=40)
+)
 def test_length_ratio_does_not_depend_on_the_normal_form(source, translation):
     forms = [unicodedata.normalize("NFD", text) for text in (source, translation)]
     assert length_ratio(*forms) == length_ratio(source, translation)
@@ -123,7 +140,10 @@ def test_find_warnings_accepts_any_text(source, translation):
 def test_most_repeats_counts_phrases_in_a_row(words, size):
     def repeats(start):
         phrase, count = words[start : start + size], 0
-        while len(phrase) == size and words[start + count * size : start + (count + 1) * size] == phrase:
+        while (
+            len(phrase) == size
+            and words[start + count * size : start + (count + 1) * size] == phrase
+        ):
             count += 1
         return count
 

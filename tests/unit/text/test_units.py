@@ -8,8 +8,13 @@ from vanilla_transformer.text.units import is_word_of_letters, split_graphemes
 def test_split_graphemes_keeps_marks_with_their_letters():
     for text in ("", "abc", "กำลัง", "👍🏽 a\u00ad\u200cb\r\n"):
         assert "".join(split_graphemes(text)) == text
-    assert split_graphemes("हिन्दी") == ["हि", "न्दी"] and split_graphemes("e\u0301a") == ["e\u0301", "a"]
-    assert split_graphemes("می\u200cخ") == ["م", "ی\u200c", "خ"] and split_graphemes("a\u00adb") == ["a\u00ad", "b"]
+    assert split_graphemes("हिन्दी") == ["हि", "न्दी"] and split_graphemes("e\u0301a") == [
+        "e\u0301",
+        "a",
+    ]
+    assert split_graphemes("می\u200cخ") == ["م", "ی\u200c", "خ"] and split_graphemes(
+        "a\u00adb"
+    ) == ["a\u00ad", "b"]
 
 
 @pytest.mark.parametrize(

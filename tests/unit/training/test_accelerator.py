@@ -9,7 +9,11 @@ from torch.distributed import HashStore
 
 from tests.sweeps import rare
 from vanilla_transformer.training import distributed
-from vanilla_transformer.training.distributed import agree_on_attempt, connect_processes, report_lost_processes
+from vanilla_transformer.training.distributed import (
+    agree_on_attempt,
+    connect_processes,
+    report_lost_processes,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +32,13 @@ def start_attempt(store, world_size, first):
 def asked(monkeypatch):
     """Return the backends and devices that torch gets, in a process that a launcher has started."""
     found = []
-    for name, value in (("LOCAL_RANK", 3), ("RANK", 11), ("WORLD_SIZE", 12), ("MASTER_ADDR", "a"), ("MASTER_PORT", 1)):
+    for name, value in (
+        ("LOCAL_RANK", 3),
+        ("RANK", 11),
+        ("WORLD_SIZE", 12),
+        ("MASTER_ADDR", "a"),
+        ("MASTER_PORT", 1),
+    ):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(distributed, "rendezvous", lambda url, timeout: iter([(HashStore(), 0, 1)]))
     monkeypatch.setattr(
@@ -85,14 +95,22 @@ def test_agree_on_attempt_ignores_the_name_of_a_dead_process():
 
 def test_agree_on_attempt_names_the_first_missing_process(monkeypatch):
     monkeypatch.setattr(distributed, "_START_TIMEOUT", timedelta(0))
-    with pytest.raises(ChildProcessError, match="All 3 processes must start .* the first of them process 1"):
+    with pytest.raises(
+        ChildProcessError, match="All 3 processes must start .* the first of them process 1"
+    ):
         agree_on_attempt(HashStore(), rank=0, world_size=3)
 
 
-NCCL = "NCCL error in: /torch/ProcessGroupNCCL.cpp:3690, {}, NCCL version 2.27.5\n{}\nLast error:\n{}"
-REMOTE = NCCL.format("remote process exited", "ncclRemoteError: A call failed.", "socketProgress: Connection closed")
+NCCL = (
+    "NCCL error in: /torch/ProcessGroupNCCL.cpp:3690, {}, NCCL version 2.27.5\n{}\nLast error:\n{}"
+)
+REMOTE = NCCL.format(
+    "remote process exited", "ncclRemoteError: A call failed.", "socketProgress: Connection closed"
+)
 DUPLICATE = NCCL.format(
-    "invalid usage", "ncclInvalidUsage: This reflects invalid usage.", "Duplicate GPU detected : rank 1 and rank 0"
+    "invalid usage",
+    "ncclInvalidUsage: This reflects invalid usage.",
+    "Duplicate GPU detected : rank 1 and rank 0",
 )
 
 
@@ -102,10 +120,18 @@ RESUMES = "The same command resumes"
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (RuntimeError("[/torch/gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1"), RESUMES),
+        (
+            RuntimeError("[/torch/gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1"),
+            RESUMES,
+        ),
         (torch.distributed.DistBackendError(REMOTE), RESUMES),
         (torch.distributed.DistNetworkError("failed to recv, got 0 bytes"), RESUMES),
-        (RuntimeError("NCCL communicator was aborted on rank 1.\nOriginal reason for failure was: timeout"), RESUMES),
+        (
+            RuntimeError(
+                "NCCL communicator was aborted on rank 1.\nOriginal reason for failure was: timeout"
+            ),
+            RESUMES,
+        ),
         (RuntimeError(REMOTE), RESUMES),
         (
             torch.distributed.DistBackendError(DUPLICATE),
@@ -119,7 +145,9 @@ def test_report_lost_processes_has_one_line(error, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["shape mismatch", "Distributed package doesn't have NCCL built in"])
+@pytest.mark.parametrize(
+    "text", ["shape mismatch", "Distributed package doesn't have NCCL built in"]
+)
 def test_report_lost_processes_leaves_other_errors_alone(text):
     with pytest.raises(RuntimeError, match=text), report_lost_processes():
         raise RuntimeError(text)

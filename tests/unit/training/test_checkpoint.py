@@ -7,7 +7,11 @@ import pytest
 import torch
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training.averaging import average_checkpoints, average_model_folders, average_state_dicts
+from vanilla_transformer.training.averaging import (
+    average_checkpoints,
+    average_model_folders,
+    average_state_dicts,
+)
 from vanilla_transformer.training.checkpoint import (
     list_checkpoints,
     load_model_weights,
@@ -30,20 +34,27 @@ def test_check_is_writable_refuses_files_and_read_only_folders(tmp_path, monkeyp
     (tmp_path / "model.safetensors").write_text("weights")
     check_is_writable(tmp_path)
     for name in ("model.safetensors", "model.safetensors/below"):
-        with pytest.raises(ValueError, match=r"must be a folder, but .*model\.safetensors is a file"):
+        with pytest.raises(
+            ValueError, match=r"must be a folder, but .*model\.safetensors is a file"
+        ):
             check_is_writable(tmp_path / name)
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(OSError, match=f"but {tmp_path} is not writable"):
         check_is_writable(tmp_path / "new" / "run")
 
 
-@pytest.mark.parametrize(("values", "weights", "mean"), [((1.0, 2.0, 6.0), [], 3.0), ((1.0, 2.0), [[1.0, 3.0]], 1.75)])
+@pytest.mark.parametrize(
+    ("values", "weights", "mean"), [((1.0, 2.0, 6.0), [], 3.0), ((1.0, 2.0), [[1.0, 3.0]], 1.75)]
+)
 def test_average_state_dicts_is_weighted_mean_of_each_parameter(values, weights, mean):
     states = [{"w": torch.full((2,), value)} for value in values]
     assert average_state_dicts(states, *weights)["w"].tolist() == [mean, mean]
     state = {"w": torch.randn(5), "half": torch.randn(5).bfloat16()}
     average = average_state_dicts([state, state, state])
-    assert all(torch.equal(average[name], state[name]) and average[name].dtype == state[name].dtype for name in state)
+    assert all(
+        torch.equal(average[name], state[name]) and average[name].dtype == state[name].dtype
+        for name in state
+    )
 
 
 def test_averaging_refuses_different_models(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
@@ -65,7 +76,9 @@ def test_average_model_folders_interpolates_and_ties_weights(tiny_model, tiny_to
     folder = average_model_folders(folders, tmp_path / "mean", [0.25, 0.75])
     assert torch.all(load_model_weights(folder)["model.encoder.embed_tokens.weight"] == 2.5)
     for weights in ([1.0], [1.0, -1.0]):
-        with pytest.raises(ValueError, match="`weights` must be 2 positive numbers, one for each model, got"):
+        with pytest.raises(
+            ValueError, match="`weights` must be 2 positive numbers, one for each model, got"
+        ):
             average_model_folders(folders, tmp_path / "other", weights)
     average_checkpoints(tiny_model, folders)
     assert tiny_model.lm_head.weight is tiny_model.model.decoder.embed_tokens.weight
@@ -79,7 +92,9 @@ def test_average_model_folders_refuses_another_vocabulary(tiny_model, tiny_token
     vocabulary = content["model"]["vocab"]
     vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
     (second / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="Models to average must have one vocabulary, but '[ab]' is token"):
+    with pytest.raises(
+        ValueError, match="Models to average must have one vocabulary, but '[ab]' is token"
+    ):
         average_model_folders([first, second], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
 
@@ -94,5 +109,7 @@ def test_average_model_folders_reads_sharded_weights(tiny_model, tiny_tokenizer,
     assert len(weight_files(several)) > 1
     assert all(torch.equal(expected[name], mean[name]) for name in expected.keys() | mean.keys())
     weight_files(several)[0].unlink()
-    with pytest.raises(FileNotFoundError, match=r"several is incomplete: model-00001-of-.* is missing"):
+    with pytest.raises(
+        FileNotFoundError, match=r"several is incomplete: model-00001-of-.* is missing"
+    ):
         average_model_folders([whole, several], tmp_path / "other")

@@ -29,10 +29,14 @@ def state(tiny_model):
     """Return a state with an EMA and Adam's tensors of every parameter."""
     ema = {name: torch.randn_like(parameter) for name, parameter in tiny_model.named_parameters()}
     optimizer = {
-        f"{name}.{kind}": torch.randn_like(t) for name, t in ema.items() for kind in ("exp_avg", "exp_avg_sq")
+        f"{name}.{kind}": torch.randn_like(t)
+        for name, t in ema.items()
+        for kind in ("exp_avg", "exp_avg_sq")
     }
     optimizer |= {f"{name}.step": torch.tensor(3.0) for name in ema}
-    return ResumeState({"step": 3, "recipe": {"seed": 0}}, [{"lr": 0.1, "params": list(ema)}], optimizer, ema)
+    return ResumeState(
+        {"step": 3, "recipe": {"seed": 0}}, [{"lr": 0.1, "params": list(ema)}], optimizer, ema
+    )
 
 
 def save_sharded_checkpoint(model, tokenizer, state, folder):
@@ -47,7 +51,10 @@ def write(model, tokenizer, state, folder, sharded):
 
 
 def zeros_like(state):
-    optimizer, ema = ({name: torch.zeros_like(t) for name, t in part.items()} for part in (state.optimizer, state.ema))
+    optimizer, ema = (
+        {name: torch.zeros_like(t) for name, t in part.items()}
+        for part in (state.optimizer, state.ema)
+    )
     return ResumeState({}, [], optimizer, ema)
 
 
@@ -66,18 +73,27 @@ def test_sharded_checkpoint_holds_same_as_plain_one(tiny_model, tiny_tokenizer, 
         like = zeros_like(state)
         found = load_resume_state(folder, like)
         assert_equal(found, state)
-        assert (found.optimizer is like.optimizer) == (folder is sharded), "each process reads its own shards"
+        assert (found.optimizer is like.optimizer) == (folder is sharded), (
+            "each process reads its own shards"
+        )
         like.ema = {}
         assert load_resume_state(folder, like).ema == {}
     weights = [load_model_weights(folder) for folder in (plain, sharded)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0].keys() | weights[1].keys())
+    assert all(
+        torch.equal(weights[0][name], weights[1][name])
+        for name in weights[0].keys() | weights[1].keys()
+    )
     assert not list(tmp_path.glob(".*"))
 
 
-SAVERS = pytest.mark.parametrize("save", [save_checkpoint, save_sharded_checkpoint], ids=["plain", "sharded"])
+SAVERS = pytest.mark.parametrize(
+    "save", [save_checkpoint, save_sharded_checkpoint], ids=["plain", "sharded"]
+)
 
 
-def test_save_sharded_checkpoint_replaces_one_of_same_step(tiny_model, tiny_tokenizer, state, tmp_path):
+def test_save_sharded_checkpoint_replaces_one_of_same_step(
+    tiny_model, tiny_tokenizer, state, tmp_path
+):
     for step in (3, 4):
         state.progress["step"] = step
         save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
@@ -92,7 +108,9 @@ def test_save_checkpoint_follows_the_umask(tiny_model, tiny_tokenizer, state, tm
     finally:
         os.umask(previous)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o750
-    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o640}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {
+        0o640
+    }
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "sharded"])
@@ -105,7 +123,11 @@ def writer(request, tiny_tokenizer):
 @pytest.fixture
 def blocked(monkeypatch):
     """Write no tensors before the event that this returns is set."""
-    allowed, write_data, save_file = threading.Event(), FileSystemWriter.write_data, checkpoint.save_file
+    allowed, write_data, save_file = (
+        threading.Event(),
+        FileSystemWriter.write_data,
+        checkpoint.save_file,
+    )
 
     def when_allowed(function):
         def wait_and_call(*arguments):
@@ -142,7 +164,9 @@ def test_checkpoint_writer_lets_training_continue(writer, tiny_model, state, tmp
     assert saved and all(torch.equal(tensor, weights[name]) for name, tensor in saved.items())
 
 
-def test_checkpoint_writer_finishes_one_before_the_next(writer, tiny_model, state, tmp_path, blocked):
+def test_checkpoint_writer_finishes_one_before_the_next(
+    writer, tiny_model, state, tmp_path, blocked
+):
     """The second one is copied to the memory of the first, after that is written."""
     first, folders = copy.deepcopy(state), [tmp_path / "checkpoint-3", tmp_path / "checkpoint-4"]
     writer.save(tiny_model, state, folders[0])
@@ -179,7 +203,9 @@ def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_
     places, save = [], checkpoint.save_checkpoint
 
     def note_places(model, tokenizer, copied, *rest):
-        places.append([tensor.data_ptr() for tensor in [*copied.optimizer.values(), *rest[-1].values()]])
+        places.append(
+            [tensor.data_ptr() for tensor in [*copied.optimizer.values(), *rest[-1].values()]]
+        )
         return save(model, tokenizer, copied, *rest)
 
     monkeypatch.setattr(checkpoint, "save_checkpoint", note_places)
@@ -187,11 +213,16 @@ def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_
         writer.save(tiny_model, state, tmp_path / f"checkpoint-{step}")
         writer.wait()
     assert places[0] == places[1]
-    own = [tensor.data_ptr() for tensor in [*state.optimizer.values(), *tiny_model.state_dict().values()]]
+    own = [
+        tensor.data_ptr()
+        for tensor in [*state.optimizer.values(), *tiny_model.state_dict().values()]
+    ]
     assert not {*own} & {*places[0]}
 
 
-def test_checkpoint_writer_that_is_closed_has_finished(writer, tiny_model, state, tmp_path, blocked):
+def test_checkpoint_writer_that_is_closed_has_finished(
+    writer, tiny_model, state, tmp_path, blocked
+):
     """As after an error of training, which leaves no thread that writes."""
     writer.save(tiny_model, state, tmp_path / "checkpoint-3")
     threading.Timer(0.1, blocked.set).start()
@@ -229,6 +260,11 @@ def test_checkpoint_writer_reports_a_full_disk(
     writer.save(tiny_model, state, tmp_path / "checkpoint-5")
     writer.close()
     (line,) = (
-        each.message for each in caplog.records if each.levelname == "ERROR" and each.name == checkpoint.__name__
+        each.message
+        for each in caplog.records
+        if each.levelname == "ERROR" and each.name == checkpoint.__name__
     )
-    assert line.startswith("The last checkpoint could not be written: ") and "No space left on device" in line
+    assert (
+        line.startswith("The last checkpoint could not be written: ")
+        and "No space left on device" in line
+    )

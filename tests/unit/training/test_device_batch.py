@@ -17,7 +17,9 @@ def calls(monkeypatch):
     """Return the list of (shape of the mask, whether it is boolean, whether attention is causal) of SDPA's calls."""
     calls, attend = [], torch.nn.functional.scaled_dot_product_attention
 
-    def recorded(query, key, value, attn_mask=None, dropout_p=0.0, scale=None, is_causal=False, **options):
+    def recorded(
+        query, key, value, attn_mask=None, dropout_p=0.0, scale=None, is_causal=False, **options
+    ):
         shape = None if attn_mask is None else tuple(attn_mask.shape)
         calls.append((shape, attn_mask is None or attn_mask.dtype == torch.bool, is_causal))
         return attend(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
@@ -26,7 +28,9 @@ def calls(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize(("lengths", "mask"), [(PADDED, (3, 1, 1, 5)), (FULL, None)], ids=["padded", "full"])
+@pytest.mark.parametrize(
+    ("lengths", "mask"), [(PADDED, (3, 1, 1, 5)), (FULL, None)], ids=["padded", "full"]
+)
 def test_train_step_masks_nothing_but_padding_of_source(calls, tmp_path, lengths, mask):
     """Without a mask flash attention applies: always in the decoder, and without padding everywhere."""
     train_step(tiny_train_state(tmp_path), micro_batches(lengths))
@@ -42,19 +46,27 @@ def batches_of_both_kinds():
 @pytest.mark.parametrize("attention", ["sdpa", "eager", None])
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_batch_preparation_lists_labels_that_count_only_for_loss_outside_graph(attention, in_graph):
-    prepare = BatchPreparation(tiny_config(), attention, torch.float32, keep_mask=True, loss_in_graph=in_graph)
+    prepare = BatchPreparation(
+        tiny_config(), attention, torch.float32, keep_mask=True, loss_in_graph=in_graph
+    )
     for batch in batches_of_both_kinds():
         prepared = prepare(batch)
         assert ("label_places" in prepared) != in_graph
         assert in_graph or batch["labels"].flatten()[prepared["label_places"]].min() >= 0
         again = prepare(prepared)  # as `batch_to_device` does for batches of workers
-        assert again.keys() == prepared.keys() and all(again[name] is prepared[name] for name in prepared)
+        assert again.keys() == prepared.keys() and all(
+            again[name] is prepared[name] for name in prepared
+        )
 
 
 def test_batch_preparation_lists_labels_of_batch_that_does_not_fit_in_graph(monkeypatch):
-    prepare = BatchPreparation(tiny_config(), "sdpa", torch.float32, keep_mask=True, loss_in_graph=True)
+    prepare = BatchPreparation(
+        tiny_config(), "sdpa", torch.float32, keep_mask=True, loss_in_graph=True
+    )
     batch, _ = batches_of_both_kinds()
-    monkeypatch.setattr(device_batch, "_LOGITS_IN_GRAPH", batch["labels"].numel() * prepare.config.vocab_size - 1)
+    monkeypatch.setattr(
+        device_batch, "_LOGITS_IN_GRAPH", batch["labels"].numel() * prepare.config.vocab_size - 1
+    )
     assert "label_places" in prepare(batch)
 
 

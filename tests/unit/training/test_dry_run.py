@@ -23,7 +23,9 @@ def test_advise_names_what_the_recipe_has_instead():
     ]
 
 
-@pytest.mark.parametrize(("pairs", "few"), [(3000, True), (19_999, True), (20_000, False), (10**8, False)])
+@pytest.mark.parametrize(
+    ("pairs", "few"), [(3000, True), (19_999, True), (20_000, False), (10**8, False)]
+)
 def test_advise_recommends_a_trained_model_for_few_pairs(pairs, few):
     assert any("--init_from" in line for line in advise(parse_recipe(FILES), pairs, 20.0)) is few
 
@@ -31,8 +33,18 @@ def test_advise_recommends_a_trained_model_for_few_pairs(pairs, few):
 @pytest.mark.parametrize(
     ("pairs", "expected"),
     [
-        (1000, ["  learning_rate 5e-05 (here 0.0002)", "  freeze embeddings (here encoder)", "  epochs 20 (here 4)"]),
-        (29_000, ["  learning_rate 0.0001", "  freeze none (here encoder)", "  epochs 10 (here 4)"]),
+        (
+            1000,
+            [
+                "  learning_rate 5e-05 (here 0.0002)",
+                "  freeze embeddings (here encoder)",
+                "  epochs 20 (here 4)",
+            ],
+        ),
+        (
+            29_000,
+            ["  learning_rate 0.0001", "  freeze none (here encoder)", "  epochs 10 (here 4)"],
+        ),
         (10**7, ["  learning_rate 0.0001", "  freeze none (here encoder)", "  epochs 3"]),
     ],
 )

@@ -13,7 +13,9 @@ def attend_by_sentence(query, key, value, targets, sources):
     sentences = zip(query.split(targets), key.split(sources), value.split(sources), strict=True)
     return torch.cat(
         [
-            torch.einsum("hqs,shk->qhk", torch.einsum("qhk,shk->hqs", own, keys).softmax(dim=-1), values)
+            torch.einsum(
+                "hqs,shk->qhk", torch.einsum("qhk,shk->hqs", own, keys).softmax(dim=-1), values
+            )
             for own, keys, values in sentences
         ]
     )
@@ -22,7 +24,9 @@ def attend_by_sentence(query, key, value, targets, sources):
 @needs_transformers("5.20", "the library loads flash attention by other functions")
 def test_flash_attention_of_transformers_removes_source_padding_from_targets(monkeypatch):
     def varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **_):
-        return attend_by_sentence(q, k, v, cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist())
+        return attend_by_sentence(
+            q, k, v, cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist()
+        )
 
     functions = (None, varlen, None, flash._pad_input, flash._unpad_input), (lambda **_: {}, None)
     monkeypatch.setattr(flash, "lazy_import_flash_attention", lambda *_: functions)

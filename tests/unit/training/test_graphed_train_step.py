@@ -81,8 +81,12 @@ def graphed(folder, **changes):
 def step_of(number, accumulation=1, with_links=False):
     """Return the micro-batches of a step, all of one shape."""
     lengths = [[[5, 3], [4, 2, 1]], [[6, 2], [3, 3]], [[2, 2, 2], [7]]]
-    batches = [packed_micro_batch(lengths[(number + index) % 3], length=9) for index in range(accumulation)]
-    for batch in batches:  # whose first target has a link to the first source; another one has no weight
+    batches = [
+        packed_micro_batch(lengths[(number + index) % 3], length=9) for index in range(accumulation)
+    ]
+    for (
+        batch
+    ) in batches:  # whose first target has a link to the first source; another one has no weight
         links = {"link_places": torch.tensor([0, 0]), "link_weights": torch.tensor([1.0, 0.0])}
         batch.tensors.update(links if with_links else {})
     return batches
@@ -97,7 +101,9 @@ def trained(state, steps=range(STEPS), accumulation=1):
         batches = step_of(number, accumulation, with_links=bool(state.model_with_loss.terms))
         norms.append(float(train_step(state, batches)))
     state.read_steps()
-    averages = [] if state.ema is None else [each.clone() for each in state.ema.state_dict().values()]
+    averages = (
+        [] if state.ema is None else [each.clone() for each in state.ema.state_dict().values()]
+    )
     return norms, state.step_metrics.pop()["loss"], [*parameters_of(state), *averages]
 
 
@@ -113,14 +119,19 @@ def _ids_are_not_checked(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changes", "accumulation"), sample(product(RUNS, [1, 2]), ({}, 1), *product(RUNS, [2])), ids=str
+    ("changes", "accumulation"),
+    sample(product(RUNS, [1, 2]), ({}, 1), *product(RUNS, [2])),
+    ids=str,
 )
 def test_captured_steps_change_weights_as_others_do(tmp_path, changes, accumulation):
     expected = trained(state_of(tmp_path, **changes), accumulation=accumulation)
     state, recorder = graphed(tmp_path, **changes)
     found = trained(state, accumulation=accumulation)
     plain = -(-WARM_UPS // accumulation)  # steps
-    assert recorder.captured == 1 + accumulation and recorder.replayed >= (STEPS - plain) * accumulation
+    assert (
+        recorder.captured == 1 + accumulation
+        and recorder.replayed >= (STEPS - plain) * accumulation
+    )
     assert_same(found, expected)
 
 
@@ -140,7 +151,9 @@ def test_captured_steps_continue_after_a_kill_as_they_would_have(tmp_path):
     norms, _, tensors = trained(resumed, range(8, STEPS))
     assert norms == expected[0][8:] and recorder.replayed == 2 * (STEPS - 8 - WARM_UPS)
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(tensors, expected[2], strict=True))
-    assert all(type(group["lr"]) is float and not group["capturable"] for group in saved.param_groups)
+    assert all(
+        type(group["lr"]) is float and not group["capturable"] for group in saved.param_groups
+    )
 
 
 def test_captured_step_with_infinite_gradient_changes_nothing_and_is_reported(tmp_path):
@@ -153,9 +166,12 @@ def test_captured_step_with_infinite_gradient_changes_nothing_and_is_reported(tm
     factor.fill_(math.inf)
     train_step(state, step_of(0))
     assert recorder.replayed == 4
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True))
+    assert all(
+        torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True)
+    )
     with pytest.raises(
-        FloatingPointError, match=f"The gradient of step {state.step} is not finite.*pairs 1, 2, 3, 4,"
+        FloatingPointError,
+        match=f"The gradient of step {state.step} is not finite.*pairs 1, 2, 3, 4,",
     ):
         state.read_steps()
 
@@ -210,5 +226,9 @@ def test_steps_are_captured_on_a_gpu_alone(tmp_path, monkeypatch, caplog, obstac
     with caplog.at_level(logging.INFO, logger=graphed_train_step.__name__):
         capture_steps(state)
     assert isinstance(state.graphs, GraphedTrainStep) == (obstacle is None)
-    expected = [] if obstacle is None else [f"Steps are not captured as CUDA graphs, because of {obstacle}."]
+    expected = (
+        []
+        if obstacle is None
+        else [f"Steps are not captured as CUDA graphs, because of {obstacle}."]
+    )
     assert caplog.messages == expected

@@ -30,7 +30,9 @@ def test_keep_layers_keeps_first_layers_and_leaves_the_model_alone(model):
     smaller = keep_layers(model, {"encoder": None, "decoder": [0]})
     assert (smaller.config.encoder_layers, smaller.config.decoder_layers) == (3, 1)
     assert (model.config.encoder_layers, model.config.decoder_layers) == (3, 3)
-    assert model.config.alignment_heads == [[1, 0]] and not hasattr(smaller.config, "alignment_heads")
+    assert model.config.alignment_heads == [[1, 0]] and not hasattr(
+        smaller.config, "alignment_heads"
+    )
     ours, theirs = hidden_states(smaller), hidden_states(model)
     torch.testing.assert_close(ours.encoder_last_hidden_state, theirs.encoder_last_hidden_state)
     torch.testing.assert_close(ours.decoder_hidden_states[1], theirs.decoder_hidden_states[1])
@@ -39,9 +41,14 @@ def test_keep_layers_keeps_first_layers_and_leaves_the_model_alone(model):
 def test_keep_layers_takes_weights_in_order(model):
     smaller = keep_layers(model, {"encoder": [2, 0], "decoder": None})
     ours, theirs = smaller.state_dict(), model.state_dict()
-    for place, former in (("encoder.layers.0", "encoder.layers.2"), ("encoder.layers.1", "encoder.layers.0")):
+    for place, former in (
+        ("encoder.layers.0", "encoder.layers.2"),
+        ("encoder.layers.1", "encoder.layers.0"),
+    ):
         assert torch.equal(ours[f"model.{place}.fc1.weight"], theirs[f"model.{former}.fc1.weight"])
-    assert torch.equal(ours["model.decoder.layers.2.fc1.weight"], theirs["model.decoder.layers.2.fc1.weight"])
+    assert torch.equal(
+        ours["model.decoder.layers.2.fc1.weight"], theirs["model.decoder.layers.2.fc1.weight"]
+    )
     assert smaller.generation_config.to_dict() == model.generation_config.to_dict()
 
 
@@ -50,9 +57,14 @@ LAYERS = "`init_decoder_layers` must name layers from 0 to 2 .*, got"
 REFUSALS = [
     (lambda: keep_layers(tiny_model(decoder_layers=3), {"decoder": [0, 3]}), f"{LAYERS} 3"),
     (lambda: keep_layers(tiny_model(decoder_layers=3), {"decoder": [-1]}), f"{LAYERS} -1"),
-    (lambda: keep_layers(tiny_long_model(), {"decoder": [0]}), "Layers can be kept of models with full attention"),
     (
-        lambda: replace_vocabulary(tiny_model(**TWO_VOCABULARIES), tiny_tokenizer(), tiny_tokenizer()),
+        lambda: keep_layers(tiny_long_model(), {"decoder": [0]}),
+        "Layers can be kept of models with full attention",
+    ),
+    (
+        lambda: replace_vocabulary(
+            tiny_model(**TWO_VOCABULARIES), tiny_tokenizer(), tiny_tokenizer()
+        ),
         "The vocabulary must be joint to be changed",
     ),
 ]
@@ -78,7 +90,9 @@ def test_replace_vocabulary_keeps_known_entries_and_averages_the_others(tiny_tok
         pieces = [each.id for each in tiny_tokenizer.backend_tokenizer.model.tokenize(token)]
         pieces = pieces if token in averaged else [former[token]]
         torch.testing.assert_close(after[row], before[pieces].mean(dim=0), msg=token)
-        torch.testing.assert_close(changed.lm_head.bias[row], model.lm_head.bias[pieces].mean(), msg=token)
+        torch.testing.assert_close(
+            changed.lm_head.bias[row], model.lm_head.bias[pieces].mean(), msg=token
+        )
     others = dict(changed.named_parameters())
     for name, tensor in model.named_parameters():
         assert "embed_tokens" in name or "lm_head" in name or torch.equal(tensor, others[name])
@@ -89,7 +103,10 @@ def test_replace_vocabulary_translates_as_before_with_more_entries(tiny_tokenize
     extended = copy.deepcopy(tiny_tokenizer)
     extended.add_special_tokens({"extra_special_tokens": ["<2de>"]})
     changed = replace_vocabulary(model, tiny_tokenizer, extended)
-    assert changed.config.vocab_size == len(tiny_tokenizer) + 1 and changed.config.decoder_start_token_id == 2
+    assert (
+        changed.config.vocab_size == len(tiny_tokenizer) + 1
+        and changed.config.decoder_start_token_id == 2
+    )
     inputs = tiny_tokenizer(TINY_SENTENCES, padding=True, return_tensors="pt")
     labels = inputs["input_ids"][:, :5]
     logits = changed(**inputs, labels=labels).logits

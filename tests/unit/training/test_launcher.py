@@ -22,7 +22,11 @@ FSDP2 = {
     "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
     "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
 }
-ALONE = {"ACCELERATE_USE_CPU": "True", "KMP_AFFINITY": "fine", "MASTER_PORT": "29500"}  # by `accelerate launch`
+ALONE = {
+    "ACCELERATE_USE_CPU": "True",
+    "KMP_AFFINITY": "fine",
+    "MASTER_PORT": "29500",
+}  # by `accelerate launch`
 
 
 @pytest.fixture
@@ -51,7 +55,9 @@ BF16 = {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "INDU
         (BF16, ["--compile", "--mixed_precision", "auto"], ("bf16", True, False)),
     ],
 )
-def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve, environment, flags, expected):
+def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(
+    resolve, environment, flags, expected
+):
     options = resolve(environment, *flags).optimization
     assert (options.mixed_precision, options.compile, options.fsdp) == expected
 
@@ -74,24 +80,70 @@ def test_shard_model_gathers_layers_again_unless_the_launcher_says_no(monkeypatc
         (FSDP2 | {"FSDP_VERSION": "1"}, [], "fsdp_version=1. Set `fsdp_version: 2`"),
         (FSDP2 | {"FSDP_VERSION": "1"}, ["--fsdp"], "fsdp_version=1. Set `fsdp_version: 2`"),
         (FSDP2 | {"FSDP_OFFLOAD_PARAMS": "true"}, [], "Set `fsdp_offload_params: false`"),
-        (FSDP2 | {"FSDP_ACTIVATION_CHECKPOINTING": "true"}, [], "Set `fsdp_activation_checkpointing: false`"),
+        (
+            FSDP2 | {"FSDP_ACTIVATION_CHECKPOINTING": "true"},
+            [],
+            "Set `fsdp_activation_checkpointing: false`",
+        ),
         (FSDP2 | {"FSDP_AUTO_WRAP_POLICY": "SIZE_BASED_WRAP"}, [], "TRANSFORMER_BASED_WRAP"),
         (FSDP2 | {"FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}, [], "TRANSFORMER_BASED_WRAP"),
-        (FSDP2 | {"FSDP_RESHARD_AFTER_FORWARD": "full_shard"}, [], "FSDP cannot be used as .*: .*full_shard"),
-        (FSDP2 | {"FSDP_STATE_DICT_TYPE": "LOCAL_STATE_DICT"}, [], "FSDP cannot be used as .*LOCAL_STATE_DICT"),
-        (FSDP2 | {"ACCELERATE_USE_PARALLELISM_CONFIG": "true"}, [], "not use tensor, context or sequence parallelism"),
-        (FSDP2 | {"ACCELERATE_MIXED_PRECISION": "fp16"}, [], "`fsdp` needs `mixed_precision` bf16 or no"),
+        (
+            FSDP2 | {"FSDP_RESHARD_AFTER_FORWARD": "full_shard"},
+            [],
+            "FSDP cannot be used as .*: .*full_shard",
+        ),
+        (
+            FSDP2 | {"FSDP_STATE_DICT_TYPE": "LOCAL_STATE_DICT"},
+            [],
+            "FSDP cannot be used as .*LOCAL_STATE_DICT",
+        ),
+        (
+            FSDP2 | {"ACCELERATE_USE_PARALLELISM_CONFIG": "true"},
+            [],
+            "not use tensor, context or sequence parallelism",
+        ),
+        (
+            FSDP2 | {"ACCELERATE_MIXED_PRECISION": "fp16"},
+            [],
+            "`fsdp` needs `mixed_precision` bf16 or no",
+        ),
         ({"ACCELERATE_USE_MEGATRON_LM": "true"}, [], "does not use Megatron-LM"),
-        ({"ACCELERATE_USE_DEEPSPEED": "true"}, [], "does not use DeepSpeed.* Choose FSDP2.*`fsdp_version: 2`"),
-        ({"ACCELERATE_MIXED_PRECISION": "fp8"}, [], "must be no, bf16 or fp16, but the config.* has fp8"),
-        ({"ACCELERATE_MIXED_PRECISION": "fp16"}, ["--mixed_precision", "bf16"], "is bf16 in the recipe, but fp16"),
-        ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, [], "dynamo_backend=eager. Set `dynamo_backend` to inductor or no"),
-        ({"ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}, ["--compile", "false"], "`compile` is false .*backend=inductor"),
+        (
+            {"ACCELERATE_USE_DEEPSPEED": "true"},
+            [],
+            "does not use DeepSpeed.* Choose FSDP2.*`fsdp_version: 2`",
+        ),
+        (
+            {"ACCELERATE_MIXED_PRECISION": "fp8"},
+            [],
+            "must be no, bf16 or fp16, but the config.* has fp8",
+        ),
+        (
+            {"ACCELERATE_MIXED_PRECISION": "fp16"},
+            ["--mixed_precision", "bf16"],
+            "is bf16 in the recipe, but fp16",
+        ),
+        (
+            {"ACCELERATE_DYNAMO_BACKEND": "EAGER"},
+            [],
+            "dynamo_backend=eager. Set `dynamo_backend` to inductor or no",
+        ),
+        (
+            {"ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"},
+            ["--compile", "false"],
+            "`compile` is false .*backend=inductor",
+        ),
         (ALONE, [], "must be started by torchrun or mpirun"),
-        ({"WORLD_SIZE": "8"}, ["--tokens_per_step", "7"], "`tokens_per_step` must be at least .* = 8, got 7"),
+        (
+            {"WORLD_SIZE": "8"},
+            ["--tokens_per_step", "7"],
+            "`tokens_per_step` must be at least .* = 8, got 7",
+        ),
     ],
 )
-def test_parse_recipe_refuses_settings_of_the_launcher_that_cannot_work(resolve, environment, flags, message):
+def test_parse_recipe_refuses_settings_of_the_launcher_that_cannot_work(
+    resolve, environment, flags, message
+):
     with pytest.raises(ValueError, match=message) as refused:
         resolve(environment, *flags)
     assert "\n" not in str(refused.value)
@@ -99,7 +151,9 @@ def test_parse_recipe_refuses_settings_of_the_launcher_that_cannot_work(resolve,
 
 @pytest.mark.parametrize(("before", "now", "padding"), [("true", "false", 8), ("false", "true", 1)])
 def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, now, padding):
-    assert choose_padding({}, compiled=before == "true") == padding  # eight tokens where it compiles
+    assert (
+        choose_padding({}, compiled=before == "true") == padding
+    )  # eight tokens where it compiles
     recorded = flatten(resolve({}, "--compile", before)) | {"pad_to_multiple_of": padding}
     check_same_run(recorded, flatten(resolve({}, "--compile", now)))
     assert choose_padding(recorded, compiled=now == "true") == padding
@@ -115,7 +169,9 @@ def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, 
         (ALONE | {"OMPI_COMM_WORLD_SIZE": "2"}, 1, 12_500),  # by mpirun
     ],
 )
-def test_parse_recipe_divides_tokens_per_step_by_batches(resolve, environment, accumulation, expected):
+def test_parse_recipe_divides_tokens_per_step_by_batches(
+    resolve, environment, accumulation, expected
+):
     flags = ["--tokens_per_step", "25000", "--gradient_accumulation_steps", str(accumulation)]
     assert resolve(environment, *flags).data.max_tokens == expected
 
@@ -123,13 +179,19 @@ def test_parse_recipe_divides_tokens_per_step_by_batches(resolve, environment, a
 def test_create_accelerator_refuses_a_recipe_of_another_number_of_processes(monkeypatch, resolve):
     recipe = resolve({"WORLD_SIZE": "8"}, "--tokens_per_step", "25000")
     monkeypatch.delenv("WORLD_SIZE")
-    with pytest.raises(ValueError, match="must be read in each process .* before 1 processes started"):
+    with pytest.raises(
+        ValueError, match="must be read in each process .* before 1 processes started"
+    ):
         create_accelerator(recipe)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("wmt14*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "recipes").glob("wmt14*.yaml")), ids=lambda path: path.stem
+)
 @pytest.mark.parametrize("processes", [1, 8])
-def test_recipes_of_the_paper_have_its_schedule_and_its_step_on_one_device_and_on_eight(monkeypatch, path, processes):
+def test_recipes_of_the_paper_have_its_schedule_and_its_step_on_one_device_and_on_eight(
+    monkeypatch, path, processes
+):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
     recipe = parse_recipe([str(path)])
     assert recipe.data.max_tokens * processes == 25_000

@@ -53,7 +53,9 @@ def test_projected_cross_entropy_matches_smoothed_distribution(batch, smoothing,
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_projected_cross_entropy_matches_torch_loss_and_gradients(batch, smoothing, with_bias, parts):
+def test_projected_cross_entropy_matches_torch_loss_and_gradients(
+    batch, smoothing, with_bias, parts
+):
     states, weight, bias, labels = batch
     if not with_bias:
         bias = None
@@ -72,10 +74,16 @@ def test_projected_cross_entropy_matches_torch_loss_and_gradients(batch, smoothi
     rows=st.integers(1, 40), width=st.integers(1, 8), vocab_size=st.integers(2, 90),
     at_once=st.integers(1, 500), in_cache=st.integers(1, 500), seed=st.integers(0, 2**20),
 )  # fmt: skip
-def test_projected_cross_entropy_is_independent_of_chunk_sizes(rows, width, vocab_size, at_once, in_cache, seed):
+def test_projected_cross_entropy_is_independent_of_chunk_sizes(
+    rows, width, vocab_size, at_once, in_cache, seed
+):
     generator = torch.Generator().manual_seed(seed)
-    states = torch.randn(1, rows, width, generator=generator, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(vocab_size, width, generator=generator, dtype=torch.float64, requires_grad=True)
+    states = torch.randn(
+        1, rows, width, generator=generator, dtype=torch.float64, requires_grad=True
+    )
+    weight = torch.randn(
+        vocab_size, width, generator=generator, dtype=torch.float64, requires_grad=True
+    )
     labels = torch.randint(0, vocab_size, (1, rows), generator=generator)
     labels[torch.rand(1, rows, generator=generator) < 0.2] = -100
     with pytest.MonkeyPatch.context() as patch:
@@ -83,9 +91,13 @@ def test_projected_cross_entropy_is_independent_of_chunk_sizes(rows, width, voca
         patch.setattr(loss, "_LOGITS_IN_CACHE", in_cache)
         ours = projected_cross_entropy(states, weight, None, labels, 0.1).smoothed
     theirs = plain_chain(states, weight, None, labels, 0.1)
-    torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)  # its sums are in float32
+    torch.testing.assert_close(
+        ours.double(), theirs, rtol=1e-4, atol=1e-4
+    )  # its sums are in float32
     for found, expected in zip(
-        torch.autograd.grad(ours, (states, weight)), torch.autograd.grad(theirs, (states, weight)), strict=True
+        torch.autograd.grad(ours, (states, weight)),
+        torch.autograd.grad(theirs, (states, weight)),
+        strict=True,
     ):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
@@ -110,7 +122,9 @@ def test_projected_cross_entropy_in_bfloat16_is_within_rounding(batch, parts):
         torch.testing.assert_close(found, expected, rtol=5e-2, atol=5e-2)
 
 
-@pytest.mark.parametrize(("tokens", "rows"), [(1, 64), (64, 64), (65, 128), (199, 128), (300, 128), (390, 192)])
+@pytest.mark.parametrize(
+    ("tokens", "rows"), [(1, 64), (64, 64), (65, 128), (199, 128), (300, 128), (390, 192)]
+)
 def test_projected_cross_entropy_in_bfloat16_has_chunks_of_one_size(monkeypatch, tokens, rows):
     """OneDNN compiles each product for its number of rows."""
     torch.manual_seed(0)
@@ -153,8 +167,13 @@ def test_projected_cross_entropy_limits_logits_in_memory(monkeypatch):
         return logits
 
     monkeypatch.setattr(torch.nn.functional, "linear", watched)
-    states, weight = torch.randn(2, 30, 4, requires_grad=True), torch.randn(1000, 4, requires_grad=True)
-    projected_cross_entropy(states, weight, None, torch.randint(0, 1000, (2, 30)), 0.1).smoothed.backward()
+    states, weight = (
+        torch.randn(2, 30, 4, requires_grad=True),
+        torch.randn(1000, 4, requires_grad=True),
+    )
+    projected_cross_entropy(
+        states, weight, None, torch.randint(0, 1000, (2, 30)), 0.1
+    ).smoothed.backward()
     assert most == 4 * 1000 and states.grad is not None and weight.grad.abs().sum() > 0
 
 
@@ -179,6 +198,20 @@ def test_parse_recipe_takes_the_schedules_that_its_keys_can_create(name):
     except (TypeError, ValueError):
         works = False
     rate = [] if name == "noam" else ["--learning_rate", "0.5"]
-    flags = ["--train_source", "a", "--train_target", "b", "--output_dir", "c", "--lr_scheduler", name, *rate]
-    with nullcontext() if works else pytest.raises(ValueError, match=f"must be one of 'noam', .*, got '{name}'"):
+    flags = [
+        "--train_source",
+        "a",
+        "--train_target",
+        "b",
+        "--output_dir",
+        "c",
+        "--lr_scheduler",
+        name,
+        *rate,
+    ]
+    with (
+        nullcontext()
+        if works
+        else pytest.raises(ValueError, match=f"must be one of 'noam', .*, got '{name}'")
+    ):
         parse_recipe(flags)

@@ -27,7 +27,9 @@ def test_step_metrics_are_means_over_tokens_since_last_pop_and_continue_from_sta
     metrics.add(STEPS[1])
     entry = metrics.pop()
     assert (entry["loss"], entry["smoothed_loss"]) == (12 / 8, 15 / 8)
-    assert entry["perplexity"] == pytest.approx(math.exp(12 / 8)) and entry["padding"] == pytest.approx(0.25)
+    assert entry["perplexity"] == pytest.approx(math.exp(12 / 8)) and entry[
+        "padding"
+    ] == pytest.approx(0.25)
     metrics.add(STEPS[1])
     assert metrics.pop()["loss"] == 2 / 3
 
@@ -74,7 +76,15 @@ def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplo
     monkeypatch.setattr(Accelerator, "log", lambda self, values, step: tracked.append(values))
     with MetricsLogger(tmp_path, Accelerator(cpu=True), {"seed": 0}, steps=(3, 10)) as metrics:
         metrics.advance(expected_steps=8)
-        metrics.log_steps({"step": 4, "minutes": 0.5, "loss": 1.5, "tokens_per_second": 10.0, "learning_rate": 0.1})
+        metrics.log_steps(
+            {
+                "step": 4,
+                "minutes": 0.5,
+                "loss": 1.5,
+                "tokens_per_second": 10.0,
+                "learning_rate": 0.1,
+            }
+        )
         assert (metrics.bar.n, metrics.bar.total) == (4, 8)
         assert "loss=1.500" in metrics.bar.postfix
         with caplog.at_level("INFO", logger="vanilla_transformer"):

@@ -17,12 +17,28 @@ FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
 @pytest.mark.parametrize(
     ("name", "fast", "is_main", "expected", "line"),
     [
-        ("auto", True, True, "bf16", "`mixed_precision` auto is bf16: this device has instructions for bf16."),
-        ("auto", False, True, "no", "auto is no (float32): this device does not have instructions for bf16."),
+        (
+            "auto",
+            True,
+            True,
+            "bf16",
+            "`mixed_precision` auto is bf16: this device has instructions for bf16.",
+        ),
+        (
+            "auto",
+            False,
+            True,
+            "no",
+            "auto is no (float32): this device does not have instructions for bf16.",
+        ),
         ("auto", True, False, "bf16", None),
         ("bf16", False, True, "bf16", "Use `mixed_precision: auto`, which is float32 here."),
         ("bf16", False, False, "bf16", None),
-        *((name, fast, True, name, None) for name in (None, "no", "fp16") for fast in (True, False)),
+        *(
+            (name, fast, True, name, None)
+            for name in (None, "no", "fp16")
+            for fast in (True, False)
+        ),
         ("bf16", True, True, "bf16", None),
     ],
 )
@@ -43,5 +59,7 @@ def test_create_accelerator_resolves_auto_on_its_own_device(monkeypatch):
         lambda name, process: asked.append((name, process.device)) or "no",
     )
     accelerator = create_accelerator(parse_recipe([*FLAGS, "--mixed_precision", "auto"]))
-    assert asked == [("auto", PartialState().device)] and accelerator.device == PartialState().device
+    assert (
+        asked == [("auto", PartialState().device)] and accelerator.device == PartialState().device
+    )
     assert accelerator.mixed_precision == "no"

@@ -34,7 +34,10 @@ def paper_loss(logits, labels, smoothing, weight):
     divergence = (kl_div(second, first, **options) + kl_div(first, second, **options)) / 2
     labels = labels[counts]
     options = {"label_smoothing": smoothing, "reduction": "sum"}
-    return sum(cross_entropy(each, labels, **options) for each in (first, second)) + weight * divergence
+    return (
+        sum(cross_entropy(each, labels, **options) for each in (first, second))
+        + weight * divergence
+    )
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
@@ -48,14 +51,22 @@ def test_loss_of_both_passes_and_gradients_match_the_paper(parts, with_bias, fun
     found = function(states, weight, bias, labels.repeat(2, 1), 0.1, 5.0)
     expected = paper_loss(linear(states, weight, bias).view(2, 15, 7), labels.flatten(), 0.1, 5.0)
     torch.testing.assert_close(found.smoothed, expected)
-    torch.testing.assert_close(found.plain, function(states, weight, bias, labels.repeat(2, 1), 0.1).plain)
+    torch.testing.assert_close(
+        found.plain, function(states, weight, bias, labels.repeat(2, 1), 0.1).plain
+    )
     inputs = [tensor for tensor in (states, weight, bias) if tensor is not None]
-    for ours, theirs in zip(*(torch.autograd.grad(each, inputs) for each in (found.smoothed, expected)), strict=True):
+    for ours, theirs in zip(
+        *(torch.autograd.grad(each, inputs) for each in (found.smoothed, expected)), strict=True
+    ):
         torch.testing.assert_close(ours, theirs)
 
 
 def prepared_batch(model, packed):
-    tensors = packed_micro_batch([[5, 3], [4]], length=9).tensors if packed else micro_batches(PADDED)[0].tensors
+    tensors = (
+        packed_micro_batch([[5, 3], [4]], length=9).tensors
+        if packed
+        else micro_batches(PADDED)[0].tensors
+    )
     width, length = tensors["input_ids"].shape[1], tensors["labels"].shape[1]
     links = torch.tensor([(row * length + target) * width + 1 for row, target in ((0, 0), (1, 2))])
     batch = {**tensors, "link_places": links, "link_weights": torch.tensor([1.0, 0.5])}

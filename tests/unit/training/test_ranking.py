@@ -18,7 +18,9 @@ def test_choose_best_ignores_a_low_bleu():
 
 @pytest.mark.parametrize(("sentences", "index"), [(1000, 1), (100_000, 0)])
 def test_choose_best_ignores_a_difference_within_the_interval_of_bleu(sentences, index):
-    found, reason = best_of((30.0, 50.0, 2.0), (29.0, 51.0, 2.0), (20.0, 60.0, 2.0), sentences=sentences)
+    found, reason = best_of(
+        (30.0, 50.0, 2.0), (29.0, 51.0, 2.0), (20.0, 60.0, 2.0), sentences=sentences
+    )
     assert found == index
     assert ("since BLEU (30.00, 29.00) differs by less than 1.39" in reason) == bool(index)
 
@@ -44,11 +46,15 @@ def test_rank_is_higher_for_a_lower_loss():
 
 def test_choose_best_knows_the_interval_of_bootstrap_resampling():
     words = [f"w{number}" for number in range(40)]
-    references = [" ".join(words[(7 * row + 3 * place) % 40] for place in range(12)) for row in range(400)]
+    references = [
+        " ".join(words[(7 * row + 3 * place) % 40] for place in range(12)) for row in range(400)
+    ]
     wrong = [text.split() for text in references]
     for row, text in enumerate(wrong):  # from none to all words of a sentence are wrong
         for place in range(row % 13):
             text[place] = "x"
-    estimate = build_report([" ".join(text) for text in wrong], references, samples=200).estimates["bleu"]
+    estimate = build_report([" ".join(text) for text in wrong], references, samples=200).estimates[
+        "bleu"
+    ]
     _, reason = best_of((estimate.score, 1.0, 1.0), (estimate.score, 2.0, 1.0), sentences=400)
     assert float(reason.rsplit(" ", 1)[1]) == pytest.approx(estimate.margin, rel=0.5)

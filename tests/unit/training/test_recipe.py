@@ -46,35 +46,67 @@ def recipe_file(tmp_path):
 def test_parse_recipe_defaults_to_paper():
     recipe = parse_recipe(FILES)
     derived = derive_schedule(recipe, Pace(steps_per_epoch=5300))  # 4.5 million pairs
-    assert (derived.warmup_steps, derived.max_steps, derived.learning_rate_scale) == (4000, 100_000, 1.0)
+    assert (derived.warmup_steps, derived.max_steps, derived.learning_rate_scale) == (
+        4000,
+        100_000,
+        1.0,
+    )
     assert recipe.optimization.label_smoothing == 0.1
-    assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (37000, 25000, 5)
+    assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (
+        37000,
+        25000,
+        5,
+    )
 
 
 @pytest.mark.parametrize(
     "arguments, config_class",
-    [(ArchitectureArguments, VanillaTransformerConfig), (LongArguments, VanillaTransformerLongConfig)],
+    [
+        (ArchitectureArguments, VanillaTransformerConfig),
+        (LongArguments, VanillaTransformerLongConfig),
+    ],
 )
 def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments, config_class):
     of_config = {item.name: item for item in fields(config_class)}
     for name, field in arguments.model_fields.items():
         kind = of_config[name].type
-        kinds = {part for part in parts_of(field) if part in (int, float, str, bool) or get_origin(part) is Literal}
-        assert kinds == {float | int: {float}, str | list[str]: {str}}.get(kind, {*get_args(kind), kind} & kinds), name
+        kinds = {
+            part
+            for part in parts_of(field)
+            if part in (int, float, str, bool) or get_origin(part) is Literal
+        }
+        assert kinds == {float | int: {float}, str | list[str]: {str}}.get(
+            kind, {*get_args(kind), kind} & kinds
+        ), name
         assert name == "layer_types" or field.default == of_config[name].default
         assert field.description in " ".join(config_class.__doc__.split()), name
     config_class(**vars(arguments()))
 
 
 def test_model_arguments_are_all_fields_that_training_uses_and_data_do_not_determine():
-    derived = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
-    derived |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
+    derived = {
+        "vocab_size",
+        "decoder_vocab_size",
+        "share_encoder_decoder_embeddings",
+        "max_source_length",
+    }
+    derived |= {
+        "pad_token_id",
+        "bos_token_id",
+        "eos_token_id",
+        "decoder_start_token_id",
+        "is_encoder_decoder",
+    }
     derived |= {"use_cache", "lm_head_bias", "attention_bias", "scale_embedding", "source_eos"}
     derived |= {"init_std"}
     own, long = (
-        {item.name for item in fields(each)} for each in (VanillaTransformerConfig, VanillaTransformerLongConfig)
+        {item.name for item in fields(each)}
+        for each in (VanillaTransformerConfig, VanillaTransformerLongConfig)
     )
-    inherited = {item.name for item in fields(PreTrainedConfig)} - {"chunk_size_feed_forward", "tie_word_embeddings"}
+    inherited = {item.name for item in fields(PreTrainedConfig)} - {
+        "chunk_size_feed_forward",
+        "tie_word_embeddings",
+    }
     assert {*ArchitectureArguments.model_fields} == own - derived - inherited
     assert {*LongArguments.model_fields} == long - own - {"hash_seed"}
 
@@ -110,7 +142,10 @@ TOKENS = "the embeddings of new tokens must be trained"
 FLAGS = [
     ("--warmup_step 3", "no flag 'warmup_step'. Did you mean 'warmup_steps'?"),
     ("--max_tokens 0", "`max_tokens` must be an integer from 1 to 10,000,000, got 0"),
-    (f"--max_steps 1{'0' * 40}", "`max_steps` must be an integer from 1 to 1,000,000,000,000, got 1000"),
+    (
+        f"--max_steps 1{'0' * 40}",
+        "`max_steps` must be an integer from 1 to 1,000,000,000,000, got 1000",
+    ),
     ("--warmup_steps -1", "`warmup_steps` must be an integer from 1 to .*, got -1"),
     ("--warmup_steps 0", "`warmup_steps` must be an integer from 1 to .*, got 0"),
     ("--num_train_epochs 0", "`num_train_epochs` must be a number above 0, got 0"),
@@ -120,33 +155,66 @@ FLAGS = [
     ("--validation_source v.en", "given together"),
     ("--bpe_dropout 1", r"`bpe_dropout` must be a number in \[0, 1\), got 1"),
     ("--bpe_dropout nan", "`bpe_dropout` must be a number in .*, got nan"),
-    ("--bpe_dropout 0.1 --tokenizer_model unigram", "`bpe_dropout` must be 0 .*got 0.1 with unigram"),
+    (
+        "--bpe_dropout 0.1 --tokenizer_model unigram",
+        "`bpe_dropout` must be 0 .*got 0.1 with unigram",
+    ),
     ("--tokenizer_model spm", "^`tokenizer_model` must be one of 'bpe', .*, got 'spm'"),
-    ("--bpe_dropout 0.1 --tokenizer_model sentencepiece", "`bpe_dropout` must be 0 .*got 0.1 with sentencepiece"),
+    (
+        "--bpe_dropout 0.1 --tokenizer_model sentencepiece",
+        "`bpe_dropout` must be 0 .*got 0.1 with sentencepiece",
+    ),
     ("--test_target t.de", "`test_source` and `test_target` must be given together"),
     ("--corpora '[{file: a.tsv}]'", "Give either .* got `corpora` and `train_source`"),
-    ("--augment '{inline_term: 0.1}'", "no key of `augment` 'inline_term'. Did you mean 'inline_terms'?"),
-    ("--augment '{inline_terms: 2}'", r"`inline_terms` of `augment` must be a number in \[0, 1\], got 2"),
+    (
+        "--augment '{inline_term: 0.1}'",
+        "no key of `augment` 'inline_term'. Did you mean 'inline_terms'?",
+    ),
+    (
+        "--augment '{inline_terms: 2}'",
+        r"`inline_terms` of `augment` must be a number in \[0, 1\], got 2",
+    ),
     ("--augment '{typo: 0.1}'", "no key of `augment` 'typo'. Did you mean 'typos'?"),
-    ("--augment '{placeholders: true}'", "`placeholders` of `augment` must be a number .* got True"),
+    (
+        "--augment '{placeholders: true}'",
+        "`placeholders` of `augment` must be a number .* got True",
+    ),
     ("--augment 0.1", r"`augment` must be a mapping, such as \{typos: 0.05\}, got 0.1"),
     ("--augment '{a: [}'", "`augment` must be a list or a mapping in YAML or JSON"),
     ("--augment null", "`augment` must be .*, got 'null', which is empty. Leave it out"),
-    ("--source_tags '#BT'", "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #"),
+    (
+        "--source_tags '#BT'",
+        "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #",
+    ),
     ("--max_length 0", "`max_length` must be an integer of 1 or more, got 0"),
     ("--max_length_ratio 0.5", "`max_length_ratio` must be a number of 1 or more, got 0.5"),
     ("--fsdp --mixed_precision fp16", "`fsdp` needs `mixed_precision` bf16 or no, got fp16"),
     ("--compile=always", "`compile` must be true, false or auto, got 'always'"),
     ("--fsdp=auto", "`fsdp` must be true or false, got 'auto'"),
-    ("--tokens_per_step 900 --max-tokens 70", "Give either `tokens_per_step`, .* got both as flags"),
+    (
+        "--tokens_per_step 900 --max-tokens 70",
+        "Give either `tokens_per_step`, .* got both as flags",
+    ),
     ("--tokens_per_step 0", "`tokens_per_step` must be an integer from 1 to .*, got 0"),
     (f"{TUNING} --fsdp", f"{EXCLUDED} fsdp, got both: adapters are merged into whole weights"),
     (f"{TUNING} --freeze encoder", f"{EXCLUDED} freeze, got both: only adapters are trained"),
     (f"{TUNING} --source_tags '<BT>'", f"{EXCLUDED} `source_tags`, got both: {TOKENS}"),
-    (f"{TUNING} --augment '{{inline_terms: 0.1}}'", f"{EXCLUDED} `inline_terms` of `augment`, got both: {TOKENS}"),
-    (f"{TUNING} --init_vocabulary extend", f"{EXCLUDED} `init_vocabulary: extend`, got both: {TOKENS}"),
-    ("--init_from x --freeze embeddings --source_tags '<BT>'", "^`source_tags` adds tokens, whose embeddings must"),
-    ("--init_from x --freeze embeddings --init_vocabulary extend", "^`init_vocabulary: extend` adds tokens, whose"),
+    (
+        f"{TUNING} --augment '{{inline_terms: 0.1}}'",
+        f"{EXCLUDED} `inline_terms` of `augment`, got both: {TOKENS}",
+    ),
+    (
+        f"{TUNING} --init_vocabulary extend",
+        f"{EXCLUDED} `init_vocabulary: extend`, got both: {TOKENS}",
+    ),
+    (
+        "--init_from x --freeze embeddings --source_tags '<BT>'",
+        "^`source_tags` adds tokens, whose embeddings must",
+    ),
+    (
+        "--init_from x --freeze embeddings --init_vocabulary extend",
+        "^`init_vocabulary: extend` adds tokens, whose",
+    ),
 ]
 # The same for the text of a recipe.
 TEXTS = [
@@ -159,9 +227,15 @@ TEXTS = [
     ("source_language: [en]", r"`source_language` must be .*, got \["),
     ("normalization: {nfc: true}", "`normalization` must be .*, got {"),
     ("max_steps: [1]", r"`max_steps` must be .*, got \["),
-    ("tokens_per_step: 900\nmax_tokens: 70", "Give either `tokens_per_step`, .* got both in the recipe"),
+    (
+        "tokens_per_step: 900\nmax_tokens: 70",
+        "Give either `tokens_per_step`, .* got both in the recipe",
+    ),
     ("data: {max_tokens: 4}\ntokens_per_step: 8", "Give either `tokens_per_step`"),
-    ("data: {dropout: 0.1}", "`dropout` must be in the section `model`, got it in `data`. Move it."),
+    (
+        "data: {dropout: 0.1}",
+        "`dropout` must be in the section `model`, got it in `data`. Move it.",
+    ),
     ("dropout: 0.1\nmodel: {dropout: 0.2}", "`dropout` must be in a recipe once, got it twice"),
     ("model: {d_model: 4, d-model: 4}", "`d_model` must be in a recipe once, got it twice"),
     ("model: [d_model]", "The section `model` must hold `key: value` lines, got list"),
@@ -177,11 +251,20 @@ WITHOUT_FILES = [
     ("--train_source a.en --output_dir out", "`train_target` must be given"),
     ("--train_source a.en --train_target a.de", "`output_dir` must be given"),
     ("--dataset x --output_dir out", "`source_language` must be given with a `dataset`"),
-    ("--output_dir out --corpora '[{file: a.tsv, wieght: 2}]'", "no key of a corpus 'wieght'. Did you mean 'weight'?"),
-    ("--output_dir out --corpora '[{file: a.tsv, no_weight: 2}]'", "There is no key of a corpus 'no_weight'"),
+    (
+        "--output_dir out --corpora '[{file: a.tsv, wieght: 2}]'",
+        "no key of a corpus 'wieght'. Did you mean 'weight'?",
+    ),
+    (
+        "--output_dir out --corpora '[{file: a.tsv, no_weight: 2}]'",
+        "There is no key of a corpus 'no_weight'",
+    ),
     ("--output_dir out --corpora '[{file: a.csv}]'", "must end with .tsv"),
     ("--output_dir out --corpora [a.tsv]", "must be a mapping, such as .* got 'a.tsv'"),
-    ("--output_dir out --corpora '{file: a.tsv}'", "`corpora` must be a list with a corpus in it, got {'file'"),
+    (
+        "--output_dir out --corpora '{file: a.tsv}'",
+        "`corpora` must be a list with a corpus in it, got {'file'",
+    ),
     ("--output_dir out --corpora []", r"`corpora` must be a list with a corpus in it, got \[\]"),
     ("--output_dir out --corpora [{", "`corpora` must be a list or a mapping in YAML or JSON"),
     (
@@ -213,7 +296,9 @@ def test_parse_recipe_refuses(recipe_file, words, text, message):
     given = shlex.split(text) if text.startswith("--") else [recipe_file(text)]
     with pytest.raises(ValueError, match=message) as refused:
         parse_recipe([*given, *words])
-    assert "\n" not in str(refused.value) or "YAML" in str(refused.value)  # whose errors show the place
+    assert "\n" not in str(refused.value) or "YAML" in str(
+        refused.value
+    )  # whose errors show the place
 
 
 # Keys that change nothing, with their defaults, since a default is given, too.
@@ -222,12 +307,24 @@ WITHOUT_EFFECT = {
     "normalization: nfc": ("tokenizer: t", "`tokenizer` is t"),
     "vocab_size: 37000": ("tokenizer: t", "`tokenizer` is t"),
     "normalization: nfkc": ("init_from: m", "`init_vocabulary: keep` keeps the model's tokenizer"),
-    "tokenizer_model: unigram": ("{init_from: m, init_vocabulary: extend}", "`init_vocabulary: extend` keeps"),
-    "normalization: none": ("tokenizer_model: sentencepiece", "`tokenizer_model` is sentencepiece, which has its own"),
+    "tokenizer_model: unigram": (
+        "{init_from: m, init_vocabulary: extend}",
+        "`init_vocabulary: extend` keeps",
+    ),
+    "normalization: none": (
+        "tokenizer_model: sentencepiece",
+        "`tokenizer_model` is sentencepiece, which has its own",
+    ),
     "max_position_embeddings: 1024": ("", "positions are sinusoidal, without a limit"),
     "sinusoid_layout: halves": ("position_embedding_type: learned", "positions are learned"),
-    "learning_rate_scale: 1.0": ("{lr_scheduler: inverse_sqrt, learning_rate: 0.1}", "`lr_scheduler` is inverse_sqrt"),
-    "warmup_steps: 10": ("{lr_scheduler: constant, learning_rate: 0.1}", "`lr_scheduler` is constant"),
+    "learning_rate_scale: 1.0": (
+        "{lr_scheduler: inverse_sqrt, learning_rate: 0.1}",
+        "`lr_scheduler` is inverse_sqrt",
+    ),
+    "warmup_steps: 10": (
+        "{lr_scheduler: constant, learning_rate: 0.1}",
+        "`lr_scheduler` is constant",
+    ),
     "alignment_weight: 0.3": ("", "there are no `train_alignments`"),
     "num_hashes: 4": ("", "`layer_types` is full_attention, which does not hash"),
     "num_buckets: 32": ("layer_types: linear_attention", "`layer_types` is linear_attention"),
@@ -255,7 +352,11 @@ def test_flag_of_a_vocabulary_replaces_keys_of_another(flags, recipe_file):
     data = parse_recipe([path, *FILES, *flags]).data
     assert (data.vocab_size, data.tokenizer_model, data.normalization) == (37000, "bpe", "nfc")
     replaced = parse_recipe([path, *FILES, "--init_from", "m", "--init_vocabulary", "replace"]).data
-    assert (replaced.vocab_size, replaced.tokenizer_model, replaced.normalization) == (9000, "unigram", "nfkc")
+    assert (replaced.vocab_size, replaced.tokenizer_model, replaced.normalization) == (
+        9000,
+        "unigram",
+        "nfkc",
+    )
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
@@ -295,7 +396,9 @@ def test_corpus_specs_inherit_languages_of_recipe(recipe_file):
 def test_corpus_specs_of_files_and_dataset():
     assert corpus_specs(parse_recipe(FILES).data) == [CorpusSpec(source="a.en", target="a.de")]
     dataset = parse_recipe(["--dataset", "x", *EN_DE.split()])
-    assert corpus_specs(dataset.data) == [CorpusSpec(dataset="x", source_language="en", target_language="de")]
+    assert corpus_specs(dataset.data) == [
+        CorpusSpec(dataset="x", source_language="en", target_language="de")
+    ]
 
 
 def test_downloaded_corpora_may_have_other_held_out_text():
@@ -305,9 +408,13 @@ def test_downloaded_corpora_may_have_other_held_out_text():
 
 def test_check_same_run_takes_the_defaults_for_names_that_are_newer_than_the_run():
     now = flatten(parse_recipe(FILES))
-    before = {name: value for name, value in now.items() if name not in ("sampling_temperature", "stages")}
+    before = {
+        name: value for name, value in now.items() if name not in ("sampling_temperature", "stages")
+    }
     check_same_run(before, now)
-    with pytest.raises(ValueError, match="different values of sampling_temperature was 1.0 and is 5.0"):
+    with pytest.raises(
+        ValueError, match="different values of sampling_temperature was 1.0 and is 5.0"
+    ):
         check_same_run(before, now | {"sampling_temperature": 5.0})
 
 
@@ -344,7 +451,10 @@ def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file, text, flags,
 
 def test_check_same_run_allows_smaller_batches_in_more_processes():
     def sizes(max_tokens, tokens_per_step):
-        return flatten(parse_recipe(FILES)) | {"max_tokens": max_tokens, "tokens_per_step": tokens_per_step}
+        return flatten(parse_recipe(FILES)) | {
+            "max_tokens": max_tokens,
+            "tokens_per_step": tokens_per_step,
+        }
 
     check_same_run(sizes(900, 900), sizes(450, 900))
     check_same_run(sizes(450, None), sizes(450, 900))
@@ -357,7 +467,9 @@ def test_check_same_run_allows_smaller_batches_in_more_processes():
 
 def test_parse_recipe_reads_sections_and_flat_keys_alike(recipe_file):
     flat = "train_source: a\ntrain_target: b\nd_model: 64\nmem_len: 9\nseed: 3\noutput_dir: c\nfreeze: null\n"
-    sections = "data: {train_source: a, train-target: b}\nmodel: {d_model: 64, mem_len: 9}\nseed: 3\n"
+    sections = (
+        "data: {train_source: a, train-target: b}\nmodel: {d_model: 64, mem_len: 9}\nseed: 3\n"
+    )
     sections += "output:\n  output_dir: c\nfine_tuning:\n"
     recipe = parse_recipe([recipe_file(sections)])
     assert recipe == parse_recipe([recipe_file(flat)])
@@ -367,16 +479,22 @@ def test_parse_recipe_reads_sections_and_flat_keys_alike(recipe_file):
 
 @pytest.mark.parametrize("section, parts", SECTIONS.items())
 def test_each_key_may_stand_in_its_section_only(section, parts):
-    section_of = {key: name for name, found in SECTIONS.items() for part in found for key in part.model_fields}
+    section_of = {
+        key: name for name, found in SECTIONS.items() for part in found for key in part.model_fields
+    }
     own = {key: 1 for part in parts for key in part.model_fields}
     assert flatten_sections({section: own}, section_of) == own
     for name in section_of.keys() - own.keys():
-        message = f"`{name}` must be in the section `{section_of[name]}`, got it in `{section}`. Move it."
+        message = (
+            f"`{name}` must be in the section `{section_of[name]}`, got it in `{section}`. Move it."
+        )
         with pytest.raises(ValueError, match=message):
             flatten_sections({section: {name: 1}}, section_of)
 
 
-@pytest.mark.parametrize(("words", "expected"), [([], None), (["auto"], None), (["true"], True), (["false"], False)])
+@pytest.mark.parametrize(
+    ("words", "expected"), [([], None), (["auto"], None), (["true"], True), (["false"], False)]
+)
 @pytest.mark.parametrize("name", ["compile", "packing"])
 def test_choices_of_the_device_are_auto_by_default(recipe_file, name, words, expected):
     flags = [f"--{name}", *words] if words else []
@@ -385,7 +503,9 @@ def test_choices_of_the_device_are_auto_by_default(recipe_file, name, words, exp
     assert getattr(parse_recipe([path, *FILES]).optimization, name) is expected
 
 
-@pytest.mark.parametrize("name", ["small", "base", "student", "pocket", "finetune_opus_mt", "multilingual"])
+@pytest.mark.parametrize(
+    "name", ["small", "base", "student", "pocket", "finetune_opus_mt", "multilingual"]
+)
 def test_recipes_to_start_from_say_what_to_expect_and_leave_their_length_to_the_corpus(name):
     text = (RECIPE_FOLDER / f"{name}.yaml").read_text()
     header = text[: text.index("\n", text.rindex("\n#") + 1)]

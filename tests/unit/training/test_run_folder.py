@@ -28,7 +28,12 @@ def test_prune_after_deletes_later_checkpoints_and_best_models(tmp_path):
     for name in ("checkpoint-5", "checkpoint-10", "best-4", "best-8", "best-others", "ema"):
         (tmp_path / name).mkdir()
     prune_after(tmp_path, 5)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["best-4", "best-others", "checkpoint-5", "ema"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "best-4",
+        "best-others",
+        "checkpoint-5",
+        "ema",
+    ]
 
 
 def record(progress, *validations, metric="bleu", sentences=1000):
@@ -40,7 +45,12 @@ def record(progress, *validations, metric="bleu", sentences=1000):
 
 def test_record_rank_compares_steps_and_counts_validations_without_improvement():
     progress = TrainProgress()
-    assert [*record(progress, *((score, score, 1.0) for score in (15.0, 29.0, 27.0, 29.0)))] == [1, 2, 2, 2]
+    assert [*record(progress, *((score, score, 1.0) for score in (15.0, 29.0, 27.0, 29.0)))] == [
+        1,
+        2,
+        2,
+        2,
+    ]
     assert progress.validations_without_improvement == 2  # a tie is no improvement
 
 

@@ -26,7 +26,9 @@ GIVEN = {"max_steps": 300_000, "warmup_steps": 4000}
 
 
 def recipe_of(**values):
-    return parse_recipe([*FILES, *(word for name, value in values.items() for word in (f"--{name}", str(value)))])
+    return parse_recipe(
+        [*FILES, *(word for name, value in values.items() for word in (f"--{name}", str(value)))]
+    )
 
 
 def rounded(schedule):
@@ -108,7 +110,12 @@ def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batche
         return state.progress.recipe, sampler
 
     def progress(recipe, sampler):
-        return {"recipe": recipe, "step": sampler.step, "minutes": 0.0, "batch_sampler": sampler.position.state_dict()}
+        return {
+            "recipe": recipe,
+            "step": sampler.step,
+            "minutes": 0.0,
+            "batch_sampler": sampler.position.state_dict(),
+        }
 
     recipe, sampler = plan(2)
     take_steps(sampler, steps)
@@ -119,11 +126,15 @@ def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batche
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(1, 100), (2, 220), (9, 500)])
-def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(tmp_path, monkeypatch, minutes, expected):
+def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(
+    tmp_path, monkeypatch, minutes, expected
+):
     monkeypatch.setattr(schedule, "measure_seconds_per_step", lambda *_: 0.5)
     state = tiny_train_state(tmp_path, max_minutes=minutes, max_steps=500)
     resumed = {"recipe": flatten(state.recipe), "step": 100, "minutes": 1.0}
-    plan_schedule(state, MicroBatchLoader(TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64), 0), resumed)
+    plan_schedule(
+        state, MicroBatchLoader(TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64), 0), resumed
+    )
     assert state.planned_steps == expected
 
 
@@ -132,7 +143,11 @@ def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(tmp_path, monkeyp
     [
         ({"max_minutes": 4}, {"warmup_steps": 100}, "warmup_steps was 180 and is 100"),
         # The rate depends on the last step.
-        ({"num_train_epochs": 2, **LINEAR}, {"num_train_epochs": 3}, "num_train_epochs was 2.0 and is 3.0"),
+        (
+            {"num_train_epochs": 2, **LINEAR},
+            {"num_train_epochs": 3},
+            "num_train_epochs was 2.0 and is 3.0",
+        ),
     ],
 )
 def test_check_same_run_refuses_another_schedule_than_was_derived(values, change, words):
@@ -142,7 +157,9 @@ def test_check_same_run_refuses_another_schedule_than_was_derived(values, change
         check_same_run(before, flatten(recipe_of(**values | change)))
 
 
-@pytest.mark.parametrize(("minutes", "said"), [(1, "and 1 minute,"), (1.5, "and 1.5 minutes,"), (4, "and 4 minutes,")])
+@pytest.mark.parametrize(
+    ("minutes", "said"), [(1, "and 1 minute,"), (1.5, "and 1.5 minutes,"), (4, "and 4 minutes,")]
+)
 def test_describe_schedule_names_minutes_and_derived_values(minutes, said):
     given, pace = recipe_of(max_minutes=minutes), Pace(209, 0.4)
     assert said in describe_schedule(given, derive_schedule(given, pace), pace)

@@ -63,7 +63,9 @@ class TwoProcesses:
             self.seconds += seconds_per_step
 
 
-@pytest.mark.parametrize(("steps", "seconds", "least", "most"), [(1000, 0.05, 50, 55), (20, 3.0, 20, 20)])
+@pytest.mark.parametrize(
+    ("steps", "seconds", "least", "most"), [(1000, 0.05, 50, 55), (20, 3.0, 20, 20)]
+)
 def test_stop_signal_of_processes_talks_once_a_second_or_after_each_longer_step(
     monkeypatch, steps, seconds, least, most
 ):
@@ -81,4 +83,8 @@ def test_stop_signal_of_processes_stops_when_it_is_due_or_at_once(monkeypatch):
     assert 100 <= stops[0] < 111 and two.stop.interrupted
     two = TwoProcesses(monkeypatch)
     two.run(range(101), 0.1)
-    assert not two.stop.due(101) and two.stop.check(101, finished=True, at_once=True) and not two.stop.interrupted
+    assert (
+        not two.stop.due(101)
+        and two.stop.check(101, finished=True, at_once=True)
+        and not two.stop.interrupted
+    )

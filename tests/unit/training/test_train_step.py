@@ -68,7 +68,9 @@ def spoil(monkeypatch, factor):
 
 
 @pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 1.0}], ids=str)
-def test_train_step_with_infinite_loss_changes_nothing_and_is_reported_at_next_look(tmp_path, monkeypatch, changes):
+def test_train_step_with_infinite_loss_changes_nothing_and_is_reported_at_next_look(
+    tmp_path, monkeypatch, changes
+):
     state = tiny_train_state(tmp_path, **changes)
     train_step(state, micro_batches(PADDED, FULL))
     state.read_steps()
@@ -76,9 +78,13 @@ def test_train_step_with_infinite_loss_changes_nothing_and_is_reported_at_next_l
     with monkeypatch.context() as patch:
         spoil(patch, math.nan)
         train_step(state, micro_batches(FULL))
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True))
+    assert all(
+        torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True)
+    )
     train_step(state, micro_batches(PADDED))
-    with pytest.raises(FloatingPointError, match=r"loss of step 2 is nan.*checkpoint is none.*pairs 1, 2 after"):
+    with pytest.raises(
+        FloatingPointError, match=r"loss of step 2 is nan.*checkpoint is none.*pairs 1, 2 after"
+    ):
         state.read_steps()
 
 
@@ -88,7 +94,10 @@ def test_train_step_with_infinite_gradient_of_finite_loss_is_reported(tmp_path):
     weight = state.unwrapped_model.lm_head.weight
     weight.register_hook(lambda gradient: gradient * math.inf)
     train_step(state, micro_batches(FULL))
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=False))
+    assert all(
+        torch.equal(ours, theirs)
+        for ours, theirs in zip(parameters_of(state), before, strict=False)
+    )
     with pytest.raises(FloatingPointError, match="The gradient of step 1 is not finite"):
         state.read_steps()
 
@@ -101,7 +110,9 @@ def test_train_step_with_scaler_skips_infinite_gradient_and_continues(tmp_path):
     overflow = weight.register_hook(lambda gradient: gradient * math.inf)
     train_step(state, micro_batches(FULL))
     overflow.remove()
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True))
+    assert all(
+        torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True)
+    )
     assert state.accelerator.scaler.get_scale() == scale / 2
     train_step(state, micro_batches(PADDED))
     state.read_steps()
@@ -149,9 +160,14 @@ def test_packed_step_has_few_operations_beside_its_layers(tmp_path):
     state.batch_preparation = replace(state.batch_preparation, loss_in_graph=True)
     with Operations() as step:
         train_step(state, PACKED)
-    states, weight = torch.randn(2, 9, 8, requires_grad=True), torch.randn(40, 8, requires_grad=True)
+    states, weight = (
+        torch.randn(2, 9, 8, requires_grad=True),
+        torch.randn(40, 8, requires_grad=True),
+    )
     with Operations() as loss:
-        cross_entropy_in_graph(states, weight, None, PACKED[0].tensors["labels"], 0.1).smoothed.backward()
+        cross_entropy_in_graph(
+            states, weight, None, PACKED[0].tensors["labels"], 0.1
+        ).smoothed.backward()
     assert 20 < len(loss.calls) <= 64 and 20 < len(step.calls) - len(loss.calls) <= 125
 
 
@@ -196,15 +212,21 @@ def test_read_steps_gives_the_same_sums_as_reading_after_each_step(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("is_adam", "batches"), [(False, [PADDED]), (True, [FULL, PADDED])], ids=["forward pass", "update of Adam"]
+    ("is_adam", "batches"),
+    [(False, [PADDED]), (True, [FULL, PADDED])],
+    ids=["forward pass", "update of Adam"],
 )
-def test_train_step_names_largest_batch_that_does_not_fit_into_memory(tmp_path, monkeypatch, is_adam, batches):
+def test_train_step_names_largest_batch_that_does_not_fit_into_memory(
+    tmp_path, monkeypatch, is_adam, batches
+):
     def fail(*_):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     (tmp_path / "checkpoint-3").mkdir()
     state = tiny_train_state(tmp_path, max_tokens=77)
-    monkeypatch.setattr(*((state.optimizer, "step") if is_adam else (ModelWithLoss, "forward")), fail)
+    monkeypatch.setattr(
+        *((state.optimizer, "step") if is_adam else (ModelWithLoss, "forward")), fail
+    )
     match = r"batch of 12 source and 12 target tokens \(30 with padding\) .* step 1 .*Lower `max_tokens`, now 77"
     with pytest.raises(UserError, match=match) as error:
         train_step(state, micro_batches(*batches))

@@ -26,7 +26,10 @@ def test_to_device_and_host_copy_keep_values():
 
 def sources(number):
     draw = random.Random(0)
-    return [[draw.randrange(5, 40) for _ in range(draw.choice([1, 3, 5, 30]))] + [EOS] for _ in range(number)]
+    return [
+        [draw.randrange(5, 40) for _ in range(draw.choice([1, 3, 5, 30]))] + [EOS]
+        for _ in range(number)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,9 @@ def sources(number):
 )
 def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, changes):
     model = tiny_model(vocab_size=40, **changes).to(GPU)
-    engine = Engine(model, slots=5, num_beams=beams, max_new_tokens=20, precision=precision, compile=False)
+    engine = Engine(
+        model, slots=5, num_beams=beams, max_new_tokens=20, precision=precision, compile=False
+    )
     engine._look_every = FEW_STEPS
     torch.manual_seed(0)  # of the values that arrive
     with gpu_stand_in() as copies:
@@ -49,7 +54,9 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
     assert [len(hypotheses) for hypotheses in results] == [beams] * 12
     looks = [copy for copy in copies.arrived if copy.dtype is torch.bool]
     assert len(looks) == engine._schedule.steps_run / engine._look_every > 3
-    assert len(copies.arrived) <= 5 * len(looks)  # a look, or also tokens, their log-probabilities, lengths and scores
+    assert len(copies.arrived) <= 5 * len(
+        looks
+    )  # a look, or also tokens, their log-probabilities, lengths and scores
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,9 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
     ids=str,
 )
 def test_engine_with_features_does_not_wait_for_a_gpu(options):
-    engine = Engine(tiny_model(vocab_size=40).to(GPU), slots=5, max_new_tokens=20, compile=False, **options)
+    engine = Engine(
+        tiny_model(vocab_size=40).to(GPU), slots=5, max_new_tokens=20, compile=False, **options
+    )
     engine._look_every = FEW_STEPS
     torch.manual_seed(0)  # of the values that arrive
     with gpu_stand_in():
@@ -69,10 +78,14 @@ def test_engine_with_features_does_not_wait_for_a_gpu(options):
 
 
 def test_engine_does_not_wait_for_a_gpu_to_set_long_sentences_aside():
-    engine = Engine(tiny_model(vocab_size=40).to(GPU), slots=5, num_beams=2, max_new_tokens=20, compile=False)
+    engine = Engine(
+        tiny_model(vocab_size=40).to(GPU), slots=5, num_beams=2, max_new_tokens=20, compile=False
+    )
     engine._look_every = FEW_STEPS
     sources = [[9] * 150 + [EOS], *([[5, EOS]] * 10)]
-    torch.manual_seed(2)  # of the values that arrive, by which the long sentence is not done at the first look
+    torch.manual_seed(
+        2
+    )  # of the values that arrive, by which the long sentence is not done at the first look
     with gpu_stand_in():
         aside = list[int]()
         engine.decode(sources, report=lambda _: aside.append(len(engine._schedule._aside)))

@@ -66,7 +66,9 @@ def test_update_json_leaves_the_file_of_a_link_alone(tmp_path):
     (tmp_path / "blob").write_text("{}")
     (tmp_path / "config.json").symlink_to("blob")
     update_json(tmp_path / "config.json", {"a": 1})
-    assert (tmp_path / "blob").read_text() == "{}" and json.loads((tmp_path / "config.json").read_text()) == {"a": 1}
+    assert (tmp_path / "blob").read_text() == "{}" and json.loads(
+        (tmp_path / "config.json").read_text()
+    ) == {"a": 1}
 
 
 def test_write_text_atomically_follows_the_umask(tmp_path):
@@ -137,9 +139,19 @@ def test_atomic_folder_needs_nothing_beside_existing_folder(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["notes"]
 
 
-OLD = {"config.json": "old", "model.safetensors": "old", HASHES_FILE: "old", "tokenizer.json": "old"}
+OLD = {
+    "config.json": "old",
+    "model.safetensors": "old",
+    HASHES_FILE: "old",
+    "tokenizer.json": "old",
+}
 SHARDS = {f"model-0000{number}-of-00002.safetensors": "new" for number in (1, 2)}
-NEW = {"config.json": "new", "generation_config.json": "new", **SHARDS, "model.safetensors.index.json": "new"}
+NEW = {
+    "config.json": "new",
+    "generation_config.json": "new",
+    **SHARDS,
+    "model.safetensors.index.json": "new",
+}
 NEW |= {"tokenizer.json": "new"}
 
 
@@ -165,7 +177,9 @@ def fail_at(patch, operation, number, fault):
             calls.append(args)
         if fault == "kill" and len(calls) >= number:
             raise Killed
-        if of == operation and (len(calls) == number or (len(calls) > number and fault == "from then on")):
+        if of == operation and (
+            len(calls) == number or (len(calls) > number and fault == "from then on")
+        ):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return original(*args, **options)
 
@@ -176,10 +190,14 @@ def fail_at(patch, operation, number, fault):
     return calls
 
 
-@pytest.mark.parametrize("old, new", [(OLD, NEW), (NEW | dict.fromkeys(NEW, "old"), OLD | dict.fromkeys(OLD, "new"))])
+@pytest.mark.parametrize(
+    "old, new", [(OLD, NEW), (NEW | dict.fromkeys(NEW, "old"), OLD | dict.fromkeys(OLD, "new"))]
+)
 @pytest.mark.parametrize("operation", ["replace", "fsync", "mkdir"])
 @pytest.mark.parametrize("fault", ["once", "from then on", "kill"])
-def test_atomic_folder_keeps_a_whole_model_whatever_fails(tmp_path, monkeypatch, old, new, operation, fault):
+def test_atomic_folder_keeps_a_whole_model_whatever_fails(
+    tmp_path, monkeypatch, old, new, operation, fault
+):
     """Each operation fails in turn, on a full disk or as the process is killed, while a model replaces another one."""
     whole = [files | {"notes": "mine"} for files in (old, new)]
     for number in range(1, 50):
@@ -220,7 +238,10 @@ class Operations:
         if ".tmp-" not in str(target):
             for file in (Path(path), *Path(path).rglob("*")):
                 found = file.stat()
-                assert found.st_ino in self.before or self.synced.get(found.st_ino) == found.st_mtime_ns, file
+                assert (
+                    found.st_ino in self.before
+                    or self.synced.get(found.st_ino) == found.st_mtime_ns
+                ), file
             self.left.add(Path(target).parent)
             self.named += 1
         original(path, target)
@@ -265,9 +286,17 @@ def complete_shards(folder):
 
 @pytest.mark.parametrize(
     "write, names",
-    [(replace_json, 2), (replace_model, 10), (replace_cache_entry, 2), (replace_checkpoint, 2), (complete_shards, 4)],
+    [
+        (replace_json, 2),
+        (replace_model, 10),
+        (replace_cache_entry, 2),
+        (replace_checkpoint, 2),
+        (complete_shards, 4),
+    ],
 )
-def test_outputs_are_on_disk_before_what_they_replace_is_deleted(tmp_path, monkeypatch, write, names):
+def test_outputs_are_on_disk_before_what_they_replace_is_deleted(
+    tmp_path, monkeypatch, write, names
+):
     with monkeypatch.context() as patch:
         operations = Operations(patch, tmp_path)
         write(tmp_path)
@@ -338,7 +367,9 @@ def test_find_damage_follows_what_update_json_and_people_change(tmp_path):
 def test_cached_folder_rebuilds_damaged_entry(tmp_path, name, damage, caplog):
     damage(cached_folder(tmp_path, "entry", write_entry) / name)
     folder = cached_folder(tmp_path, "entry", write_entry)
-    assert (folder / "a").read_text() + (folder / "inner" / "b").read_text() == "first textsecond text"
+    assert (folder / "a").read_text() + (
+        folder / "inner" / "b"
+    ).read_text() == "first textsecond text"
     assert find_damage(folder) is None
     assert "is damaged" in caplog.text
 
@@ -381,8 +412,14 @@ def test_lock_folder_removes_leftovers_of_killed_process(tmp_path):
     (tmp_path / "run" / ".run.tmp-12ab12ab12ab12ab" / "whole").symlink_to(tmp_path / "of others")
     write_text_atomically(tmp_path / "run" / "ema" / ".ema.tmp-12ab12ab12ab12ab" / ".lock", "")
     with lock_folder(tmp_path / "run"):
-        assert {path.name for path in (tmp_path / "run").iterdir()} == {".lock", ".run.tmp-12ab12ab12ab12ab", "ema"}
-    assert (tmp_path / "of others" / "notes").exists() and not [*(tmp_path / "run" / "ema").iterdir()]
+        assert {path.name for path in (tmp_path / "run").iterdir()} == {
+            ".lock",
+            ".run.tmp-12ab12ab12ab12ab",
+            "ema",
+        }
+    assert (tmp_path / "of others" / "notes").exists() and not [
+        *(tmp_path / "run" / "ema").iterdir()
+    ]
 
 
 def test_check_output_dir_is_empty_removes_leftovers_of_killed_process(tmp_path):
@@ -434,7 +471,9 @@ def test_atomic_folder_needs_no_modes(tmp_path, monkeypatch):
     assert has_weights(tmp_path / "model")
 
 
-@pytest.mark.parametrize("load", [load_model_weights, partial(load_pretrained, AutoModelForSeq2SeqLM)])
+@pytest.mark.parametrize(
+    "load", [load_model_weights, partial(load_pretrained, AutoModelForSeq2SeqLM)]
+)
 def test_loading_names_the_file_that_cannot_be_mapped(tmp_path, monkeypatch, load):
     def fail(*_, **__):
         raise OSError("No such device (os error 19)")
@@ -442,5 +481,7 @@ def test_loading_names_the_file_that_cannot_be_mapped(tmp_path, monkeypatch, loa
     save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "model")
     monkeypatch.setattr("safetensors.torch.safe_open", fail)
     monkeypatch.setattr("transformers.modeling_utils.safe_open", fail)
-    with pytest.raises(OSError, match=f"{tmp_path}/model.* must be on a disk that can map files into memory"):
+    with pytest.raises(
+        OSError, match=f"{tmp_path}/model.* must be on a disk that can map files into memory"
+    ):
         load(tmp_path / "model")

@@ -62,7 +62,9 @@ def test_lazy_names_are_imported_at_first_use_and_listed(monkeypatch):
         ([], False, False),
     ],
 )
-def test_is_command_line_knows_the_program_and_not_its_workers(argv, is_worker, expected, monkeypatch):
+def test_is_command_line_knows_the_program_and_not_its_workers(
+    argv, is_worker, expected, monkeypatch
+):
     monkeypatch.setattr("sys.argv", argv)
     monkeypatch.setattr("sys.modules", {"multiprocessing": None} if is_worker else {})
     assert is_command_line() is expected
@@ -71,4 +73,7 @@ def test_is_command_line_knows_the_program_and_not_its_workers(argv, is_worker, 
 def test_child_environment_has_the_path_of_this_process_without_the_current_folder(monkeypatch):
     monkeypatch.setattr(sys, "path", ["", "/a", "/b"])
     environment = child_environment()
-    assert environment["PYTHONPATH"] == os.pathsep.join(["/a", "/b"]) and environment["PYTHONSAFEPATH"] == "1"
+    assert (
+        environment["PYTHONPATH"] == os.pathsep.join(["/a", "/b"])
+        and environment["PYTHONSAFEPATH"] == "1"
+    )

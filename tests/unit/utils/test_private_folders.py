@@ -7,11 +7,17 @@ import pytest
 
 from vanilla_transformer.errors import UserFileError
 from vanilla_transformer.utils import private_folders
-from vanilla_transformer.utils.private_folders import check_inductor_caches, create_private_folder, find_unsafe
+from vanilla_transformer.utils.private_folders import (
+    check_inductor_caches,
+    create_private_folder,
+    find_unsafe,
+)
 
 STRANGER = 65534
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")
-as_root = pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root can give files away")
+as_root = pytest.mark.skipif(
+    getattr(os, "geteuid", lambda: 1)() != 0, reason="only root can give files away"
+)
 
 
 @pytest.fixture
@@ -43,7 +49,11 @@ def foreign_group(monkeypatch):
 def test_find_unsafe_accepts_own_folders(file, cache, mode):
     for level in (cache, file.parent):
         level.chmod(mode)
-    assert find_unsafe(file, cache) is None and find_unsafe(cache, cache) is None and find_unsafe(file) is None
+    assert (
+        find_unsafe(file, cache) is None
+        and find_unsafe(cache, cache) is None
+        and find_unsafe(file) is None
+    )
 
 
 def test_find_unsafe_accepts_what_does_not_exist(file, cache):
@@ -78,7 +88,10 @@ def test_find_unsafe_finds_levels_that_a_group_or_others_may_write(file, cache, 
 def test_find_unsafe_finds_parents_that_others_may_write(file, cache, foreign_group, mode):
     cache.parent.chmod(mode)
     command = f"run `chmod go-w {cache.parent}`"
-    assert find_unsafe(file, cache) == f"other users can write {cache.parent} (mode {mode:o}): {command}"
+    assert (
+        find_unsafe(file, cache)
+        == f"other users can write {cache.parent} (mode {mode:o}): {command}"
+    )
     cache.parent.chmod(mode | 0o1000)  # as of /tmp, where users cannot rename the folders of others
     assert find_unsafe(file, cache) is None
 
@@ -105,12 +118,18 @@ def test_find_unsafe_lets_the_group_of_the_user_alone_write_parents(file, cache,
         ("ann", [], ["system.posix_acl_access"], False),
     ],
 )
-def test_group_is_of_the_user_alone_by_name_members_and_access_lists(monkeypatch, name, members, lists, expected):
+def test_group_is_of_the_user_alone_by_name_members_and_access_lists(
+    monkeypatch, name, members, lists, expected
+):
     import grp
     import pwd
 
-    monkeypatch.setattr(pwd, "getpwuid", lambda user: pwd.struct_passwd(("ann", "x", 7, 8, "", "", "")))
-    monkeypatch.setattr(grp, "getgrgid", lambda group: grp.struct_group((name, "x", group, members)))
+    monkeypatch.setattr(
+        pwd, "getpwuid", lambda user: pwd.struct_passwd(("ann", "x", 7, 8, "", "", ""))
+    )
+    monkeypatch.setattr(
+        grp, "getgrgid", lambda group: grp.struct_group((name, "x", group, members))
+    )
     monkeypatch.setattr(os, "listxattr", lambda path: lists, raising=False)
     assert private_folders._is_of_user_alone(Path("any"), 8) is expected
     assert not private_folders._is_of_user_alone(Path("any"), 9)
@@ -132,7 +151,9 @@ def test_find_unsafe_finds_other_things_than_files(file, cache):
 
 
 @pytest.mark.parametrize("to", ["absolute", "relative"])
-def test_find_unsafe_follows_links_above_a_cache_and_checks_their_levels(file, cache, tmp_path, foreign_group, to):
+def test_find_unsafe_follows_links_above_a_cache_and_checks_their_levels(
+    file, cache, tmp_path, foreign_group, to
+):
     (tmp_path / "links").mkdir()
     link = tmp_path / "links" / "link"
     link.symlink_to(cache.parent if to == "absolute" else Path("..") / "parent")
@@ -190,7 +211,9 @@ def test_create_private_folder_creates_nothing_in_folders_of_others(tmp_path):
 
 def test_create_private_folder_finds_what_another_user_created_meanwhile(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
-    monkeypatch.setattr(Path, "mkdir", lambda path, mode, exist_ok: os.path.isdir(path) or os.mkdir(path))
+    monkeypatch.setattr(
+        Path, "mkdir", lambda path, mode, exist_ok: os.path.isdir(path) or os.mkdir(path)
+    )
     folder_of_others = os.umask(0)
     try:
         assert "other users can write" in create_private_folder(folder, folder)
@@ -203,7 +226,9 @@ def inductor(tmp_path, monkeypatch):
     """Return the folder in which inductor keeps code by default."""
     from torch._inductor.runtime import cache_dir_utils
 
-    monkeypatch.setattr(cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor_me"))
+    monkeypatch.setattr(
+        cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor_me")
+    )
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "torchinductor_me"
@@ -216,7 +241,9 @@ def test_check_inductor_caches_creates_them_for_the_user_alone(inductor, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"])
-def test_check_inductor_caches_names_one_that_others_may_write(inductor, tmp_path, monkeypatch, name):
+def test_check_inductor_caches_names_one_that_others_may_write(
+    inductor, tmp_path, monkeypatch, name
+):
     folder = inductor
     if name != "TMPDIR":
         folder = tmp_path / "other"

@@ -6,7 +6,11 @@ import pytest
 
 from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
 
-_WIDE = ["The old house.\nIt is red.\n", "Старый дом.\nОн красный, да.\n", "这座老房子。\n它是红色的。\n" * 9]
+_WIDE = [
+    "The old house.\nIt is red.\n",
+    "Старый дом.\nОн красный, да.\n",
+    "这座老房子。\n它是红色的。\n" * 9,
+]
 
 
 @pytest.mark.parametrize("text", _WIDE)
@@ -21,7 +25,11 @@ def test_decode_text_names_utf_16(text, encoding):
 
 @pytest.mark.parametrize("text", [*_WIDE, "It is a\0b, and no more: 1, 2, 3 and so on.\n" * 9, ""])
 def test_decode_text_reads_utf_8(text):
-    assert decode_text(b"\xef\xbb\xbf" + text.encode(), "a.en") == decode_text(text.encode(), "a.en") == text
+    assert (
+        decode_text(b"\xef\xbb\xbf" + text.encode(), "a.en")
+        == decode_text(text.encode(), "a.en")
+        == text
+    )
 
 
 def test_decoding_names_the_line_and_the_byte():
@@ -45,11 +53,17 @@ def test_decoding_names_the_line_and_the_byte():
     ],
 )
 def test_decoding_names_the_likely_encoding(text, encoding):
-    with pytest.raises(ValueError, match=f"It may be {encoding}: convert the file, .* `iconv -f {encoding} -t utf-8`"):
+    with pytest.raises(
+        ValueError,
+        match=f"It may be {encoding}: convert the file, .* `iconv -f {encoding} -t utf-8`",
+    ):
         decode_text(text.encode(encoding), "a")
 
 
-XML, PAGE = '<?xml version="1.0" encoding="{}"?>\n<a>{}</a>', '<html><head><meta charset="{}"></head>{}</html>'
+XML, PAGE = (
+    '<?xml version="1.0" encoding="{}"?>\n<a>{}</a>',
+    '<html><head><meta charset="{}"></head>{}</html>',
+)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +89,11 @@ def test_decode_document_reads_declared_encodings(text, encoding, found):
 
 
 def test_decode_document_refuses_other_encodings():
-    for content in (XML.format("no-such", "ä").encode("latin-1"), "ä".encode("latin-1"), b"\xff\xfea"):
+    for content in (
+        XML.format("no-such", "ä").encode("latin-1"),
+        "ä".encode("latin-1"),
+        b"\xff\xfea",
+    ):
         with pytest.raises(ValueError, match="a must be UTF-8, but .* `iconv"):
             decode_document(content, "a")
 

@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 from itertools import count
 
-from vanilla_transformer.utils.text_files import check_version, has_invalid_unicode, read_lines, stream_lines
+from vanilla_transformer.utils.text_files import (
+    check_version,
+    has_invalid_unicode,
+    read_lines,
+    stream_lines,
+)
 
 from .corpora import (
     MESSAGE_FORMATS,
@@ -42,7 +47,10 @@ def read_rows(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     """
     rows = _parse(corpus)
     if corpus.spec.reverse:
-        rows = (CorpusRow(number, SentencePair(pair.target, pair.source), score) for number, pair, score in rows)
+        rows = (
+            CorpusRow(number, SentencePair(pair.target, pair.source), score)
+            for number, pair, score in rows
+        )
     yield from rows
     for file, version in zip(corpus.files, corpus.versions, strict=True):
         check_version(file, version)
@@ -75,6 +83,20 @@ def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
 
 
 __all__ = ["ROWS_PER_BATCH", "CorpusRow", "CorpusSpec", "OpenCorpus", "SentencePair"]
-__all__ += ["WordPair", "blank_side_error", "content_key", "file_format", "has_invalid_unicode", "load_splits"]
-__all__ += ["open_corpus", "read_lines", "read_pairs", "read_rows", "read_text_files", "stream_lines"]
+__all__ += [
+    "WordPair",
+    "blank_side_error",
+    "content_key",
+    "file_format",
+    "has_invalid_unicode",
+    "load_splits",
+]
+__all__ += [
+    "open_corpus",
+    "read_lines",
+    "read_pairs",
+    "read_rows",
+    "read_text_files",
+    "stream_lines",
+]
 __all__ += ["stream_text_files"]

@@ -33,7 +33,10 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
         (
             order
             for order in (1, -1)
-            if all(not code or is_of_language(code, own) for code, own in zip(named, languages[::order], strict=True))
+            if all(
+                not code or is_of_language(code, own)
+                for code, own in zip(named, languages[::order], strict=True)
+            )
         ),
         None,
     )
@@ -51,9 +54,13 @@ def parse_messages(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """Pair the messages of two files by their keys, without accelerators. A key that a file lacks has a blank side."""
     sources, targets = _read_files(corpus, read_messages)
     if sources.keys().isdisjoint(targets):
-        raise UserError(f"The two files of {corpus.spec.name} must have messages with the same keys, they have none.")
+        raise UserError(
+            f"The two files of {corpus.spec.name} must have messages with the same keys, they have none."
+        )
     for key in sources | targets:
-        yield SentencePair(*(_write_on_line(*strings_of(side.get(key, ""))) for side in (sources, targets)))
+        yield SentencePair(
+            *(_write_on_line(*strings_of(side.get(key, ""))) for side in (sources, targets))
+        )
 
 
 def _read_files(corpus: OpenCorpus, read: Callable[[str, str], Any]) -> Iterator[Any]:

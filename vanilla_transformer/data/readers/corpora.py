@@ -21,10 +21,31 @@ from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
 from vanilla_transformer.utils.schemas import Schema
 from vanilla_transformer.utils.text_files import file_version, open_file
 
-FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".po", ".ts", ".parquet", ".zip")
-MESSAGE_FORMATS = (".json", ".arb", ".properties", ".strings", ".resx", ".ftl")  # of each of two files
+FILE_FORMATS = (
+    ".tsv",
+    ".jsonl",
+    ".tmx",
+    ".xliff",
+    ".xlf",
+    ".sdlxliff",
+    ".mqxliff",
+    ".po",
+    ".ts",
+    ".parquet",
+    ".zip",
+)
+MESSAGE_FORMATS = (
+    ".json",
+    ".arb",
+    ".properties",
+    ".strings",
+    ".resx",
+    ".ftl",
+)  # of each of two files
 _NEVER_COMPRESSED = (".parquet", ".zip")
-_CONVERT_CSV = "from pyarrow import csv, parquet as p; p.write_table(csv.read_csv('A.csv'), 'A.parquet')"
+_CONVERT_CSV = (
+    "from pyarrow import csv, parquet as p; p.write_table(csv.read_csv('A.csv'), 'A.parquet')"
+)
 _LIBRARIES = ("opus:", "mtdata:")
 
 
@@ -35,7 +56,9 @@ class SentencePair(NamedTuple):
     target: str
 
 
-WordPair = tuple[int, int]  # a word of a source and the word of its translation, counted from 0 between white space
+WordPair = tuple[
+    int, int
+]  # a word of a source and the word of its translation, counted from 0 between white space
 
 
 class CorpusRow(NamedTuple):
@@ -86,11 +109,15 @@ class CorpusSpec(Schema, frozen=True):
     @model_validator(mode="after")
     def _check_together(self) -> "CorpusSpec":
         if (self.source is None) != (self.target is None):
-            raise UserError(f"A corpus needs `source` and `target` together, got only {self.source or self.target}.")
+            raise UserError(
+                f"A corpus needs `source` and `target` together, got only {self.source or self.target}."
+            )
         kinds = [kind for kind in ("source", "file", "dataset") if getattr(self, kind) is not None]
         if len(kinds) != 1:
             got = " and ".join(f"`{kind}`" for kind in kinds) or "none of them"
-            raise UserError(f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}.")
+            raise UserError(
+                f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}."
+            )
         if self.file is not None and self.format not in FILE_FORMATS:
             raise UserError(
                 f"The name of a `file` must end with {', '.join(FILE_FORMATS)} ({', '.join(COMPRESSIONS)} may "
@@ -103,7 +130,9 @@ class CorpusSpec(Schema, frozen=True):
                 f"`split` must be left out for {self.dataset}, which is read as a whole, got {self.split!r}. Leave it "
                 "out, and name another corpus for held-out text."
             )
-        object.__setattr__(self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}")
+        object.__setattr__(
+            self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}"
+        )
         return self
 
     @property
@@ -132,7 +161,9 @@ class CorpusSpec(Schema, frozen=True):
         """Return the source and the target language."""
         if self.source_language is None or self.target_language is None:
             missing = "source_language" if self.source_language is None else "target_language"
-            raise UserError(f"`{missing}` must be given for {self.name}, which has its languages by their codes.")
+            raise UserError(
+                f"`{missing}` must be given for {self.name}, which has its languages by their codes."
+            )
         return self.source_language, self.target_language
 
     def location(self, side: int) -> str:
@@ -145,7 +176,9 @@ class CorpusSpec(Schema, frozen=True):
 def file_format(name: str) -> str:
     """Return the suffix of a file without the suffix of a compression."""
     suffixes = Path(name).suffixes
-    compressed = len(suffixes) > 1 and compression_of(name) and suffixes[-2] not in _NEVER_COMPRESSED
+    compressed = (
+        len(suffixes) > 1 and compression_of(name) and suffixes[-2] not in _NEVER_COMPRESSED
+    )
     return "".join(suffixes[-2:-1] if compressed else suffixes[-1:])
 
 
@@ -170,7 +203,9 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
         splits = load_splits(spec.dataset)
         if spec.split not in splits:
             found = ", ".join(map(repr, splits))
-            raise UserError(f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {found}.")
+            raise UserError(
+                f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {found}."
+            )
         yield OpenCorpus(spec, [], splits[spec.split])
         return
     paths = [_download(spec)] if spec.is_downloaded else spec.files
@@ -182,7 +217,11 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
 def content_key(corpus: OpenCorpus) -> list[Any]:
     """Return a JSON value that identifies the content of a corpus and how it is read, not where it is stored."""
     spec = corpus.spec
-    languages: list[Any] = [spec.source_language, spec.target_language, *(["reverse"] if spec.reverse else [])]
+    languages: list[Any] = [
+        spec.source_language,
+        spec.target_language,
+        *(["reverse"] if spec.reverse else []),
+    ]
     if corpus.rows is None:
         paths = [Path(file.name) for file in corpus.files]
         digests = []
@@ -192,7 +231,11 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
         return [corpus.format, *map(compression_of, paths), *languages, *digests]
     arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
     # A dataset small enough to be held in memory has no files but a fingerprint of its content.
-    return ["dataset", *languages, *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint])]
+    return [
+        "dataset",
+        *languages,
+        *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint]),
+    ]
 
 
 def load_splits(name: str) -> dict[str, Any]:
@@ -255,15 +298,23 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
         reason = getattr(error, "reason", error)
         raise UserFileError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
     if not found:
-        raise UserError(f"OPUS must have the corpus {name} for {source} and {target}, but it has none.")
+        raise UserError(
+            f"OPUS must have the corpus {name} for {source} and {target}, but it has none."
+        )
     if len(found) > 1:
-        raise UserError(f"OPUS must have one archive of {name} for {source} and {target}, but it has {len(found)}.")
+        raise UserError(
+            f"OPUS must have one archive of {name} for {source} and {target}, but it has {len(found)}."
+        )
     try:
         fetch_file(found[0]["url"], folder / _MOSES_FILE)
     except OSError as error:
-        raise UserFileError(f"Cannot download opus:{name}: {error}. Nothing was written.") from error
+        raise UserFileError(
+            f"Cannot download opus:{name}: {error}. Nothing was written."
+        ) from error
     if not zipfile.is_zipfile(folder / _MOSES_FILE):
-        raise UserFileError(f"Cannot download opus:{name}: the file is damaged. Nothing was written.")
+        raise UserFileError(
+            f"Cannot download opus:{name}: the file is damaged. Nothing was written."
+        )
 
 
 def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
@@ -274,7 +325,9 @@ def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
         version("mtdata")
     module = "vanilla_transformer.data.readers.mtdata_process"
     words = [sys.executable, "-m", module, name, source, target, str(folder / _TSV_FILE)]
-    result = subprocess.run(words, capture_output=True, text=True, errors="replace", env=child_environment())
+    result = subprocess.run(
+        words, capture_output=True, text=True, errors="replace", env=child_environment()
+    )
     if result.returncode:
         reason = (result.stderr.strip().splitlines() or ["no reason was given"])[-1]
         error = UserError if result.returncode == 2 else UserFileError

@@ -73,13 +73,17 @@ def parse_parallel_lines(corpus: OpenCorpus) -> Iterator[SentencePair]:
     return _pair_lines(sources, targets, [file.name for file in corpus.files])
 
 
-def _pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[str]) -> Iterator[SentencePair]:
+def _pair_lines(
+    sources: Iterator[str], targets: Iterator[str], names: Sequence[str]
+) -> Iterator[SentencePair]:
     """Pair lines, without white space at their ends."""
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
             rest = 1 + sum(1 for _ in chain(sources, targets))
             counts = [number, number + rest] if source is None else [number + rest, number]
-            found = " and ".join(f"{count} in {name}" for count, name in zip(counts, names, strict=True))
+            found = " and ".join(
+                f"{count} in {name}" for count, name in zip(counts, names, strict=True)
+            )
             raise UserError(f"Both sides must have the same number of lines, got {found}.")
         yield SentencePair(source.strip(), target.strip())
 
@@ -98,14 +102,20 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
             raise UserError(f"{location} must be a JSON object, got {type(row).__name__}.")
         texts = row.get("translation", row)
         if not isinstance(texts, dict):
-            raise UserError(f"{location} must have sentences by language in its `translation`, got {texts!r}.")
-        names = _find_text_columns(texts, "translation" in row, corpus.spec, location, may_lack=True)
+            raise UserError(
+                f"{location} must have sentences by language in its `translation`, got {texts!r}."
+            )
+        names = _find_text_columns(
+            texts, "translation" in row, corpus.spec, location, may_lack=True
+        )
         sides = [texts.get(name) for name in names]
         for value in sides:
             if not isinstance(value, str | None):
                 raise UserError(f"{location} must hold sentences, got {value!r}.")
         pair = SentencePair(*((value or "").strip() for value in sides))
-        yield CorpusRow(number, pair, None if row.get(_SCORE) is None else _parse_score(row[_SCORE], location))
+        yield CorpusRow(
+            number, pair, None if row.get(_SCORE) is None else _parse_score(row[_SCORE], location)
+        )
 
 
 def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
@@ -118,14 +128,23 @@ def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
                 found = [member for member in archive.namelist() if member.endswith(f".{language}")]
                 if len(found) != 1:
                     listing = ", ".join(found or archive.namelist()) or "none"
-                    raise UserError(f"{name} must have one file whose name ends with .{language}, got {listing}.")
+                    raise UserError(
+                        f"{name} must have one file whose name ends with .{language}, got {listing}."
+                    )
                 members += found
             names = [f"{member} in {name}" for member in members]
             raw: list[Any] = [archive.open(member) for member in members]
-            with BufferedReader(raw[0]) as sources, BufferedReader(raw[1]) as targets:  # which read bounded lines fast
-                yield from _pair_lines(decode_lines(sources, names[0]), decode_lines(targets, names[1]), names)
+            with (
+                BufferedReader(raw[0]) as sources,
+                BufferedReader(raw[1]) as targets,
+            ):  # which read bounded lines fast
+                yield from _pair_lines(
+                    decode_lines(sources, names[0]), decode_lines(targets, names[1]), names
+                )
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise UserError(f"Cannot read {name}: the .zip file is truncated or corrupt ({error}).") from error
+        raise UserError(
+            f"Cannot read {name}: the .zip file is truncated or corrupt ({error})."
+        ) from error
     except RuntimeError as error:  # an encrypted member
         raise UserError(f"Cannot read {name}: {error}.") from error
 
@@ -136,7 +155,9 @@ def parse_parquet(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     try:
         yield from parse_tables(_read_tables(corpus.files[0], corpus.spec), corpus.spec)
     except pa.ArrowInvalid as error:
-        raise UserError(f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error}).") from error
+        raise UserError(
+            f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error})."
+        ) from error
 
 
 _BATCH_BYTES = 2**26
@@ -153,17 +174,34 @@ def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]
     is_nested, names = _find_texts(file.schema_arrow, spec)
     paths = [f"{_NESTED}.{name}" if is_nested else name for name in names]
     all_paths = [column.path for column in file.schema]
-    paths = [path for path in all_paths if path.startswith(f"{_NESTED}.")] if _has_lists(file.schema_arrow) else paths
+    paths = (
+        [path for path in all_paths if path.startswith(f"{_NESTED}.")]
+        if _has_lists(file.schema_arrow)
+        else paths
+    )
     for group in range(file.num_row_groups):
         chunks = map(file.metadata.row_group(group).column, range(file.metadata.num_columns))
         for chunk in (chunk for chunk in chunks if chunk.path_in_schema in paths):
-            if chunk.total_uncompressed_size > max(_BATCH_BYTES, _LARGEST_EXPANSION * chunk.total_compressed_size):
+            if chunk.total_uncompressed_size > max(
+                _BATCH_BYTES, _LARGEST_EXPANSION * chunk.total_compressed_size
+            ):
                 rule = f"{path.name} must not expand more than {_LARGEST_EXPANSION:,}-fold"
                 raise UserError(f"{rule}, but its column {chunk.path_in_schema} does.")
-        first = ParquetFile(path, metadata=file.metadata, read_dictionary=paths).iter_batches(1, [group], paths)
-        columns = [column for batch in islice(first, 1) for column in pa.Table.from_batches([batch]).flatten().columns]
-        dictionaries = [column.chunk(0).dictionary for column in columns if pa.types.is_dictionary(column.type)]
-        longest = max((size for each in dictionaries for size in binary_length(each).to_pylist() if size), default=0)
+        first = ParquetFile(path, metadata=file.metadata, read_dictionary=paths).iter_batches(
+            1, [group], paths
+        )
+        columns = [
+            column
+            for batch in islice(first, 1)
+            for column in pa.Table.from_batches([batch]).flatten().columns
+        ]
+        dictionaries = [
+            column.chunk(0).dictionary for column in columns if pa.types.is_dictionary(column.type)
+        ]
+        longest = max(
+            (size for each in dictionaries for size in binary_length(each).to_pylist() if size),
+            default=0,
+        )
         rows = min(ROWS_PER_BATCH, 1 + _BATCH_BYTES // (1 + longest))
         read = [*paths, *({_SCORE} & {*file.schema_arrow.names})]
         yield from map(pa.Table.from_batches, zip(file.iter_batches(rows, [group], read)))
@@ -186,7 +224,9 @@ def parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[Cor
                 dict(zip(*row.values(), strict=True) if isinstance(row, dict) else row or ())
                 for row in table[_NESTED].to_pylist()
             ]
-            texts = pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
+            texts = pa.table(
+                {name: pa.array([row.get(name) for row in rows], pa.string()) for name in names}
+            )
         else:
             texts = pa.Table.from_struct_array(table[_NESTED]) if is_nested else table
         pairs = map(SentencePair, *(_column_texts(texts[name], spec) for name in names))
@@ -222,9 +262,14 @@ def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise UserError(f"{spec.name} must hold sentences, but it has a column of type {column.type}.")
+        raise UserError(
+            f"{spec.name} must hold sentences, but it has a column of type {column.type}."
+        )
     values = column.cast(pa.large_binary()).to_pylist()
-    return ["" if value is None else value.decode("utf-8", errors="surrogateescape").strip() for value in values]
+    return [
+        "" if value is None else value.decode("utf-8", errors="surrogateescape").strip()
+        for value in values
+    ]
 
 
 def _find_text_columns(
@@ -232,13 +277,19 @@ def _find_text_columns(
 ) -> tuple[str, str]:
     """Return which columns, or languages of a `translation`, are source and target; one of them may be missing."""
     names = list(names)
-    languages = [language for language in (spec.source_language, spec.target_language) if language is not None]
+    languages = [
+        language
+        for language in (spec.source_language, spec.target_language)
+        if language is not None
+    ]
     for sides in (languages, ["source", "target"]):
         if len(sides) == 2 and len({*sides} & {*names}) >= 2 - may_lack:
             return sides[0], sides[1]
     found = ", ".join(map(repr, sorted(names) if nested else names))
     if nested and len(languages) < 2:
-        raise UserError(f"{location} needs `source_language` and `target_language`, two of {found}.")
+        raise UserError(
+            f"{location} needs `source_language` and `target_language`, two of {found}."
+        )
     if nested:
         missing = next(language for language in languages if language not in names)
         raise UserError(f"{location} has no language {missing!r}, it has {found}.")
@@ -273,9 +324,15 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     first = list(islice(numbered, _SAMPLE))
     columns = _find_columns([line for _, line in first if line.strip()], corpus.spec, name)
     for number, line in chain(first[columns.has_names :], numbered):
-        cells = [cell.strip() for cell in line.split("\t")] if line.strip() else [""] * columns.total
+        cells = (
+            [cell.strip() for cell in line.split("\t")] if line.strip() else [""] * columns.total
+        )
         if len(cells) != columns.total:
-            rule = "two columns, source TAB target" if columns.total == 2 else f"{columns.total} columns, as the first"
+            rule = (
+                "two columns, source TAB target"
+                if columns.total == 2
+                else f"{columns.total} columns, as the first"
+            )
             raise UserError(f"Line {number} of {name} must have {rule}, it has {len(cells)}.")
         score = None
         if columns.score is not None and line.strip():
@@ -291,12 +348,18 @@ def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns
     sides = find_named_columns(first, spec.source_language, spec.target_language)
     has_names, count = sides is not None, len(first)
     rows = [cells for line in lines[has_names:] if len(cells := line.split("\t")) == count]
-    numbers = [index for index in range(count) if rows and all(_is_number(cells[index]) for cells in rows)]
+    numbers = [
+        index for index in range(count) if rows and all(_is_number(cells[index]) for cells in rows)
+    ]
     if sides is None:
         texts = [index for index in range(count) if index not in numbers] if count > 2 else [0, 1]
         if len(texts) != 2 or count < 2:
-            hint = " Name the columns in a first line, such as source TAB target." if count > 2 else ""
-            rule = "two columns, source TAB target" + (", besides columns of numbers" if count > 2 else "")
+            hint = (
+                " Name the columns in a first line, such as source TAB target." if count > 2 else ""
+            )
+            rule = "two columns, source TAB target" + (
+                ", besides columns of numbers" if count > 2 else ""
+            )
             raise UserError(f"Line 1 of {name} must have {rule}, it has {count}.{hint}")
         sides = texts[0], texts[1]
     scores = [index for index in numbers if index not in sides]

@@ -28,7 +28,9 @@ def main(words: Sequence[str]) -> int:
         entry = INDEX[DatasetId.parse(identifier)]
         sides = [bcp47(language) for language in (source, target)]
     except Exception as error:  # mtdata raises no narrower ones
-        sys.stderr.write(f"mtdata must have the corpus and the languages, but it has not ({error!r}).\n")
+        sys.stderr.write(
+            f"mtdata must have the corpus and the languages, but it has not ({error!r}).\n"
+        )
         return 2
     orders = [order for order in (1, -1) if _are_compatible(entry.did.langs[::order], sides)]
     if not orders:
@@ -38,12 +40,16 @@ def main(words: Sequence[str]) -> int:
     parser = Parser(Cache(cache_dir).get_entry(entry), ext=entry.in_ext or None, ent=entry)
     with Path(file).open("w", encoding="utf-8") as lines:
         for row in parser.read_segs(show_pbar=False):
-            lines.write("\t".join(" ".join((text or "").split()) for text in row[:2][:: orders[0]]) + "\n")
+            lines.write(
+                "\t".join(" ".join((text or "").split()) for text in row[:2][:: orders[0]]) + "\n"
+            )
     return 0
 
 
 def _are_compatible(languages: Sequence[Any], sides: Sequence[Any]) -> bool:
-    return len(languages) == 2 and all(one.is_compatible(two) for one, two in zip(languages, sides, strict=True))
+    return len(languages) == 2 and all(
+        one.is_compatible(two) for one, two in zip(languages, sides, strict=True)
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,10 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
                 raise UserError(f"{rule}, got none in line {variant.sourceline}.")
             variants.setdefault(code, variant)
         codes.update(variants)
-        sides = [next((code for code in variants if is_of_language(code, language)), None) for language in languages]
+        sides = [
+            next((code for code in variants if is_of_language(code, language)), None)
+            for language in languages
+        ]
         if None not in sides:
             found = True
             yield SentencePair(*(_variant_text(variants[str(side)], name) for side in sides))
@@ -38,11 +41,16 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
 def _variant_text(variant: Any, name: str) -> str:
     segment = next((child for child in variant if local_name(child) == "seg"), None)
     if segment is None:
-        raise UserError(f"Each <tuv> of {name} must have a <seg>, got none in line {variant.sourceline}.")
+        raise UserError(
+            f"Each <tuv> of {name} must have a <seg>, got none in line {variant.sourceline}."
+        )
     return segment_text(segment, name)
 
 
-_CODES = ("source-language", "srcLang"), ("target-language", "trgLang")  # in the nearest ancestor with one of them
+_CODES = (
+    ("source-language", "srcLang"),
+    ("target-language", "trgLang"),
+)  # in the nearest ancestor with one of them
 
 
 def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
@@ -58,7 +66,9 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
         for attributes in _CODES:
             values = (ancestor.get(attribute) for ancestor in ancestors for attribute in attributes)
             ends.append(next(filter(None, values), ""))
-        order = next((order for order in (1, -1) if all(map(is_of_language, ends[::order], languages))), None)
+        order = next(
+            (order for order in (1, -1) if all(map(is_of_language, ends[::order], languages))), None
+        )
         for segment in read_segments(unit):
             is_translated = segment.status is Status.DONE and segment.target is not None
             codes.update(code for code in ends if code and is_translated)
@@ -94,7 +104,11 @@ def segment_text(segment: Any, name: str) -> str:
     """Return the text of a segment on one line, without the codes in it."""
 
     def part(mark: re.Match) -> str:  # a space between words, which would be one word without it
-        return " " if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1]) else ""
+        return (
+            " "
+            if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1])
+            else ""
+        )
 
     return _PARTING.sub(part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
 

@@ -101,7 +101,9 @@ class CompiledSteps:
         self.step = step
         self._compile, self._buffers = compile, buffers
         self._forms = {kind: _Form() for kind in kinds_of(step)}
-        self._choices = dict[Any, ThreadChoice]()  # by the power of two of the number of rows, and threads
+        self._choices = dict[
+            Any, ThreadChoice
+        ]()  # by the power of two of the number of rows, and threads
         self._steps, self._seconds = 0, 0.0  # of all steps
 
     def run(self, count: int, *arguments: Any) -> None:
@@ -136,7 +138,9 @@ class CompiledSteps:
         leaves_core = _is_compiling() and self._threads >= usable_cores() > 1
         most = self._threads - leaves_core
         numbers = most, 1 if rows <= MOST_PLAIN_ROWS else -(-most // 2)
-        choice = self._choices.setdefault(((rows - 1).bit_length(), numbers), ThreadChoice(*numbers))
+        choice = self._choices.setdefault(
+            ((rows - 1).bit_length(), numbers), ThreadChoice(*numbers)
+        )
         number, steps, seconds = choice.choose(), self._steps, self._seconds
         with at_most_threads(number):
             yield
@@ -195,7 +199,9 @@ class CompiledSteps:
             else:
                 form.step = self._load(kind)
                 if form.step is not None:
-                    logger.warning_once("Decoding continues with compiled steps, with which later runs begin.")
+                    logger.warning_once(
+                        "Decoding continues with compiled steps, with which later runs begin."
+                    )
         return form.step
 
     def _load(self, kind: str) -> Step | None:
@@ -205,14 +211,20 @@ class CompiledSteps:
         if self._is_missing(kind):
             if self._compile is not True or not _has_compiler():
                 return None
-            kinds = [each for each in self._forms if is_usable(self._folder(each)) and self._is_missing(each)]
+            kinds = [
+                each
+                for each in self._forms
+                if is_usable(self._folder(each)) and self._is_missing(each)
+            ]
             names = {each: self._folder(each).name for each in kinds}
             write_packages(self.step, self._buffers.example(), self._buffers.dimensions(), names)
         try:
             return CompiledStep(folder, self.step)
         except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
             reason = first_line(error)
-            logger.warning_once(f"The compiled step {folder} cannot be loaded, so decoding is not compiled: {reason}.")
+            logger.warning_once(
+                f"The compiled step {folder} cannot be loaded, so decoding is not compiled: {reason}."
+            )
             return None
 
     def _compile_elsewhere(self, kind: str) -> None:
@@ -227,7 +239,9 @@ class CompiledSteps:
             if not form.began or not is_usable(folder) or not _has_compiler():
                 return
             try:
-                _latest = form.worker = _start_worker(self.step, self._buffers, self._threads, folder.name, kind)
+                _latest = form.worker = _start_worker(
+                    self.step, self._buffers, self._threads, folder.name, kind
+                )
             except Exception as problem:  # decoding does not need it
                 _warn_of_failure(f"{type(problem).__name__}: {' '.join(str(problem).split())}")
 
@@ -253,7 +267,9 @@ def _has_compiler() -> bool:
     return True
 
 
-def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, names: Mapping[str, str]) -> None:
+def write_packages(
+    step: nn.Module, arguments: Any, dimensions: Dimensions, names: Mapping[str, str]
+) -> None:
     """Compile the forms of a step into the named entries of the cache, unless another process has compiled them.
 
     Args:
@@ -272,10 +288,14 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
             raise UserFileError(reason) from error
 
 
-def _start_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str, kind: str) -> subprocess.Popen:
+def _start_worker(
+    step: nn.Module, buffers: SlotBuffers, threads: int, name: str, kind: str
+) -> subprocess.Popen:
     """Compile a step in another process, which outlives this one, so that the next one finds the package."""
     content, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - the process outlives this
-    torch.save((_without_hooks(step, {}), buffers.example(), buffers.dimensions(), threads), content)
+    torch.save(
+        (_without_hooks(step, {}), buffers.example(), buffers.dimensions(), threads), content
+    )
     content.seek(0)
     nice = shutil.which("nice")  # also while the worker imports torch
     command = [sys.executable, "-m", f"{__package__}.compile_worker", name, kind]
@@ -288,7 +308,9 @@ def _start_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str
         start_new_session=True,
     )
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})  # one core, also for the compilers it starts
+        os.sched_setaffinity(
+            process.pid, {max(os.sched_getaffinity(0))}
+        )  # one core, also for the compilers it starts
     content.close()
     process.stderr = errors
     return process
@@ -299,7 +321,9 @@ def _without_hooks(module: nn.Module, copied: dict[nn.Module, nn.Module]) -> nn.
     if module not in copied:
         bare: Any = copied.setdefault(module, copy.copy(module))
         bare._forward_hooks, bare._forward_pre_hooks = OrderedDict(), OrderedDict()
-        children = {name: child and _without_hooks(child, copied) for name, child in module._modules.items()}
+        children = {
+            name: child and _without_hooks(child, copied) for name, child in module._modules.items()
+        }
         bare._modules = children
     return copied[module]
 
@@ -309,4 +333,8 @@ def _read_sources() -> str:
     """Return the code on which steps depend, as it is when the first step is sought."""
     root = Path(__file__).parents[2]
     folders = root, root / "decoding" / "engine"
-    return "".join(path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py")))
+    return "".join(
+        path.read_text(encoding="utf-8")
+        for folder in folders
+        for path in sorted(folder.glob("*.py"))
+    )

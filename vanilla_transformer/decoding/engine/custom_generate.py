@@ -12,7 +12,10 @@ from transformers.generation import EosTokenCriteria, logits_process
 from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.generation_vanilla_transformer import MaxNewTokensBeyondSource, penalty_type_of_call
+from vanilla_transformer.generation_vanilla_transformer import (
+    MaxNewTokensBeyondSource,
+    penalty_type_of_call,
+)
 
 from .known_features import ForbiddenTokens, NoRepeatedNgrams, search_options
 from .requests import DecodeRequest
@@ -41,7 +44,9 @@ def generate_by_engine(
     Raises:
         ValueError: The call asks for another search than the engine's.
     """
-    _check_search(engine, generation_config, logits_processor, stopping_criteria, input_ids.shape[1])
+    _check_search(
+        engine, generation_config, logits_processor, stopping_criteria, input_ids.shape[1]
+    )
     count = generation_config.num_return_sequences or 1
     repeats = max(generation_config.num_beams or 1, count)  # of each row
     prompts, mask = input_ids[::repeats], model_kwargs.get("attention_mask")
@@ -53,23 +58,39 @@ def generate_by_engine(
         elif isinstance(criterion, MaxLengthCriteria):
             longest = longest.clamp(max=criterion.max_length)
     limits, config = longest - prompts.shape[1], engine.model.config
-    is_too_long = config.position_embedding_type == "learned" and int(longest.max()) > config.max_position_embeddings
-    _refuse_if(is_too_long, f"texts that are longer than the model's {config.max_position_embeddings} positions")
+    is_too_long = (
+        config.position_embedding_type == "learned"
+        and int(longest.max()) > config.max_position_embeddings
+    )
+    _refuse_if(
+        is_too_long,
+        f"texts that are longer than the model's {config.max_position_embeddings} positions",
+    )
     sources: Iterable[Any]
     if config.is_encoder_decoder:
         _refuse_if(prompts.shape[1] > 1, "`decoder_input_ids`")
         sources = model_kwargs["encoder_outputs"][0][::repeats].to(engine.model.dtype)
-        if mask is not None:  # attention needs a position to see, also in a source of nothing but EOS that is not seen
-            sources = (states[seen] if seen.any() else states[:1] for states, seen in zip(sources, mask, strict=True))
+        if (
+            mask is not None
+        ):  # attention needs a position to see, also in a source of nothing but EOS that is not seen
+            sources = (
+                states[seen] if seen.any() else states[:1]
+                for states, seen in zip(sources, mask, strict=True)
+            )
     else:
         sources = _read_prompts(prompts, mask, repeats, model_kwargs)
-    requests = [DecodeRequest(source, limit=limit) for source, limit in zip(sources, limits.tolist(), strict=True)]
+    requests = [
+        DecodeRequest(source, limit=limit)
+        for source, limit in zip(sources, limits.tolist(), strict=True)
+    ]
     found = engine.decode(requests, count)
     pad, eos = generation_config.pad_token_id, engine.options.eos_token_ids[0]
     # In its beam search for prompts, the library takes 0 for no padding.
     without_padding = pad is None or (pad == 0 and repeats > 1 and not config.is_encoder_decoder)
     rows = [torch.tensor(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
-    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=eos if without_padding else pad)
+    tokens = nn.utils.rnn.pad_sequence(
+        rows, batch_first=True, padding_value=eos if without_padding else pad
+    )
     return torch.cat([prompts.repeat_interleave(count, dim=0), tokens.to(prompts.device)], dim=1)
 
 
@@ -93,11 +114,19 @@ def _check_search(
     if ours.min_new_tokens:
         known |= {logits_process.MinNewTokensLengthLogitsProcessor}
     if ours.sampling is not None:
-        known |= {type(each) for each in ours.sampling.filters()} | {logits_process.TopPLogitsWarper}
+        known |= {type(each) for each in ours.sampling.filters()} | {
+            logits_process.TopPLogitsWarper
+        }
     of_features: dict[type, tuple[type, ...]] = {
         NoRepeatedNgrams: (logits_process.NoRepeatNGramLogitsProcessor,),
-        ForcedToken: (logits_process.ForcedBOSTokenLogitsProcessor, logits_process.ForcedEOSTokenLogitsProcessor),
-        ForbiddenTokens: (logits_process.NoBadWordsLogitsProcessor, logits_process.SuppressTokensLogitsProcessor),
+        ForcedToken: (
+            logits_process.ForcedBOSTokenLogitsProcessor,
+            logits_process.ForcedEOSTokenLogitsProcessor,
+        ),
+        ForbiddenTokens: (
+            logits_process.NoBadWordsLogitsProcessor,
+            logits_process.SuppressTokensLogitsProcessor,
+        ),
     }
     known |= {kind for each in ours.features for kind in of_features.get(type(each), ())}
     for processor in logits_processor:
@@ -115,20 +144,30 @@ def _check_search(
     _refuse_if(bool(config.return_dict_in_generate), "`return_dict_in_generate`")
 
 
-def _read_prompts(prompts: Tensor, mask: Tensor | None, repeats: int, inputs: Mapping[str, Any]) -> list[list[int]]:
+def _read_prompts(
+    prompts: Tensor, mask: Tensor | None, repeats: int, inputs: Mapping[str, Any]
+) -> list[list[int]]:
     """Return the tokens of prompts `(B, L)`, which may be padded on the left."""
     cache, positions = inputs.get(CACHE), inputs.get("position_ids")
     _refuse_if(inputs.get("inputs_embeds") is not None, "`inputs_embeds`")
     _refuse_if(cache is not None and cache.get_seq_length() > 0, "a `cache` that is not empty")
     seen = torch.ones_like(prompts, dtype=torch.bool) if mask is None else mask
     lengths = seen.sum(dim=1, keepdim=True)
-    places = torch.arange(prompts.shape[1], device=prompts.device) - (prompts.shape[1] - lengths)  # negative: padding
-    _refuse_if(not torch.equal(seen, places >= 0) or not lengths.all(), "padding that is not on the left")
+    places = torch.arange(prompts.shape[1], device=prompts.device) - (
+        prompts.shape[1] - lengths
+    )  # negative: padding
+    _refuse_if(
+        not torch.equal(seen, places >= 0) or not lengths.all(), "padding that is not on the left"
+    )
     others = positions is not None and (positions[::repeats] != places)[seen].any()
     _refuse_if(bool(others), "other `position_ids`")
-    return [row[-length:] for row, length in zip(prompts.tolist(), lengths[:, 0].tolist(), strict=True)]
+    return [
+        row[-length:] for row, length in zip(prompts.tolist(), lengths[:, 0].tolist(), strict=True)
+    ]
 
 
 def _refuse_if(condition: bool, what: str) -> None:
     if condition:
-        raise UserError(f"The engine of `custom_generate` does without {what}. Leave one of them out.")
+        raise UserError(
+            f"The engine of `custom_generate` does without {what}. Leave one of them out."
+        )

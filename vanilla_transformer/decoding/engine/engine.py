@@ -22,7 +22,12 @@ from .custom_generate import generate_by_engine
 from .device_profile import profile_of
 from .graphed_steps import steps_for
 from .known_features import search_options
-from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations, check_complete
+from .phrase_constraints import (
+    NO_CONTINUATIONS,
+    PhraseConstraints,
+    WordContinuations,
+    check_complete,
+)
 from .precision import INT8, cast, resolve_precision, round_to_int8
 from .requests import DecodeRequest, Search, SentenceSeeds, check_seed, hash_seed
 from .search_options import SearchFeature
@@ -100,11 +105,15 @@ class Engine:
         if options is None:
             if given.get("do_sample"):
                 given = {"num_beams": 1} | given
-            options = TranslationOptions.from_levels([given, vars(model.generation_config), {"top_k": 0}])
+            options = TranslationOptions.from_levels(
+                [given, vars(model.generation_config), {"top_k": 0}]
+            )
         precision = resolve_precision(model, precision)
         self.decoded_model, self.model, self.slots = model, cast(model, precision), slots
         packed = packed_copy(self.model) if model.device.type == "cpu" else self.model
-        self.options = search_options(model, options, constraint_tokens, word_continuations, features)
+        self.options = search_options(
+            model, options, constraint_tokens, word_continuations, features
+        )
         self._rules = SourceRules(model, options, self.options)
         self.lock = threading.Lock()
         self._alignment_heads = alignment_heads_of(model) if options.return_alignments else []
@@ -115,7 +124,9 @@ class Engine:
         step = SearchStep(decoders, self.options, weights_of(model)).to(model.device).eval()
         self._look_every = profile_of(model.device).steps_between_looks
         self._queue = SourceQueue(packed, self._rules, slots)
-        start: Any = options.decoder_start_token_id if self._rules.has_encoder else 0  # which one after a prompt skips
+        start: Any = (
+            options.decoder_start_token_id if self._rules.has_encoder else 0
+        )  # which one after a prompt skips
         self._schedule = SlotSchedule(self.model, slots, self.options, start, self._alignment_heads)
         self.steps = steps_for(step, compile, self.buffers)
 
@@ -152,7 +163,9 @@ class Engine:
             ValueError: A source is empty, too long, or has unknown token ids, a seed is not an integer, or
                 phrases or a prefix are too long or have unknown token ids.
         """
-        asked = [each if isinstance(each, DecodeRequest) else DecodeRequest(each) for each in requests]
+        asked = [
+            each if isinstance(each, DecodeRequest) else DecodeRequest(each) for each in requests
+        ]
         searches = self._searches(asked, num_return_sequences, seed)
         results: list[dict[int, list[Hypothesis]]] = [{} for _ in asked]
         by_length = sorted(searches, key=lambda some: len(some[0].request.source), reverse=True)
@@ -184,7 +197,9 @@ class Engine:
     ) -> Tensor:
         """Decode a call of `model.generate()` whose `custom_generate` is this engine."""
         if model is not self.decoded_model:
-            raise UserError("`custom_generate` must be an engine of this model, got one of another model.")
+            raise UserError(
+                "`custom_generate` must be an engine of this model, got one of another model."
+            )
         return generate_by_engine(
             self, input_ids, logits_processor, stopping_criteria, generation_config, model_kwargs
         )
@@ -195,26 +210,40 @@ class Engine:
         with self.lock:
             self.steps.find(self.buffers.arguments)
 
-    def _searches(self, requests: Sequence[DecodeRequest], count: int, seed: int | None) -> list[list[Search]]:
+    def _searches(
+        self, requests: Sequence[DecodeRequest], count: int, seed: int | None
+    ) -> list[list[Search]]:
         """Return the searches or samples of each request."""
         for position, request in enumerate(requests):
             self._rules.check(position, request)
         if self.options.sampling is None:
             if seed is not None or any(request.seed is not None for request in requests):
-                raise UserError("`seed` needs `do_sample=True`: greedy and beam search use no random numbers.")
+                raise UserError(
+                    "`seed` needs `do_sample=True`: greedy and beam search use no random numbers."
+                )
             if not 1 <= count <= self.options.num_beams:
                 found = f"{count} with {self.options.num_beams} beams"
-                raise UserError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
-            return [[Search(request, position, hypotheses=count)] for position, request in enumerate(requests)]
+                raise UserError(
+                    f"`num_return_sequences` must be from 1 to `num_beams`, got {found}."
+                )
+            return [
+                [Search(request, position, hypotheses=count)]
+                for position, request in enumerate(requests)
+            ]
         if type(count) is not int or count < 1:
-            raise UserError(f"`num_return_sequences` must be an integer of 1 or more, got {count!r}.")
+            raise UserError(
+                f"`num_return_sequences` must be an integer of 1 or more, got {count!r}."
+            )
         is_seeded = seed is None and all(request.seed is not None for request in requests)
         seeds = None if is_seeded else SentenceSeeds(seed)
         searches = []
         for position, request in enumerate(requests):
             has_seed = seeds is None or request.seed is not None
             chosen = check_seed(request.seed) if has_seed else seeds(repr([*request.source]))  # type: ignore[misc]
-            samples = (Search(request, position, number, hash_seed(f"{chosen} {number}")) for number in range(count))
+            samples = (
+                Search(request, position, number, hash_seed(f"{chosen} {number}"))
+                for number in range(count)
+            )
             searches.append([*samples])
         return searches
 
@@ -241,6 +270,8 @@ class Engine:
         if self._alignment_heads:
             state, memory = self.buffers.arguments
             rows = read_attention(self.model, self._alignment_heads, state, memory[0], slots, count)
-            hypotheses = [*map(with_attention, hypotheses, rows, (entries[slot].length for slot in ended))]
+            hypotheses = [
+                *map(with_attention, hypotheses, rows, (entries[slot].length for slot in ended))
+            ]
         self._schedule.free(ended)
         return zip(searches, hypotheses, strict=True)

@@ -9,7 +9,13 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers.utils import logging
 
-from vanilla_transformer.decoding.options import CONFIG, FILTERS, OptionError, TranslationOptions, options_of
+from vanilla_transformer.decoding.options import (
+    CONFIG,
+    FILTERS,
+    OptionError,
+    TranslationOptions,
+    options_of,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import limit_onednn_cache
 
@@ -50,12 +56,23 @@ class EnginePool:
         converts: Whether models of transformers are decoded after a conversion in memory, see [`load_converted`].
     """
 
-    def __init__(self, model: Any, precision: str | None = None, compile: bool | str = "auto", converts: bool = False):
+    def __init__(
+        self,
+        model: Any,
+        precision: str | None = None,
+        compile: bool | str = "auto",
+        converts: bool = False,
+    ):
         check_compile(compile)
         if precision is not None:
             check_precision(precision)
         limit_onednn_cache()  # also for what `generate()` decodes
-        self.model, self.precision, self.compile, self.converts = model, precision, compile, converts
+        self.model, self.precision, self.compile, self.converts = (
+            model,
+            precision,
+            compile,
+            converts,
+        )
         self._decoded = model  # or its conversion, or None if that would not be exact
         self._engines = OrderedDict[str, Engine]()
         self._known: Any = None  # the modules and weights with which the engines were made
@@ -66,7 +83,12 @@ class EnginePool:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EnginePool, (self.model, self.precision, self.compile, self.converts)  # copies make their engines
+        return EnginePool, (
+            self.model,
+            self.precision,
+            self.compile,
+            self.converts,
+        )  # copies make their engines
 
     @property
     def supports_model(self) -> bool:
@@ -75,7 +97,11 @@ class EnginePool:
             return self._problem is None
 
     def find(
-        self, options: TranslationOptions, required_by: str | None = None, longest_source: int = 0, **constraints: Any
+        self,
+        options: TranslationOptions,
+        required_by: str | None = None,
+        longest_source: int = 0,
+        **constraints: Any,
     ) -> Engine | None:
         """Return the engine of a request, or None if `generate()` decodes it.
 
@@ -87,16 +113,30 @@ class EnginePool:
         with self._lock:
             self._notice_changes()
             is_converted = self._decoded is not self.model
-            problem = self._problem or find_problem(self._decoded, options, longest_source * is_converted)
+            problem = self._problem or find_problem(
+                self._decoded, options, longest_source * is_converted
+            )
             if problem is None:
-                unused = {"num_beams", "num_return_sequences", *(() if options.do_sample else FILTERS)}
-                search = [(name, getattr(options, name)) for name in options_of(CONFIG) if name not in unused]
+                unused = {
+                    "num_beams",
+                    "num_return_sequences",
+                    *(() if options.do_sample else FILTERS),
+                }
+                search = [
+                    (name, getattr(options, name))
+                    for name in options_of(CONFIG)
+                    if name not in unused
+                ]
                 beams = options.num_beams or 1
-                key = repr((beams, search, options.is_prefixed, options.return_alignments, constraints))
+                key = repr(
+                    (beams, search, options.is_prefixed, options.return_alignments, constraints)
+                )
                 if key not in self._engines:
                     precision = resolve_precision(self._decoded, self.precision)
                     # Engines share the weights of a precision.
-                    self._cast = cast(self._decoded, precision) if self._cast is None else self._cast
+                    self._cast = (
+                        cast(self._decoded, precision) if self._cast is None else self._cast
+                    )
                     engine = Engine(
                         self._cast,
                         options.without_columns(),  # which may hold all texts of a call
@@ -113,11 +153,17 @@ class EnginePool:
                 return self._engines[key]
         for name, is_given in ((required_by, required_by), ("precision", self.precision)):
             if is_given:
-                raise OptionError(f"With `{name}`, {problem} Leave `{name}` out to decode by `generate()`.")
+                raise OptionError(
+                    f"With `{name}`, {problem} Leave `{name}` out to decode by `generate()`."
+                )
         if is_converted:
-            logger.warning_once(f"`generate()` decodes {type(self.model).__name__} instead of the engine: {problem}")
+            logger.warning_once(
+                f"`generate()` decodes {type(self.model).__name__} instead of the engine: {problem}"
+            )
         if self.compile is True:
-            logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
+            logger.warning_once(
+                "`generate()` decodes without compiled steps what the engine does not support."
+            )
         return None
 
     def refresh(self) -> None:
@@ -137,29 +183,49 @@ class EnginePool:
         for module in modules:  # in a fifth of the time of `modules()`
             modules.extend(child for child in module._modules.values() if child is not None)
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
-        places, is_training = [*map(_place_of, weights)], [module.training for module in modules[:1]]
-        known = _optimizer_steps.number, [*map(id, modules)], [*map(type, modules)], places, is_training
-        is_same = torch.allclose(_join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True)
+        places, is_training = (
+            [*map(_place_of, weights)],
+            [module.training for module in modules[:1]],
+        )
+        known = (
+            _optimizer_steps.number,
+            [*map(id, modules)],
+            [*map(type, modules)],
+            places,
+            is_training,
+        )
+        is_same = torch.allclose(
+            _join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True
+        )
         is_new = known != self._known or not is_same
-        may_retry = self._problem is not None and self._decoded is self.model  # a hook may have been removed
+        may_retry = (
+            self._problem is not None and self._decoded is self.model
+        )  # a hook may have been removed
         if not is_new and not may_retry:
             return
         self._engines.clear()
         self._known, self._cast = known, None
         self._held = [*modules, *(weight.detach() for weight in weights)]
         # An adapter is merged by way of `data`, too.
-        plain = [each.detach() for each in weights if type(each) is nn.Parameter and each.is_contiguous()]
+        plain = [
+            each.detach() for each in weights if type(each) is nn.Parameter and each.is_contiguous()
+        ]
         plain = [each for each in plain if each.device == plain[0].device and not each.is_meta]
         self._views = [each.view(-1)[:: max(1, each.numel() // _SAMPLES)] for each in plain]
         self._samples = _join(self._views)
         self._decoded, self._problem = self.model, None
         if self.converts and not Engine.supports(self.model):
-            from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory
+            from vanilla_transformer.extensions.conversion.from_transformers import (
+                convert_in_memory,
+            )
 
             try:
                 self._decoded = convert_in_memory(self.model)
             except UserError as error:
-                self._decoded, self._problem = None, f"the model must be one that is converted exactly. {error}"
+                self._decoded, self._problem = (
+                    None,
+                    f"the model must be one that is converted exactly. {error}",
+                )
                 return
         if not Engine.supports(self._decoded):
             self._problem = f"the model must be {SUPPORTED}, got {kind_of(self.model)}."
@@ -185,7 +251,11 @@ def find_problem(model: Any, options: TranslationOptions, longest_source: int = 
         return f"{search} must do without {', '.join(f'`{name}`' for name in sorted(others))}."
     if options.do_sample and options.num_beams not in (None, 1):
         return f"sampling needs `num_beams=1`, got {options.num_beams}."
-    for name in ("forced_bos_token_id", "forced_eos_token_id", "no_repeat_ngram_size"):  # n-grams of prompts, too
+    for name in (
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "no_repeat_ngram_size",
+    ):  # n-grams of prompts, too
         if not model.config.is_encoder_decoder and getattr(options, name) not in (None, 0):
             return f"prompts must do without `{name}`."
         if isinstance(getattr(options, name), list):

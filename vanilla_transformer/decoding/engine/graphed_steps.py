@@ -27,7 +27,9 @@ from .step_package import export_step
 logger = logging.get_logger(__name__)
 
 
-def steps_for(step: nn.Module, compile: bool | str, buffers: SlotBuffers) -> "CompiledSteps | GraphedSteps":
+def steps_for(
+    step: nn.Module, compile: bool | str, buffers: SlotBuffers
+) -> "CompiledSteps | GraphedSteps":
     """Return the forms of a step for the device of its weights: CUDA graphs on a GPU, compiled packages on a CPU."""
     check_compile(compile)
     device = next(step.parameters()).device
@@ -94,14 +96,18 @@ class GraphedSteps:
             replay = self._capture(partial(step, *arguments), partial(step, *copies))
         except Exception as error:  # of the driver, the allocator or the compiler
             reason = first_line(error)
-            logger.warning_once(f"Capturing a CUDA graph failed, so decoding is not captured: {reason}.")
+            logger.warning_once(
+                f"Capturing a CUDA graph failed, so decoding is not captured: {reason}."
+            )
             return self.step
         return lambda *_: replay()
 
 
 def _can_compile() -> bool:
     if find_spec("triton") is None or find_compiler() is None:
-        logger.warning_once("There is no Triton or no C++ compiler, so decoding is captured but not compiled.")
+        logger.warning_once(
+            "There is no Triton or no C++ compiler, so decoding is captured but not compiled."
+        )
         return False
     try:
         check_inductor_caches()

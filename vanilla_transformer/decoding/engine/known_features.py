@@ -30,16 +30,25 @@ class NoRepeatedNgrams(SearchFeature):
 
     size: int
 
-    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
-        written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(1, 2)  # (B, N, R)
-        places, now = torch.arange(written.shape[2], device=written.device), state.time[:, None, None]
+    def change_logits(
+        self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
+    ) -> Tensor:
+        written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(
+            1, 2
+        )  # (B, N, R)
+        places, now = (
+            torch.arange(written.shape[2], device=written.device),
+            state.time[:, None, None],
+        )
         # The tokens of each hypothesis; those at later places mean nothing. Each beam descends from itself now.
         history = torch.where(places == now, state.last_tokens[..., None], written)
         # An n-gram of the history ends at each place. Its last token is forbidden if its others are the latest ones.
         repeats = (places >= self.size - 1) & (places <= now)
         for back in range(1, self.size):
             latest = (now + 1 - back).clamp(min=0).expand(-1, history.shape[1], -1)
-            repeats = repeats & (history[:, :, (places - back).clamp(min=0)] == history.gather(2, latest))
+            repeats = repeats & (
+                history[:, :, (places - back).clamp(min=0)] == history.gather(2, latest)
+            )
         is_forced = logits.isfinite().sum(dim=2, keepdim=True) <= 1  # (B, N, 1)
         penalties = torch.where(repeats & ~is_forced, -torch.inf, 0.0)
         return logits.scatter_add(2, history, penalties.to(logits.dtype))
@@ -51,9 +60,13 @@ class ForbiddenTokens(SearchFeature):
 
     tokens: tuple[int, ...]
 
-    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
+    def change_logits(
+        self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
+    ) -> Tensor:
         vocabulary = torch.arange(logits.shape[2], device=logits.device)
-        is_forbidden = reduce(torch.logical_or, (vocabulary == token for token in self.tokens))  # (V,)
+        is_forbidden = reduce(
+            torch.logical_or, (vocabulary == token for token in self.tokens)
+        )  # (V,)
         return logits.masked_fill(is_forbidden, -torch.inf)
 
 
@@ -68,19 +81,25 @@ def search_options(
     beams, bos, eos = options.num_beams or 1, options.forced_bos_token_id, options.eos_token_id
     eos = tuple(eos) if isinstance(eos, list) else (eos,)
     known: list[SearchFeature] = []
-    words = {token for word in options.bad_words_ids or () for token in word} - {*eos}  # as in the library
+    words = {token for word in options.bad_words_ids or () for token in word} - {
+        *eos
+    }  # as in the library
     if forbidden := words | {*(options.suppress_tokens or ())}:
         known.append(ForbiddenTokens(tuple(sorted(forbidden))))
     if bos is not None:
         if options.is_prefixed or not model.config.is_encoder_decoder:
-            raise OptionError("`forced_bos_token_id` needs a model with an encoder, and no target prefixes.")
+            raise OptionError(
+                "`forced_bos_token_id` needs a model with an encoder, and no target prefixes."
+            )
         known.append(ForcedToken(bos))
     if options.is_prefixed:
         known.append(TargetPrefix())
     if options.no_repeat_ngram_size:
         if not model.config.is_encoder_decoder:
             raise OptionError("`no_repeat_ngram_size` needs a model with an encoder.")
-        known.append(NoRepeatedNgrams(options.no_repeat_ngram_size))  # after features that force tokens
+        known.append(
+            NoRepeatedNgrams(options.no_repeat_ngram_size)
+        )  # after features that force tokens
     if constraint_tokens:
         penalties = None
         if word_continuations:
@@ -88,7 +107,9 @@ def search_options(
             penalties = torch.zeros(entries)
             penalties[[token for token in word_continuations if token < entries]] = UNLIKELY
             penalties = penalties.to(model.device)
-        known.append(PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties))
+        known.append(
+            PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties)
+        )
     if options.forced_eos_token_id is not None:
         known.append(ForcedToken(options.forced_eos_token_id, is_last=True))
     return SearchOptions(

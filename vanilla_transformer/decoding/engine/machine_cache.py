@@ -26,7 +26,9 @@ def cache_root() -> Path:
         return Path(root).expanduser().absolute()
     except RuntimeError as error:
         rule = "VANILLA_TRANSFORMER_CACHE must be a folder"
-        raise UserError(f"{rule}, but there is no home folder for {root}. Give its full path.") from error
+        raise UserError(
+            f"{rule}, but there is no home folder for {root}. Give its full path."
+        ) from error
 
 
 def cache_folder() -> Path:
@@ -41,7 +43,9 @@ def is_usable(path: Path) -> bool:
     """
     unsafe = find_unsafe(path, own=cache_root())
     if unsafe is None and path.is_dir():
-        unsafe = next(filter(None, (find_unsafe(each, own=cache_root()) for each in path.iterdir())), None)
+        unsafe = next(
+            filter(None, (find_unsafe(each, own=cache_root()) for each in path.iterdir())), None
+        )
     if unsafe is not None:
         logger.warning_once(_refuse(unsafe))
     return unsafe is None
@@ -66,7 +70,9 @@ def identity_of(step: nn.Module, *settings: Any) -> str:
     """
     if Path("/proc/cpuinfo").is_file():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
-        processor = "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
+        processor = "\n".join(
+            line for line in lines if line.startswith(("model name", "flags", "Features"))
+        )
     else:
         processor = platform.platform() + platform.processor()
     facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), processor

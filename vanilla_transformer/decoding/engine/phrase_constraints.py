@@ -96,13 +96,17 @@ class PhraseTokens(NamedTuple):
         """Tell which tokens continue or begin a phrase that is not met: `(B, N, M)`."""
         matched, met = progress
         earlier = self.earlier[:, None].expand_as(met)
-        begins = (self.offsets == 0)[:, None] & ((earlier < 0) | met.gather(2, earlier.clamp(min=0)))
+        begins = (self.offsets == 0)[:, None] & (
+            (earlier < 0) | met.gather(2, earlier.clamp(min=0))
+        )
         continues = (self.offsets > 0)[:, None] & matched.roll(1, dims=2)
         return (begins | continues) & ~met
 
     def advance(self, progress: Progress, parents: Tensor, tokens: Tensor) -> Progress:
         """Return the progress of candidates, given the beams that they continue and their tokens `(B, C)`."""
-        matched = pick(self.next_tokens(progress), parents) & (tokens[..., None] == self.tokens[:, None])
+        matched = pick(self.next_tokens(progress), parents) & (
+            tokens[..., None] == self.tokens[:, None]
+        )
         met = pick(progress.met, parents) | matched.gather(2, self.ends[:, None].expand_as(matched))
         return Progress(matched, met)
 
@@ -127,7 +131,9 @@ class PhraseTokens(NamedTuple):
         possible = (scores > UNLIKELY / 2) & (missing <= room[:, None]) & is_first
         rounds = _earlier_equals(torch.where(possible, missing, -1))
         banks = self.tokens.shape[1] + 1
-        order = torch.where(possible, rounds * banks + missing, len(scores[0]) * banks).argsort(dim=1, stable=True)
+        order = torch.where(possible, rounds * banks + missing, len(scores[0]) * banks).argsort(
+            dim=1, stable=True
+        )
         scores = torch.where(possible, scores, UNLIKELY)
         return Candidates(*(each.gather(1, order) for each in (scores, parents, tokens)))
 
@@ -138,7 +144,10 @@ def phrase_rows(phrases: Phrases, room: int) -> list[list[int]]:
     for phrase in phrases:
         key, last, is_whole = tuple(phrase), len(phrase) - 1, isinstance(phrase, WholeWords)
         end, earlier = len(columns) + last, ends.get(key, -1)
-        columns += [(token, place, end, earlier, int(is_whole and place == last)) for place, token in enumerate(key)]
+        columns += [
+            (token, place, end, earlier, int(is_whole and place == last))
+            for place, token in enumerate(key)
+        ]
         ends[key] = end
     columns += [(-1, 0, place, -1, 0) for place in range(len(columns), room)]
     return [*map(list, zip(*columns, strict=True))]
@@ -156,13 +165,19 @@ def check_phrases(phrases: Phrases, room: int, limit: int, tokens: Container[int
         raise ConstraintError("A constraint must have a token, got none.")
     wrong = [token for phrase in phrases for token in phrase if token not in tokens]
     if wrong:
-        raise ConstraintError(f"A constraint must have tokens of the vocabulary besides EOS, got {wrong[0]}.")
+        raise ConstraintError(
+            f"A constraint must have tokens of the vocabulary besides EOS, got {wrong[0]}."
+        )
     length = sum(map(len, phrases))
     if length > limit:
         hint = "Raise the limit of the length, or give fewer or shorter constraints."
-        raise ConstraintError(f"A translation may have {limit} tokens, but its constraints have {length}. {hint}")
+        raise ConstraintError(
+            f"A translation may have {limit} tokens, but its constraints have {length}. {hint}"
+        )
     if length > room:
-        raise ConstraintError(f"Constraints need an engine with `constraint_tokens={length}` or more, got {room}.")
+        raise ConstraintError(
+            f"Constraints need an engine with `constraint_tokens={length}` or more, got {room}."
+        )
 
 
 def _earlier_equals(keys: Tensor) -> Tensor:
@@ -207,31 +222,45 @@ class PhraseConstraints(SearchFeature):
 
     def __post_init__(self) -> None:
         if self.num_beams == 1:
-            raise ConstraintError("Constraints need beam search: `num_beams` must be 2 or more, got 1.")
+            raise ConstraintError(
+                "Constraints need beam search: `num_beams` must be 2 or more, got 1."
+            )
 
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> PhraseMemory:
         rows = phrase_rows([], self.room)
         phrases = PhraseTokens(*(torch.tensor(row, device=device).repeat(slots, 1) for row in rows))
-        return PhraseMemory(phrases, phrases.begin(beams), torch.zeros(slots, dtype=torch.long, device=device))
+        return PhraseMemory(
+            phrases, phrases.begin(beams), torch.zeros(slots, dtype=torch.long, device=device)
+        )
 
     def enter(self, memory: PhraseMemory, slots: Tensor, requests: Sequence[Any]) -> None:
         rows = zip(*(phrase_rows(request.phrases, self.room) for request in requests), strict=True)
         for tensor, values in zip(memory.phrases, rows, strict=True):
             tensor[slots] = to_device(values, tensor.device)
-        for tensor, first in zip(memory.progress, memory.phrases.begin(self.num_beams), strict=True):
+        for tensor, first in zip(
+            memory.progress, memory.phrases.begin(self.num_beams), strict=True
+        ):
             tensor[slots] = first[slots]
         lengths = [len(request.prefix) for request in requests]
         memory.prefix_lengths[slots] = to_device(lengths, memory.prefix_lengths.device)
 
-    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: PhraseMemory) -> Tensor:
+    def change_logits(
+        self, logits: Tensor, log_norms: Tensor, state: Any, memory: PhraseMemory
+    ) -> Tensor:
         is_incomplete = memory.phrases.missing(memory.progress) > 0
-        for eos in self.eos_token_ids:  # in place, since hypotheses with a forbidden EOS are never returned
+        for eos in (
+            self.eos_token_ids
+        ):  # in place, since hypotheses with a forbidden EOS are never returned
             logits[:, :, eos].masked_fill_(is_incomplete, -torch.inf)
         if self.word_continuations:
             # Hypotheses that have just completed whole words, (B, N)
-            has_closed = (memory.progress.matched & memory.phrases.closes[:, None].bool()).any(dim=2)
+            has_closed = (memory.progress.matched & memory.phrases.closes[:, None].bool()).any(
+                dim=2
+            )
             has_closed = has_closed & (state.time >= memory.prefix_lengths)[:, None]
-            logits.addcmul_(has_closed[:, :, None].to(logits.dtype), self.penalties.to(logits.dtype))
+            logits.addcmul_(
+                has_closed[:, :, None].to(logits.dtype), self.penalties.to(logits.dtype)
+            )
         return logits
 
     def rank(
@@ -242,8 +271,12 @@ class PhraseConstraints(SearchFeature):
         likely = argmax(logits.flatten(0, 1)).view(slots, beams, 1)
         continuing = phrases.tokens.clamp(min=0)[:, None].expand(-1, beams, -1)
         tokens = torch.cat([likely, continuing], dim=2)  # (B, N, 1 + M)
-        is_candidate = torch.cat([torch.ones_like(likely, dtype=torch.bool), phrases.next_tokens(progress)], dim=2)
-        scores = torch.where(is_candidate, logits.gather(2, tokens) + log_scale[..., None], UNLIKELY)
+        is_candidate = torch.cat(
+            [torch.ones_like(likely, dtype=torch.bool), phrases.next_tokens(progress)], dim=2
+        )
+        scores = torch.where(
+            is_candidate, logits.gather(2, tokens) + log_scale[..., None], UNLIKELY
+        )
         parents = torch.arange(beams, device=tokens.device)[:, None].expand_as(tokens)
         added = scores.flatten(1), parents.flatten(1), tokens.flatten(1)
         every = Candidates(*(torch.cat(both, dim=1) for both in zip(best, added, strict=True)))
@@ -268,4 +301,6 @@ def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
     complete = sum(each.score > UNLIKELY / 2 for each in hypotheses)
     if complete < len(hypotheses):
         hint = "Raise the limit of the length, or lower `num_return_sequences`."
-        raise ConstraintError(f"Only {complete} of {len(hypotheses)} translations can contain the constraints. {hint}")
+        raise ConstraintError(
+            f"Only {complete} of {len(hypotheses)} translations can contain the constraints. {hint}"
+        )

@@ -30,7 +30,9 @@ def check_precision(precision: str) -> None:
 
 def precision_of(model: Any) -> str | None:
     """Return the precision of a model's weights, or None if the engine does not know it."""
-    return next((name for name, dtype in PRECISIONS.items() if dtype == getattr(model, "dtype", None)), None)
+    return next(
+        (name for name, dtype in PRECISIONS.items() if dtype == getattr(model, "dtype", None)), None
+    )
 
 
 def cast(model: _Model, precision: str) -> _Model:
@@ -63,12 +65,16 @@ def resolve_precision(model: Any, precision: str | None) -> str:
     if precision is None:
         precision = precision_of(model)
         if precision is None:
-            raise UserError(f"The weights must be float32 or bfloat16, got {model.dtype}. Give a `precision`.")
+            raise UserError(
+                f"The weights must be float32 or bfloat16, got {model.dtype}. Give a `precision`."
+            )
     check_precision(precision)
     if precision == AUTO:
         fast = multiplies("bfloat16", model.device)
         precision, verb = ("bfloat16", "has") if fast else ("float32", "does not have")
-        logger.warning_once(f'`precision="auto"` is {precision}: this device {verb} instructions for bfloat16.')
+        logger.warning_once(
+            f'`precision="auto"` is {precision}: this device {verb} instructions for bfloat16.'
+        )
     elif model.device.type == "cpu" and not multiplies(precision, model.device):
         logger.warning_once(
             f"This processor has no instructions for {precision} and emulates it, many times more slowly than float32."

@@ -38,12 +38,17 @@ def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -
         further = rows - len(sources)
         sources, seen = [*sources, *[[0]] * further], [*seen, *[1] * further]
     else:
-        length = _fit(model.config, length + (-length % _VECTOR if model.dtype == torch.bfloat16 else 0))
+        length = _fit(
+            model.config, length + (-length % _VECTOR if model.dtype == torch.bfloat16 else 0)
+        )
     with without_cudnn_attention():
         if not model.config.is_encoder_decoder:
             return _read_prompts(model, sources, length)
         lengths = [len(tokens) for tokens in sources]
-        read = [read_states(each, encode(each, sources, seen, length), lengths) for each in members_of(model)]
+        read = [
+            read_states(each, encode(each, sources, seen, length), lengths)
+            for each in members_of(model)
+        ]
     return [tensor for rows in read for tensor in rows]
 
 
@@ -54,7 +59,11 @@ def padded_shape(config: Any, rows: int, length: int) -> tuple[int, int]:
 
 def _fit(config: Any, length: int) -> int:
     """Return a length, or the number of learned positions if there are fewer."""
-    return min(length, config.max_position_embeddings) if config.position_embedding_type == "learned" else length
+    return (
+        min(length, config.max_position_embeddings)
+        if config.position_embedding_type == "learned"
+        else length
+    )
 
 
 def room_for(positions: int, dtype: torch.dtype = torch.float32) -> int:
@@ -71,7 +80,10 @@ def room_for(positions: int, dtype: torch.dtype = torch.float32) -> int:
 
 def read_states(model: Any, states: Tensor, lengths: Sequence[int]) -> Prefilled:
     """Read the encoder's outputs `(W, S, D)`, of which attention may see so many positions."""
-    attentions, sizes = [layer.encoder_attn for layer in model.get_decoder().layers], to_device(lengths, states.device)
+    attentions, sizes = (
+        [layer.encoder_attn for layer in model.get_decoder().layers],
+        to_device(lengths, states.device),
+    )
     read = [CROSS_ATTENTIONS[type(each)].read_source(each, states, sizes) for each in attentions]
     return [tensor for layer in read for tensor in layer]
 
@@ -81,7 +93,9 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]], length: int) -> 
     decoder, device = model.get_decoder(), model.device
     ids = pad_tokens(prompts, length)  # (W, S)
     lengths, mask = torch.tensor([len(tokens) for tokens in prompts]), None
-    if type(decoder) is not VanillaTransformerDecoderModel:  # whose causal attention never sees padding after a prompt
+    if (
+        type(decoder) is not VanillaTransformerDecoderModel
+    ):  # whose causal attention never sees padding after a prompt
         mask = to_device(torch.arange(ids.shape[1]) < lengths[:, None], device)  # (W, S)
     cache = decoder.create_cache()
     outputs = decoder(input_ids=to_device(ids, device), attention_mask=mask, cache=cache)
@@ -91,7 +105,9 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]], length: int) -> 
     return [outputs.last_hidden_state[places], *(tensor for layer in read for tensor in layer)]
 
 
-def encode(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int], length: int | None = None) -> Tensor:
+def encode(
+    model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int], length: int | None = None
+) -> Tensor:
     """
     Return the encoder's outputs `(W, S, D)` for W sources of up to S tokens.
 
@@ -108,7 +124,9 @@ def encode(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int], le
     has_padding, ids = min(seen) < ids.shape[1], to_device(ids, device)
     if type(encoder) is not VanillaTransformerEncoder:
         return encoder(input_ids=ids, attention_mask=mask)[0]
-    prepared = expand_mask(mask, model.config._attn_implementation, model.dtype) if has_padding else None
+    prepared = (
+        expand_mask(mask, model.config._attn_implementation, model.dtype) if has_padding else None
+    )
     # From `input_ids`, the model would derive a mask of padding.
     return encoder(inputs_embeds=encoder.embed("input", ids, None), attention_mask=prepared)[0]
 

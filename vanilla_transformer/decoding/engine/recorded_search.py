@@ -65,7 +65,9 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
     """
     resolved = TranslationOptions.from_levels([options, vars(model.generation_config)])
     if resolved.do_sample:
-        raise UserError("Only greedy and beam search can be recorded, but the options ask for `do_sample`.")
+        raise UserError(
+            "Only greedy and beam search can be recorded, but the options ask for `do_sample`."
+        )
     problem = find_problem(model, resolved)
     if not Engine.supports(model):
         problem = f"the model must be {SUPPORTED}, got {kind_of(model)}."
@@ -74,9 +76,13 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
     recorder = _Recorder(search_options(model, resolved))
     engine = Engine(model, resolved, slots=1, compile=False, features=(recorder,))
     ((*found,),) = engine.decode([source], resolved.num_beams or 1)
-    finished = {each.tokens: each for step in recorder.steps for each in step if each.state == "finished"}
+    finished = {
+        each.tokens: each for step in recorder.steps for each in step if each.state == "finished"
+    }
     returned = [tuple(hypothesis.tokens) for hypothesis in found]
-    return RecordedSearch(recorder.steps, [finished[tokens] for tokens in returned if tokens in finished])
+    return RecordedSearch(
+        recorder.steps, [finished[tokens] for tokens in returned if tokens in finished]
+    )
 
 
 class _Recorder(SearchFeature):
@@ -114,7 +120,9 @@ class _Recorder(SearchFeature):
                 state_of = "finished" if rank < self._options.num_beams else "dropped"
             elif hypothesis in kept:
                 state_of = "unfinished" if self._is_done else "kept"
-            divisor = length_penalty(len(hypothesis), self._options.length_penalty, self._options.length_penalty_type)
+            divisor = length_penalty(
+                len(hypothesis), self._options.length_penalty, self._options.length_penalty_type
+            )
             step.append(RecordedHypothesis(hypothesis, score, state_of, score / divisor))
         self.steps.append(step)
         self._running = kept

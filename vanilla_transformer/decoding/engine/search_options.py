@@ -58,7 +58,9 @@ class SearchFeature:
             logits, log_scale: `(B, N, V)` and `(B, N)`, whose sum are the scores of continuations.
         """
 
-    def rank(self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: Any) -> Candidates:
+    def rank(
+        self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: Any
+    ) -> Candidates:
         """Return as many candidates of beam search as there are best ones, in the order in which they get beams.
 
         Args:
@@ -133,4 +135,6 @@ class SearchOptions:
         A power in float32 is rounded by the place of a length among the others. Apple's GPUs have no float64.
         """
         dtype = torch.float32 if lengths.device.type == "mps" else torch.float64
-        return length_penalty(lengths.to(dtype), self.length_penalty, self.length_penalty_type).float()
+        return length_penalty(
+            lengths.to(dtype), self.length_penalty, self.length_penalty_type
+        ).float()

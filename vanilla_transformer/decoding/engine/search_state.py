@@ -65,7 +65,9 @@ class SearchState(NamedTuple):
     features: list[Any]
 
     @classmethod
-    def empty(cls, slots: int, room: int, device: torch.device, options: SearchOptions) -> "SearchState":
+    def empty(
+        cls, slots: int, room: int, device: torch.device, options: SearchOptions
+    ) -> "SearchState":
         """Return a state in which all slots are empty."""
         beams = options.num_beams
 
@@ -88,13 +90,17 @@ class SearchState(NamedTuple):
             finished_lengths=full(0, beams),
             finished_scores=full(UNLIKELY, beams, dtype=torch.float32),
             is_finished=full(False, beams, dtype=torch.bool),
-            model_scores=ModelScores(*(full(0.0, beams, dtype=torch.float32) for _ in ModelScores._fields))
+            model_scores=ModelScores(
+                *(full(0.0, beams, dtype=torch.float32) for _ in ModelScores._fields)
+            )
             if options.changes_scores
             else (),
             features=[feature.allocate(slots, beams, room, device) for feature in options.features],
         )
 
-    def start(self, slots: Tensor, limits: Tensor, counts: Tensor, seeds: Tensor, start_token: int) -> None:
+    def start(
+        self, slots: Tensor, limits: Tensor, counts: Tensor, seeds: Tensor, start_token: int
+    ) -> None:
         """Start the search of new sentences in the given slots, which are at time 0."""
         self.limits[slots] = limits
         self.counts[slots] = counts
@@ -132,17 +138,28 @@ class Hypothesis(NamedTuple):
     attention: list[list[float]] | None = None
 
 
-def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: SearchOptions) -> list[list[Hypothesis]]:
+def read_hypotheses(
+    state: SearchState, slots: Tensor, count: int, options: SearchOptions
+) -> list[list[Hypothesis]]:
     """Return the `count` best finished hypotheses of each given slot, best first."""
-    penalty = partial(length_penalty, alpha=options.length_penalty, penalty_type=options.length_penalty_type)
+    penalty = partial(
+        length_penalty, alpha=options.length_penalty, penalty_type=options.length_penalty_type
+    )
     finished = slots[:, None], torch.arange(count, device=slots.device)
     lines = state.finished_ancestors[finished].transpose(1, 2)  # (slots, R, count)
     written = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
     before = state.log_probabilities[slots].gather(2, lines).transpose(1, 2)
-    lengths, scores = state.finished_lengths[finished], state.finished_scores[finished]  # (slots, count)
+    lengths, scores = (
+        state.finished_lengths[finished],
+        state.finished_scores[finished],
+    )  # (slots, count)
     last = (lengths - 1).clamp(min=0)
     tokens = _shifted(written, last, state.finished_tokens[finished])
-    totals = state.model_scores.finished[finished] if state.model_scores else scores * options.divisor(last + 1)
+    totals = (
+        state.model_scores.finished[finished]
+        if state.model_scores
+        else scores * options.divisor(last + 1)
+    )
     token_log_probabilities = _shifted(before, last, totals) - before
     columns = HostCopy(tokens, token_log_probabilities, lengths, scores).wait()
     return [
@@ -150,7 +167,9 @@ def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: Sear
             Hypothesis(
                 tokens=line[:length],
                 score=score,
-                log_probability=sum(each[:length]) if state.model_scores else score * penalty(max(1, length)),
+                log_probability=sum(each[:length])
+                if state.model_scores
+                else score * penalty(max(1, length)),
                 token_log_probabilities=each[:length],
             )
             for line, each, length, score in zip(*rows, strict=True)

@@ -45,7 +45,13 @@ class SlotBuffers:
         alignment_heads: Heads of cross-attention whose queries are kept, of the first model of an ensemble.
     """
 
-    def __init__(self, model: Any, options: SearchOptions, size: SlotSize, alignment_heads: AlignmentHeads = ()):
+    def __init__(
+        self,
+        model: Any,
+        options: SearchOptions,
+        size: SlotSize,
+        alignment_heads: AlignmentHeads = (),
+    ):
         self._model, self._options, self._alignment_heads = model, options, alignment_heads
         self._sizes = OrderedDict[SlotSize, tuple[SearchState, Memory]]()
         self.size = size
@@ -63,7 +69,9 @@ class SlotBuffers:
     def dimensions(self) -> Dimensions:
         """Return the dimensions of each tensor that vary with the slots or the room, and how fast they grow."""
         sizes = SlotSize(2, 2), SlotSize(3, 2), SlotSize(2, 3)
-        some, slots, room = ([leaf.shape for leaf in pytree.tree_leaves(self._allocate(size))] for size in sizes)
+        some, slots, room = (
+            [leaf.shape for leaf in pytree.tree_leaves(self._allocate(size))] for size in sizes
+        )
         return [
             {
                 dim: (name, longer[dim] - first[dim])
@@ -90,14 +98,23 @@ class SlotBuffers:
         Up to twice the room that is needed costs less than to capture another step.
         """
         rooms = [each.room for each in self._sizes if each.slots == size.slots]
-        return min((room for room in rooms if size.room <= room <= 2 * size.room), default=size.room)
+        return min(
+            (room for room in rooms if size.room <= room <= 2 * size.room), default=size.room
+        )
 
-    def enter(self, slots: Sequence[int], sources: Sequence[PrefilledSource], start_token: int) -> None:
+    def enter(
+        self, slots: Sequence[int], sources: Sequence[PrefilledSource], start_token: int
+    ) -> None:
         """Start the searches of sources of one batch in the given slots."""
         searches = [source.search for source in sources]
         columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
         places, rows, lengths, limits, counts, seeds = to_device(
-            [[*slots], *map(list, columns), [each.hypotheses for each in searches], [each.seed for each in searches]],
+            [
+                [*slots],
+                *map(list, columns),
+                [each.hypotheses for each in searches],
+                [each.seed for each in searches],
+            ],
             self._model.device,
         )
         targets = (tensor for memory in self.memory for tensor in memory.prefilled())
@@ -147,7 +164,10 @@ class SlotBuffers:
 
     def _allocate(self, size: SlotSize) -> tuple[SearchState, Memory]:
         state = SearchState.empty(size.slots, size.room, self._model.device, self._options)
-        sizes, (first, *others) = (size.slots, self._options.num_beams, size.room), members_of(self._model)
+        sizes, (first, *others) = (
+            (size.slots, self._options.num_beams, size.room),
+            members_of(self._model),
+        )
         memory = SlotMemory.empty(first, *sizes, self._alignment_heads)
         return state, [memory, *(SlotMemory.empty(other, *sizes) for other in others)]
 
@@ -159,5 +179,7 @@ def _rows(state: SearchState, memory: Memory) -> list[Tensor]:
 
 def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:
     """Copy rows of a tensor to the given places of another one, as far as their other sizes go."""
-    common = tuple(slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True))
+    common = tuple(
+        slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True)
+    )
     target[(places, *common)] = source[(rows, *common)]

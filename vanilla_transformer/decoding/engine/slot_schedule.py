@@ -75,7 +75,9 @@ class SlotSchedule:
         # Long sentences that wait for a slot, as if no steps had been run, with what their slots held.
         self._aside = deque[tuple[Entry, list[Tensor]]]()
         self._aside_returns = False
-        self._settled_until = 0  # steps for which nothing is to be done, unless sentences enter or leave
+        self._settled_until = (
+            0  # steps for which nothing is to be done, unless sentences enter or leave
+        )
 
     def __len__(self) -> int:
         """Return the number of sentences in slots and aside."""
@@ -116,7 +118,9 @@ class SlotSchedule:
     def _room(self, steps: int) -> int:
         """Return the room that the sentences in slots need for the next steps."""
         end = self.steps_run + steps
-        return self._room_for(max(entry.positions(end) for entry in self._entries if entry is not None))
+        return self._room_for(
+            max(entry.positions(end) for entry in self._entries if entry is not None)
+        )
 
     def _set_long_ones_aside(self, queue: SourceQueue, steps: int) -> bool:
         """
@@ -129,7 +133,9 @@ class SlotSchedule:
         end, present = self.steps_run + steps, self.occupied()
         needs = {slot: entry.positions(end) for slot, entry in present.items()}
         usual = self._room_for(sorted(needs.values())[len(needs) * 3 // 4])
-        long = [slot for slot, need in needs.items() if need > 2 * usual and not present[slot].stays]
+        long = [
+            slot for slot, need in needs.items() if need > 2 * usual and not present[slot].stays
+        ]
         self._set_aside(long)
         return bool(long)
 
@@ -149,7 +155,9 @@ class SlotSchedule:
         self._aside_returns = bool(self._aside) and is_time
         while self._aside_returns and self._aside and free:
             entry, rows = self._aside.popleft()
-            self._entries[free[0]] = entry._replace(entered=entry.entered + self.steps_run, stays=True)
+            self._entries[free[0]] = entry._replace(
+                entered=entry.entered + self.steps_run, stays=True
+            )
             self._resize(SlotSize(len(self._entries), self._room(steps)))
             self.buffers.restore_rows(free.pop(0), rows)
         while len(free) >= max(1, len(self._entries) // 16) and queue:
@@ -168,6 +176,8 @@ class SlotSchedule:
             size = size._replace(room=self.buffers.kept_room(size))
         if size == self.buffers.size:
             return
-        kept = [*self.occupied()] if size.slots < len(self._entries) else [*range(len(self._entries))]
+        kept = (
+            [*self.occupied()] if size.slots < len(self._entries) else [*range(len(self._entries))]
+        )
         self.buffers.resize(size, kept)
         self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))

@@ -21,7 +21,9 @@ from .search_state import Hypothesis, SearchState
 from .static_attention import additive, scores_of
 from .static_decoder import AlignmentHeads, SlotMemory, heads_of_layer
 
-CHOOSE = "`vanilla-transformer choose-alignment-head MODEL --source FILE --target FILE` chooses one."
+CHOOSE = (
+    "`vanilla-transformer choose-alignment-head MODEL --source FILE --target FILE` chooses one."
+)
 
 
 def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
@@ -29,11 +31,17 @@ def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
     check_cross_attention(model)
     heads, config = getattr(model.config, "alignment_heads", None), model.config
     if not heads:
-        raise UserError(f"The model's configuration must have `alignment_heads`, got none. {CHOOSE}")
+        raise UserError(
+            f"The model's configuration must have `alignment_heads`, got none. {CHOOSE}"
+        )
     pairs = heads if isinstance(heads, list | tuple) else [heads]
     sizes = config.decoder_layers, config.decoder_attention_heads
-    are_pairs = all(isinstance(pair, list | tuple) and [*map(type, pair)] == [int, int] for pair in pairs)
-    if not are_pairs or any(not (0 <= layer < sizes[0] and 0 <= head < sizes[1]) for layer, head in pairs):
+    are_pairs = all(
+        isinstance(pair, list | tuple) and [*map(type, pair)] == [int, int] for pair in pairs
+    )
+    if not are_pairs or any(
+        not (0 <= layer < sizes[0] and 0 <= head < sizes[1]) for layer, head in pairs
+    ):
         rule = f"[layer, head] pairs of {sizes[0]} layers and {sizes[1]} heads, counted from 0"
         raise UserError(f"`alignment_heads` must be a list of {rule}, got {heads!r}.")
     return [(layer, head) for layer, head in pairs]
@@ -44,30 +52,50 @@ def check_cross_attention(model: Any) -> None:
     layers = getattr(model.get_decoder(), "layers", []) if hasattr(model, "get_decoder") else []
     kinds = {type(getattr(layer, "encoder_attn", None)) for layer in layers}
     if kinds != {VanillaTransformerAttention}:
-        found = ", ".join(sorted("none" if kind is type(None) else kind.__name__ for kind in kinds)) or "none"
-        raise UserError(f"Alignments need a model of this package with softmax cross-attention, got {found}.")
+        found = (
+            ", ".join(sorted("none" if kind is type(None) else kind.__name__ for kind in kinds))
+            or "none"
+        )
+        raise UserError(
+            f"Alignments need a model of this package with softmax cross-attention, got {found}."
+        )
 
 
 def read_attention(
-    model: Any, heads: AlignmentHeads, state: SearchState, memory: SlotMemory, slots: Tensor, count: int
+    model: Any,
+    heads: AlignmentHeads,
+    state: SearchState,
+    memory: SlotMemory,
+    slots: Tensor,
+    count: int,
 ) -> list[list[list[list[float]]]]:
     """Return the mean attention of the heads in each step of the `count` best hypotheses of each given slot."""
-    lines = state.finished_ancestors[slots, :count].transpose(1, 2)[..., None]  # (slots, R, count, 1)
-    seen = torch.arange(lines.shape[1], device=slots.device) < memory.source_lengths[slots, None]  # (slots, R)
+    lines = state.finished_ancestors[slots, :count].transpose(1, 2)[
+        ..., None
+    ]  # (slots, R, count, 1)
+    seen = (
+        torch.arange(lines.shape[1], device=slots.device) < memory.source_lengths[slots, None]
+    )  # (slots, R)
     found = list[Tensor]()
     for layer, own in enumerate(memory.layers):
         for head, queries in zip(heads_of_layer(heads, layer), own.queries, strict=True):
-            written = queries[slots].gather(2, lines.expand(-1, -1, -1, queries.shape[-1]))  # (slots, R, count, K)
+            written = queries[slots].gather(
+                2, lines.expand(-1, -1, -1, queries.shape[-1])
+            )  # (slots, R, count, K)
             scaling = model.get_decoder().layers[layer].encoder_attn.scaling
             keys = own.source.keys[slots, head]  # (slots, R, K)
-            scores = scores_of(written.flatten(1, 2) * scaling, keys).float() + additive(seen)[:, None]
+            scores = (
+                scores_of(written.flatten(1, 2) * scaling, keys).float() + additive(seen)[:, None]
+            )
             weights = nn.functional.softmax(scores, dim=-1)  # (slots, R * count, R)
             found.append(weights.unflatten(1, written.shape[1:3]).transpose(1, 2))
     (rows,) = HostCopy(torch.stack(found).mean(dim=0)).wait()
     return rows
 
 
-def with_attention(hypotheses: Sequence[Hypothesis], rows: Sequence[Any], length: int) -> list[Hypothesis]:
+def with_attention(
+    hypotheses: Sequence[Hypothesis], rows: Sequence[Any], length: int
+) -> list[Hypothesis]:
     """Return the hypotheses of a source of some length with their attention, given what [`read_attention`] returns."""
     return [
         each._replace(attention=[weights[:length] for weights in steps[: len(each.tokens)]])

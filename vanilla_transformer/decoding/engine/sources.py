@@ -29,41 +29,72 @@ class SourceRules:
         margin = options.max_new_tokens_beyond_source
         self.has_encoder = model.config.is_encoder_decoder
         if margin is not None and not self.has_encoder:
-            raise UserError("`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`.")
+            raise UserError(
+                "`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`."
+            )
         if margin is None and options.max_new_tokens is None and options.max_length is None:
             limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
-            raise UserError(f"One of {limits} must limit the number of new tokens. Give one of them.")
-        self._model, self._options, self._margin, self._eos = model.config, options, margin, search.eos_token_ids
+            raise UserError(
+                f"One of {limits} must limit the number of new tokens. Give one of them."
+            )
+        self._model, self._options, self._margin, self._eos = (
+            model.config,
+            options,
+            margin,
+            search.eos_token_ids,
+        )
         self._target_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self._eos}
         self._prefixed = options.is_prefixed
-        self._phrase_room = max([0, *(each.room for each in search.features if isinstance(each, PhraseConstraints))])
+        self._phrase_room = max(
+            [0, *(each.room for each in search.features if isinstance(each, PhraseConstraints))]
+        )
 
     def check(self, position: int, request: DecodeRequest) -> None:
         """Check a request: its source, the prefix of its target, and the phrases in it."""
-        source, name, limit = request.source, "source" if self.has_encoder else "prompt", self.limit(request)
+        source, name, limit = (
+            request.source,
+            "source" if self.has_encoder else "prompt",
+            self.limit(request),
+        )
         if not isinstance(source, Tensor):
             entries = self._model.vocab_size
             wrong = [token for token in source if not 0 <= token < entries]
             if wrong:
-                raise UserError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}.")
+                raise UserError(
+                    f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}."
+                )
             longest, reason = len(source), ""
             if self._model.position_embedding_type == "learned":
-                longest, reason = self._model.max_position_embeddings, ", as many as learned positions"
+                longest, reason = (
+                    self._model.max_position_embeddings,
+                    ", as many as learned positions",
+                )
             most = self._options.max_length
-            is_limited = not self.has_encoder and self._options.max_new_tokens is None and request.limit is None
+            is_limited = (
+                not self.has_encoder
+                and self._options.max_new_tokens is None
+                and request.limit is None
+            )
             if is_limited and most is not None and most <= longest:
                 longest, reason = most - 1, " before `max_length`"
             length = len(source if self.has_encoder else self.seen(request))
             if not 1 <= length <= max(1, longest):
                 rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
                 raise OptionError(f"A {name} must have {rule}, got {length} in {name} {position}.")
-        prefix, last = request.prefix, {*request.prefix[-1:]} & {*self._eos}  # with which a target may be complete
+        prefix, last = (
+            request.prefix,
+            {*request.prefix[-1:]} & {*self._eos},
+        )  # with which a target may be complete
         if prefix and not self._prefixed:
             raise UserError("A prefix needs an engine with `target_prefix`.")
-        wrong = [token for token in prefix if token not in self._target_tokens and token not in last]
+        wrong = [
+            token for token in prefix if token not in self._target_tokens and token not in last
+        ]
         if wrong or len(last & {*prefix[:-1]}):
             rule = "token ids of the vocabulary, and EOS only at its end"
-            raise ConstraintError(f"A target prefix must have {rule}, got {[*prefix]} for source {position}.")
+            raise ConstraintError(
+                f"A target prefix must have {rule}, got {[*prefix]} for source {position}."
+            )
         if len(prefix) - len(last) >= limit:
             found = f"{len(prefix)} tokens for source {position}"
             raise ConstraintError(
@@ -96,7 +127,9 @@ class SourceRules:
             assert options.max_length is not None
             limit = options.max_length - (1 if self.has_encoder else len(request.source))
         if self._model.position_embedding_type == "learned":
-            longest = self._model.max_position_embeddings  # the last token of a text has no position
+            longest = (
+                self._model.max_position_embeddings
+            )  # the last token of a text has no position
             limit = min(limit, longest - 1 if self.has_encoder else longest + 1 - seen)
         return max(1, limit)
 
@@ -149,7 +182,10 @@ class SourceQueue:
         self._unread_searches -= sum(map(len, together))
         requests = [searches[0].request for searches in together]
         seen = [self._rules.seen(request) for request in requests]
-        read = [each if len(each) else request.source[:1] for each, request in zip(seen, requests, strict=True)]
+        read = [
+            each if len(each) else request.source[:1]
+            for each, request in zip(seen, requests, strict=True)
+        ]
         if isinstance(read[0], Tensor):
             states = nn.utils.rnn.pad_sequence(read, batch_first=True)  # type: ignore[arg-type]
             batch = read_states(self._model, states, [*map(len, read)])
@@ -157,12 +193,16 @@ class SourceQueue:
             batch = prefill(self._model, read, [*map(len, seen)])  # type: ignore[arg-type]
         for row, (searches, source) in enumerate(zip(together, read, strict=True)):
             limit = self._rules.limit(searches[0].request)
-            self._prefilled.extend(PrefilledSource(each, len(source), limit, row, batch) for each in searches)
+            self._prefilled.extend(
+                PrefilledSource(each, len(source), limit, row, batch) for each in searches
+            )
 
     def take(self, most: int) -> list[PrefilledSource]:
         """Remove and return up to `most` sources that the model has read in one batch."""
         self.read_ahead()
-        together = [each for each in self._prefilled if each.batch is self._prefilled[0].batch][:most]
+        together = [each for each in self._prefilled if each.batch is self._prefilled[0].batch][
+            :most
+        ]
         return [self._prefilled.popleft() for _ in together]
 
     def clear(self) -> None:

@@ -64,7 +64,9 @@ class Moment:
         beams = self.ancestors.shape[1]
         if beams == 1:
             return self.past
-        is_own = self.ancestors[..., None] == torch.arange(beams, device=self.ancestors.device)  # (B, N, R, N)
+        is_own = self.ancestors[..., None] == torch.arange(
+            beams, device=self.ancestors.device
+        )  # (B, N, R, N)
         return torch.where(is_own, self.past[:, 0, :, :, None], _UNSEEN).flatten(2)[:, None]
 
 
@@ -82,7 +84,9 @@ def _heads(attention: Any) -> int:
 def empty_keys(attention: Any, slots: int, *sizes: int) -> KeysAndValues:
     """Return keys and values `(B, H, *sizes, K)` of zeros, of the type and on the device of an attention's weights."""
     weight, shape = attention.out_proj.weight, (slots, _heads(attention), *sizes)
-    return KeysAndValues(*(weight.new_zeros(*shape, width) for width in (attention.head_dim, attention.value_dim)))
+    return KeysAndValues(
+        *(weight.new_zeros(*shape, width) for width in (attention.head_dim, attention.value_dim))
+    )
 
 
 class StaticSelfAttention(nn.Module):
@@ -101,10 +105,17 @@ class StaticSelfAttention(nn.Module):
         return KeysAndValues(cache.keys, cache.values)
 
     def forward(
-        self, attention: Any, states: Tensor, moment: Moment, own: KeysAndValues, prompt: KeysAndValues | None
+        self,
+        attention: Any,
+        states: Tensor,
+        moment: Moment,
+        own: KeysAndValues,
+        prompt: KeysAndValues | None,
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`, after the tokens of the prompt, if there is one."""
-        query, *key_and_value = split_heads(attention, self.qkv_proj(states), "qkv")  # (B, H, N, K) each
+        query, *key_and_value = split_heads(
+            attention, self.qkv_proj(states), "qkv"
+        )  # (B, H, N, K) each
         for memory, entry in zip(own, key_and_value, strict=True):
             memory[moment.slots, :, moment.time] = entry
         (keys, values), past = _readable(own, moment, _is_fused(query))
@@ -137,18 +148,27 @@ class StaticCrossAttention(nn.Module):
         return KeysAndValues(*attention.project(states))
 
     def forward(
-        self, attention: Any, states: Tensor, moment: Moment, source: KeysAndValues, queries: Sequence[Tensor] = ()
+        self,
+        attention: Any,
+        states: Tensor,
+        moment: Moment,
+        source: KeysAndValues,
+        queries: Sequence[Tensor] = (),
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`. Write the queries of the kept heads into `queries`, `(B, R, N, K)` each."""
         (query,) = split_heads(attention, attention.q_proj(states), "q")  # (B, H, N, K)
         for head, memory in zip(self.kept_heads, queries, strict=True):
-            kept = torch.where(moment.done[:, None, None], memory[moment.slots, moment.time], query[:, head])
+            kept = torch.where(
+                moment.done[:, None, None], memory[moment.slots, moment.time], query[:, head]
+            )
             memory.index_put_((moment.slots, moment.time), kept)
         output = attend(query, source.keys, source.values, moment.source, attention.scaling)
         return attention.out_proj(output)
 
     def extra_repr(self) -> str:
-        return f"kept_heads={self.kept_heads}" if self.kept_heads else ""  # in the identity of a compiled step
+        return (
+            f"kept_heads={self.kept_heads}" if self.kept_heads else ""
+        )  # in the identity of a compiled step
 
 
 def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
@@ -157,7 +177,10 @@ def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
     if attention.value_dim == attention.head_dim:  # one view of all parts: few operations in a step
         joined = states.view(slots, beams, len(parts), -1, attention.head_dim)
         return joined.permute(2, 0, 3, 1, 4).unbind()
-    widths, heads = [attention.value_dim if part == "v" else attention.head_dim for part in parts], _heads(attention)
+    widths, heads = (
+        [attention.value_dim if part == "v" else attention.head_dim for part in parts],
+        _heads(attention),
+    )
     split = states.split([heads * width for width in widths], dim=-1)
     return [attention.split_heads(part, width) for part, width in zip(split, widths, strict=True)]
 
@@ -173,7 +196,12 @@ def _readable(own: Sequence[Tensor], moment: Moment, fused: bool) -> tuple[list[
     if own[0].shape[3] == 1:
         return [memory.transpose(2, 3) for memory in own], moment.past
     heads, steps = (torch.arange(size, device=own[0].device) for size in own[0].shape[1:3])
-    places = moment.slots[:, None, None, None], heads[:, None, None], steps, moment.ancestors[:, None]
+    places = (
+        moment.slots[:, None, None, None],
+        heads[:, None, None],
+        steps,
+        moment.ancestors[:, None],
+    )
     return [memory[places] for memory in own], moment.past
 
 
@@ -185,7 +213,9 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: f
         # slots. In bfloat16 it is faster, and they would round otherwise than it does for one slot.
         scores = scores_of(query * scaling, keys) + mask
         return join_heads(weighted(nn.functional.softmax(scores, dim=-1), values))
-    attended = nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling)
+    attended = nn.functional.scaled_dot_product_attention(
+        query, keys, values, attn_mask=mask, scale=scaling
+    )
     return join_heads(attended)
 
 
@@ -207,7 +237,11 @@ def weighted(weights: Tensor, values: Tensor) -> Tensor:
     """
     if _is_fused(weights):
         return (weights[..., None] * _for_each(weights, values)).sum(dim=-2)
-    return weights @ values if values.dim() == weights.dim() else (weights[..., None, :] @ values)[..., 0, :]
+    return (
+        weights @ values
+        if values.dim() == weights.dim()
+        else (weights[..., None, :] @ values)[..., 0, :]
+    )
 
 
 def _for_each(rows: Tensor, others: Tensor) -> Tensor:
@@ -256,7 +290,11 @@ class Sums(NamedTuple):
 def _empty_sums(attention: Any, slots: int, room: int, *beams: int) -> Sums:
     weight, width = attention.out_proj.weight, attention.head_dim
     sizes = slots, *beams, _heads(attention), width, width + 1
-    return Sums(torch.zeros(sizes, dtype=torch.promote_types(weight.dtype, torch.float32), device=weight.device))
+    return Sums(
+        torch.zeros(
+            sizes, dtype=torch.promote_types(weight.dtype, torch.float32), device=weight.device
+        )
+    )
 
 
 class StaticLinearAttention(StaticSelfAttention):
@@ -273,7 +311,8 @@ class StaticLinearAttention(StaticSelfAttention):
         self, attention: Any, states: Tensor, moment: Moment, own: Sums, prompt: Sums | None
     ) -> Tensor:
         query, key, value = (
-            attention.split_heads(part, attention.head_dim) for part in self.qkv_proj(states).chunk(3, dim=-1)
+            attention.split_heads(part, attention.head_dim)
+            for part in self.qkv_proj(states).chunk(3, dim=-1)
         )
         new = _features(key)[..., None] * _with_ones(value)[..., None, :]  # (B, H, N, K, K + 1)
         slots = torch.arange(states.shape[0], device=states.device)
@@ -301,9 +340,13 @@ class StaticLinearCrossAttention(nn.Module):
         """Return the sums over states `(W, S, D)`, of which attention may see `(W,)`: `(W, H, K, K + 1)`."""
         keys, values = attention.project(states)
         seen = torch.arange(states.shape[1], device=states.device) < lengths[:, None]  # (W, S)
-        return Sums((_features(keys) * seen[:, None, :, None]).transpose(-1, -2) @ _with_ones(values))
+        return Sums(
+            (_features(keys) * seen[:, None, :, None]).transpose(-1, -2) @ _with_ones(values)
+        )
 
-    def forward(self, attention: Any, states: Tensor, moment: Moment, source: Sums, *_: Any) -> Tensor:
+    def forward(
+        self, attention: Any, states: Tensor, moment: Moment, source: Sums, *_: Any
+    ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`."""
         query = attention.split_heads(attention.q_proj(states), attention.head_dim)  # (B, H, N, K)
         return attention.out_proj(_divide(weighted(_features(query), source.sums), states))
@@ -366,16 +409,27 @@ class StaticLSHAttention(StaticSelfAttention):
         return HashedKeys(keys, cache.values, cache.buckets.transpose(-1, -2).int())
 
     def forward(  # type: ignore[override]
-        self, attention: Any, states: Tensor, moment: Moment, own: HashedKeys, prompt: HashedKeys | None
+        self,
+        attention: Any,
+        states: Tensor,
+        moment: Moment,
+        own: HashedKeys,
+        prompt: HashedKeys | None,
     ) -> Tensor:
         query, value = split_heads(attention, self.qkv_proj(states), "qv")
         buckets = nearest_buckets(query, self.rotations).transpose(-1, -2).int()  # (B, H, N, C)
-        for memory, entry in zip(own, (nn.functional.normalize(query, dim=-1), value, buckets), strict=True):
+        for memory, entry in zip(
+            own, (nn.functional.normalize(query, dim=-1), value, buckets), strict=True
+        ):
             memory[moment.slots, :, moment.time] = entry
         fused = _is_fused(query)
         (keys, values, own_buckets), past = _readable(own, moment, fused)
-        steps = torch.arange(keys.shape[-2], device=states.device) // (1 if fused else query.shape[2])
-        is_itself = (steps == moment.time[:, None])[:, None, None]  # (B, 1, 1, P), if its beam is not hidden
+        steps = torch.arange(keys.shape[-2], device=states.device) // (
+            1 if fused else query.shape[2]
+        )
+        is_itself = (steps == moment.time[:, None])[
+            :, None, None
+        ]  # (B, 1, 1, P), if its beam is not hidden
         scores = torch.where(is_itself, SELF_SCORE, scores_of(query, keys).float())
         scores = scores + past + _if_shared(buckets, own_buckets)
         if prompt is None:

@@ -44,7 +44,9 @@ CROSS_ATTENTIONS: dict[type, Any] = {
     VanillaTransformerAttention: StaticCrossAttention,
     VanillaTransformerLinearAttention: StaticLinearCrossAttention,
 }
-AlignmentHeads = Sequence[tuple[int, int]]  # each a layer of the decoder and a head of its cross-attention
+AlignmentHeads = Sequence[
+    tuple[int, int]
+]  # each a layer of the decoder and a head of its cross-attention
 
 
 class LayerMemory(NamedTuple):
@@ -81,7 +83,9 @@ class SlotMemory(NamedTuple):
     ) -> "SlotMemory":
         """Allocate memory for the decoder of a model. Learned positions beyond the last one repeat it."""
         decoder, follows_prompt = model.get_decoder(), not model.config.is_encoder_decoder
-        first_states = torch.zeros(slots, model.config.d_model, dtype=model.dtype, device=model.device)
+        first_states = torch.zeros(
+            slots, model.config.d_model, dtype=model.dtype, device=model.device
+        )
         steps = torch.arange(2 * room if follows_prompt else room, device=model.device)
         if isinstance(decoder.embed_positions, nn.Embedding):
             steps = steps.clamp(max=decoder.embed_positions.num_embeddings - 1)
@@ -90,7 +94,9 @@ class SlotMemory(NamedTuple):
             form, queries = SELF_ATTENTIONS[type(layer.self_attn)], list[Tensor]()
             own = form.empty_memory(layer.self_attn, slots, room, beams)
             if layer.has_cross_attention:
-                source = CROSS_ATTENTIONS[type(layer.encoder_attn)].empty_memory(layer.encoder_attn, slots, room)
+                source = CROSS_ATTENTIONS[type(layer.encoder_attn)].empty_memory(
+                    layer.encoder_attn, slots, room
+                )
                 for _ in heads_of_layer(alignment_heads, index):
                     queries.append(source.keys.new_zeros(slots, room, beams, source.keys.shape[-1]))
             else:
@@ -124,13 +130,19 @@ class StaticDecoder(nn.Module):
         decoder, self._config = model.get_decoder(), model.config
         self.follows_prompt = not model.config.is_encoder_decoder
         self.is_reversible = getattr(model.config, "reversible", False)
-        self.embed_tokens, self.layer_norm, self.lm_head = decoder.embed_tokens, decoder.layer_norm, model.lm_head
+        self.embed_tokens, self.layer_norm, self.lm_head = (
+            decoder.embed_tokens,
+            decoder.layer_norm,
+            model.lm_head,
+        )
         self.layers = nn.ModuleList(
             StaticDecoderLayer(layer, heads_of_layer(alignment_heads, index))
             for index, layer in enumerate(decoder.layers)
         )
 
-    def forward(self, tokens: Tensor, time: Tensor, done: Tensor, ancestors: Tensor, memory: SlotMemory) -> Tensor:
+    def forward(
+        self, tokens: Tensor, time: Tensor, done: Tensor, ancestors: Tensor, memory: SlotMemory
+    ) -> Tensor:
         """
         Compute the logits `(B, N, V)` after one more token of each beam, in float32.
 
@@ -147,7 +159,9 @@ class StaticDecoder(nn.Module):
         if self.follows_prompt:
             past = past & (steps > 0)  # the memory of the prompt has its last token
             positions = time + memory.source_lengths - 1
-        masks = (additive(seen).to(memory.positions.dtype)[:, None, None] for seen in (past, source))
+        masks = (
+            additive(seen).to(memory.positions.dtype)[:, None, None] for seen in (past, source)
+        )
         moment = Moment(slots, time, done, ancestors, *masks)
         states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
         layers: list[Any] = [*self.layers]
@@ -164,12 +178,18 @@ class StaticDecoder(nn.Module):
                 states = layer.add_and_norm(states, norm, sublayer)
         states = states if self.layer_norm is None else self.layer_norm(states)
         if self.follows_prompt:
-            states = torch.where((time == 0)[:, None, None], memory.first_states[0][:, None], states)
+            states = torch.where(
+                (time == 0)[:, None, None], memory.first_states[0][:, None], states
+            )
         return self.lm_head(states).float()
 
     def extra_repr(self) -> str:
         """Return the fields of the configuration on which compiled code may depend: not weights, nor training."""
-        others = {field.name for field in fields(PreTrainedConfig)} | {"init_std", "max_source_length", "use_cache"}
+        others = {field.name for field in fields(PreTrainedConfig)} | {
+            "init_std",
+            "max_source_length",
+            "use_cache",
+        }
         names = [field.name for field in fields(type(self._config)) if field.name not in others]
         names = [name for name in names if not name.startswith("encoder_")]
         names = [name for name in names if not name.endswith(("dropout", "_token_id"))]
@@ -184,15 +204,21 @@ class StaticDecoderLayer(nn.Module):
         self.layer = layer
         self.self_attn = SELF_ATTENTIONS[type(layer.self_attn)](layer.self_attn)
         if layer.has_cross_attention:
-            self.encoder_attn = CROSS_ATTENTIONS[type(layer.encoder_attn)](*([kept_heads] if kept_heads else []))
+            self.encoder_attn = CROSS_ATTENTIONS[type(layer.encoder_attn)](
+                *([kept_heads] if kept_heads else [])
+            )
 
-    def sublayers(self, moment: Moment, memory: LayerMemory) -> list[tuple[nn.LayerNorm, Callable[..., Tensor]]]:
+    def sublayers(
+        self, moment: Moment, memory: LayerMemory
+    ) -> list[tuple[nn.LayerNorm, Callable[..., Tensor]]]:
         """Return the sub-layers in order, which map `(B, N, D)` to `(B, N, D)`, each with its normalization."""
         layer, prompt = self.layer, None if self.layer.has_cross_attention else memory.source
         sublayers: list[tuple[nn.LayerNorm, Callable[..., Tensor]]] = [
             (
                 layer.self_attn_layer_norm,
-                lambda states, *_: self.self_attn(layer.self_attn, states, moment, memory.own, prompt),
+                lambda states, *_: self.self_attn(
+                    layer.self_attn, states, moment, memory.own, prompt
+                ),
             )
         ]
         if layer.has_cross_attention:
@@ -203,7 +229,10 @@ class StaticDecoderLayer(nn.Module):
                     lambda states, *_: self.encoder_attn(layer.encoder_attn, states, *source),
                 )
             )
-        return [*sublayers, (layer.final_layer_norm, lambda states, *_: layer.position_wise(states))]
+        return [
+            *sublayers,
+            (layer.final_layer_norm, lambda states, *_: layer.position_wise(states)),
+        ]
 
 
 def heads_of_layer(heads: AlignmentHeads, layer: int) -> list[int]:

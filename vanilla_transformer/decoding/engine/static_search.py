@@ -60,7 +60,12 @@ class SearchStep(nn.Module):
 
     eos: Tensor
 
-    def __init__(self, decoders: Sequence[StaticDecoder], options: SearchOptions, weights: Sequence[float] = (1.0,)):
+    def __init__(
+        self,
+        decoders: Sequence[StaticDecoder],
+        options: SearchOptions,
+        weights: Sequence[float] = (1.0,),
+    ):
         super().__init__()
         self.decoders, self._weights = nn.ModuleList(decoders), tuple(weights)
         self.options, self.beams = options, options.num_beams
@@ -71,9 +76,14 @@ class SearchStep(nn.Module):
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
     def forward(self, state: SearchState, memory: Sequence[SlotMemory]) -> tuple[()]:
-        slots, ancestors = torch.arange(state.time.shape[0], device=self.eos.device), state.ancestors
+        slots, ancestors = (
+            torch.arange(state.time.shape[0], device=self.eos.device),
+            state.ancestors,
+        )
         if self.beams > 1:
-            beams, steps = (torch.arange(size, device=self.eos.device) for size in ancestors.shape[1:])
+            beams, steps = (
+                torch.arange(size, device=self.eos.device) for size in ancestors.shape[1:]
+            )
             here = steps == state.time[:, None, None]  # (B, 1, R)
             ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
@@ -84,7 +94,9 @@ class SearchStep(nn.Module):
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
         advance = self._advance_one if self.beams == 1 else self._advance_beams
-        parents, tokens = advance(state, options, ancestors)  # of the running hypotheses, (B, N) each
+        parents, tokens = advance(
+            state, options, ancestors
+        )  # of the running hypotheses, (B, N) each
         for feature, own in zip(self.options.features, state.features, strict=True):
             feature.follow(state, own, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
@@ -93,7 +105,9 @@ class SearchStep(nn.Module):
     def extra_repr(self) -> str:
         return f"weights={self._weights}"  # compiled steps depend on them
 
-    def _logits(self, state: SearchState, ancestors: Tensor, memory: Sequence[SlotMemory]) -> Tensor:
+    def _logits(
+        self, state: SearchState, ancestors: Tensor, memory: Sequence[SlotMemory]
+    ) -> Tensor:
         """Return the logits of the model, or of an ensemble the logarithms of its probabilities."""
         inputs = state.last_tokens, state.time, state.done, ancestors
         logits = [decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True)]
@@ -113,7 +127,9 @@ class SearchStep(nn.Module):
         own_log_scale = state.model_scores.running - log_norms if state.model_scores else log_scale
         return _Options(changed, logits, log_scale, own_log_scale)
 
-    def _advance_one(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
+    def _advance_one(
+        self, state: SearchState, options: "_Options", ancestors: Tensor
+    ) -> tuple[Tensor, Tensor]:
         length, logits = state.time + 1, options.logits[:, 0]
         if self.options.sampling is None:
             tokens = argmax(logits)[:, None]  # (B, 1)
@@ -123,7 +139,9 @@ class SearchStep(nn.Module):
             tokens = sample(logits, state.seeds, state.time)[:, None]
         scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
-        parents = torch.zeros_like(tokens) if self.options.features else tokens  # which only features read
+        parents = (
+            torch.zeros_like(tokens) if self.options.features else tokens
+        )  # which only features read
         model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
         unfinished = state.done[:, None] | ~ends
         _store(
@@ -141,7 +159,9 @@ class SearchStep(nn.Module):
             _store(state.model_scores, state.done[:, None], running=model_scores)
         return parents, tokens
 
-    def _advance_beams(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
+    def _advance_beams(
+        self, state: SearchState, options: "_Options", ancestors: Tensor
+    ) -> tuple[Tensor, Tensor]:
         length, beams, candidates = state.time + 1, self.beams, self.options.candidates
         best = Candidates(*top_continuations(options.logits, options.log_scale, candidates))
         for feature, own in zip(self.options.features, state.features, strict=True):
@@ -160,7 +180,9 @@ class SearchStep(nn.Module):
         is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
         lengths = torch.cat([state.finished_lengths, length[:, None].expand_as(ends)], dim=1)
         last_tokens = torch.cat([state.finished_tokens, tokens], dim=1)
-        lines = torch.cat([order[:beams].expand_as(state.scores), parents + beams], dim=1).gather(1, kept)
+        lines = torch.cat([order[:beams].expand_as(state.scores), parents + beams], dim=1).gather(
+            1, kept
+        )
         _store(
             state,
             state.done[:, None],
@@ -179,13 +201,21 @@ class SearchStep(nn.Module):
         parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
         best_possible = self._best_possible(Candidates(running, parents, tokens), state)
         to_beat = torch.where(is_finished, finished_scores, UNLIKELY)
-        if self._is_bounded:  # nothing better can come, so that only the hypotheses that are returned count
+        if (
+            self._is_bounded
+        ):  # nothing better can come, so that only the hypotheses that are returned count
             to_beat = to_beat.gather(1, (state.counts - 1)[:, None])
         now_done = ~(best_possible > to_beat.amin(dim=1, keepdim=True)).any(dim=1) | ends.all(dim=1)
         if self.options.early_stopping is True:
             now_done = now_done | is_finished.all(dim=1)
         state.done.logical_or_(now_done)
-        _store(state, state.done[:, None], ancestors=pick(ancestors, parents), scores=running, last_tokens=tokens)
+        _store(
+            state,
+            state.done[:, None],
+            ancestors=pick(ancestors, parents),
+            scores=running,
+            last_tokens=tokens,
+        )
         if state.model_scores:
             _store(state.model_scores, state.done[:, None], running=model_scores.gather(1, chosen))
         return parents, tokens
@@ -204,10 +234,21 @@ class SearchStep(nn.Module):
         With `early_stopping="never"`, return a bound of the final scores that they can reach, unless a feature says
         otherwise.
         """
-        lengths, features = state.time + 1, list(zip(self.options.features, state.features, strict=True))
+        lengths, features = (
+            state.time + 1,
+            list(zip(self.options.features, state.features, strict=True)),
+        )
         if self.options.early_stopping == "never" and self.options.length_penalty > 0.0:
-            now = [each for each in (feature.ends_now(own) for feature, own in features) if each is not None]
-            lengths = torch.where(torch.stack(now).any(dim=0), lengths, state.limits) if now else state.limits
+            now = [
+                each
+                for each in (feature.ends_now(own) for feature, own in features)
+                if each is not None
+            ]
+            lengths = (
+                torch.where(torch.stack(now).any(dim=0), lengths, state.limits)
+                if now
+                else state.limits
+            )
         divisor = self.options.divisor(lengths[:, None])
         if not features:
             return running.scores[:, :1] / divisor

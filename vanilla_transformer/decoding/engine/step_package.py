@@ -62,15 +62,23 @@ class CompiledStep:
         constants = json.loads((folder / _CONSTANTS).read_text(encoding="utf-8"))
         if constants is not None:
             tensors = _tensors_of(step)
-            layers = {id(each.weight): each for each in step.modules() if isinstance(each, PackedLinear)}
+            layers = {
+                id(each.weight): each for each in step.modules() if isinstance(each, PackedLinear)
+            }
             self._weights = load_file(folder / _VALUES) if None in constants.values() else {}
             with torch.inference_mode():
                 for name, source in constants.items():
                     if source is not None:
                         weight, layout = tensors[source[0]], source[1]
-                        shares = layout == {"packed": True} and id(weight) in layers  # with eager steps
-                        self._weights[name] = layers[id(weight)].packed() if shares else _in_layout(weight, **layout)
-            self._loader.load_constants(self._weights, False, True, True)  # which the package uses where they are
+                        shares = (
+                            layout == {"packed": True} and id(weight) in layers
+                        )  # with eager steps
+                        self._weights[name] = (
+                            layers[id(weight)].packed() if shares else _in_layout(weight, **layout)
+                        )
+            self._loader.load_constants(
+                self._weights, False, True, True
+            )  # which the package uses where they are
         self._arguments: tuple[Any, ...] = ()
         self._leaves: list[Tensor] = []
 
@@ -102,7 +110,9 @@ class StepCompiler:
             graph = torch._inductor.virtualized.V.graph
             for name, own in graph.allocated_constant_name.items():
                 if not own.startswith(_PREFIX):
-                    graph.allocated_constant_name[name] = name  # packed weights of several layers get the same name
+                    graph.allocated_constant_name[name] = (
+                        name  # packed weights of several layers get the same name
+                    )
             values.update(graph.constants)
             return nodes
 
@@ -111,7 +121,8 @@ class StepCompiler:
         settings = {
             **_SETTINGS[kind],
             "cpp.threads": threads,
-            "cpp.dynamic_threads": threads > 1,  # so that steps take as many as are set, up to these
+            "cpp.dynamic_threads": threads
+            > 1,  # so that steps take as many as are set, up to these
             "freezing": True,
             "always_keep_tensor_constants": True,  # also vectors of up to 8 numbers, which would become code
             "aot_inductor.compile_wrapper_opt_level": "O0",
@@ -121,10 +132,20 @@ class StepCompiler:
         }
         with tracing(step):
             path = str(folder / _PACKAGE)
-            torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=settings)
+            torch._inductor.aoti_compile_and_package(
+                program, package_path=path, inductor_configs=settings
+            )
         names = _load(folder).get_constant_fqns()
-        constants = None if is_quantized else {name: _source_of(name, values, step, program) for name in names}
-        stored = {name: values[name].clone() for name, source in (constants or {}).items() if source is None}
+        constants = (
+            None
+            if is_quantized
+            else {name: _source_of(name, values, step, program) for name in names}
+        )
+        stored = {
+            name: values[name].clone()
+            for name, source in (constants or {}).items()
+            if source is None
+        }
         if stored:
             save_file(stored, folder / _VALUES)
         (folder / _CONSTANTS).write_text(json.dumps(constants, indent=0) + "\n", encoding="utf-8")
@@ -158,7 +179,9 @@ def threads_for_few_rows(step: nn.Module, threads: int) -> int:
     Threads wait for each other in each operation, on busy cores for longer than one of them reads small weights.
     """
     layers = [layer for decoder in getattr(step, "decoders", ()) for layer in decoder.layers]
-    is_small = all(weight.numel() <= SMALL_WEIGHT for layer in layers for weight in layer.parameters())
+    is_small = all(
+        weight.numel() <= SMALL_WEIGHT for layer in layers for weight in layer.parameters()
+    )
     return 1 if is_small else threads
 
 
@@ -171,7 +194,9 @@ def _load(folder: Path) -> Any:
     return torch._C._aoti.AOTIModelPackageLoader(str(folder / _PACKAGE), "model", False, 1, -1)
 
 
-def export_step(step: nn.Module, arguments: Any, dimensions: Dimensions | None = None) -> torch.export.ExportedProgram:
+def export_step(
+    step: nn.Module, arguments: Any, dimensions: Dimensions | None = None
+) -> torch.export.ExportedProgram:
     """Export a step as a program whose one argument is the list of the tensors of its arguments.
 
     Args:
@@ -182,8 +207,15 @@ def export_step(step: nn.Module, arguments: Any, dimensions: Dimensions | None =
         sizes = {"slots": torch.export.Dim("slots", min=1), "room": torch.export.Dim("room", min=2)}
         shapes = None
         if dimensions is not None:
-            shapes = ([{dim: growth * sizes[name] for dim, (name, growth) in each.items()} for each in dimensions],)
-        return torch.export.export(_FlatStep(step, structure), (leaves,), strict=False, dynamic_shapes=shapes)
+            shapes = (
+                [
+                    {dim: growth * sizes[name] for dim, (name, growth) in each.items()}
+                    for each in dimensions
+                ],
+            )
+        return torch.export.export(
+            _FlatStep(step, structure), (leaves,), strict=False, dynamic_shapes=shapes
+        )
 
 
 @contextmanager
@@ -221,15 +253,23 @@ def _source_of(
     for source, tensor in tensors.items():
         layouts: list[dict[str, Any]] = []
         if tensor.numel() == values.numel() and tensor.dtype == values.dtype:
-            layouts = [{}, *([{"transposed": True}] if tensor.dim() == 2 else []), {"shape": [*values.shape]}]
+            layouts = [
+                {},
+                *([{"transposed": True}] if tensor.dim() == 2 else []),
+                {"shape": [*values.shape]},
+            ]
         if tensor.dim() == 2 and values.dim() == 3 and values.shape[1] == tensor.shape[1]:
             layouts += [{"block": values.shape[2], "pairs": pairs} for pairs in (False, True)]
         for layout in layouts:
             if torch.equal(_in_layout(tensor, **layout), values):
                 return source, layout | packed
-    if any(torch.equal(tensor.to(values.dtype), values) for tensor in program.tensor_constants.values()):
+    if any(
+        torch.equal(tensor.to(values.dtype), values) for tensor in program.tensor_constants.values()
+    ):
         return None
-    raise RuntimeError(f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the step.")
+    raise RuntimeError(
+        f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the step."
+    )
 
 
 def _in_layout(
@@ -252,11 +292,16 @@ def _in_layout(
     if block:
         columns = nn.functional.pad(tensor.t(), (0, -len(tensor) % block))
         blocks = columns.unflatten(1, (-1, block)).transpose(0, 1)
-        return (blocks.unflatten(1, (-1, 2)).transpose(2, 3).reshape(blocks.shape) if pairs else blocks).contiguous()
+        return (
+            blocks.unflatten(1, (-1, 2)).transpose(2, 3).reshape(blocks.shape) if pairs else blocks
+        ).contiguous()
     tensor = tensor.t().contiguous() if transposed else tensor
     return pack(tensor) if packed else tensor
 
 
 def _tensors_of(step: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a step by name."""
-    return {**dict(step.named_parameters(remove_duplicate=False)), **dict(step.named_buffers(remove_duplicate=False))}
+    return {
+        **dict(step.named_parameters(remove_duplicate=False)),
+        **dict(step.named_buffers(remove_duplicate=False)),
+    }

@@ -37,7 +37,9 @@ _DECODERS: tuple[type, ...] = (
 )
 _LAYERS = (VanillaTransformerDecoderLayer, VanillaTransformerLongDecoderLayer)
 # A class or a model that replaces one of them decodes in its own way.
-METHODS = {"forward", "__call__", *vars(GenerationMixin), *vars(PaperGenerationMixin)} - {"save_pretrained"}
+METHODS = {"forward", "__call__", *vars(GenerationMixin), *vars(PaperGenerationMixin)} - {
+    "save_pretrained"
+}
 METHODS -= {name for name in METHODS if name.startswith("__") and name != "__call__"}
 SUPPORTED = "an unchanged translation model or causal language model of this package"
 
@@ -46,12 +48,19 @@ def is_supported(model: Any) -> bool:
     """Tell whether an engine computes the same as a model itself, or as the models of an ensemble."""
     if isinstance(model, Ensemble):
         return all(map(is_supported, model.models))
-    if not isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM):
+    if not isinstance(
+        model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM
+    ):
         return False
     decoder, config = model.get_decoder(), model.config
     if type(decoder) not in _DECODERS or config._attn_implementation not in ("eager", "sdpa"):
         return False
-    if model.training or config.output_attentions or config.output_hidden_states or hasattr(model, "hf_device_map"):
+    if (
+        model.training
+        or config.output_attentions
+        or config.output_hidden_states
+        or hasattr(model, "hf_device_map")
+    ):
         return False
     for layer in decoder.layers:
         cross_attention = type(layer.encoder_attn) if layer.has_cross_attention else None
@@ -59,26 +68,41 @@ def is_supported(model: Any) -> bool:
             return False
         if cross_attention is not None and cross_attention not in CROSS_ATTENTIONS:
             return False
-        for linear in SELF_ATTENTIONS[type(layer.self_attn)].inputs_of(layer.self_attn):  # whose weights are joined
-            if type(linear) is not nn.Linear or type(linear.weight) is not nn.Parameter:  # an adapter, for example
+        for linear in SELF_ATTENTIONS[type(layer.self_attn)].inputs_of(
+            layer.self_attn
+        ):  # whose weights are joined
+            if (
+                type(linear) is not nn.Linear or type(linear.weight) is not nn.Parameter
+            ):  # an adapter, for example
                 return False
     # Processes that share a sharded model have to call it equally often.
     several = torch.distributed.is_available() and torch.distributed.is_initialized()
     several = several and torch.distributed.get_world_size() > 1
     if several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model)):
         return False
-    return not any(map(is_hooked, model.modules())) and not any(map(_replaces_method, (model, model.model)))
+    return not any(map(is_hooked, model.modules())) and not any(
+        map(_replaces_method, (model, model.model))
+    )
 
 
 def _replaces_method(module: nn.Module) -> bool:
     """Tell whether a class outside this package, or the module itself, replaces a method that decodes."""
     package, classes = __name__.partition(".")[0], type(module).__mro__
     ours = next((each for each in classes if each.__module__.partition(".")[0] == package), None)
-    if ours is None or any(not METHODS.isdisjoint(vars(each)) for each in classes[: classes.index(ours)]):
+    if ours is None or any(
+        not METHODS.isdisjoint(vars(each)) for each in classes[: classes.index(ours)]
+    ):
         return True
-    replaced = {name: value for name, value in vars(module).items() if name in METHODS and hasattr(ours, name)}
+    replaced = {
+        name: value
+        for name, value in vars(module).items()
+        if name in METHODS and hasattr(ours, name)
+    }
     # PEFT puts a bound method back.
-    return any(getattr(value, "__func__", value) is not getattr(ours, name) for name, value in replaced.items())
+    return any(
+        getattr(value, "__func__", value) is not getattr(ours, name)
+        for name, value in replaced.items()
+    )
 
 
 def is_hooked(module: Any) -> bool:
@@ -88,14 +112,21 @@ def is_hooked(module: Any) -> bool:
     The search here calls some modules of the decoder with other shapes, less often, or not at all.
     """
     hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-    hooks += [*global_hooks._global_forward_hooks.values(), *global_hooks._global_forward_pre_hooks.values()]
-    return "forward" in vars(module) or any(hook.__module__ != output_capturing.__name__ for hook in hooks)
+    hooks += [
+        *global_hooks._global_forward_hooks.values(),
+        *global_hooks._global_forward_pre_hooks.values(),
+    ]
+    return "forward" in vars(module) or any(
+        hook.__module__ != output_capturing.__name__ for hook in hooks
+    )
 
 
 def kind_of(model: Any) -> str:
     """Name a model in an error: its class, and what the engine does not support if that can be seen."""
     if isinstance(model, Ensemble):
-        return next((kind_of(each) for each in model.models if not is_supported(each)), "an ensemble")
+        return next(
+            (kind_of(each) for each in model.models if not is_supported(each)), "an ensemble"
+        )
     if not isinstance(model, nn.Module):
         return type(model).__name__
     config = getattr(model, "config", None)

@@ -24,7 +24,9 @@ class ForcedToken(SearchFeature):
     is_last: bool = False
     changes_scores = True
 
-    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
+    def change_logits(
+        self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
+    ) -> Tensor:
         is_token = torch.arange(logits.shape[2], device=logits.device) == self.token  # (V,)
         forced = torch.where(is_token, log_norms[..., None], -torch.inf)  # (B, N, V)
         is_here = state.time + 1 >= state.limits if self.is_last else state.time == 0  # (B,)
@@ -51,9 +53,15 @@ class TargetPrefix(SearchFeature):
         for row, request in zip(tokens, requests, strict=True):
             row[: len(request.prefix)] = torch.tensor(request.prefix, dtype=torch.long)
         memory.tokens[slots] = copy_to_device(tokens, slots.device)
-        memory.lengths[slots] = to_device([len(request.prefix) for request in requests], slots.device)
+        memory.lengths[slots] = to_device(
+            [len(request.prefix) for request in requests], slots.device
+        )
 
-    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: PrefixMemory) -> Tensor:
+    def change_logits(
+        self, logits: Tensor, log_norms: Tensor, state: Any, memory: PrefixMemory
+    ) -> Tensor:
         token = memory.tokens.gather(1, state.time[:, None])  # (B, 1)
         others = torch.arange(logits.shape[2], device=logits.device) != token  # (B, V)
-        return logits.masked_fill((others & (state.time < memory.lengths)[:, None])[:, None], -torch.inf)
+        return logits.masked_fill(
+            (others & (state.time < memory.lengths)[:, None])[:, None], -torch.inf
+        )

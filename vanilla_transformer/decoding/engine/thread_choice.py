@@ -3,7 +3,9 @@
 from collections import deque
 
 _SHARE_OF_TRIALS = 1 / 100  # of the time that may be lost on slower numbers
-_LATEST = 2  # times of each number that count, of which the lower one does not wait for other programs
+_LATEST = (
+    2  # times of each number that count, of which the lower one does not wait for other programs
+)
 
 
 class ThreadChoice:
@@ -25,7 +27,10 @@ class ThreadChoice:
         self._choices += 1
         seconds, fastest = min((min(times), number) for number, times in self._times.items())
         for number, times in self._times.items():
-            if number != fastest and min(times) - seconds < self._choices * seconds * _SHARE_OF_TRIALS:
+            if (
+                number != fastest
+                and min(times) - seconds < self._choices * seconds * _SHARE_OF_TRIALS
+            ):
                 self._choices = 0
                 return number
         return fastest

@@ -33,11 +33,15 @@ def argmax(scores: Tensor) -> Tensor:
     """
     if _is_eager_on_cpu(scores) and scores.numel() <= _CHUNK:
         return scores.max(dim=-1).indices
-    tokens, _ = tokens_of_blocks(reduce_blocks(scores, torch.amax).argmax(dim=-1, keepdim=True), scores.shape[1])
+    tokens, _ = tokens_of_blocks(
+        reduce_blocks(scores, torch.amax).argmax(dim=-1, keepdim=True), scores.shape[1]
+    )
     return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
 
 
-def top_continuations(logits: Tensor, log_scale: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def top_continuations(
+    logits: Tensor, log_scale: Tensor, count: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """
     Find the best continuations of all beams of each sentence.
 
@@ -53,7 +57,9 @@ def top_continuations(logits: Tensor, log_scale: Tensor, count: int) -> tuple[Te
     best = maxima.flatten(1).topk(min(count, maxima[0].numel()))[1]
     tokens, repeated = tokens_of_blocks(best % maxima.shape[2], vocab_size)
     parents = (best // maxima.shape[2]).repeat_interleave(_BLOCK, dim=1)
-    within = logits.flatten(1).gather(1, parents * vocab_size + tokens) + log_scale.gather(1, parents)
+    within = logits.flatten(1).gather(1, parents * vocab_size + tokens) + log_scale.gather(
+        1, parents
+    )
     scores, places = within.masked_fill_(repeated, -torch.inf).topk(count)
     return scores, parents.gather(1, places), tokens.gather(1, places)
 
@@ -79,7 +85,11 @@ def reduce_blocks(scores: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
     complete = scores.shape[-1] // _BLOCK
     reduced = reduce(scores[..., : complete * _BLOCK].unflatten(-1, (complete, _BLOCK)), dim=-1)
     rest = scores[..., complete * _BLOCK :]
-    return reduced if not rest.shape[-1] else torch.cat([reduced, reduce(rest, dim=-1, keepdim=True)], dim=-1)
+    return (
+        reduced
+        if not rest.shape[-1]
+        else torch.cat([reduced, reduce(rest, dim=-1, keepdim=True)], dim=-1)
+    )
 
 
 def tokens_of_blocks(blocks: Tensor, vocab_size: int) -> tuple[Tensor, Tensor]:

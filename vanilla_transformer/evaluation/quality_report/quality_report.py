@@ -27,7 +27,12 @@ from vanilla_transformer.evaluation.test_sets import Evaluation
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 from vanilla_transformer.text.units import split_units, split_words
 from vanilla_transformer.utils.file_utils import hash_file
-from vanilla_transformer.utils.resources import LOWER_IS_BETTER, METRIC_LABELS, hash_content, read_part
+from vanilla_transformer.utils.resources import (
+    LOWER_IS_BETTER,
+    METRIC_LABELS,
+    hash_content,
+    read_part,
+)
 
 # Control characters, parts of a broken file name, and code points that are no characters.
 _NOT_IN_HTML = regex.compile(r"[[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}]--[\t\n\r]]", regex.V1)
@@ -37,7 +42,9 @@ _SHOWN, _SHOWN_CHANGES = 5, 3  # examples of a kind
 _LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 25), (26, None))  # words
 _BIN = 10  # points of the scores of sentences
 _USUAL_LENGTH = 0.1  # by which all translations may be shorter or longer than the references
-_WORD_TOKENS = "tok:13a"  # in the signature of a BLEU that counts words, to which the rule of thumb applies
+_WORD_TOKENS = (
+    "tok:13a"  # in the signature of a BLEU that counts words, to which the rule of thumb applies
+)
 # From which BLEU on, and what Google's documentation of AutoML Translation says about it, in short.
 _BANDS = {
     0: "almost useless",
@@ -58,7 +65,12 @@ _MEANINGS = {
     "loss": "How much the references surprise the model; a lower value is better",
     "comet": "The judgment of a model that was trained on people's judgments; most values are from 0 to 1",
 }
-_TONES = {(1, 1): "good", (0, 1): "good", (-1, -1): "bad", (-1, 0): "bad"}  # of the worst and the best verdict
+_TONES = {
+    (1, 1): "good",
+    (0, 1): "good",
+    (-1, -1): "bad",
+    (-1, 0): "bad",
+}  # of the worst and the best verdict
 _VERDICTS = {1: "better", 0: "no reliable difference", -1: "worse"}
 
 
@@ -126,16 +138,22 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
             "A report needs a sentence with a reference, but all references are blank. Leave out --report."
         )
     style = read_part(str(__package__), "css")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     # Markup stays, and a text gets U+FFFD for each character that HTML must not have.
-    environment.finalize = lambda value: _NOT_IN_HTML.sub("\ufffd", value) if type(value) is str else value
+    environment.finalize = lambda value: (
+        _NOT_IN_HTML.sub("\ufffd", value) if type(value) is str else value
+    )
     environment.filters["signed"] = lambda value, digits=1: f"{value:+.{digits}f}".replace("-", "−")
     environment.filters["marked"] = mark_differences
     source, target = ((code or "").replace("_", "-") for code in setup.languages)
     # The meaning of each warning, how many translations have it, and the worst one
     warned = {name: [each for each in sentences if name in each.warnings] for name in WARNINGS}
     warnings = [
-        (WARNINGS[name], len(all_), min(all_, key=attrgetter("score"))) for name, all_ in warned.items() if all_
+        (WARNINGS[name], len(all_), min(all_, key=attrgetter("score")))
+        for name, all_ in warned.items()
+        if all_
     ]
     versions = {"vanilla-transformer": setup.version, "Python": platform.python_version()}
     versions |= {name: version(name) for name in ("torch", "transformers", "sacrebleu")}
@@ -143,10 +161,14 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
     for name in setup.models:
         folder = Path(name)
         if folder.is_dir():
-            paths = sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
+            paths = sorted(
+                path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin")
+            )
             models += [(f"{folder.resolve().name}/{path.name}", hash_file(path)) for path in paths]
         else:
-            models.append((name, getattr(load_config(name), "_commit_hash", None) or "unknown commit"))
+            models.append(
+                (name, getattr(load_config(name), "_commit_hash", None) or "unknown commit")
+            )
     return environment.from_string(read_part(str(__package__), "html")).render(
         style=style,
         style_hash=hash_content(style),
@@ -170,7 +192,9 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
         meanings_of_warnings=WARNINGS,
         speed=describe_speed(sentences, evaluation.seconds),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
-        files=[(label, Path(path).name, hash_file(Path(path))) for label, path in setup.files.items()],
+        files=[
+            (label, Path(path).name, hash_file(Path(path))) for label, path in setup.files.items()
+        ],
         models=models,
     )
 
@@ -181,7 +205,11 @@ def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[Score
     scores = sentence_chrf(*sides)
     sources = evaluation.sources or [""] * len(scores)
     others: Sequence[str | None] = evaluation.baseline or [None] * len(scores)
-    before = scores if evaluation.baseline is None else sentence_chrf(evaluation.baseline, evaluation.references)
+    before = (
+        scores
+        if evaluation.baseline is None
+        else sentence_chrf(evaluation.baseline, evaluation.references)
+    )
     return [
         ScoredSentence(
             source,
@@ -205,8 +233,17 @@ def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
         return None
     starts = [*_BANDS, 100]
     place = max(start for start in _BANDS if bleu.score >= start)
-    bands = [(start, end, _BANDS[start], start == place) for start, end in zip(starts, starts[1:], strict=False)]
-    return {"bands": bands, "meaning": _BANDS[place], "score": bleu.score, "low": bleu.low, "high": bleu.high}
+    bands = [
+        (start, end, _BANDS[start], start == place)
+        for start, end in zip(starts, starts[1:], strict=False)
+    ]
+    return {
+        "bands": bands,
+        "meaning": _BANDS[place],
+        "score": bleu.score,
+        "low": bleu.low,
+        "high": bleu.high,
+    }
 
 
 def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
@@ -219,8 +256,13 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
     for sign, verdict in _VERDICTS.items():
         names = [METRIC_LABELS[name] for name in signs if signs[name] == sign]
         if names:
-            verdicts.append(verdict if len(names) == len(signs) else f"{verdict} by {' and '.join(names)}")
-    changed = sorted({each.source + each.reference: each for each in sentences}.values(), key=lambda each: each.change)
+            verdicts.append(
+                verdict if len(names) == len(signs) else f"{verdict} by {' and '.join(names)}"
+            )
+    changed = sorted(
+        {each.source + each.reference: each for each in sentences}.values(),
+        key=lambda each: each.change,
+    )
     return {
         "tone": _TONES.get((min(signs.values()), max(signs.values())), ""),
         "verdict": "; ".join(verdicts),
@@ -248,13 +290,21 @@ def describe_lengths(sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
     ratio = ours / max(1, sum(len(split_words(each.reference)) for each in sentences))
     meaning = "about as long as the references"
     if abs(ratio - 1) > _USUAL_LENGTH:
-        meaning = "shorter: parts may be missing" if ratio < 1 else "longer: parts may be invented or repeated"
+        meaning = (
+            "shorter: parts may be missing"
+            if ratio < 1
+            else "longer: parts may be invented or repeated"
+        )
     bars = []
     for first, last in _LENGTHS:
-        scores = [each.score for each in sentences if first <= max(1, each.words) <= (last or each.words)]
+        scores = [
+            each.score for each in sentences if first <= max(1, each.words) <= (last or each.words)
+        ]
         if scores:
             mean = statistics.fmean(scores)
-            bars.append(Bar(f"{first}–{last}" if last else f"{first} or more", len(scores), mean, mean))
+            bars.append(
+                Bar(f"{first}–{last}" if last else f"{first} or more", len(scores), mean, mean)
+            )
     return {"ratio": ratio, "meaning": meaning, "bars": bars}
 
 
@@ -263,7 +313,12 @@ def describe_distribution(sentences: Sequence[ScoredSentence]) -> list[Bar]:
     counts = Counter(min(int(each.score // _BIN), 100 // _BIN - 1) for each in sentences)
     most = max(counts.values())
     return [
-        Bar(f"{_BIN * place}–{_BIN * (place + 1)}", counts[place], counts[place], 100 * counts[place] / most)
+        Bar(
+            f"{_BIN * place}–{_BIN * (place + 1)}",
+            counts[place],
+            counts[place],
+            100 * counts[place] / most,
+        )
         for place in reversed(range(100 // _BIN))
     ]
 
@@ -278,25 +333,43 @@ def choose_examples(sentences: Sequence[ScoredSentence]) -> dict[str, list[Score
     best, others = ranked[:count], ranked[count:]
     middle = others[:-count]
     start = (len(middle) - count) // 2
-    return {"Best": best, "Typical": middle[max(0, start) :][:count], "Worst": others[-count:][::-1]}
+    return {
+        "Best": best,
+        "Typical": middle[max(0, start) :][:count],
+        "Worst": others[-count:][::-1],
+    }
 
 
-def describe_speed(sentences: Sequence[ScoredSentence], seconds: float | None) -> dict[str, Any] | None:
+def describe_speed(
+    sentences: Sequence[ScoredSentence], seconds: float | None
+) -> dict[str, Any] | None:
     """Return how fast the model translated, or None if translations were read."""
     if seconds is None:
         return None
     words = sum(each.words for each in sentences)
     minutes = 10_000 * seconds / len(sentences) / 60
-    duration = f"{minutes / 60:.1f} hours" if minutes >= 100 else f"{minutes:.{minutes < 10:d}f} minutes"
-    return {"seconds": seconds, "sentences": len(sentences) / seconds, "words": words / seconds, "duration": duration}
+    duration = (
+        f"{minutes / 60:.1f} hours" if minutes >= 100 else f"{minutes:.{minutes < 10:d}f} minutes"
+    )
+    return {
+        "seconds": seconds,
+        "sentences": len(sentences) / seconds,
+        "words": words / seconds,
+        "duration": duration,
+    }
 
 
 def mark_differences(text: str, reference: str) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a text, and whether the reference lacks their words there."""
     spans = split_units(text)
-    words, others = ([side[start:end].casefold() for start, end in split_units(side)] for side in (text, reference))
+    words, others = (
+        [side[start:end].casefold() for start, end in split_units(side)]
+        for side in (text, reference)
+    )
     place = 0
-    for kind, first, last, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+    for kind, first, last, _, _ in SequenceMatcher(
+        None, words, others, autojunk=False
+    ).get_opcodes():
         if kind in ("replace", "delete"):
             start, end = spans[first][0], spans[last - 1][1]
             yield text[place:start], False

@@ -11,7 +11,9 @@ from vanilla_transformer.errors import UserError
 # `evaluate` copies this file to another folder before importing it, so relative imports do not work.
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 
-_DESCRIPTION = "Cased, detokenized BLEU and chrF2 by sacreBLEU, and the paper's BLEU of Moses tokens."
+_DESCRIPTION = (
+    "Cased, detokenized BLEU and chrF2 by sacreBLEU, and the paper's BLEU of Moses tokens."
+)
 _INPUTS = """
 Args:
     predictions: Translations, one string each.
@@ -61,5 +63,7 @@ def _only_reference(reference: str | Sequence[str]) -> str:
     if isinstance(reference, str):
         return reference
     if len(reference) != 1:
-        raise UserError(f"There must be one reference for each prediction, got {len(reference)}: {list(reference)}.")
+        raise UserError(
+            f"There must be one reference for each prediction, got {len(reference)}: {list(reference)}."
+        )
     return reference[0]

@@ -9,7 +9,10 @@ from torch import Tensor
 from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.readers import SentencePair, WordPair
-from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of, check_cross_attention
+from vanilla_transformer.decoding.engine.source_attention import (
+    alignment_heads_of,
+    check_cross_attention,
+)
 from vanilla_transformer.decoding.forced_decoding import check_positions, encode_as_trained
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import update_json
@@ -31,7 +34,9 @@ class AlignmentScores(NamedTuple):
     recall: float
 
 
-def score_alignments(found: Sequence[set[WordPair]], gold: Sequence[GoldAlignment]) -> AlignmentScores:
+def score_alignments(
+    found: Sequence[set[WordPair]], gold: Sequence[GoldAlignment]
+) -> AlignmentScores:
     """Compare the links of all sentences with the gold links. Without any links on either side there is no error."""
     rows = [*zip(found, gold, strict=True)]
     links = sum(len(ours) for ours, _ in rows)
@@ -57,7 +62,10 @@ class HeadsError(NamedTuple):
 
 
 def rank_alignment_heads(
-    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], expected: Sequence[set[WordPair]] | None = None
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[SentencePair],
+    expected: Sequence[set[WordPair]] | None = None,
 ) -> list[HeadsError]:
     """Return each head and all heads of each layer together, best first.
 
@@ -70,8 +78,13 @@ def rank_alignment_heads(
         raise UserError("There must be sentences to choose an alignment head on, got none.")
     expected = align_lexically(pairs) if expected is None else expected
     count = model.config.decoder_attention_heads
-    layers = [[(layer, head) for head in range(count)] for layer in range(model.config.decoder_layers)]
-    choices: list[Heads] = [*([head] for heads in layers for head in heads), *(each for each in layers if each[1:])]
+    layers = [
+        [(layer, head) for head in range(count)] for layer in range(model.config.decoder_layers)
+    ]
+    choices: list[Heads] = [
+        *([head] for heads in layers for head in heads),
+        *(each for each in layers if each[1:]),
+    ]
     found = zip(*align_given(model, tokenizer, pairs, choices), strict=True)
     gold = [GoldAlignment(sure=links, possible=links) for links in expected]
     errors = [score_alignments(links, gold).error_rate for links in found]
@@ -79,7 +92,10 @@ def rank_alignment_heads(
 
 
 def align_by_heads(
-    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], reverse: tuple[Any, Any] | None = None
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[SentencePair],
+    reverse: tuple[Any, Any] | None = None,
 ) -> list[set[WordPair]]:
     """Return the words that the `alignment_heads` of a model align, for each pair.
 
@@ -90,7 +106,10 @@ def align_by_heads(
     aligners = [(model, tokenizer, pairs)]
     if reverse is not None:
         aligners.append((*reverse, [SentencePair(pair.target, pair.source) for pair in pairs]))
-    found = [[links for (links,) in align_given(*each, [alignment_heads_of(each[0])])] for each in aligners]
+    found = [
+        [links for (links,) in align_given(*each, [alignment_heads_of(each[0])])]
+        for each in aligners
+    ]
     return found[0] if reverse is None else grow_diagonally(*found)
 
 
@@ -104,9 +123,13 @@ def align_given(
     encoded = encode_as_trained(model, tokenizer, sources, targets)
     spans = token_spans(tokenizer, sources, encoded[0]), token_spans(tokenizer, targets, encoded[1])
     attentions = cross_attentions(model, *encoded, heads)
-    for source, target, source_spans, target_spans, rows in zip(sources, targets, *spans, attentions, strict=True):
+    for source, target, source_spans, target_spans, rows in zip(
+        sources, targets, *spans, attentions, strict=True
+    ):
         means = [rows[place].mean(dim=0) for place in places]
-        links = [link_units(source, source_spans, target, target_spans, attention) for attention in means]
+        links = [
+            link_units(source, source_spans, target, target_spans, attention) for attention in means
+        ]
         yield [linked_words(source, target, each) for each in links]
 
 
@@ -127,9 +150,17 @@ def cross_attentions(
     model.set_attn_implementation("eager")
     start, device = model.generation_config.decoder_start_token_id, model.device
     for source, target in zip(sources, targets, strict=True):
-        ids, previous = (torch.tensor([row], device=device) for row in (source, [start, *target[:-1]]))
-        outputs = model(input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True)
-        yield torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads]).float().cpu()
+        ids, previous = (
+            torch.tensor([row], device=device) for row in (source, [start, *target[:-1]])
+        )
+        outputs = model(
+            input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True
+        )
+        yield (
+            torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads])
+            .float()
+            .cpu()
+        )
 
 
 def store_alignment_heads(folder: str | Path, heads: Heads) -> None:

@@ -29,7 +29,9 @@ class ExplainArguments(ModelNameArguments, LanguageArguments, ThreadArguments, O
         description="The sentence, in quotation marks. Its search is the model's own, without `--protect` and as "
         "one sentence: `translate --no_protect` writes the same."
     )
-    output: Output = Field(description="HTML file to write. It has all of its data and loads nothing.")
+    output: Output = Field(
+        description="HTML file to write. It has all of its data and loads nothing."
+    )
     translation: str | None = Field(
         None, description="Explain this translation instead of the one that the search finds."
     )
@@ -37,8 +39,12 @@ class ExplainArguments(ModelNameArguments, LanguageArguments, ThreadArguments, O
     length_penalty: float | None = Field(
         None, description="Exponent of the length by which beam search divides log-probabilities."
     )
-    max_new_tokens: int | None = Field(None, description="Maximum number of tokens of the translation.")
-    device: str | None = Field(None, description="cpu, cuda, cuda:1, …; by default the CPU, which is fast enough.")
+    max_new_tokens: int | None = Field(
+        None, description="Maximum number of tokens of the translation."
+    )
+    device: str | None = Field(
+        None, description="cpu, cuda, cuda:1, …; by default the CPU, which is fast enough."
+    )
 
 
 def explain_command(arguments: Sequence[str]) -> None:
@@ -54,7 +60,9 @@ def explain_command(arguments: Sequence[str]) -> None:
     if options.device is not None:
         check_device(options.device)
     model = load_seq2seq(name, "can be explained").to(options.device or "cpu")
-    chosen = {each: getattr(options, each) for each in ("num_beams", "length_penalty", "max_new_tokens")}
+    chosen = {
+        each: getattr(options, each) for each in ("num_beams", "length_penalty", "max_new_tokens")
+    }
     chosen = {each: value for each, value in chosen.items() if value is not None}
     tokenizer = load_tokenizer(name)
     chosen |= language_settings(tokenizer, options)
@@ -66,8 +74,12 @@ def explain_command(arguments: Sequence[str]) -> None:
 class EvaluateAlignmentsArguments(ParallelTextArguments):
     """Flags of `evaluate-alignments`. All files are aligned line by line; words are what white space separates."""
 
-    alignments: Input = Field(description="Alignments in the format of Moses, such as 0-0 1-2, one line per pair.")
-    gold_alignments: Input = Field(description="Known alignments: sure pairs 0-1 and possible pairs 0p1.")
+    alignments: Input = Field(
+        description="Alignments in the format of Moses, such as 0-0 1-2, one line per pair."
+    )
+    gold_alignments: Input = Field(
+        description="Known alignments: sure pairs 0-1 and possible pairs 0p1."
+    )
 
 
 def evaluate_alignments_command(arguments: Sequence[str]) -> None:
@@ -78,7 +90,10 @@ def evaluate_alignments_command(arguments: Sequence[str]) -> None:
     from .word_alignments import read_alignments, read_gold_alignments
 
     pairs = [*stream_text_files(options.source, options.target)]
-    found, gold = read_alignments(options.alignments, pairs), read_gold_alignments(options.gold_alignments, pairs)
+    found, gold = (
+        read_alignments(options.alignments, pairs),
+        read_gold_alignments(options.gold_alignments, pairs),
+    )
     scores = score_alignments(found, gold)
     print(
         f"AER {100 * scores.error_rate:.2f}  precision {100 * scores.precision:.2f}  "
@@ -100,7 +115,9 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     options = parse(ChooseAlignmentHeadArguments, arguments)
     folder = options.model
     if not Path(folder).is_dir():
-        raise UserError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
+        raise UserError(
+            f"The model must be a folder, whose config.json can be changed, got {folder}."
+        )
     from transformers import AutoModelForSeq2SeqLM
 
     from vanilla_transformer.data.readers import stream_text_files
@@ -132,7 +149,9 @@ class WriteAlignmentsArguments(ParallelTextArguments, ThreadArguments, Overwrite
     models: Annotated[list[Input], ARGUMENT] = Field(
         [], max_length=2, description="A model, and one of the other direction."
     )
-    output: Output | None = Field(None, description="Write to this file instead of standard output.")
+    output: Output | None = Field(
+        None, description="Write to this file instead of standard output."
+    )
 
 
 def write_alignments_command(arguments: Sequence[str]) -> None:
@@ -147,7 +166,9 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
 
         from .alignment_scores import align_by_heads
 
-        model, *reverse = ((load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in options.models)
+        model, *reverse = (
+            (load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in options.models
+        )
         links = align_by_heads(*model, pairs, *reverse)
     else:
         from .word_alignments import align_lexically

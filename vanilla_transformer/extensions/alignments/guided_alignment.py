@@ -43,7 +43,9 @@ class GuidedAlignment:
         """Return the layer with the head."""
         return model.get_decoder().layers[self.number]
 
-    def add(self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]) -> SummedLoss:
+    def add(
+        self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]
+    ) -> SummedLoss:
         """Add the alignment loss of a batch that has links."""
         if "link_places" not in batch:
             return label_loss(batch)
@@ -55,7 +57,9 @@ class GuidedAlignment:
         finally:
             handle.remove()
         states, mask, source = calls[0]
-        guidance = alignment_loss(attention, states, mask, source, batch["link_places"], batch["link_weights"])
+        guidance = alignment_loss(
+            attention, states, mask, source, batch["link_places"], batch["link_weights"]
+        )
         return loss._replace(smoothed=loss.smoothed + self.weight * guidance)
 
 
@@ -70,7 +74,9 @@ def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) ->
         config: Configuration of the model that is trained.
     """
     if isinstance(config, VanillaTransformerLongConfig):
-        raise UserError("`train_alignments` must be given for models with full attention only. Leave it out.")
+        raise UserError(
+            "`train_alignments` must be given for models with full attention only. Leave it out."
+        )
     layer, layers = recipe.optimization.alignment_layer, config.decoder_layers
     if layer is None:
         layer = min(layers - 1, max(1, layers - 2))
@@ -80,7 +86,12 @@ def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) ->
 
 
 def alignment_loss(
-    attention: Any, states: Tensor, mask: Tensor | None, source: Tensor, places: Tensor, weights: Tensor
+    attention: Any,
+    states: Tensor,
+    mask: Tensor | None,
+    source: Tensor,
+    places: Tensor,
+    weights: Tensor,
 ) -> Tensor:
     """Return the cross-entropy between the attention of the head and the links of a batch, summed over the links.
 
@@ -94,7 +105,11 @@ def alignment_loss(
     scores = ((query * attention.scaling) @ key.transpose(1, 2)).float()  # (B, T, S)
     if mask is not None:
         seen = mask[:, 0]
-        scores = scores.masked_fill(~seen, -torch.inf) if seen.dtype == torch.bool else scores + seen.float()
+        scores = (
+            scores.masked_fill(~seen, -torch.inf)
+            if seen.dtype == torch.bool
+            else scores + seen.float()
+        )
     return -(scores.log_softmax(dim=-1).flatten()[places] * weights).sum()
 
 
@@ -102,4 +117,6 @@ def _project(linear: nn.Module, states: Tensor, rows: slice) -> Tensor:
     """Return some outputs of a projection, which may have adapters."""
     if not isinstance(linear, nn.Linear):
         return linear(states)[..., rows]
-    return nn.functional.linear(states, linear.weight[rows], None if linear.bias is None else linear.bias[rows])
+    return nn.functional.linear(
+        states, linear.weight[rows], None if linear.bias is None else linear.bias[rows]
+    )

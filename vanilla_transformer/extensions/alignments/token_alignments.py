@@ -13,7 +13,13 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.data_arguments import AGREEMENT
 from vanilla_transformer.data.prepare_data import Texts
-from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair, WordPair, read_lines, stream_text_files
+from vanilla_transformer.data.readers import (
+    ROWS_PER_BATCH,
+    SentencePair,
+    WordPair,
+    read_lines,
+    stream_text_files,
+)
 from vanilla_transformer.data.tokenized_corpus import (
     TokenColumn,
     TokenLinks,
@@ -49,21 +55,35 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
     key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
 
     def write(folder: Path) -> None:
-        aligned = iter(_read(path, texts.specs[0].files) if path != AGREEMENT else _align(texts.training.dataset))
+        aligned = iter(
+            _read(path, texts.specs[0].files)
+            if path != AGREEMENT
+            else _align(texts.training.dataset)
+        )
         with pa.ipc.new_stream(str(folder / "links.arrow"), _SCHEMA) as file:
             for pairs in _batches(texts.training.dataset):
                 words = [*islice(aligned, len(pairs))]
-                columns = _find_links(pairs, words, tokenizer), [[*chain.from_iterable(sorted(row))] for row in words]
-                arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+                columns = (
+                    _find_links(pairs, words, tokenizer),
+                    [[*chain.from_iterable(sorted(row))] for row in words],
+                )
+                arrays = [
+                    pa.array(column, field.type)
+                    for column, field in zip(columns, _SCHEMA, strict=True)
+                ]
                 file.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
 
     dataset = open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write))
     words_of_rows = TokenColumn(dataset.data.column("words"))
-    return TokenLinks(dataset.select_columns("links"), words_of_rows, partial(_link_pairs, tokenizer=tokenizer))
+    return TokenLinks(
+        dataset.select_columns("links"), words_of_rows, partial(_link_pairs, tokenizer=tokenizer)
+    )
 
 
 def _link_pairs(
-    pairs: Sequence[SentencePair], words: Sequence[set[WordPair]], tokenizer: PreTrainedTokenizerBase
+    pairs: Sequence[SentencePair],
+    words: Sequence[set[WordPair]],
+    tokenizer: PreTrainedTokenizerBase,
 ) -> datasets.Dataset:
     """Return the links between the tokens of some pairs, in memory."""
     rows = pa.array(_find_links(pairs, words, tokenizer), _SCHEMA.field("links").type)
@@ -71,7 +91,9 @@ def _link_pairs(
 
 
 def _find_links(
-    pairs: Sequence[SentencePair], words: Sequence[set[WordPair]], tokenizer: PreTrainedTokenizerBase
+    pairs: Sequence[SentencePair],
+    words: Sequence[set[WordPair]],
+    tokenizer: PreTrainedTokenizerBase,
 ) -> list[list[int]]:
     """Return the links of each pair, one after another, as [`TokenTable`] has them."""
     sources = token_spans(tokenizer, [pair.source for pair in pairs])
@@ -91,8 +113,12 @@ def _read(path: str, files: Sequence[Path]) -> Iterator[set[WordPair]]:
     """Yield the words of each line, except for lines of the text that are blank on both sides."""
     lines, count = read_lines(path), sum(1 for _ in stream_text_files(*files))
     if len(lines) != count:
-        raise UserError(f"{path} must have a line for each of {count} lines of {files[0]}, got {len(lines)}.")
-    for number, (line, pair) in enumerate(zip(lines, stream_text_files(*files), strict=True), start=1):
+        raise UserError(
+            f"{path} must have a line for each of {count} lines of {files[0]}, got {len(lines)}."
+        )
+    for number, (line, pair) in enumerate(
+        zip(lines, stream_text_files(*files), strict=True), start=1
+    ):
         if any(pair):
             yield parse_alignment(line, pair, f"line {number} of {path}")
 
@@ -103,7 +129,10 @@ def _batches(dataset: datasets.Dataset) -> Iterator[list[SentencePair]]:
 
 
 def align_tokens(
-    pair: SentencePair, source_spans: Sequence[Span], target_spans: Sequence[Span], words: set[WordPair]
+    pair: SentencePair,
+    source_spans: Sequence[Span],
+    target_spans: Sequence[Span],
+    words: set[WordPair],
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the links between the tokens of a pair: a target token, a source token, and the divisor of the weight.
 
@@ -119,7 +148,9 @@ def align_tokens(
             tokens[word].append(token)
     source_eos, target_eos = len(source_spans) - 1, len(target_spans) - 1
     for token, its_words in enumerate(words_of_tokens(pair.target, target_spans)):
-        linked = sorted({source for word in its_words for source in sources[word] if tokens[source]})
+        linked = sorted(
+            {source for word in its_words for source in sources[word] if tokens[source]}
+        )
         for source in linked:
             yield from ((token, each, len(linked) * len(tokens[source])) for each in tokens[source])
         if token == target_eos or (its_words and not linked):

@@ -23,12 +23,18 @@ from vanilla_transformer.decoding.token_texts import Token
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.units import Span, split_units
 
-_LEAST_WEIGHT = 0.2  # of a link; the attention of words without a counterpart is spread, or goes to EOS
+_LEAST_WEIGHT = (
+    0.2  # of a link; the attention of words without a counterpart is spread, or goes to EOS
+)
 _SHARE_OF_BEST = 0.5
 
 
 def align(
-    source: str, source_spans: Sequence[Span], text: str, tokens: Sequence[Token], hypothesis: Hypothesis
+    source: str,
+    source_spans: Sequence[Span],
+    text: str,
+    tokens: Sequence[Token],
+    hypothesis: Hypothesis,
 ) -> list[Link]:
     """Return the links between a source and its translation, in the order of the translation.
 
@@ -44,7 +50,11 @@ def align(
 
 
 def link_units(
-    source: str, source_spans: Sequence[Span], target: str, target_spans: Sequence[Span], attention: Tensor
+    source: str,
+    source_spans: Sequence[Span],
+    target: str,
+    target_spans: Sequence[Span],
+    attention: Tensor,
 ) -> list[Link]:
     """Return the links between the units of two texts, given the attention of their tokens, `(T, S)`."""
     source_units, target_units = split_units(source), split_units(target)
@@ -62,14 +72,20 @@ def link_units(
     ]
 
 
-def linked_words(source: str, target: str, links: Sequence[Sequence[float]]) -> set[tuple[int, int]]:
+def linked_words(
+    source: str, target: str, links: Sequence[Sequence[float]]
+) -> set[tuple[int, int]]:
     """Return the linked words of a source and its translation, counted from 0 between white space.
 
     Punctuation at a word that has letters or digits does not count.
     """
     here, there = _words_of_units(source), _words_of_units(target)
     starts = {(int(start), int(target_start)) for start, _, target_start, *_ in links}
-    return {(here[start], there[target]) for start, target in starts if start in here and target in there}
+    return {
+        (here[start], there[target])
+        for start, target in starts
+        if start in here and target in there
+    }
 
 
 def moses_pairs(source: str, target: str, links: Sequence[Sequence[float]]) -> str:
@@ -94,22 +110,44 @@ def token_spans(
         raise UserError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")
     if not texts:
         return []
-    found = tokenizer(list(texts), add_special_tokens=True, return_offsets_mapping=True, return_attention_mask=False)
+    found = tokenizer(
+        list(texts),
+        add_special_tokens=True,
+        return_offsets_mapping=True,
+        return_attention_mask=False,
+    )
     rows = zip(texts, found["input_ids"], found["offset_mapping"], strict=True)
     each_spans = [
-        [*(span for token, span in zip(ids, spans, strict=True) if token != tokenizer.eos_token_id), (len(text),) * 2]
+        [
+            *(
+                span
+                for token, span in zip(ids, spans, strict=True)
+                if token != tokenizer.eos_token_id
+            ),
+            (len(text),) * 2,
+        ]
         for text, ids, spans in rows
     ]
     if encoded is None:
         return each_spans
-    return [[(0, 0)] * (len(ids) - len(spans)) + spans for ids, spans in zip(encoded, each_spans, strict=True)]
+    return [
+        [(0, 0)] * (len(ids) - len(spans)) + spans
+        for ids, spans in zip(encoded, each_spans, strict=True)
+    ]
 
 
 def words_of_tokens(text: str, spans: Sequence[Span]) -> list[set[int]]:
     """Return the words of each token, counted from 0 between white space. Punctuation at a word is of none."""
     words = _words_of_units(text)
-    owners = {place: words[start] for start, end in split_units(text) if start in words for place in range(start, end)}
-    return [{owners[place] for place in range(start, end) if place in owners} for start, end in spans]
+    owners = {
+        place: words[start]
+        for start, end in split_units(text)
+        if start in words
+        for place in range(start, end)
+    }
+    return [
+        {owners[place] for place in range(start, end) if place in owners} for start, end in spans
+    ]
 
 
 def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:

@@ -22,7 +22,9 @@ from vanilla_transformer.errors import UserError
 
 _SURE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _POSSIBLE = re.compile(r"(\d{1,9})p(\d{1,9})")
-_NEIGHBORS = [(here, there) for here in (-1, 0, 1) for there in (-1, 0, 1) if (here, there) != (0, 0)]
+_NEIGHBORS = [
+    (here, there) for here in (-1, 0, 1) for there in (-1, 0, 1) if (here, there) != (0, 0)
+]
 
 
 class GoldAlignment(NamedTuple):
@@ -42,7 +44,9 @@ def read_gold_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> lis
     found = list[GoldAlignment]()
     for line, pair, location in _rows(path, pairs):
         optional = [text for text in line.split() if _POSSIBLE.fullmatch(text)]
-        sure = parse_alignment(" ".join(text for text in line.split() if text not in optional), pair, location)
+        sure = parse_alignment(
+            " ".join(text for text in line.split() if text not in optional), pair, location
+        )
         possible = parse_alignment(" ".join(optional).replace("p", "-"), pair, location)
         found.append(GoldAlignment(sure, sure | possible))
     return found
@@ -51,7 +55,9 @@ def read_gold_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> lis
 def _rows(path: str | Path, pairs: Sequence[SentencePair]) -> list[tuple[str, SentencePair, str]]:
     lines = read_lines(path)
     if len(lines) != len(pairs):
-        raise UserError(f"{path} must have a line for each of {len(pairs)} pairs of sentences, got {len(lines)}.")
+        raise UserError(
+            f"{path} must have a line for each of {len(pairs)} pairs of sentences, got {len(lines)}."
+        )
     rows = enumerate(zip(lines, pairs, strict=True), start=1)
     return [(line, pair, f"line {number} of {path}") for number, (line, pair) in rows]
 
@@ -64,13 +70,17 @@ def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPai
     for text, match in matches:
         link = (int(match[1]), int(match[2])) if match else (sizes[0], sizes[1])
         if link[0] >= sizes[0] or link[1] >= sizes[1]:
-            rule = f"pairs such as 0-1 of {sizes[0]} words of the source and {sizes[1]} of the target"
+            rule = (
+                f"pairs such as 0-1 of {sizes[0]} words of the source and {sizes[1]} of the target"
+            )
             raise UserError(f"An alignment must have {rule}, got {text!r} in {location}.")
         found.add(link)
     return found
 
 
-def grow_diagonally(forward: Sequence[set[WordPair]], backward: Sequence[set[WordPair]]) -> list[set[WordPair]]:
+def grow_diagonally(
+    forward: Sequence[set[WordPair]], backward: Sequence[set[WordPair]]
+) -> list[set[WordPair]]:
     """Return the links of both directions, and neighbors of them in one direction that link a word without a link.
 
     This is grow-diag (Koehn et al., 2003). The first of several neighbors is added first.
@@ -87,7 +97,9 @@ def grow_diagonally(forward: Sequence[set[WordPair]], backward: Sequence[set[Wor
             sources, targets = ({link[side] for link in grown} for side in (0, 1))
             added = False
             for link in waiting:
-                is_near = any((link[0] + here, link[1] + there) in grown for here, there in _NEIGHBORS)
+                is_near = any(
+                    (link[0] + here, link[1] + there) in grown for here, there in _NEIGHBORS
+                )
                 if is_near and (link[0] not in sources or link[1] not in targets):
                     grown.add(link)
                     waiting.remove(link)
@@ -125,14 +137,21 @@ def _number_words(texts: Sequence[str]) -> list[Sentence]:
     """Return the words of each text as numbers, in lower case and without the punctuation at them."""
     numbers = dict[str, int]()
     rows = ([_EDGES.sub("", word).lower() or word for word in text.split()] for text in texts)
-    return [np.array([numbers.setdefault(word, len(numbers) + 1) for word in row], dtype=np.int64) for row in rows]
+    return [
+        np.array([numbers.setdefault(word, len(numbers) + 1) for word in row], dtype=np.int64)
+        for row in rows
+    ]
 
 
 def _align(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> list[set[WordPair]]:
     """Return the source word of each target word that has one, for each pair."""
-    parts = [slice(start, start + _PAIRS_PER_CHUNK) for start in range(0, len(sources), _PAIRS_PER_CHUNK)]
+    parts = [
+        slice(start, start + _PAIRS_PER_CHUNK) for start in range(0, len(sources), _PAIRS_PER_CHUNK)
+    ]
     chunks = [(sources[part], targets[part]) for part in parts]
-    known, probabilities = _fit([_cells(*chunk) for chunk in chunks[: FITTED_PAIRS // _PAIRS_PER_CHUNK]])
+    known, probabilities = _fit(
+        [_cells(*chunk) for chunk in chunks[: FITTED_PAIRS // _PAIRS_PER_CHUNK]]
+    )
     found = list[set[WordPair]]()
     for chunk in chunks:
         cells, pairs = _cells(*chunk), [*zip(*chunk, strict=True)]
@@ -147,7 +166,9 @@ def _align(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> list[set
 
 def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
     """Return the keys of all words that occur together and the probability of the target word, by EM."""
-    known = np.unique(np.concatenate([np.empty(0, np.int64), *(np.unique(chunk.keys) for chunk in chunks)]))
+    known = np.unique(
+        np.concatenate([np.empty(0, np.int64), *(np.unique(chunk.keys) for chunk in chunks)])
+    )
     places = [np.searchsorted(known, chunk.keys).astype(np.int32) for chunk in chunks]
     sources = np.unique(known >> 32, return_inverse=True)[1]
     probabilities = np.ones(len(known))
@@ -156,7 +177,9 @@ def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
         for chunk, place in zip(chunks, places, strict=True):
             joint = probabilities[place] * (1.0 if iteration < _ITERATIONS else chunk.prior)
             totals = np.add.reduceat(joint, np.cumsum(chunk.sizes) - chunk.sizes)
-            posterior = joint / np.repeat(totals, chunk.sizes)  # (C,): that the word of a row comes from the cell
+            posterior = joint / np.repeat(
+                totals, chunk.sizes
+            )  # (C,): that the word of a row comes from the cell
             counts += np.bincount(place, posterior, len(known))
         probabilities = counts / np.bincount(sources, counts)[sources]
     return known, probabilities
@@ -164,7 +187,9 @@ def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
 
 def _cells(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> _Cells:
     pairs = [*zip(sources, targets, strict=True)]
-    keys = [(np.concatenate([[0], source]) << 32 | target[:, None]).ravel() for source, target in pairs]
+    keys = [
+        (np.concatenate([[0], source]) << 32 | target[:, None]).ravel() for source, target in pairs
+    ]
     prior = [_prior(len(source), len(target)) for source, target in pairs]
     sizes = [np.full(len(target), len(source) + 1) for source, target in pairs]
     return _Cells(*(np.concatenate(arrays) for arrays in (keys, prior, sizes)))
@@ -173,7 +198,9 @@ def _cells(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> _Cells:
 @lru_cache(maxsize=10_000)
 def _prior(source_length: int, target_length: int) -> np.ndarray:
     """Return the probability of no word and of each place in the source, for each place in the target, `(C,)`."""
-    there, here = (np.arange(1, length + 1) / max(1, length) for length in (source_length, target_length))
+    there, here = (
+        np.arange(1, length + 1) / max(1, length) for length in (source_length, target_length)
+    )
     weights = np.exp(-_TENSION * np.abs(here[:, None] - there))
     shares = (1 - _NO_WORD_PROBABILITY) * weights / weights.sum(axis=1, keepdims=True)
     return np.insert(shares, 0, _NO_WORD_PROBABILITY, axis=1).ravel()

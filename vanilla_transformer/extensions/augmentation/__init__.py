@@ -21,8 +21,12 @@ def change_corpus(
     data, training = texts.data, texts.training
     if requested := augmentations(data):
         tags = data.source_tags or ()
-        augment = find_augmentations(requested, training.dataset, training.key, texts.cache_dir, tags)
-        corpus = AugmentedCorpus(corpus, augment, partial(encode_sentences, tokenizer), seed, max_tokens)
+        augment = find_augmentations(
+            requested, training.dataset, training.key, texts.cache_dir, tags
+        )
+        corpus = AugmentedCorpus(
+            corpus, augment, partial(encode_sentences, tokenizer), seed, max_tokens
+        )
     if data.bpe_dropout:
         corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, max_tokens)
     return corpus

@@ -41,11 +41,15 @@ class _AlignedTerm(NamedTuple):
     form: str
 
 
-def add_augmentation_tokens(tokenizer: PreTrainedTokenizerBase, augmentations: Collection[str]) -> None:
+def add_augmentation_tokens(
+    tokenizer: PreTrainedTokenizerBase, augmentations: Collection[str]
+) -> None:
     """Add the tokens of text with these augmentations that the vocabulary lacks."""
     known = tokenizer.get_added_vocab().keys()
     if "inline_terms" in augmentations and not known >= set(TERM_TOKENS):
-        tokenizer.add_special_tokens({"extra_special_tokens": list(TERM_TOKENS)}, replace_extra_special_tokens=False)
+        tokenizer.add_special_tokens(
+            {"extra_special_tokens": list(TERM_TOKENS)}, replace_extra_special_tokens=False
+        )
     if "placeholders" in augmentations:
         for token in MASKS if tokenizer.is_fast else ():
             find_anywhere(tokenizer.backend_tokenizer, token)
@@ -86,7 +90,9 @@ def follow_words(words: set[WordPair], before: SentencePair, after: SentencePair
     return words if counts == [sources, targets] else set()
 
 
-def insert_inline_terms(pair: SentencePair, random: Random, lexicon: Lexicon, words: Sequence[str]) -> SentencePair:
+def insert_inline_terms(
+    pair: SentencePair, random: Random, lexicon: Lexicon, words: Sequence[str]
+) -> SentencePair:
     """
     Annotate some terms of a pair whose translation is in its target.
 
@@ -171,7 +177,10 @@ def _join(pair: SentencePair, terms: Sequence[_AlignedTerm], random: Random) -> 
     """Join some terms that are neighbors in both texts. The translation of several words is annotated as it is."""
     joined = list(terms[:1])
     for before, term in pairwise(terms):
-        gaps = pair.source[before.end : term.start], pair.target[before.target_end : term.target_start]
+        gaps = (
+            pair.source[before.end : term.start],
+            pair.target[before.target_end : term.target_start],
+        )
         if all(map(re.compile(r"\s+").fullmatch, gaps)) and random.random() < _JOINED:
             first = joined.pop()
             form = pair.target[first.target_start : term.target_end]

@@ -24,7 +24,13 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.utils.file_utils import cached_folder
 
-from .augmentation import follow_words, insert_inline_terms, insert_placeholders, perturb_pair, replace_by_noise
+from .augmentation import (
+    follow_words,
+    insert_inline_terms,
+    insert_placeholders,
+    perturb_pair,
+    replace_by_noise,
+)
 from .lexicon import Lexicon, fit_lexicon
 from .perturbations import PERTURBATIONS
 
@@ -35,7 +41,9 @@ logger = logging.getLogger(__name__)
 _FORMAT = 2  # of the cached lexicon; another number invalidates all older entries
 _LEXICON_PAIRS = 50_000  # at the start of the training text
 _LEXICON_FILE = "lexicon.json"
-_SAMPLE = 1_000  # sources, whose scripts are compared with the scripts for which perturbations are meant
+_SAMPLE = (
+    1_000  # sources, whose scripts are compared with the scripts for which perturbations are meant
+)
 _MANY = 0.1  # of the sample
 _ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
 
@@ -56,7 +64,14 @@ class AugmentedCorpus(DerivedCorpus):
         max_tokens (`int`): A pair with a side that would become longer stays as it is.
     """
 
-    def __init__(self, plain: Corpus, augment: Mapping[Augment, float], encode: Encode, seed: int, max_tokens: int):
+    def __init__(
+        self,
+        plain: Corpus,
+        augment: Mapping[Augment, float],
+        encode: Encode,
+        seed: int,
+        max_tokens: int,
+    ):
         super().__init__(plain)
         self.augment = augment
         self.encode = encode
@@ -69,7 +84,9 @@ class AugmentedCorpus(DerivedCorpus):
         changed = self._change_texts(pairs, epoch)
         if not changed:
             return pairs
-        columns = {name: [row[name] for row in changed.values()] for name in self.texts.column_names}
+        columns = {
+            name: [row[name] for row in changed.values()] for name in self.texts.column_names
+        }
         texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
         tokens = encode_texts(texts, partial(encode_sides, encode=self.encode), num_proc=1)
         if self.links is not None:
@@ -89,10 +106,14 @@ class AugmentedCorpus(DerivedCorpus):
     def _change_texts(self, pairs: EncodedPairs, epoch: int) -> dict[int, dict]:
         """Return the texts and aligned words of the pairs that augmentation changes, by their index in the epoch."""
         shares = np.array(list(self.augment.values()))
-        drawn = np.random.default_rng((self.seed, epoch, 1)).random((len(pairs), len(shares))) < shares
+        drawn = (
+            np.random.default_rng((self.seed, epoch, 1)).random((len(pairs), len(shares))) < shares
+        )
         indices = np.flatnonzero(drawn.any(axis=1))
         changed = {}
-        for index, row in zip(indices.tolist(), self.texts.select(pairs.rows[indices]), strict=True):
+        for index, row in zip(
+            indices.tolist(), self.texts.select(pairs.rows[indices]), strict=True
+        ):
             pair = before = SentencePair(row["source"], row["target"])
             words = set[WordPair]()
             if self.links is not None:
@@ -104,7 +125,11 @@ class AugmentedCorpus(DerivedCorpus):
                     last, pair = pair, function(pair, random)
                     words = follow_words(words, last, pair)
             if pair != before:
-                changed[index] = row | {"source": pair.source, "target": pair.target, _ALIGNED_WORDS: words}
+                changed[index] = row | {
+                    "source": pair.source,
+                    "target": pair.target,
+                    _ALIGNED_WORDS: words,
+                }
         return changed
 
 
@@ -124,7 +149,10 @@ def find_augmentations(
         texts, key: The training text and its hash; the lexicon of inline terms is fitted to it.
         tags: Words at the start of sources, which no augmentation changes.
     """
-    functions: dict[str, Augment] = {"noise_pairs": replace_by_noise, "placeholders": insert_placeholders}
+    functions: dict[str, Augment] = {
+        "noise_pairs": replace_by_noise,
+        "placeholders": insert_placeholders,
+    }
     functions |= {name: partial(perturb_pair, name=name) for name in PERTURBATIONS}
     if "inline_terms" in augmentations:
         lexicon = _load_lexicon(texts, key, cache_dir)
@@ -138,10 +166,16 @@ def find_augmentations(
             scripts = ", ".join(find_scripts(skipped))
             reason = f"it needs {PERTURBATIONS[name].needs}, and they are in {scripts}"
             logger.warning(
-                "`%s` of `augment` skips %.0f %% of the sources: %s.", name, 100 * len(skipped) / len(sample), reason
+                "`%s` of `augment` skips %.0f %% of the sources: %s.",
+                name,
+                100 * len(skipped) / len(sample),
+                reason,
             )
     if tags:
-        functions = {name: partial(_augment_after_tag, augment=each, tags=tags) for name, each in functions.items()}
+        functions = {
+            name: partial(_augment_after_tag, augment=each, tags=tags)
+            for name, each in functions.items()
+        }
     return {functions[name]: share for name, share in augmentations.items()}
 
 
@@ -149,7 +183,9 @@ def _tag_of(source: str, tags: Sequence[str]) -> str:
     return next((f"{tag} " for tag in tags if source.startswith(f"{tag} ")), "")
 
 
-def _augment_after_tag(pair: SentencePair, random: Random, augment: Augment, tags: Sequence[str]) -> SentencePair:
+def _augment_after_tag(
+    pair: SentencePair, random: Random, augment: Augment, tags: Sequence[str]
+) -> SentencePair:
     tag = _tag_of(pair.source, tags)
     changed = augment(pair._replace(source=pair.source.removeprefix(tag)), random)
     return changed._replace(source=f"{tag}{changed.source}")
@@ -161,7 +197,9 @@ def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon
     def write(folder: Path) -> None:
         some = texts.select(range(min(len(texts), _LEXICON_PAIRS)))
         lexicon = fit_lexicon(list(map(SentencePair, some["source"], some["target"])))
-        (folder / _LEXICON_FILE).write_text(json.dumps(lexicon, ensure_ascii=False), encoding="utf-8")
+        (folder / _LEXICON_FILE).write_text(
+            json.dumps(lexicon, ensure_ascii=False), encoding="utf-8"
+        )
 
     folder = cached_folder(cache_dir, f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}", write)
     lexicon = json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))

@@ -90,9 +90,18 @@ class BpeDropout:
         for index, encoding in enumerate(encodings, start=first_index):
             draws = _Draws(self.dropout, f"{seed} {epoch} {stream} {index}")
             ids, places = encoding.ids, encoding.word_ids
-            starts = [index for index, (before, here) in enumerate(pairwise((None, *places))) if before != here]
+            starts = [
+                index
+                for index, (before, here) in enumerate(pairwise((None, *places)))
+                if before != here
+            ]
             words = [tuple(ids[start:end]) for start, end in pairwise((*starts, len(ids)))]
-            sentence = [token for word in words for token in self._segment(word, draws) if token != self._eos]
+            sentence = [
+                token
+                for word in words
+                for token in self._segment(word, draws)
+                if token != self._eos
+            ]
             sentences.append([*sentence, self._eos])
         return sentences
 
@@ -113,7 +122,9 @@ class BpeDropout:
         following, preceding = list(range(1, len(word) + 1)), list(range(-1, len(word) - 1))
         # (rank, merged symbol, position of the left symbol); ranks are unique, so the symbol never decides
         queue = [
-            (*self._merges[pair], position) for position, pair in enumerate(pairwise(word)) if pair in self._merges
+            (*self._merges[pair], position)
+            for position, pair in enumerate(pairwise(word))
+            if pair in self._merges
         ]
         heapq.heapify(queue)
         dropped: list[tuple[int, int, int]] = []
@@ -122,7 +133,10 @@ class BpeDropout:
             rank, merged, left = place
             right = following[left]
             # An earlier merge removed this pair, so nothing is drawn for it.
-            if right == len(word) or self._merges.get((symbols[left], symbols[right])) != (rank, merged):
+            if right == len(word) or self._merges.get((symbols[left], symbols[right])) != (
+                rank,
+                merged,
+            ):
                 continue
             if draws.drops():
                 dropped.append(place)
@@ -184,7 +198,14 @@ class BpeDropoutCorpus(DerivedCorpus):
     A side that dropout would make longer than `max_tokens` is tokenized without it.
     """
 
-    def __init__(self, plain: Corpus, tokenizer: PreTrainedTokenizerBase, dropout: float, seed: int, max_tokens: int):
+    def __init__(
+        self,
+        plain: Corpus,
+        tokenizer: PreTrainedTokenizerBase,
+        dropout: float,
+        seed: int,
+        max_tokens: int,
+    ):
         super().__init__(plain)
         self.segmenters = BpeDropout(tokenizer, dropout), BpeDropout(tokenizer, 0.0)
         self.seed = seed
@@ -192,7 +213,13 @@ class BpeDropoutCorpus(DerivedCorpus):
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         self.texts = self.plain.texts.select(pairs.rows)
-        encode = partial(_encode_batch, segmenters=self.segmenters, seed=self.seed, epoch=epoch, limit=self.max_tokens)
+        encode = partial(
+            _encode_batch,
+            segmenters=self.segmenters,
+            seed=self.seed,
+            epoch=epoch,
+            limit=self.max_tokens,
+        )
         return EncodedPairs(TokenTable(encode_texts(self.texts, encode, with_indices=True)))
 
 
@@ -207,7 +234,9 @@ def _encode_batch(
     with_dropout, without = segmenters
     columns = {}
     for stream, (column, side) in enumerate((("input_ids", "source"), ("labels", "target"))):
-        sentences = with_dropout.encode(batch[side], seed, epoch, first_index=indices[0], stream=stream)
+        sentences = with_dropout.encode(
+            batch[side], seed, epoch, first_index=indices[0], stream=stream
+        )
         for position, sentence in enumerate(sentences):
             if len(sentence) > limit:
                 sentences[position] = without.encode([batch[side][position]], seed, epoch)[0]

@@ -29,29 +29,48 @@ def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
     target_cells = np.concatenate([np.tile(target, len(source)) for source, target in both])
     if not len(source_cells):  # no sentence has words on both sides
         return {}
-    sentence = np.repeat(np.arange(len(both)), [len(source) * len(target) for source, target in both])
+    sentence = np.repeat(
+        np.arange(len(both)), [len(source) * len(target) for source, target in both]
+    )
     (source, target), forward, counts = _fit_lexicon(source_cells, target_cells, sentence)
     (back_target, back_source), backward, _ = _fit_lexicon(target_cells, source_cells, sentence)
     backward = backward[np.lexsort((back_target, back_source))]  # in the order of `forward`
-    kept = (forward >= _LEAST_PROBABILITY) & (backward >= _LEAST_PROBABILITY) & (counts >= _LEAST_COUNT)
+    kept = (
+        (forward >= _LEAST_PROBABILITY)
+        & (backward >= _LEAST_PROBABILITY)
+        & (counts >= _LEAST_COUNT)
+    )
     found: dict[str, dict[str, float]] = {}
     for index in np.flatnonzero(kept):
-        found.setdefault(source_words[source[index]], {})[target_words[target[index]]] = float(forward[index])
+        found.setdefault(source_words[source[index]], {})[target_words[target[index]]] = float(
+            forward[index]
+        )
     lexicon: Lexicon = {}
     for word, forms in found.items():
         starts = {form: "".join(split_graphemes(form)[:_SHARED_START]).casefold() for form in forms}
         likely = sorted(forms, key=lambda form: (forms[form], form), reverse=True)
-        lexicon[word] = {form: next(other for other in likely if starts[other] == starts[form]) for form in forms}
+        lexicon[word] = {
+            form: next(other for other in likely if starts[other] == starts[form]) for form in forms
+        }
     return lexicon
 
 
-def _number_words(texts: Sequence[str], change: Callable[[str], str]) -> tuple[list[str], list[np.ndarray]]:
+def _number_words(
+    texts: Sequence[str], change: Callable[[str], str]
+) -> tuple[list[str], list[np.ndarray]]:
     """Return the content words of one side, and their numbers in each sentence, without repetitions."""
-    sentences = [{change(word) for word in split_words(text) if is_word_of_letters(word)} for text in texts]
+    sentences = [
+        {change(word) for word in split_words(text) if is_word_of_letters(word)} for text in texts
+    ]
     counts = Counter(chain.from_iterable(sentences))
-    known = sorted(word for word, count in counts.items() if count <= _MOST_FREQUENT * len(sentences))
+    known = sorted(
+        word for word, count in counts.items() if count <= _MOST_FREQUENT * len(sentences)
+    )
     numbers = {word: number for number, word in enumerate(known)}
-    return known, [np.array(sorted(numbers[word] for word in words & numbers.keys()), np.int64) for words in sentences]
+    return known, [
+        np.array(sorted(numbers[word] for word in words & numbers.keys()), np.int64)
+        for words in sentences
+    ]
 
 
 def _fit_lexicon(

@@ -20,7 +20,8 @@ from vanilla_transformer.text.units import FURTHER, UNSPACED, split_graphemes
 _SPELLED = rf"(?:[[\p{{L}}\p{{Nl}}\p{{No}}]--{UNSPACED}][{FURTHER}]*+)++"
 _LETTERS = regex.compile(_SPELLED, regex.V1)
 _WORD = regex.compile(
-    rf"""{_SPELLED}(?:(?:['’׳״]|(?<=\p{{Hebrew}}[{FURTHER}]*)"(?=\p{{Hebrew}})){_SPELLED})*""", regex.V1
+    rf"""{_SPELLED}(?:(?:['’׳״]|(?<=\p{{Hebrew}}[{FURTHER}]*)"(?=\p{{Hebrew}})){_SPELLED})*""",
+    regex.V1,
 )
 _LONG_WORD = 4  # letters
 _NUMBER = re.compile(r"\d+(?:[.,٫٬]\d+)*")
@@ -37,10 +38,14 @@ def typos(text: str, draw: random.Random) -> str:
         letters = split_graphemes(word)
         place, kind = draw.randrange(1, len(letters) - 1), draw.choice(["swap", "drop", "double"])
         letter, after = letters[place : place + 2]
-        changed = {"swap": [after, letter], "drop": [after], "double": [letter, letter, after]}[kind]
+        changed = {"swap": [after, letter], "drop": [after], "double": [letter, letter, after]}[
+            kind
+        ]
         return "".join([*letters[:place], *changed, *letters[place + 2 :]])
 
-    words = (match for match in _LETTERS.finditer(text) if len(split_graphemes(match[0])) >= _LONG_WORD)
+    words = (
+        match for match in _LETTERS.finditer(text) if len(split_graphemes(match[0])) >= _LONG_WORD
+    )
     return _change_words(words, misspell, text, draw)
 
 
@@ -79,7 +84,10 @@ def other_numbers(text: str, draw: random.Random) -> str:
             return match[0]
         others = random.Random(f"{seed} {digits}")
         found = [others.choice([new for new in range(1, 10) if new != old]) for old in digits]
-        return "".join(chr(ord(each) - int(each) + found.pop(0)) if each.isdecimal() else each for each in match[0])
+        return "".join(
+            chr(ord(each) - int(each) + found.pop(0)) if each.isdecimal() else each
+            for each in match[0]
+        )
 
     return _NUMBER.sub(replace, text)
 
@@ -122,7 +130,9 @@ PERTURBATIONS = {
     "upper_case": Perturbation(lambda text, draw: text.upper(), on_target=True, needs="capitals"),
     "lower_case": Perturbation(lambda text, draw: text.lower(), on_target=False, needs="capitals"),
     "typos": Perturbation(typos, on_target=False, needs="spaces between words"),
-    "no_final_period": Perturbation(lambda text, draw: text.rstrip(_PERIODS), on_target=True, needs="a period"),
+    "no_final_period": Perturbation(
+        lambda text, draw: text.rstrip(_PERIODS), on_target=True, needs="a period"
+    ),
     "doubled_words": Perturbation(doubled_words, on_target=False, needs="spaces between words"),
     "emoji": Perturbation(lambda text, draw: f"{text} {draw.choice(_EMOJI)}", on_target=True),
     "html_tags": Perturbation(html_tags, on_target=True),
@@ -140,5 +150,6 @@ def perturb(name: str, pair: SentencePair, seed: int | str) -> SentencePair:
         return pair
     source = change.apply(pair.source, random.Random(str(seed)))
     return SentencePair(
-        source, change.apply(pair.target, random.Random(str(seed))) if change.on_target else pair.target
+        source,
+        change.apply(pair.target, random.Random(str(seed))) if change.on_target else pair.target,
     )

@@ -8,9 +8,19 @@ from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
-from vanilla_transformer.cli.flags import ThreadArguments, group_fields, register_models, set_threads
+from vanilla_transformer.cli.flags import (
+    ThreadArguments,
+    group_fields,
+    register_models,
+    set_threads,
+)
 from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules
-from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, corpus_specs, named_files
+from vanilla_transformer.data.data_arguments import (
+    DataArguments,
+    check_data_arguments,
+    corpus_specs,
+    named_files,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import read_keys, select
 from vanilla_transformer.utils.command_line import CommandLine
@@ -21,13 +31,41 @@ from vanilla_transformer.utils.schemas import ARGUMENT, Input
 logger = logging.getLogger(__name__)
 
 # Rules of `clean-corpus` that are on, or have a value, unless a recipe or a flag says otherwise; `train` has none.
-_DROP = ["empty", "identical", "bad_encoding", "markup", "other_numbers", "other_scripts", "duplicates", "misaligned"]
-_DEFAULTS: dict[str, Any] = {"max_characters": 1_000, "max_character_ratio": 3.0, "min_letter_ratio": 0.5}
+_DROP = [
+    "empty",
+    "identical",
+    "bad_encoding",
+    "markup",
+    "other_numbers",
+    "other_scripts",
+    "duplicates",
+    "misaligned",
+]
+_DEFAULTS: dict[str, Any] = {
+    "max_characters": 1_000,
+    "max_character_ratio": 3.0,
+    "min_letter_ratio": 0.5,
+}
 _USUAL = f"Default: {','.join(_DROP)} and, where the languages are known, other_languages."
-_TEXT_KEYS = ("train_source", "train_target", "dataset", "corpora", "source_language", "target_language")
+_TEXT_KEYS = (
+    "train_source",
+    "train_target",
+    "dataset",
+    "corpora",
+    "source_language",
+    "target_language",
+)
 _RULE_KEYS = [name for name in CleaningRules.model_fields if name not in ON_TOKENS]
 # The flags that `--help` shows.
-_MAIN = (*_TEXT_KEYS, "output_dir", "min_score", "max_characters", "max_character_ratio", "min_letter_ratio", "drop")
+_MAIN = (
+    *_TEXT_KEYS,
+    "output_dir",
+    "min_score",
+    "max_characters",
+    "max_character_ratio",
+    "min_letter_ratio",
+    "drop",
+)
 
 
 def _key(name: str) -> Any:
@@ -47,18 +85,23 @@ class CleanCorpusArguments(_CleaningKeys):
     """Flags of `clean-corpus`."""
 
     recipe: Annotated[Input | None, ARGUMENT] = Field(
-        None, description="A YAML file with some of these flags as keys, such as the recipe of a training run."
+        None,
+        description="A YAML file with some of these flags as keys, such as the recipe of a training run.",
     )
     output_dir: str = Field("", description="Folder for the text and the report.")
 
 
 def clean_corpus_command(arguments: Sequence[str]) -> None:
-    given = {word[2:].partition("=")[0].replace("-", "_") for word in arguments if word.startswith("--")}
+    given = {
+        word[2:].partition("=")[0].replace("-", "_") for word in arguments if word.startswith("--")
+    }
     for flag, other in zip(ON_TOKENS, ("max_characters", "max_character_ratio"), strict=True):
         if flag in given:
             rule = f"--{flag} must be given to `train`, which counts tokens, got it in clean-corpus"
             raise UserError(f"{rule}. Move it, or limit characters by --{other}.")
-    flags = CommandLine(group_fields(CleanCorpusArguments), "vanilla-transformer clean-corpus", _MAIN).read(arguments)
+    flags = CommandLine(
+        group_fields(CleanCorpusArguments), "vanilla-transformer clean-corpus", _MAIN
+    ).read(arguments)
     keys = {} if "recipe" not in flags else read_keys(flags["recipe"], keeps_null=True)
     # null turns a rule off
     chosen = {name: keys[name] for name in keys if keys[name] is not None or name in _RULE_KEYS}
@@ -66,7 +109,9 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
         chosen["drop"] = []
     options = CleanCorpusArguments(**select(CleanCorpusArguments, chosen) | flags)
     if not options.output_dir:
-        raise UserError("`output_dir` must be given: a folder for the text, such as --output_dir data/cleaned.")
+        raise UserError(
+            "`output_dir` must be given: a folder for the text, such as --output_dir data/cleaned."
+        )
     check_languages = "drop" not in options.model_fields_set
     values = {name: value for name, value in options if name in _keys}
     data = DataArguments(**values | ({"drop": _DROP} if check_languages else {}))

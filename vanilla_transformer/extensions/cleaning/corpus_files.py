@@ -22,7 +22,11 @@ def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:
     for spec in specs:
         for side, language in zip(("source", "target"), spec.direction, strict=True):
             if language_code(language) is None:
-                found = "is not given" if language is None else f"{language} has no code that py3langid knows"
+                found = (
+                    "is not given"
+                    if language is None
+                    else f"{language} has no code that py3langid knows"
+                )
                 return f"`{side}_language` of {spec.name} {found}."
     return None
 
@@ -37,11 +41,17 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
     """
     directions = [spec.direction for spec in texts.specs]
     names = {name for direction in directions for name in _text_file_names(direction)}
-    check_outputs([Path(folder) / name for name in names], [file for spec in texts.specs for file in spec.files])
+    check_outputs(
+        [Path(folder) / name for name in names],
+        [file for spec in texts.specs for file in spec.files],
+    )
     check_output_dir(folder, own=[REPORT_FILE, *names])
     with atomic_folder(folder) as aside:
         with ExitStack() as stack:
-            files = {name: stack.enter_context((aside / name).open("w", encoding="utf-8")) for name in names}
+            files = {
+                name: stack.enter_context((aside / name).open("w", encoding="utf-8"))
+                for name in names
+            }
             for corpus, pair in texts.training.pairs():
                 for name, text in zip(_text_file_names(directions[corpus]), pair, strict=True):
                     files[name].write(" ".join(text.splitlines()) + "\n")

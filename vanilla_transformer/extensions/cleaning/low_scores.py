@@ -21,7 +21,10 @@ _SCORES_FILE = "scores.npy"
 
 
 def drop_low_scores(
-    texts: CachedTexts, specs: Sequence[CorpusSpec], rules: Sequence[ScoreRule | None], cache_dir: Path
+    texts: CachedTexts,
+    specs: Sequence[CorpusSpec],
+    rules: Sequence[ScoreRule | None],
+    cache_dir: Path,
 ) -> CachedTexts:
     """
     Return the pairs with high scores, and all pairs of corpora without a rule.
@@ -34,18 +37,28 @@ def drop_low_scores(
     for number, (spec, rule) in enumerate(zip(specs, rules, strict=True)):
         rows = np.flatnonzero(corpora == number)
         if rule is not None and len(rows):
-            name = hash_json(texts.key, [int(rows[0]), len(rows)], spec.direction, _model_keys(rule))
-            write = partial(_write_scores, texts=texts, rows=rows, direction=spec.direction, rule=rule)
+            name = hash_json(
+                texts.key, [int(rows[0]), len(rows)], spec.direction, _model_keys(rule)
+            )
+            write = partial(
+                _write_scores, texts=texts, rows=rows, direction=spec.direction, rule=rule
+            )
             scores = np.load(cached_folder(cache_dir, f"scores-{name}", write) / _SCORES_FILE)
             kept[rows[scores < rule.threshold(scores.tolist())]] = False
-    key = hash_json(texts.key, [rule and vars(rule) | {"models": _model_keys(rule)} for rule in rules])
+    key = hash_json(
+        texts.key, [rule and vars(rule) | {"models": _model_keys(rule)} for rule in rules]
+    )
     folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_kept, texts=texts, kept=kept))
     return load_folder(folder, key)
 
 
-def _write_scores(folder: Path, texts: CachedTexts, rows: np.ndarray, direction: Direction, rule: ScoreRule) -> None:
+def _write_scores(
+    folder: Path, texts: CachedTexts, rows: np.ndarray, direction: Direction, rule: ScoreRule
+) -> None:
     pairs = texts.dataset[rows.tolist()]
-    scores = corpus_scores(rule.models, list(map(SentencePair, pairs["source"], pairs["target"])), direction)
+    scores = corpus_scores(
+        rule.models, list(map(SentencePair, pairs["source"], pairs["target"])), direction
+    )
     np.save(folder / _SCORES_FILE, scores.astype(np.float32))
 
 
@@ -55,7 +68,9 @@ def _model_keys(rule: ScoreRule) -> list[Any]:
     for name in rule.models:
         # The weights of a COMET model are in a folder.
         paths = sorted([*Path(name).glob("*.*"), *Path(name).glob("checkpoints/*.ckpt")])
-        keys.append([hash_file(path) for path in paths if path.is_file()] if Path(name).is_dir() else name)
+        keys.append(
+            [hash_file(path) for path in paths if path.is_file()] if Path(name).is_dir() else name
+        )
     return keys
 
 
@@ -69,7 +84,9 @@ def _write_kept(folder: Path, texts: CachedTexts, kept: np.ndarray) -> None:
     write_texts(folder, texts.dataset, kept, report)
 
 
-def corpus_scores(models: Sequence[str], pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
+def corpus_scores(
+    models: Sequence[str], pairs: Sequence[tuple[str, str]], direction: Direction
+) -> np.ndarray:
     """
     Return the score of each pair: by [`dual_scores`] of two models, or the quality that one model predicts.
 
@@ -86,7 +103,9 @@ def corpus_scores(models: Sequence[str], pairs: Sequence[tuple[str, str]], direc
     return model.to(PartialState().device).score(sources, targets, progress_bar=True)
 
 
-def dual_scores(forward: str, backward: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
+def dual_scores(
+    forward: str, backward: str, pairs: Sequence[tuple[str, str]], direction: Direction
+) -> np.ndarray:
     """
     Return a score in (0, 1] for each pair, which is high if both models find it about equally probable.
 
@@ -102,12 +121,19 @@ def dual_scores(forward: str, backward: str, pairs: Sequence[tuple[str, str]], d
     return np.exp(-(np.abs(forth - back) + (forth + back) / 2))
 
 
-def cross_entropies(name: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
+def cross_entropies(
+    name: str, pairs: Sequence[tuple[str, str]], direction: Direction
+) -> np.ndarray:
     """Return the negative log-probability of each translation, given its source, for each of its tokens, in nats."""
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.evaluation.pair_scores import score_pairs
 
-    model, tokenizer = load_seq2seq(name, "scores translations").to(PartialState().device), load_tokenizer(name)
+    model, tokenizer = (
+        load_seq2seq(name, "scores translations").to(PartialState().device),
+        load_tokenizer(name),
+    )
     direction = NO_DIRECTION if find_languages(tokenizer) is None else direction
-    scored = score_pairs(model, tokenizer, map(SentencePair._make, pairs), total=len(pairs), direction=direction)
+    scored = score_pairs(
+        model, tokenizer, map(SentencePair._make, pairs), total=len(pairs), direction=direction
+    )
     return np.array([-pair.log_probability / len(pair.tokens) for pair in scored])

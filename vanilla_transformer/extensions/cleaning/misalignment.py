@@ -29,7 +29,9 @@ _ITERATIONS = 5
 _SMOOTHING = 0.1  # of the probability of a word by itself
 _SHUFFLED_PAIRS = 20_000
 _PAIRS_PER_BATCH = 1_000
-_MOST_LOST = 0.002  # of a corpus: pairs that are dropped beyond the ones that are estimated to be misaligned
+_MOST_LOST = (
+    0.002  # of a corpus: pairs that are dropped beyond the ones that are estimated to be misaligned
+)
 
 Sentence = np.ndarray  # 0, which is no word, and the numbers of different words
 
@@ -105,12 +107,18 @@ def _fit(texts: datasets.Dataset, half: int) -> _Model:
     rows = rows[:: -(-len(rows) // _FITTED_PAIRS)]
     pairs = texts[rows.tolist()]
     sides = [list(map(_words, pairs[side])) for side in ("source", "target")]
-    cells = np.cumsum([(len(source) + 1) * (len(target) + 1) for source, target in zip(*sides, strict=True)])
+    cells = np.cumsum(
+        [(len(source) + 1) * (len(target) + 1) for source, target in zip(*sides, strict=True)]
+    )
     sides = [side[: max(1, int(np.searchsorted(cells, _FITTED_CELLS)))] for side in sides]
     numbers = _number_words(sides[0]), _number_words(sides[1])
-    sources, targets = (_as_numbers(side, found) for side, found in zip(sides, numbers, strict=True))
+    sources, targets = (
+        _as_numbers(side, found) for side, found in zip(sides, numbers, strict=True)
+    )
     sizes = [len(found) + 1 for found in numbers]
-    return _Model(numbers, _fit_lexicon(sources, targets, sizes[1]), _fit_lexicon(targets, sources, sizes[0]))
+    return _Model(
+        numbers, _fit_lexicon(sources, targets, sizes[1]), _fit_lexicon(targets, sources, sizes[0])
+    )
 
 
 def _words(text: str) -> list[str]:
@@ -120,14 +128,19 @@ def _words(text: str) -> list[str]:
 
 def _number_words(side: Sequence[Sequence[str]]) -> dict[str, int]:
     counts = Counter(chain.from_iterable(side))
-    return {word: number for number, word in enumerate((each for each in counts if counts[each] >= _LEAST_COUNT), 1)}
+    return {
+        word: number
+        for number, word in enumerate((each for each in counts if counts[each] >= _LEAST_COUNT), 1)
+    }
 
 
 def _as_numbers(side: Sequence[Sequence[str]], numbers: dict[str, int]) -> list[Sentence]:
     return [np.array([0, *(numbers[word] for word in words if word in numbers)]) for words in side]
 
 
-def _cells(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> tuple[np.ndarray, np.ndarray]:
+def _cells(
+    sources: Sequence[Sentence], targets: Sequence[Sentence]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the keys of all cells, `(C,)`, and how many each target word has, `(R,)`."""
     pairs = [*zip(sources, targets, strict=True)]
     keys = [(source << 32 | target[1:, None]).ravel() for source, target in pairs]
@@ -142,13 +155,17 @@ def _fit_lexicon(sources: Sequence[Sentence], targets: Sequence[Sentence], words
     probabilities, starts = np.ones(len(known)), np.cumsum(sizes) - sizes
     for _ in range(_ITERATIONS if len(known) else 0):
         joint = probabilities[place]
-        counts = np.bincount(place, joint / np.repeat(np.add.reduceat(joint, starts), sizes), len(known))
+        counts = np.bincount(
+            place, joint / np.repeat(np.add.reduceat(joint, starts), sizes), len(known)
+        )
         probabilities = counts / np.bincount(given, counts)[given]
     counts = np.bincount(np.concatenate([target[1:] for target in targets]), minlength=words)
     return _Lexicon(known, probabilities, counts / max(1, counts.sum()))
 
 
-def _score_batch(batch: dict[str, Any], indices: Sequence[int], models: Sequence[_Model]) -> dict[str, np.ndarray]:
+def _score_batch(
+    batch: dict[str, Any], indices: Sequence[int], models: Sequence[_Model]
+) -> dict[str, np.ndarray]:
     """Score pairs by the model of the other half."""
     words = [list(map(_words, batch[side])) for side in ("source", "target")]
     scores = np.full(len(indices), np.nan, np.float32)
@@ -163,7 +180,9 @@ def _score_batch(batch: dict[str, Any], indices: Sequence[int], models: Sequence
     return {"score": scores}
 
 
-def _score_targets(sources: Sequence[Sentence], targets: Sequence[Sentence], lexicon: _Lexicon) -> np.ndarray:
+def _score_targets(
+    sources: Sequence[Sentence], targets: Sequence[Sentence], lexicon: _Lexicon
+) -> np.ndarray:
     """Return the mean over the words of each target. A pair without a known word on a side has no score."""
     keys, sizes = _cells(sources, targets)
     lengths = np.array([len(target) - 1 for target in targets], np.int64)

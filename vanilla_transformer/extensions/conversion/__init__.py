@@ -32,7 +32,9 @@ def _read(toolkit: str, path: str, *arguments: Any, **languages: Any) -> "Compar
     return _load("comparison.convert_from")(toolkit, _load(path), *arguments, **languages)
 
 
-def _write(path: str, *arguments: Any, extra: str | None = None, **options: Any) -> "Comparison | None":
+def _write(
+    path: str, *arguments: Any, extra: str | None = None, **options: Any
+) -> "Comparison | None":
     return _load("comparison.convert_to")(_load(path, extra), *arguments, **options)
 
 
@@ -55,7 +57,9 @@ WRITERS: dict[str, Converter] = {
     "ctranslate2-float16": partial(_write_ctranslate2, quantization="float16"),
     "ctranslate2-int8": partial(_write_ctranslate2, quantization="int8"),
     # Int8 needs sentences to translate, here the ones to compare both models on.
-    "bergamot": lambda *given, **text: _write("bergamot.write_bergamot", *given, calibration=given[-1], **text),
+    "bergamot": lambda *given, **text: _write(
+        "bergamot.write_bergamot", *given, calibration=given[-1], **text
+    ),
     "onnx": partial(_write, "onnx.write_onnx", extra="onnx"),
     "transformers.js": partial(_write, "transformers_js.write_transformers_js", extra="onnx"),
 }

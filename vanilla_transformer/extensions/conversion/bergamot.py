@@ -21,7 +21,9 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.text.languages import NO_DIRECTION, find_direction, find_languages
 from vanilla_transformer.utils.file_utils import hash_file
 
@@ -32,20 +34,31 @@ from .marian_bin import EMBEDDING, write_bin
 from .marian_npz import NAMES, NORM_PLACES, OPTIONS, OPTIONS_ITEM, POST_NORM
 from .shortlist import count_shortlist, write_bergamot_shortlist
 
-_FLOAT32, _INT8, _VOCABULARY, _SHORTLIST = "model.bin", "model.intgemm.alphas.bin", "vocab.spm", "lex.bin"
+_FLOAT32, _INT8, _VOCABULARY, _SHORTLIST = (
+    "model.bin",
+    "model.intgemm.alphas.bin",
+    "vocab.spm",
+    "lex.bin",
+)
 _OUTPUT_BIAS = "decoder_ff_logit_out_b"
 _MULTIPLE = 8  # of the sizes of matrices in int8
 _LENGTH_FACTOR = 2  # tokens of a translation for each one of its source
 # Fields of a model that has a counterpart.
 _FIELDS: dict[str, Sequence[Any]] = {
-    **{name: [True] for name in ("tie_word_embeddings", "share_encoder_decoder_embeddings", "scale_embedding")},
+    **{
+        name: [True]
+        for name in ("tie_word_embeddings", "share_encoder_decoder_embeddings", "scale_embedding")
+    },
     "normalize_before": [False],
     "activation_function": ["relu"],
     "position_embedding_type": ["sinusoidal"],
     "sinusoid_layout": ["tensor2tensor"],
 }
 _PROGRAM = "translate.cjs"
-_COPIED = {"config.yml": "bergamot_config.yml", _PROGRAM: "bergamot_translate.cjs"}  # names there and here
+_COPIED = {
+    "config.yml": "bergamot_config.yml",
+    _PROGRAM: "bergamot_translate.cjs",
+}  # names there and here
 _WIDTHS = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim")
 _NAMES = NAMES | {"..coder_Wemb": EMBEDDING, r"lm_head\.bias": _OUTPUT_BIAS}
 
@@ -85,17 +98,27 @@ def write_bergamot(
     item = {OPTIONS_ITEM: np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)}
     write_bin(folder / _FLOAT32, arrays | item)
     alphas = find_alphas(ours, lambda: _translate(ours, tokenizer, calibration))
-    arrays |= {f"{name}_QuantMultA": np.array([alpha], np.float32) for name, alpha in alphas.items()}
-    arrays["none_QuantMultA"] = arrays[f"{EMBEDDING}_QuantMultA"]  # its name where there is a shortlist
+    arrays |= {
+        f"{name}_QuantMultA": np.array([alpha], np.float32) for name, alpha in alphas.items()
+    }
+    arrays["none_QuantMultA"] = arrays[
+        f"{EMBEDDING}_QuantMultA"
+    ]  # its name where there is a shortlist
     write_bin(folder / _INT8, dict(sorted(arrays.items())) | item, alphas)
     statistics = Counter(parameters=sum(array.size for array in arrays.values()))
     for name, array in arrays.items():
-        part = next((part for part in ("encoder", "decoder") if name.startswith(part)), "embeddings")
+        part = next(
+            (part for part in ("encoder", "decoder") if name.startswith(part)), "embeddings"
+        )
         statistics[f"{part}_parameters"] += array.size
         statistics[f"{part}_bytes"] += array.size if name in alphas else array.nbytes
     direction = NO_DIRECTION if find_languages(tokenizer) else find_direction(tokenizer)
     description = {
-        "architecture": "tiny" if config.d_model <= 256 else "base-memory" if config.d_model < 512 else "base",
+        "architecture": "tiny"
+        if config.d_model <= 256
+        else "base-memory"
+        if config.d_model < 512
+        else "base",
         "byteSize": (folder / _INT8).stat().st_size,
         "hash": hash_file(folder / _INT8),
         "modelConfig": options,
@@ -103,31 +126,49 @@ def write_bergamot(
         "sourceLanguage": direction.source,
         "targetLanguage": direction.target,
     }
-    (folder / "metadata.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    (folder / "metadata.json").write_text(
+        json.dumps(description, indent=2) + "\n", encoding="utf-8"
+    )
     original = partial(_translate, model, tokenizer)
     return ((dtype, translate, original) for dtype, translate in _find_engines(folder))
 
 
-def find_vocabulary(model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> bytes:
+def find_vocabulary(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase
+) -> bytes:
     """Return the SentencePiece model of both sides. Refuse a model with all reasons why Bergamot cannot hold it."""
     config, of_ours = model.config, getattr(tokenizer, "sentencepiece_model", None)
-    files = [*{Path(path).read_bytes() for path in getattr(tokenizer, "spm_files", ())}]  # of Marian's tokenizer
+    files = [
+        *{Path(path).read_bytes() for path in getattr(tokenizer, "spm_files", ())}
+    ]  # of Marian's tokenizer
     files = files if of_ours is None else [of_ours]
     spm: Any = sentencepiece.SentencePieceProcessor(model_proto=files[0]) if len(files) == 1 else ()
     pieces = [spm.id_to_piece(index) for index in range(len(spm))]
-    tokens, padding = tokenizer.convert_ids_to_tokens([*range(len(tokenizer))]), tokenizer.pad_token_id
+    tokens, padding = (
+        tokenizer.convert_ids_to_tokens([*range(len(tokenizer))]),
+        tokenizer.pad_token_id,
+    )
     other_tokens = tokens[:-1] != pieces or not padding == config.pad_token_id == len(pieces)
     forced = model.generation_config.forced_bos_token_id
     heads = {config.encoder_attention_heads, config.decoder_attention_heads}
     reasons = {
         **option_reasons(config.to_dict(), _FIELDS),
-        **{f"`{name}` is no multiple of {_MULTIPLE}": getattr(config, name) % _MULTIPLE > 0 for name in _WIDTHS},
-        "encoder and decoder have different numbers of heads (`decoder_attention_heads`)": len(heads) > 1,
+        **{
+            f"`{name}` is no multiple of {_MULTIPLE}": getattr(config, name) % _MULTIPLE > 0
+            for name in _WIDTHS
+        },
+        "encoder and decoder have different numbers of heads (`decoder_attention_heads`)": len(
+            heads
+        )
+        > 1,
         **target_reasons(config),
         "it begins translations with a language (`forced_bos_token_id`)": forced is not None,
         "it has not one SentencePiece model (`tokenizer_model: sentencepiece`)": not pieces,
-        "its tokens are not the pieces of its SentencePiece model and then padding": bool(pieces) and other_tokens,
-        f"`vocab_size` gives {len(pieces)} pieces, no multiple of {_MULTIPLE}": len(pieces) % _MULTIPLE > 0,
+        "its tokens are not the pieces of its SentencePiece model and then padding": bool(pieces)
+        and other_tokens,
+        f"`vocab_size` gives {len(pieces)} pieces, no multiple of {_MULTIPLE}": len(pieces)
+        % _MULTIPLE
+        > 0,
     }
     check_supported("Bergamot", reasons)
     return files[0]
@@ -137,7 +178,10 @@ def marian_options(config: VanillaTransformerConfig) -> dict[str, Any]:
     """Return Marian's options of a model."""
     return {
         **{name: values[0] for name, values in OPTIONS.items()},
-        **{f"transformer-{place}": value for place, value in zip(NORM_PLACES, POST_NORM, strict=True)},
+        **{
+            f"transformer-{place}": value
+            for place, value in zip(NORM_PLACES, POST_NORM, strict=True)
+        },
         "dim-emb": config.d_model,
         "dim-vocabs": [config.pad_token_id] * 2,
         "enc-depth": config.encoder_layers,
@@ -154,11 +198,17 @@ def marian_options(config: VanillaTransformerConfig) -> dict[str, Any]:
 
 def marian_weights(model: VanillaTransformerForConditionalGeneration) -> dict[str, np.ndarray]:
     """Return the weights by Marian's names in their order, without padding."""
-    found = {rename(name, _NAMES): weight for name, weight in model.state_dict().items() if "positions" not in name}
+    found = {
+        rename(name, _NAMES): weight
+        for name, weight in model.state_dict().items()
+        if "positions" not in name
+    }
     for name, weight in found.items():
         if name in (EMBEDDING, _OUTPUT_BIAS):
             weight = weight[: model.config.pad_token_id]
-        found[name] = weight[None] if weight.dim() == 1 else weight if name == EMBEDDING else weight.T
+        found[name] = (
+            weight[None] if weight.dim() == 1 else weight if name == EMBEDDING else weight.T
+        )
     return {name: weight.contiguous().numpy() for name, weight in sorted(found.items())}
 
 
@@ -181,7 +231,9 @@ def find_alphas(model: nn.Module, translate: Callable[[], object]) -> dict[str, 
 
 
 def _translate(
-    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[str],
 ) -> list[str]:
     """Translate as Marian does: without `<unk>`, and to the limit for the length of the source."""
     limits = [_LENGTH_FACTOR * len(ids) for ids in tokenizer([*sentences])["input_ids"]]
@@ -198,16 +250,28 @@ def _find_engines(folder: Path) -> Iterator[tuple[str, Translator]]:
     """
     search = "require.resolve('@browsermt/bergamot-translator/package.json')"
     node = shutil.which("node")
-    if node is not None and subprocess.run([node, "-p", search], capture_output=True).returncode == 0:
+    if (
+        node is not None
+        and subprocess.run([node, "-p", search], capture_output=True).returncode == 0
+    ):
         for dtype in ("float32", "int8"):
             yield dtype, partial(_translate_in_node, [node, str(folder / _PROGRAM), dtype])
     elif importlib.util.find_spec("pymarian") is not None:
         from pymarian import Translator as Marian
 
-        options = {"max_length_factor": float(_LENGTH_FACTOR), "beam_size": 1, "mini_batch": 1, "cpu_threads": 1}
+        options = {
+            "max_length_factor": float(_LENGTH_FACTOR),
+            "beam_size": 1,
+            "mini_batch": 1,
+            "cpu_threads": 1,
+        }
         vocabularies = [str(folder / _VOCABULARY)] * 2
         marian = Marian(
-            models=str(folder / _FLOAT32), vocabs=vocabularies, **options, quiet=True, quiet_translation=True
+            models=str(folder / _FLOAT32),
+            vocabs=vocabularies,
+            **options,
+            quiet=True,
+            quiet_translation=True,
         )
         yield "float32", lambda sentences: [text.strip() for text in marian.translate([*sentences])]
 
@@ -217,5 +281,7 @@ def _translate_in_node(command: Sequence[str], sentences: Sequence[str]) -> list
     ended = subprocess.run(command, input=text.encode(), capture_output=True)
     if ended.returncode:
         words = " ".join(ended.stderr.decode(errors="replace").split())[:200]
-        raise UserError(f"Bergamot in Node must translate with the converted model, but ended with: {words}")
+        raise UserError(
+            f"Bergamot in Node must translate with the converted model, but ended with: {words}"
+        )
     return ended.stdout.decode().split("\n")[:-1]

@@ -24,10 +24,12 @@ class ConvertArguments(ThreadArguments):
     )
     output: Annotated[str, ARGUMENT] = Field(description="Folder or file of the converted model.")
     source_format: str | None = Field(
-        None, description=f"Format of SOURCE; OUTPUT gets this package's format. {', '.join(READERS)}."
+        None,
+        description=f"Format of SOURCE; OUTPUT gets this package's format. {', '.join(READERS)}.",
     )
     target_format: str | None = Field(
-        None, description=f"Format of OUTPUT; FOLDER has this package's format. {', '.join(WRITERS)}."
+        None,
+        description=f"Format of OUTPUT; FOLDER has this package's format. {', '.join(WRITERS)}.",
     )
     languages: list[str] | None = Field(
         None,
@@ -53,16 +55,23 @@ class ConvertArguments(ThreadArguments):
 
     @model_validator(mode="after")
     def _check_together(self) -> "ConvertArguments":
-        formats = [(self.source_format, READERS, "source_format"), (self.target_format, WRITERS, "target_format")]
+        formats = [
+            (self.source_format, READERS, "source_format"),
+            (self.target_format, WRITERS, "target_format"),
+        ]
         given = [(name, known, flag) for name, known, flag in formats if name is not None]
         if len(given) != 1:
-            raise UserError(f"Give either --source_format or --target_format, got {len(given)} of them.")
+            raise UserError(
+                f"Give either --source_format or --target_format, got {len(given)} of them."
+            )
         ((name, known, flag),) = given
         if name not in known:
             raise UserError(f"`{flag}` must be one of {', '.join(known)}, got {name!r}.")
         if self.languages is not None and self.source_format not in LANGUAGES:
             formats_with = " or ".join(LANGUAGES)
-            raise UserError(f"`--languages` needs `--source_format {formats_with}`: others name their languages.")
+            raise UserError(
+                f"`--languages` needs `--source_format {formats_with}`: others name their languages."
+            )
         if self.shortlist is not None and self.target_format not in SHORTLISTS:
             raise UserError(f"`--shortlist` needs a `--target_format` of {', '.join(SHORTLISTS)}.")
         return self
@@ -70,7 +79,11 @@ class ConvertArguments(ThreadArguments):
 
 def convert_command(arguments: Sequence[str]) -> None:
     options = parse(ConvertArguments, arguments)
-    convert = READERS[options.source_format] if options.source_format else WRITERS[str(options.target_format)]
+    convert = (
+        READERS[options.source_format]
+        if options.source_format
+        else WRITERS[str(options.target_format)]
+    )
     further: dict[str, Any] = {} if options.languages is None else {"languages": options.languages}
     if options.shortlist is not None:
         from .shortlist import read_shortlist_text
@@ -78,7 +91,9 @@ def convert_command(arguments: Sequence[str]) -> None:
         further["shortlist_text"] = read_shortlist_text(options.shortlist)
     sentences = _read_sentences(options.sentences, options.source)
     comparison = convert(options.source, options.output, sentences, **further)
-    print(f"{options.output}: {comparison or 'not compared, because the other toolkit cannot run here'}")
+    print(
+        f"{options.output}: {comparison or 'not compared, because the other toolkit cannot run here'}"
+    )
 
 
 def _read_sentences(path: str | None, folder: str) -> list[str]:

@@ -20,16 +20,28 @@ from transformers import MarianTokenizer, PreTrainedModel
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.user_input import least_parameters
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 # A reason to refuse for every target format, since there the caller passes the source ids.
-SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
+SOURCES_WITHOUT_EOS = (
+    "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
+)
 NO_TOKENIZER_JSON = "its tokenizer has no `tokenizer.json`"
 _ERRORS_OF_PARSERS = (
-    *(LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError, EOFError),
+    *(
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        AssertionError,
+        RuntimeError,
+        EOFError,
+    ),
     *(yaml.YAMLError, MemoryError, StrictDataclassError, SafetensorError, BadZipFile),
 )
 _MAX_POSITIONS = 2**16
@@ -50,8 +62,14 @@ def reading(source: str | Path, toolkit: str) -> Iterator[None]:
         kind = UserFileError if isinstance(error, OSError) else UserError
         raise kind(f"Cannot convert {source}: {' '.join(str(error).split())}") from error
     except _ERRORS_OF_PARSERS as error:
-        reason = f"an entry {error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
-        rule = f"it must be a complete model of {toolkit}, but a file is damaged or of another format"
+        reason = (
+            f"an entry {error} is missing"
+            if isinstance(error, KeyError)
+            else " ".join(str(error).split())
+        )
+        rule = (
+            f"it must be a complete model of {toolkit}, but a file is damaged or of another format"
+        )
         raise UserError(f"Cannot convert {source}: {rule} ({reason[:200]}).") from error
 
 
@@ -62,18 +80,26 @@ def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
         raise UserError(f"{target} cannot represent this model: {'; '.join(applying)}.")
 
 
-def option_reasons(options: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> dict[str, bool]:
+def option_reasons(
+    options: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]
+) -> dict[str, bool]:
     """Return a reason for each option of another toolkit that is given and has none of the allowed values."""
     return {
-        f"`{name}` is {options[name]!r}, not {' or '.join(map(repr, values))}": options[name] not in values
+        f"`{name}` is {options[name]!r}, not {' or '.join(map(repr, values))}": options[name]
+        not in values
         for name, values in allowed.items()
         if name in options
     }
 
 
-def side_reasons(encoder: Mapping[str, Any], decoder: Mapping[str, Any], names: Sequence[str]) -> dict[str, bool]:
+def side_reasons(
+    encoder: Mapping[str, Any], decoder: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, bool]:
     """Return a reason for each of these options of encoder and decoder."""
-    return {f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name) for name in names}
+    return {
+        f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name)
+        for name in names
+    }
 
 
 def target_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
@@ -81,7 +107,8 @@ def target_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
     heads = config.encoder_attention_heads, config.decoder_attention_heads
     widths = [number * width for number in heads for width in config.head_dims(number)]
     return {
-        "its heads have separate widths (`attention_key_dim`, `attention_value_dim`)": {*widths} != {config.d_model},
+        "its heads have separate widths (`attention_key_dim`, `attention_value_dim`)": {*widths}
+        != {config.d_model},
         SOURCES_WITHOUT_EOS: not config.source_eos,
     }
 
@@ -90,10 +117,14 @@ def load_model(model_class: type[Model], name: str | Path) -> Model:
     """Load a model of this very class in float32 for inference, from a folder or a name on the Hub."""
     config, wanted = load_config(name), model_class.config_class.model_type
     if config.model_type != wanted:
-        raise UserError(f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}.")
+        raise UserError(
+            f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}."
+        )
     model = load_pretrained(model_class, name, dtype=torch.float32)
     if type(model) is not model_class:  # which may compute otherwise
-        raise UserError(f"{name} must be a {model_class.__name__} itself, got its subclass {type(model).__name__}.")
+        raise UserError(
+            f"{name} must be a {model_class.__name__} itself, got its subclass {type(model).__name__}."
+        )
     return model
 
 
@@ -137,14 +168,20 @@ def build_model(
         find: Returns the tensor for one of our parameters, given its name, its initial value and the weights.
         unused: A regular expression of the names of weights that the model does not need.
     """
-    declared, found = least_parameters(config), sum(math.prod(np.shape(array)) for array in weights.values())
+    declared, found = (
+        least_parameters(config),
+        sum(math.prod(np.shape(array)) for array in weights.values()),
+    )
     num_layers = config.encoder_layers + config.decoder_layers
     if declared > found or num_layers > len(weights):
         raise UserError(
             f"The weights must fill the model that the options declare, with {num_layers:,} layers and at least "
             f"{declared:,} values, got {len(weights):,} arrays with {found:,} values. Correct the options."
         )
-    if config.position_embedding_type == "learned" and config.max_position_embeddings > _MAX_POSITIONS:
+    if (
+        config.position_embedding_type == "learned"
+        and config.max_position_embeddings > _MAX_POSITIONS
+    ):
         raise UserError(
             f"The options must declare at most {_MAX_POSITIONS:,} positions, got {config.max_position_embeddings:,}."
         )
@@ -157,7 +194,9 @@ def build_model(
         except KeyError as error:
             missing.append(error.args[0])
     other = [name for name, tensor in tensors.items() if tensor.shape != initial[name].shape]
-    unknown = sorted(name for name in foreign.keys() - foreign.read if not re.fullmatch(unused, name))
+    unknown = sorted(
+        name for name in foreign.keys() - foreign.read if not re.fullmatch(unused, name)
+    )
     check_supported(
         "This package",
         {
@@ -176,11 +215,15 @@ def find_sentencepiece_model(name: str | Path, folder: Path) -> Path:
     for path in (name, folder / name, folder / name.name):
         if path.is_file():
             return path
-    raise MissingFileError(f"There is no SentencePiece model {name}, neither at that path nor in {folder}.")
+    raise MissingFileError(
+        f"There is no SentencePiece model {name}, neither at that path nor in {folder}."
+    )
 
 
 def build_sentencepiece_tokenizer(
-    spm_paths: tuple[Path, Path], vocabularies: tuple[Sequence[str], Sequence[str]], special_tokens: Mapping[str, str]
+    spm_paths: tuple[Path, Path],
+    vocabularies: tuple[Sequence[str], Sequence[str]],
+    special_tokens: Mapping[str, str],
 ) -> MarianTokenizer:
     """Build a Marian tokenizer, which combines SentencePiece models with vocabularies that number the pieces.
 
@@ -196,4 +239,6 @@ def build_sentencepiece_tokenizer(
             path.write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
             files[name] = str(path)
         separate = list(vocabularies[0]) != list(vocabularies[1])
-        return MarianTokenizer(*map(str, spm_paths), **files, separate_vocabs=separate, **special_tokens)
+        return MarianTokenizer(
+            *map(str, spm_paths), **files, separate_vocabs=separate, **special_tokens
+        )

@@ -12,8 +12,14 @@ from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty, save_model_folder
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
+from vanilla_transformer.utils.file_utils import (
+    atomic_folder,
+    check_output_dir_is_empty,
+    save_model_folder,
+)
 
 from .common import load_model, reading
 
@@ -25,7 +31,9 @@ _MAX_LOGIT_DIFFERENCE = 0.05
 _MIN_IDENTICAL = 0.9  # rounding decides between tokens that are about equally likely
 _ADDED_TOKENS = 8  # in a sentence
 _FLOAT32 = ("float32", "fp32")  # names of data types in which a converted model must be the same
-Translator = Callable[[Sequence[str]], list[Any]]  # from sentences to token ids, or of both sides to texts
+Translator = Callable[
+    [Sequence[str]], list[Any]
+]  # from sentences to token ids, or of both sides to texts
 
 
 class ConvertedModel(NamedTuple):
@@ -118,7 +126,10 @@ def convert_to(
         None if no converted model can run here.
     """
     check_output_dir_is_empty(output_dir)
-    original, tokenizer = load_model(VanillaTransformerForConditionalGeneration, folder), load_tokenizer(folder)
+    original, tokenizer = (
+        load_model(VanillaTransformerForConditionalGeneration, folder),
+        load_tokenizer(folder),
+    )
     comparisons = Comparisons()
     with atomic_folder(output_dir) as temporary:
         for dtype, converted, *limited in write(original, tokenizer, temporary, **options):
@@ -147,7 +158,9 @@ def compare(
     if not sentences:
         raise UserError("A comparison needs at least one sentence, got none.")
     models = [model for model in (original, converted) if isinstance(model, PreTrainedModel)]
-    for most in (model.config.max_position_embeddings for model in models if isinstance(model, MarianMTModel)):
+    for most in (
+        model.config.max_position_embeddings for model in models if isinstance(model, MarianMTModel)
+    ):
         for number, ids in enumerate(tokenizer([*sentences])["input_ids"], start=1):
             if len(ids) > most:
                 raise UserError(
@@ -156,7 +169,10 @@ def compare(
                 )
     named = tokenizer.special_tokens_map.values()
     added = [token for token in tokenizer.get_added_vocab() if token not in named]
-    marked = [" ".join(added[start : start + _ADDED_TOKENS]) for start in range(0, len(added), _ADDED_TOKENS)]
+    marked = [
+        " ".join(added[start : start + _ADDED_TOKENS])
+        for start in range(0, len(added), _ADDED_TOKENS)
+    ]
     texts, outputs, seconds = [*sentences, *marked], [], []
     translators = [
         greedy_translator(side, tokenizer) if isinstance(side, PreTrainedModel) else side
@@ -203,7 +219,10 @@ def require_same(
     engine = EnginePool(ours.eval(), compile=False).find(options)
     if engine is None:  # which does not follow an option of the model
         return
-    outputs = [greedy_translator(ours, tokenizer, **further)(some) for further in ({}, {"custom_generate": engine})]
+    outputs = [
+        greedy_translator(ours, tokenizer, **further)(some)
+        for further in ({}, {"custom_generate": engine})
+    ]
     identical = sum(first == second for first, second in zip(*outputs, strict=True))
     if identical < _MIN_IDENTICAL * len(some):
         raise UserError(
@@ -218,18 +237,26 @@ def tokenized_batches(
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Yield `input_ids` and `attention_mask` of `BATCH_SIZE` sentences at a time."""
     for start in range(0, len(sentences), BATCH_SIZE):
-        batch = tokenizer(list(sentences[start : start + BATCH_SIZE]), padding=True, return_tensors="pt")
+        batch = tokenizer(
+            list(sentences[start : start + BATCH_SIZE]), padding=True, return_tensors="pt"
+        )
         yield {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
 
 
-def greedy_translator(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **further: Any) -> Translator:
+def greedy_translator(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **further: Any
+) -> Translator:
     """Return a translator that runs `model` by greedy search.
 
     Args:
         further: Arguments of `generate()`.
     """
     options = _greedy_options(model) | further
-    special = {model.config.pad_token_id, model.config.eos_token_id, model.config.decoder_start_token_id}
+    special = {
+        model.config.pad_token_id,
+        model.config.eos_token_id,
+        model.config.decoder_start_token_id,
+    }
 
     @torch.no_grad()
     def translate(sentences: Sequence[str]) -> list[list[int]]:
@@ -245,7 +272,12 @@ def greedy_translator(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 def _greedy_options(model: PreTrainedModel) -> dict[str, Any]:
     """Return the arguments of `generate()`. Padding is suppressed because only some toolkits can generate it."""
     pad = model.config.pad_token_id
-    return {"num_beams": 1, "do_sample": False, "max_new_tokens": MAX_NEW_TOKENS, "suppress_tokens": [pad]}
+    return {
+        "num_beams": 1,
+        "do_sample": False,
+        "max_new_tokens": MAX_NEW_TOKENS,
+        "suppress_tokens": [pad],
+    }
 
 
 @torch.no_grad()
@@ -260,12 +292,15 @@ def _max_logit_difference(
         kept = tokens.ne(original.config.pad_token_id)
         kept[:, 0] = True  # Marian's start token is padding
         first, second = (
-            model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept] for model in models
+            model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept]
+            for model in models
         )
         # One may have more entries, and a number that all logits of a token share changes no probability.
         size = min(first.shape[-1], second.shape[-1])
         first, second = (logits[:, :size].log_softmax(dim=-1) for logits in (first, second))
-        finite = torch.isfinite(first) & torch.isfinite(second)  # a bias of minus infinity bans a token
+        finite = torch.isfinite(first) & torch.isfinite(
+            second
+        )  # a bias of minus infinity bans a token
         if not torch.equal(torch.isfinite(first), torch.isfinite(second)) or first.isnan().any():
             return float("inf")
         largest = max(largest, float((first - second)[finite].abs().max()))

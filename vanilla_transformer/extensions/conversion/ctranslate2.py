@@ -87,15 +87,23 @@ class VanillaTransformerLoader(BartLoader):
         if module.layer_norm is not None:
             self.set_layer_norm(spec.layer_norm, module.layer_norm)
 
-    def set_config(self, config: Any, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def set_config(
+        self, config: Any, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
         """Set the special tokens and the layer-norm epsilon."""
-        config.bos_token = tokenizer.bos_token or tokenizer.eos_token  # which must be text; SentencePiece's has none
+        config.bos_token = (
+            tokenizer.bos_token or tokenizer.eos_token
+        )  # which must be text; SentencePiece's has none
         config.eos_token = tokenizer.eos_token
-        config.unk_token = tokenizer.unk_token or tokenizer.pad_token  # byte-level tokenizers have no unknown token
+        config.unk_token = (
+            tokenizer.unk_token or tokenizer.pad_token
+        )  # byte-level tokenizers have no unknown token
         config.decoder_start_token = token_names(tokenizer)[model.config.decoder_start_token_id]
         config.layer_norm_epsilon = model.config.layer_norm_eps
 
-    def get_vocabulary(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    def get_vocabulary(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> list[str]:
         """Return a unique name for each row of the embedding, also for rows without a token."""
         names = token_names(tokenizer)
         return [names.get(index, f"<unused{index}>") for index in _start_first(model.config)]
@@ -128,13 +136,19 @@ def write_ctranslate2(
         },
     )
     converter = TransformersConverter(model.name_or_path, copy_files=list(_TOKENIZER_FILES))
-    converter.convert(str(folder), quantization=None if quantization == "float32" else quantization, force=True)
+    converter.convert(
+        str(folder), quantization=None if quantization == "float32" else quantization, force=True
+    )
     model.config.to_json_file(folder / CONVERTED_CONFIG)
     if shortlist_text:
-        write_vocabulary_map(count_shortlist(tokenizer, shortlist_text), token_names(tokenizer), folder / "vmap.txt")
+        write_vocabulary_map(
+            count_shortlist(tokenizer, shortlist_text), token_names(tokenizer), folder / "vmap.txt"
+        )
     translator = ctranslate2.Translator(str(folder))
     forced = model.generation_config.forced_bos_token_id
-    ways = {quantization: False} | ({f"{quantization} with the shortlist": True} if shortlist_text else {})
+    ways = {quantization: False} | (
+        {f"{quantization} with the shortlist": True} if shortlist_text else {}
+    )
     return [
         (name, ctranslate2_greedy_translator(translator, tokenizer, forced, use_vmap))
         for name, use_vmap in ways.items()
@@ -152,7 +166,9 @@ def ctranslate2_greedy_translator(
     prefix = [] if forced_bos_token_id is None else [names[forced_bos_token_id]]
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
-        sources = [[names[token] for token in ids] for ids in tokenizer(list(sentences))["input_ids"]]
+        sources = [
+            [names[token] for token in ids] for ids in tokenizer(list(sentences))["input_ids"]
+        ]
         results = translator.translate_batch(
             sources,
             [prefix] * len(sources),

@@ -17,14 +17,29 @@ from vanilla_transformer.utils.import_utils import requires_extra
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
 CONVERTED_CONFIG = "vanilla_transformer_config.json"
-_MAX_NEW_TOKENS_BEYOND_SOURCE = 50  # section 6.1, for a folder whose generation config gives no limit
+_MAX_NEW_TOKENS_BEYOND_SOURCE = (
+    50  # section 6.1, for a folder whose generation config gives no limit
+)
 _PARAMETERS = {"num_beams", "num_return_sequences", "length_penalty", "length_penalty_type"}
-_PARAMETERS |= {"max_new_tokens", "max_new_tokens_beyond_source", "repetition_penalty", "forced_bos_token_id"}
+_PARAMETERS |= {
+    "max_new_tokens",
+    "max_new_tokens_beyond_source",
+    "repetition_penalty",
+    "forced_bos_token_id",
+}
 _PARAMETERS |= {"no_repeat_ngram_size", "do_sample", "temperature", "top_k", "top_p"}
-_DEFAULTS = {"length_penalty": 1.0, "repetition_penalty": 1.0, "top_k": 50, "top_p": 1.0, "temperature": 1.0}
+_DEFAULTS = {
+    "length_penalty": 1.0,
+    "repetition_penalty": 1.0,
+    "top_k": 50,
+    "top_p": 1.0,
+    "temperature": 1.0,
+}
 
 
-def load_ctranslate2(folder: str | Path, tokenizer: Any, device: Any) -> tuple["CTranslate2Model", Any]:
+def load_ctranslate2(
+    folder: str | Path, tokenizer: Any, device: Any
+) -> tuple["CTranslate2Model", Any]:
     """Load the model and the tokenizer of `TranslationPipeline(folder, backend="ctranslate2")`."""
     if tokenizer is None:
         with refusing_files(folder):
@@ -57,7 +72,9 @@ class CTranslate2Model:
             index = self.device.index or 0
             limit_threads()
             options = {"device_index": index, "intra_threads": torch.get_num_threads()}
-            self._translator = ctranslate2.Translator(str(folder), device=self.device.type, **options)
+            self._translator = ctranslate2.Translator(
+                str(folder), device=self.device.type, **options
+            )
         except RuntimeError as error:
             raise UserFileError(f"Cannot load {folder} with CTranslate2: {error}") from error
 
@@ -70,7 +87,9 @@ class CTranslate2Model:
     def train(self, mode: bool = True) -> "CTranslate2Model":
         return self
 
-    def generate(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    def generate(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **kwargs: Any
+    ) -> torch.Tensor:
         """
         Return token ids `(batch_size * num_return_sequences, target_length)`, best first for each sentence.
 
@@ -81,12 +100,18 @@ class CTranslate2Model:
         the longest source of the batch.
         """
         options = self._options(kwargs)
-        sources = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, attention_mask, strict=True)]
+        sources = [
+            ids[kept.bool()].tolist() for ids, kept in zip(input_ids, attention_mask, strict=True)
+        ]
         margin = closest_margin([kwargs, vars(self.generation_config)])
         if margin is None and options.max_new_tokens is None:
             margin = _MAX_NEW_TOKENS_BEYOND_SOURCE
         limit = options.max_new_tokens if margin is None else max(map(len, sources)) + margin
-        beams, first, sampling = options.num_beams or 1, options.forced_bos_token_id, dict[str, Any]()
+        beams, first, sampling = (
+            options.num_beams or 1,
+            options.forced_bos_token_id,
+            dict[str, Any](),
+        )
         if options.do_sample:
             beams = 1
             sampling = {"sampling_topk": options.top_k, "sampling_topp": options.top_p}
@@ -108,7 +133,9 @@ class CTranslate2Model:
         )
         best_first = [self._best_hypotheses(result, options) for result in results]
         rows = [ids for hypotheses in best_first for ids in hypotheses]
-        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._tokenizer.pad_token_id)
+        return nn.utils.rnn.pad_sequence(
+            rows, batch_first=True, padding_value=self._tokenizer.pad_token_id
+        )
 
     def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
         """Return the folder's generation config, updated by the arguments of the call, with defaults."""
@@ -135,7 +162,10 @@ class CTranslate2Model:
             scored.append((score, tokens))
         scored.sort(key=lambda pair: -pair[0])
         kept = [tokens for _, tokens in scored[: options.num_return_sequences or 1]]
-        return [torch.tensor(self._tokenizer.convert_tokens_to_ids(tokens), dtype=torch.long) for tokens in kept]
+        return [
+            torch.tensor(self._tokenizer.convert_tokens_to_ids(tokens), dtype=torch.long)
+            for tokens in kept
+        ]
 
 
 def token_names(tokenizer: Any) -> dict[int, str]:

@@ -30,21 +30,43 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     sinusoidal_positions,
 )
 
-from .common import ForeignWeights, build_model, check_supported, load_model, option_reasons, side_reasons
+from .common import (
+    ForeignWeights,
+    build_model,
+    check_supported,
+    load_model,
+    option_reasons,
+    side_reasons,
+)
 from .comparison import ConvertedModel
 
 Weights = Mapping[str, torch.Tensor]
 _LAYER_NORM_EPS = 1e-5  # the default of torch's LayerNorm, which both use
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of every fairseq dictionary
 _BOS, PAD, _EOS, _ = range(len(_SPECIAL_TOKENS))
-_TOKEN_IDS = {"pad_token_id": PAD, "bos_token_id": _BOS, "eos_token_id": _EOS, "decoder_start_token_id": _EOS}
+_TOKEN_IDS = {
+    "pad_token_id": PAD,
+    "bos_token_id": _BOS,
+    "eos_token_id": _EOS,
+    "decoder_start_token_id": _EOS,
+}
 SHARED_FIELDS = (
-    *("d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"),
+    *(
+        "d_model",
+        "encoder_layers",
+        "decoder_layers",
+        "encoder_attention_heads",
+        "decoder_attention_heads",
+    ),
     *("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "dropout", "attention_dropout"),
     *("activation_dropout", "scale_embedding", "max_position_embeddings"),
     *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"),
 )
-FIXED_FIELDS = {"attention_bias": True, "position_embedding_type": "learned", "layer_norm_eps": _LAYER_NORM_EPS}
+FIXED_FIELDS = {
+    "attention_bias": True,
+    "position_embedding_type": "learned",
+    "layer_norm_eps": _LAYER_NORM_EPS,
+}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "tanh": "tanh"}
 _PROJECTION, _OLD_PROJECTION = "decoder.output_projection.weight", "decoder.embed_out"
 # Constants, and parameters of fairseq 0.12's own fast path (`encoder.layers.0.in_proj_weight`), which training does
@@ -79,7 +101,9 @@ def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
     return tokenizer
 
 
-def model_from_fsmt(original: FSMTForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
+def model_from_fsmt(
+    original: FSMTForConditionalGeneration,
+) -> VanillaTransformerForConditionalGeneration:
     """Return the same model with copies of the parameters."""
     theirs = original.config
     check_supported("This package", {f"its padding id is not {PAD}": theirs.pad_token_id != PAD})
@@ -91,7 +115,9 @@ def model_from_fsmt(original: FSMTForConditionalGeneration) -> VanillaTransforme
         **{name: getattr(theirs, name) for name in SHARED_FIELDS},
         **FIXED_FIELDS,
     )
-    weights = {name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()}
+    weights = {
+        name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()
+    }
     model = load_fairseq_weights(config, weights)
     model.generation_config = copy.deepcopy(original.generation_config)
     return model
@@ -123,29 +149,51 @@ def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> 
     """
     checkpoint = read_fairseq_folder(folder, languages)
     model = model_from_fairseq(checkpoint)
-    return ConvertedModel(model, _build_tokenizer(checkpoint), _build_fsmt_reference(checkpoint, model))
+    return ConvertedModel(
+        model, _build_tokenizer(checkpoint), _build_fsmt_reference(checkpoint, model)
+    )
 
 
-def read_fairseq_folder(folder: str | Path, languages: Sequence[str] | None = None) -> FairseqCheckpoint:
+def read_fairseq_folder(
+    folder: str | Path, languages: Sequence[str] | None = None
+) -> FairseqCheckpoint:
     """Read the files of a fairseq folder."""
     folder = Path(folder)
     checkpoints = sorted(folder.glob("*.pt"))
     if len(checkpoints) != 1:
-        raise MissingFileError(f"There must be one checkpoint (*.pt) in {folder}, got {len(checkpoints)}.")
-    content = load_pickled_checkpoint(checkpoints[0], "fairseq", "model", allowed_types=[argparse.Namespace])
+        raise MissingFileError(
+            f"There must be one checkpoint (*.pt) in {folder}, got {len(checkpoints)}."
+        )
+    content = load_pickled_checkpoint(
+        checkpoints[0], "fairseq", "model", allowed_types=[argparse.Namespace]
+    )
     config = content.get("cfg") or {}
     arguments: dict[str, Any] = {}
     for part in (content.get("args"), config.get("task"), config.get("model")):
         arguments |= vars(part) if isinstance(part, argparse.Namespace) else dict(part or {})
-    weights = {name: tensor.float() for name, tensor in content["model"].items() if not _BUFFERS.fullmatch(name)}
+    weights = {
+        name: tensor.float()
+        for name, tensor in content["model"].items()
+        if not _BUFFERS.fullmatch(name)
+    }
     source, target = languages or _find_languages(folder, arguments, weights)
-    source_tokens, target_tokens = (_read_dictionary(folder / f"dict.{language}.txt") for language in (source, target))
+    source_tokens, target_tokens = (
+        _read_dictionary(folder / f"dict.{language}.txt") for language in (source, target)
+    )
     lines = (folder / "bpecodes").read_text(encoding="utf-8").splitlines()
-    merges = [" ".join(line.split()[:2]) for line in lines if line.strip() and not line.startswith("#version")]
-    return FairseqCheckpoint(arguments, weights, (source, target), source_tokens, target_tokens, merges)
+    merges = [
+        " ".join(line.split()[:2])
+        for line in lines
+        if line.strip() and not line.startswith("#version")
+    ]
+    return FairseqCheckpoint(
+        arguments, weights, (source, target), source_tokens, target_tokens, merges
+    )
 
 
-def _find_languages(folder: Path, arguments: Mapping[str, Any], weights: Weights) -> tuple[str, str]:
+def _find_languages(
+    folder: Path, arguments: Mapping[str, Any], weights: Weights
+) -> tuple[str, str]:
     """Return the languages that the arguments of the checkpoint name, or that only fit the dictionaries' sizes."""
     source, target = arguments.get("source_lang"), arguments.get("target_lang")
     if source and target:
@@ -153,7 +201,9 @@ def _find_languages(folder: Path, arguments: Mapping[str, Any], weights: Weights
     names = (_DICTIONARY.fullmatch(path.name) for path in sorted(folder.iterdir()))
     sizes = {name[1]: len(_read_dictionary(folder / name[0])) for name in names if name}
     wanted = [len(weights[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")]
-    fitting = [pair for pair in permutations(sizes, 2) if [sizes[language] for language in pair] == wanted]
+    fitting = [
+        pair for pair in permutations(sizes, 2) if [sizes[language] for language in pair] == wanted
+    ]
     if len(fitting) != 1:
         raise UserError(
             "The checkpoint must name its source and its target language, got none, and the dictionaries in "
@@ -173,7 +223,8 @@ def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForCo
     """Build the model of a checkpoint."""
     given = checkpoint.arguments
     encoder, decoder = (
-        {name.removeprefix(side): value for name, value in given.items()} for side in ("encoder_", "decoder_")
+        {name.removeprefix(side): value for name, value in given.items()}
+        for side in ("encoder_", "decoder_")
     )
     reasons = side_reasons(encoder, decoder, ["embed_dim", "normalize_before", "learned_pos"])
     check_supported("This package", reasons | option_reasons(given, _OPTIONS))
@@ -182,16 +233,26 @@ def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForCo
         vocab_size=len(checkpoint.source_tokens),
         decoder_vocab_size=len(checkpoint.target_tokens),
         share_encoder_decoder_embeddings=bool(given.get("share_all_embeddings")),
-        tie_word_embeddings=bool(given.get("share_all_embeddings") or given.get("share_decoder_input_output_embed")),
+        tie_word_embeddings=bool(
+            given.get("share_all_embeddings") or given.get("share_decoder_input_output_embed")
+        ),
         d_model=given["encoder_embed_dim"],
         **{f"{side}_layers": given[f"{side}_layers"] for side in ("encoder", "decoder")},
-        **{f"{side}_attention_heads": given[f"{side}_attention_heads"] for side in ("encoder", "decoder")},
+        **{
+            f"{side}_attention_heads": given[f"{side}_attention_heads"]
+            for side in ("encoder", "decoder")
+        },
         **{f"{side}_ffn_dim": given[f"{side}_ffn_embed_dim"] for side in ("encoder", "decoder")},
         activation_function=_ACTIVATIONS[given.get("activation_fn", "relu")],
-        **{name: given.get(name, 0.0) for name in ("dropout", "attention_dropout", "activation_dropout")},
+        **{
+            name: given.get(name, 0.0)
+            for name in ("dropout", "attention_dropout", "activation_dropout")
+        },
         normalize_before=bool(given.get("encoder_normalize_before")),
         scale_embedding=not given.get("no_scale_embedding"),
-        max_position_embeddings=min(given.get(f"max_{side}_positions") or 1024 for side in ("source", "target")),
+        max_position_embeddings=min(
+            given.get(f"max_{side}_positions") or 1024 for side in ("source", "target")
+        ),
         **_TOKEN_IDS,
         **FIXED_FIELDS,
     )
@@ -235,7 +296,9 @@ def _build_tokenizer(checkpoint: FairseqCheckpoint) -> FSMTTokenizer:
     sides = {"src_vocab_file": checkpoint.source_tokens, "tgt_vocab_file": checkpoint.target_tokens}
     with tempfile.TemporaryDirectory() as folder:
         files = {"merges_file": str(Path(folder, "merges.txt"))}
-        Path(files["merges_file"]).write_text("".join(f"{merge}\n" for merge in checkpoint.merges), encoding="utf-8")
+        Path(files["merges_file"]).write_text(
+            "".join(f"{merge}\n" for merge in checkpoint.merges), encoding="utf-8"
+        )
         for name, tokens in sides.items():
             files[name] = str(Path(folder, f"{name}.json"))
             entries = {mark(token): index for index, token in enumerate(tokens)}

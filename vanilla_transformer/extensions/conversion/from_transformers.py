@@ -18,7 +18,9 @@ from vanilla_transformer.decoding.engine.supported_models import METHODS, is_hoo
 from vanilla_transformer.decoding.ensemble import Ensemble
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 
 from .common import check_supported, load_model, reading
 from .fairseq import load_fsmt_tokenizer, model_from_fsmt
@@ -45,20 +47,32 @@ def convert_in_memory(original: Any) -> Any:
         return original
     model_class, convert = _CONVERTERS[model_type]
     weights, modules = original.state_dict(), [*original.modules()]
-    has_others = any(not module.__module__.startswith(("torch.", "transformers.")) for module in modules)
-    with reading(type(original).__name__, "transformers"), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    has_others = any(
+        not module.__module__.startswith(("torch.", "transformers.")) for module in modules
+    )
+    with (
+        reading(type(original).__name__, "transformers"),
+        torch.no_grad(),
+        torch.random.fork_rng(devices=[]),
+    ):
         reasons = {
             f"it is no {model_class.__name__}": type(original) is not model_class,
             "it is in training mode": original.training,
-            "it has adapters or methods of another package": has_others or not METHODS.isdisjoint(vars(original)),
+            "it has adapters or methods of another package": has_others
+            or not METHODS.isdisjoint(vars(original)),
             "it has hooks": any(map(is_hooked, modules)),
-            "its weights are of several types": len({each.dtype for each in original.parameters()}) > 1,
+            "its weights are of several types": len({each.dtype for each in original.parameters()})
+            > 1,
         }
         check_supported("This package", reasons)
         converted = convert(original).to(original.device, original.dtype)
-        ids = torch.arange(2, 10, device=original.device)[None]  # not padding, which M2M-100 gives no position
+        ids = torch.arange(2, 10, device=original.device)[
+            None
+        ]  # not padding, which M2M-100 gives no position
         models = (original, converted)
-        before, after = (each(ids, decoder_input_ids=ids, use_cache=False).logits for each in models)
+        before, after = (
+            each(ids, decoder_input_ids=ids, use_cache=False).logits for each in models
+        )
         tolerance = torch.finfo(original.dtype).eps ** 0.5
         is_same = torch.allclose(before, after, tolerance, tolerance * before.abs().median().item())
         check_supported("This package", {"it computes something else": not is_same})
@@ -76,13 +90,19 @@ def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGe
     """
     config = load_config(name)
     if isinstance(config, VanillaTransformerConfig):
-        return load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name)
+        return load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(
+            name
+        )
     if config.model_type not in _CONVERTERS:
         known = ", ".join([VanillaTransformerConfig.model_type, *_CONVERTERS])
-        raise UserError(f"{name} must be a translation model of type {known}, got type {config.model_type!r}.")
+        raise UserError(
+            f"{name} must be a translation model of type {known}, got type {config.model_type!r}."
+        )
     model_class, convert = _CONVERTERS[config.model_type]
     tokenizer = load_fsmt_tokenizer(name) if config.model_type == "fsmt" else load_tokenizer(name)
-    if isinstance(tokenizer, FSMTTokenizer) and tokenizer.encoder != {v: k for k, v in tokenizer.decoder.items()}:
+    if isinstance(tokenizer, FSMTTokenizer) and tokenizer.encoder != {
+        v: k for k, v in tokenizer.decoder.items()
+    }:
         raise UserError(
             f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and encodes sources only."
         )

@@ -15,7 +15,9 @@ from transformers import GenerationConfig
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.errors import MissingFileError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 
 from .common import (
     build_model,
@@ -62,7 +64,10 @@ _TOKENIZER_OPTIONS: dict[str, Sequence[Any]] = {
 _OPTIONS: dict[str, Sequence[Any]] = {
     "type": ["transformer"],
     "activation": [*_ACTIVATIONS],
-    "layer_norm": ["pre", "post"],  # without it JoeyNMT's encoder is pre-norm but has no final layer norm
+    "layer_norm": [
+        "pre",
+        "post",
+    ],  # without it JoeyNMT's encoder is pre-norm but has no final layer norm
     "alpha": [1.0],  # the weight of its residual connections
 }
 
@@ -85,7 +90,10 @@ def read_joeynmt(folder: str | Path) -> ConvertedModel:
     """
     joey = read_joeynmt_folder(folder)
     model, given = model_from_joeynmt(joey), joey.config["data"].get("special_symbols") or {}
-    names = {f"{name}_token": given.get(f"{name}_token", default) for name, (default, _) in _SPECIAL_SYMBOLS.items()}
+    names = {
+        f"{name}_token": given.get(f"{name}_token", default)
+        for name, (default, _) in _SPECIAL_SYMBOLS.items()
+    }
     sides = (joey.source_spm, joey.target_spm), (joey.source_tokens, joey.target_tokens)
     return ConvertedModel(model, build_sentencepiece_tokenizer(*sides, names))
 
@@ -98,9 +106,13 @@ def read_joeynmt_folder(folder: str | Path) -> JoeyNMTModel:
     options = [{"level": None, **side, **(side.get("tokenizer_cfg") or {})} for side in sides]
     source_reasons, target_reasons = (option_reasons(side, _TOKENIZER_OPTIONS) for side in options)
     check_supported("This package", source_reasons | target_reasons)
-    checkpoints = [path for path in [folder / "best.ckpt"] if path.exists()] or sorted(folder.glob("*.ckpt"))
+    checkpoints = [path for path in [folder / "best.ckpt"] if path.exists()] or sorted(
+        folder.glob("*.ckpt")
+    )
     if len(checkpoints) != 1:
-        raise MissingFileError(f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}.")
+        raise MissingFileError(
+            f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}."
+        )
     content = load_pickled_checkpoint(checkpoints[0], "JoeyNMT", "model_state")
     files = [(folder / f"{side}_vocab.txt").read_text(encoding="utf-8") for side in ("src", "trg")]
     source, target = (text.rstrip("\n").split("\n") for text in files)
@@ -122,18 +134,23 @@ def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGe
             **option_reasons(required | {**decoder}, _OPTIONS),
             **side_reasons(encoder, decoder, ["activation", "hidden_size", "layer_norm"]),
             "only one of the embeddings is scaled": len(scales) > 1,
-            "source and target embeddings are shared, but not tied to the softmax": shared and not tied,
+            "source and target embeddings are shared, but not tied to the softmax": shared
+            and not tied,
         },
     )
     symbols = joey.config["data"].get("special_symbols") or {}
-    special = {name: symbols.get(f"{name}_id", default) for name, (_, default) in _SPECIAL_SYMBOLS.items()}
+    special = {
+        name: symbols.get(f"{name}_id", default) for name, (_, default) in _SPECIAL_SYMBOLS.items()
+    }
     ids = {f"{name}_token_id": special[name] for name in ("pad", "bos", "eos")}
     ids["decoder_start_token_id"] = special["bos"]
     config = VanillaTransformerConfig(
         vocab_size=len(joey.source_tokens),
         decoder_vocab_size=len(joey.target_tokens),
         # This package shares source and target embeddings only if the output projection is tied as well.
-        share_encoder_decoder_embeddings=shared and tied and joey.source_tokens == joey.target_tokens,
+        share_encoder_decoder_embeddings=shared
+        and tied
+        and joey.source_tokens == joey.target_tokens,
         tie_word_embeddings=tied,
         d_model=encoder["hidden_size"],
         encoder_layers=encoder["num_layers"],
@@ -152,7 +169,12 @@ def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGe
         layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
-    model = build_model(config, joey.weights, lambda name, _, weights: weights.first(rename(name, NAMES)), unused=".*")
+    model = build_model(
+        config,
+        joey.weights,
+        lambda name, _, weights: weights.first(rename(name, NAMES)),
+        unused=".*",
+    )
     testing = joey.config.get("testing") or {}
     alpha, limit = testing.get("beam_alpha", -1), testing.get("max_output_length", -1)
     model.generation_config = GenerationConfig(

@@ -12,7 +12,9 @@ from transformers import M2M100ForConditionalGeneration
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.text.languages import set_languages
 
 from .common import check_supported, load_model
@@ -33,13 +35,17 @@ def read_m2m_100(name: str | Path, languages: Sequence[str] | None = None) -> Co
     original = load_model(M2M100ForConditionalGeneration, name)
     tokenizer = load_tokenizer(name)
     ends_in_eos = tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id
-    check_supported("This package", {"its sources end in the language, not in EOS": not ends_in_eos})
+    check_supported(
+        "This package", {"its sources end in the language, not in EOS": not ends_in_eos}
+    )
     if languages is not None:
         set_languages(original, tokenizer, *languages)
     return ConvertedModel(model_from_m2m_100(original), tokenizer, original)
 
 
-def model_from_m2m_100(original: M2M100ForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
+def model_from_m2m_100(
+    original: M2M100ForConditionalGeneration,
+) -> VanillaTransformerForConditionalGeneration:
     """Return the same model with copies of the parameters."""
     theirs = original.config
     reasons = {f"its padding id is not {PAD}": theirs.pad_token_id != PAD}
@@ -52,7 +58,9 @@ def model_from_m2m_100(original: M2M100ForConditionalGeneration) -> VanillaTrans
         **{name: getattr(theirs, name) for name in SHARED_FIELDS},
         **FIXED_FIELDS,
     )
-    weights = {name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()}
+    weights = {
+        name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()
+    }
     del weights["shared.weight"], weights["lm_head.weight"]  # the embedding, which is tied
     model = load_fairseq_weights(config, weights)
     model.generation_config = copy.deepcopy(original.generation_config)

@@ -23,7 +23,9 @@ from transformers import (
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
 from .common import check_supported, load_model, target_reasons
@@ -32,16 +34,37 @@ from .comparison import ConvertedModel
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
 # Configuration fields with the same meaning in both.
 SHARED_FIELDS = (
-    *("vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "tie_word_embeddings", "d_model"),
+    *(
+        "vocab_size",
+        "decoder_vocab_size",
+        "share_encoder_decoder_embeddings",
+        "tie_word_embeddings",
+        "d_model",
+    ),
     *("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"),
-    *("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "scale_embedding", "max_position_embeddings"),
+    *(
+        "encoder_ffn_dim",
+        "decoder_ffn_dim",
+        "activation_function",
+        "scale_embedding",
+        "max_position_embeddings",
+    ),
     *("dropout", "attention_dropout", "activation_dropout"),
     *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"),
 )
 _LOGITS_BIAS = "final_logits_bias"
-_INPUTS = {"model_input_names": ["input_ids", "attention_mask"]}  # by default transformers 4 has a third one
+_INPUTS = {
+    "model_input_names": ["input_ids", "attention_mask"]
+}  # by default transformers 4 has a third one
 # Suffixes of parameters whose first axis (output) or second axis (input) is the residual stream.
-_STREAM_OUT = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
+_STREAM_OUT = (
+    "out_proj.weight",
+    "out_proj.bias",
+    "fc2.weight",
+    "fc2.bias",
+    "layer_norm.weight",
+    "layer_norm.bias",
+)
 _STREAM_IN = (
     *("q_proj.weight", "k_proj.weight", "v_proj.weight", "fc1.weight"),
     *("embed_tokens.weight", "shared.weight", "lm_head.weight"),
@@ -76,7 +99,9 @@ def model_from_marian(original: MarianMTModel) -> VanillaTransformerForCondition
 
 
 def write_marian(
-    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
 ) -> list[tuple[str, PreTrainedModel]]:
     """Write a `MarianMTModel`, which transformers since 4.57 and CTranslate2's own converter load without our code.
 
@@ -98,7 +123,9 @@ def write_marian(
     path = folder / "tokenizer_config.json"
     words = json.loads(path.read_text(encoding="utf-8"))
     words["additional_special_tokens"] = words.pop("extra_special_tokens", [])
-    words["tokenizer_class"] = words["tokenizer_class"].replace("TokenizersBackend", "PreTrainedTokenizerFast")
+    words["tokenizer_class"] = words["tokenizer_class"].replace(
+        "TokenizersBackend", "PreTrainedTokenizerFast"
+    )
     path.write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
     converted.generation_config.max_length = None  # a comparison has a limit of its own
     return [("float32", converted)]
@@ -118,9 +145,13 @@ def _append_padding(
         if name.endswith(("embed_tokens.weight", "lm_head.weight", "lm_head.bias")):
             tensor[size] = tensor[start]  # which no translation has either
     model.config.pad_token_id = model.generation_config.pad_token_id = size
-    state = tokenizer.backend_tokenizer.to_str().replace(json.dumps(tokenizer.pad_token), '"<unused>"')
+    state = tokenizer.backend_tokenizer.to_str().replace(
+        json.dumps(tokenizer.pad_token), '"<unused>"'
+    )
     backend = Tokenizer.from_str(state)
-    backend.add_special_tokens([f"<unused{index}>" for index in range(backend.get_vocab_size(), size)])
+    backend.add_special_tokens(
+        [f"<unused{index}>" for index in range(backend.get_vocab_size(), size)]
+    )
     words = {"pad_token": "<pad>", "unk_token": tokenizer.unk_token or tokenizer.bos_token}
     return model, library_tokenizer(tokenizer, tokenizer_object=backend, **words, **_INPUTS)
 
@@ -129,8 +160,10 @@ def marian_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
     """Return the reasons why `MarianMTModel` might not represent a model, and whether each applies."""
     return {
         "it normalizes before each sub-layer (`normalize_before`)": config.normalize_before,
-        "its positions are no sinusoids (`position_embedding_type`)": config.position_embedding_type != "sinusoidal",
-        "its sinusoids are not the paper's (`sinusoid_layout`)": config.sinusoid_layout == "tensor2tensor",
+        "its positions are no sinusoids (`position_embedding_type`)": config.position_embedding_type
+        != "sinusoidal",
+        "its sinusoids are not the paper's (`sinusoid_layout`)": config.sinusoid_layout
+        == "tensor2tensor",
         **target_reasons(config),
     }
 
@@ -140,7 +173,9 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
     config = original.config
     check_supported("MarianMTModel", marian_reasons(config))
     model = MarianMTModel(
-        MarianConfig(**{name: getattr(config, name) for name in SHARED_FIELDS}, forced_eos_token_id=None)
+        MarianConfig(
+            **{name: getattr(config, name) for name in SHARED_FIELDS}, forced_eos_token_id=None
+        )
     )
     weights = original.state_dict()
     if config.sinusoid_layout == "interleaved":
@@ -148,7 +183,9 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
     weights["model.shared.weight"] = weights["model.encoder.embed_tokens.weight"]
     if "lm_head.bias" in weights:
         weights[_LOGITS_BIAS] = weights["lm_head.bias"][None]
-    model.load_state_dict(weights, strict=False)  # biases that we lack are zero, and the positions are computed
+    model.load_state_dict(
+        weights, strict=False
+    )  # biases that we lack are zero, and the positions are computed
     model.generation_config = library_generation_config(original.generation_config)
     return model.eval()
 
@@ -196,14 +233,21 @@ def library_generation_config(generation_config: GenerationConfig) -> Generation
         if hasattr(plain, name):
             delattr(plain, name)
     # As in OPUS-MT: `max_new_tokens` would win over the `generation_max_length` of a Trainer.
-    limit = plain.max_length if plain.max_new_tokens is None else plain.max_new_tokens + 1  # with the start token
+    limit = (
+        plain.max_length if plain.max_new_tokens is None else plain.max_new_tokens + 1
+    )  # with the start token
     plain.max_length, plain.max_new_tokens = limit or 512, None
     return plain
 
 
-def library_tokenizer(tokenizer: PreTrainedTokenizerBase, **changes: Any) -> PreTrainedTokenizerBase:
+def library_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, **changes: Any
+) -> PreTrainedTokenizerBase:
     """Return the same `tokenizer.json` in a tokenizer class of transformers, with changed arguments."""
     if not hasattr(tokenizer, "backend_tokenizer"):
         return tokenizer
-    arguments = {"tokenizer_object": tokenizer.backend_tokenizer, **constructor_arguments(tokenizer)}
+    arguments = {
+        "tokenizer_object": tokenizer.backend_tokenizer,
+        **constructor_arguments(tokenizer),
+    }
     return PreTrainedTokenizerFast(**arguments | changes)

@@ -33,14 +33,18 @@ def read_bin(path: Path) -> dict[str, np.ndarray]:
     try:
         version, count = take("QQ")
         if version != 1:
-            raise UserError(f"{path} must be a binary file of Marian of version 1, got version {version}.")
+            raise UserError(
+                f"{path} must be a binary file of Marian of version 1, got version {version}."
+            )
         headers = [take("4Q") for _ in range(count)]
         names = [take(f"{length}s")[0].rstrip(b"\0").decode() for length, *_ in headers]
         shapes = [take(f"{rank}i") for _, _, rank, _ in headers]
         take(f"{take('Q')[0]}x")
         for (_, kind, _, length), name, shape in zip(headers, names, shapes, strict=True):
             if kind not in _DTYPES:
-                raise UserError(f"{path} must hold float32 or the int8 of Bergamot, got type {kind:#x} of {name}.")
+                raise UserError(
+                    f"{path} must hold float32 or the int8 of Bergamot, got type {kind:#x} of {name}."
+                )
             start, size = position, math.prod(shape)
             take(f"{length}x")
             values = np.frombuffer(content, _DTYPES[kind], size, start)
@@ -56,7 +60,9 @@ def read_bin(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def write_bin(path: Path, arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()) -> None:
+def write_bin(
+    path: Path, arrays: Mapping[str, np.ndarray], quantized: Collection[str] = ()
+) -> None:
     """Write arrays of float32 and int8.
 
     Args:
@@ -64,7 +70,9 @@ def write_bin(path: Path, arrays: Mapping[str, np.ndarray], quantized: Collectio
     """
     kinds, contents = [], []
     for name, array in arrays.items():
-        kinds.append(_QUANTIZED if name in quantized else _INT8 if array.dtype == np.int8 else _FLOAT32)
+        kinds.append(
+            _QUANTIZED if name in quantized else _INT8 if array.dtype == np.int8 else _FLOAT32
+        )
         if name in quantized:
             factor = np.float32(127) / (np.abs(array).max() or np.float32(1))
             rounded = np.rint((array if name == EMBEDDING else array.T) * factor).clip(-127, 127)
@@ -76,7 +84,9 @@ def write_bin(path: Path, arrays: Mapping[str, np.ndarray], quantized: Collectio
     head = struct.pack("<QQ", 1, len(arrays))
     for title, kind, array, content in zip(encoded, kinds, arrays.values(), contents, strict=True):
         head += struct.pack("<4Q", len(title), kind, array.ndim, len(content))
-    head += b"".join(encoded) + b"".join(struct.pack(f"<{array.ndim}i", *array.shape) for array in arrays.values())
+    head += b"".join(encoded) + b"".join(
+        struct.pack(f"<{array.ndim}i", *array.shape) for array in arrays.values()
+    )
     gap = _ALIGNMENT - (len(head) + 8) % _ALIGNMENT  # 256 rather than none, as Marian writes it
     with path.open("wb") as file:
         file.writelines([head, struct.pack("<Q", gap), bytes(gap), *contents])

@@ -18,16 +18,31 @@ from transformers import GenerationConfig
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 
-from .common import ForeignWeights, build_model, build_sentencepiece_tokenizer, check_supported, option_reasons, rename
+from .common import (
+    ForeignWeights,
+    build_model,
+    build_sentencepiece_tokenizer,
+    check_supported,
+    option_reasons,
+    rename,
+)
 from .comparison import ConvertedModel
 from .marian_bin import read_bin
 
 OPTIONS_ITEM = "special:model.yml"
-_ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "quick_gelu"}  # Marian's gelu is x · sigmoid(1.702 x)
+_ACTIVATIONS = {
+    "relu": "relu",
+    "swish": "swish",
+    "gelu": "quick_gelu",
+}  # Marian's gelu is x · sigmoid(1.702 x)
 _LAYER_NORM_EPS = 1e-6
-_BANNED_LOGIT = -1e9  # the bias of an entry that must not be generated; finite, since 0 · infinity is NaN
+_BANNED_LOGIT = (
+    -1e9
+)  # the bias of an entry that must not be generated; finite, since 0 · infinity is NaN
 NORM_PLACES = ("preprocess", "postprocess", "postprocess-top")
 POST_NORM, _PRE_NORM = ("", "dan", ""), ("n", "da", "n")
 _OUTPUT = "decoder_ff_logit_out"
@@ -83,7 +98,9 @@ def read_marian_npz(folder: str | Path) -> ConvertedModel:
     files = read_marian_folder(folder)
     model = model_from_marian_npz(files)
     tokens = [*files.tokens, _PAD]
-    tokenizer = build_sentencepiece_tokenizer((files.source_spm, files.target_spm), (tokens, tokens), {})
+    tokenizer = build_sentencepiece_tokenizer(
+        (files.source_spm, files.target_spm), (tokens, tokens), {}
+    )
     return ConvertedModel(model, tokenizer)
 
 
@@ -98,12 +115,16 @@ def read_marian_folder(folder: str | Path) -> MarianFiles:
     else:
         weights = read_bin(path)
     if OPTIONS_ITEM not in weights:
-        raise UserError(f"The weights in {folder} must contain Marian's options ({OPTIONS_ITEM}), but do not.")
+        raise UserError(
+            f"The weights in {folder} must contain Marian's options ({OPTIONS_ITEM}), but do not."
+        )
     options = yaml.safe_load(weights.pop(OPTIONS_ITEM).tobytes().rstrip(b"\0"))
     single = folder / "vocab.spm"
     if single.exists():
         model = sentencepiece.SentencePieceProcessor(model_file=str(single))
-        return MarianFiles(options, weights, [model.id_to_piece(i) for i in range(len(model))], single, single)
+        return MarianFiles(
+            options, weights, [model.id_to_piece(i) for i in range(len(model))], single, single
+        )
     sides = [folder / f"{side}.spm" for side in ("source", "target")]
     for path in sides:
         if not path.exists():
@@ -113,10 +134,15 @@ def read_marian_folder(folder: str | Path) -> MarianFiles:
 
 def _find_one(folder: Path, *patterns: str, exclude: str = "") -> Path:
     """Find the file of the first pattern that some file has."""
-    matches = [[path for path in sorted(folder.glob(pattern)) if path.name != exclude] for pattern in patterns]
+    matches = [
+        [path for path in sorted(folder.glob(pattern)) if path.name != exclude]
+        for pattern in patterns
+    ]
     found = next(filter(None, matches), [])
     if len(found) != 1:
-        raise MissingFileError(f"There must be one file {' or '.join(patterns)} in {folder}, got {len(found)}.")
+        raise MissingFileError(
+            f"There must be one file {' or '.join(patterns)} in {folder}, got {len(found)}."
+        )
     return found[0]
 
 
@@ -127,7 +153,9 @@ def _read_vocabulary(folder: Path) -> list[str]:
     """
     entries: dict[int, str] = {}
     key = ""
-    for line in _find_one(folder, "*.yml", exclude="decoder.yml").read_text(encoding="utf-8").split("\n"):
+    for line in (
+        _find_one(folder, "*.yml", exclude="decoder.yml").read_text(encoding="utf-8").split("\n")
+    ):
         if line.startswith("? "):
             key = line[2:]
         elif line.strip():
@@ -135,7 +163,9 @@ def _read_vocabulary(folder: Path) -> list[str]:
             key = name or key
             entries[int(number)] = str(yaml.safe_load(key)) if key[:1] in "\"'" else key
     if sorted(entries) != list(range(len(entries))):
-        raise UserError(f"The vocabulary in {folder} must have each id from 0 to {len(entries) - 1} once.")
+        raise UserError(
+            f"The vocabulary in {folder} must have each id from 0 to {len(entries) - 1} once."
+        )
     return [entries[index] for index in range(len(entries))]
 
 
@@ -146,19 +176,33 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
     check_supported(
         "This package",
         {
-            **option_reasons({"type": None, "transformer-ffn-activation": None, **options}, OPTIONS),
-            f"its normalization is {norm}, not {POST_NORM} or {_PRE_NORM}": norm not in (POST_NORM, _PRE_NORM),
-            "source and target have different vocabularies": len({*options.get("dim-vocabs", [0])}) > 1,
+            **option_reasons(
+                {"type": None, "transformer-ffn-activation": None, **options}, OPTIONS
+            ),
+            f"its normalization is {norm}, not {POST_NORM} or {_PRE_NORM}": norm
+            not in (POST_NORM, _PRE_NORM),
+            "source and target have different vocabularies": len({*options.get("dim-vocabs", [0])})
+            > 1,
         },
     )
     pad, eos = len(files.tokens), files.tokens.index(_EOS)
-    ids = {"pad_token_id": pad, "bos_token_id": None, "eos_token_id": eos, "decoder_start_token_id": pad}
+    ids = {
+        "pad_token_id": pad,
+        "bos_token_id": None,
+        "eos_token_id": eos,
+        "decoder_start_token_id": pad,
+    }
     # `tied-embeddings-src` ties only both embeddings.
     stored = any(f"{_OUTPUT}_{name}" in files.weights for name in ("W", "Wt"))
-    tied = not stored or any(options.get(name) for name in ("tied-embeddings", "tied-embeddings-all"))
+    tied = not stored or any(
+        options.get(name) for name in ("tied-embeddings", "tied-embeddings-all")
+    )
     positions: dict[str, Any] = {"sinusoid_layout": "tensor2tensor"}
     if "Wpos" in files.weights:
-        positions = {"position_embedding_type": "learned", "max_position_embeddings": len(files.weights["Wpos"])}
+        positions = {
+            "position_embedding_type": "learned",
+            "max_position_embeddings": len(files.weights["Wpos"]),
+        }
     config = VanillaTransformerConfig(
         vocab_size=pad + 1,
         d_model=options["dim-emb"],
@@ -167,7 +211,8 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         encoder_attention_heads=options["transformer-heads"],
         decoder_attention_heads=options["transformer-heads"],
         encoder_ffn_dim=options["transformer-dim-ffn"],
-        decoder_ffn_dim=options.get("transformer-decoder-dim-ffn") or options["transformer-dim-ffn"],
+        decoder_ffn_dim=options.get("transformer-decoder-dim-ffn")
+        or options["transformer-dim-ffn"],
         activation_function=_ACTIVATIONS[options["transformer-ffn-activation"]],
         normalize_before=norm == _PRE_NORM,
         share_encoder_decoder_embeddings="Wemb" in files.weights,
@@ -178,20 +223,30 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
-    model = build_model(config, files.weights, partial(_find_weight, files, tied), unused="special:.*|.*_QuantMultA")
-    model.generation_config = GenerationConfig(num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids)
+    model = build_model(
+        config, files.weights, partial(_find_weight, files, tied), unused="special:.*|.*_QuantMultA"
+    )
+    model.generation_config = GenerationConfig(
+        num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids
+    )
     return model
 
 
-def _find_weight(files: MarianFiles, tied: bool, name: str, _: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
+def _find_weight(
+    files: MarianFiles, tied: bool, name: str, _: torch.Tensor, weights: ForeignWeights
+) -> torch.Tensor:
     """Return Marian's tensor for our parameter `name`, with a row or a bias for the added entry."""
     theirs = rename(name, NAMES)
     if name == "lm_head.weight" and not tied:
         transposed = f"{_OUTPUT}_W" in weights
-        return _add_zero_row(weights.first(f"{_OUTPUT}_W").T if transposed else weights.first(f"{_OUTPUT}_Wt"))
+        return _add_zero_row(
+            weights.first(f"{_OUTPUT}_W").T if transposed else weights.first(f"{_OUTPUT}_Wt")
+        )
     if name == "lm_head.bias":
         omitted = files.options.get("output-omit-bias")
-        bias = torch.zeros(len(files.tokens)) if omitted else weights.first(f"{_OUTPUT}_b").flatten()
+        bias = (
+            torch.zeros(len(files.tokens)) if omitted else weights.first(f"{_OUTPUT}_b").flatten()
+        )
         return torch.cat([bias, torch.tensor([_BANNED_LOGIT])])
     if theirs.endswith("_Wemb"):  # also the tied output projection
         return _add_zero_row(weights.first("Wemb", theirs))

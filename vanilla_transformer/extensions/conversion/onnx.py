@@ -16,7 +16,9 @@ from transformers import PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
 from vanilla_transformer.compatibility_vanilla_transformer import CACHE
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 
 from .common import SOURCES_WITHOUT_EOS, check_supported
 from .comparison import Translator, greedy_translator
@@ -24,7 +26,9 @@ from .onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 
 
 def write_onnx(
-    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
 ) -> list[tuple[str, Translator]]:
     """Write three ONNX graphs in float32, with the configurations and the tokenizer.
 
@@ -43,18 +47,29 @@ def export_graphs(model: VanillaTransformerForConditionalGeneration) -> Exported
     one token.
     """
     model.set_attn_implementation("eager")
-    batch_size, source_length, past_length = 2, 5, 3  # all sizes differ, so that no two axes are unified
+    batch_size, source_length, past_length = (
+        2,
+        5,
+        3,
+    )  # all sizes differ, so that no two axes are unified
     input_ids = torch.ones(batch_size, source_length, dtype=torch.long)
     source = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     decoder_input_ids = torch.ones(batch_size, past_length, dtype=torch.long)
     with torch.no_grad(), silence_exporters():
         encoder_outputs = model.get_encoder()(**source)
-        step = {"encoder_outputs": encoder_outputs, "attention_mask": source["attention_mask"], "use_cache": True}
+        step = {
+            "encoder_outputs": encoder_outputs,
+            "attention_mask": source["attention_mask"],
+            "use_cache": True,
+        }
         cache = model(**step, decoder_input_ids=decoder_input_ids)[CACHE]
         examples: dict[str, tuple[Any, dict[str, Any]]] = {
             ENCODER: (model.get_encoder(), source),
             DECODER: (model, step | {"decoder_input_ids": decoder_input_ids}),
-            DECODER_WITH_PAST: (model, step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache}),
+            DECODER_WITH_PAST: (
+                model,
+                step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache},
+            ),
         }
         exporter = OnnxExporter()
         components = {

@@ -47,7 +47,9 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
         limit_threads()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        self._graphs = ExportedModel.from_pretrained(folder, device="cpu", session_options=options).runners
+        self._graphs = ExportedModel.from_pretrained(
+            folder, device="cpu", session_options=options
+        ).runners
         self.eval()
 
     @property
@@ -66,7 +68,9 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
         mask = kwargs.pop("attention_mask", None)
         mask = ids.ne(self.config.pad_token_id).long() if mask is None else mask
         encoded = self._graphs[ENCODER](input_ids=ids, attention_mask=mask)
-        return super().generate(None, *args, input_ids=ids, attention_mask=mask, encoder_outputs=encoded, **kwargs)
+        return super().generate(
+            None, *args, input_ids=ids, attention_mask=mask, encoder_outputs=encoded, **kwargs
+        )
 
     def forward(
         self,
@@ -80,4 +84,6 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
         inputs = {"encoder_outputs": encoder_outputs, "attention_mask": attention_mask}
         if cache is None or cache.get_seq_length() == 0:
             return self._graphs[DECODER](**inputs, decoder_input_ids=decoder_input_ids)
-        return self._graphs[DECODER_WITH_PAST](**inputs, decoder_input_ids=decoder_input_ids, cache=cache)
+        return self._graphs[DECODER_WITH_PAST](
+            **inputs, decoder_input_ids=decoder_input_ids, cache=cache
+        )

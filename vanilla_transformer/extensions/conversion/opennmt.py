@@ -19,7 +19,9 @@ from transformers import GenerationConfig
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.utils.file_utils import read_json
 
 from .common import (
@@ -37,7 +39,12 @@ from .comparison import ConvertedModel
 Weights = dict[str, torch.Tensor]
 _SIDES = ("encoder", "decoder")
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}
-_SPECIAL_TOKENS = {"unk_token": "<unk>", "pad_token": "<blank>", "bos_token": "<s>", "eos_token": "</s>"}
+_SPECIAL_TOKENS = {
+    "unk_token": "<unk>",
+    "pad_token": "<blank>",
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+}
 # Supported text transforms. The tokenizer would have to apply any other.
 _TRANSFORMS = {"sentencepiece", "filtertoolong"}
 # The defaults of both toolkits.
@@ -84,15 +91,42 @@ _OPENNMT_PY_OPTIONS: dict[str, Sequence[Any]] = {
         "position_encoding_type": ["SinusoidalInterleaved"],
         "max_relative_positions": [0],
     },
-    **{"layer_norm": ["standard"], "generator_function": ["softmax"], "n_src_feats": [0], "copy_attn": [False]},
-    **{"multiquery": [False], "num_kv": [0], "sliding_window": [0], "num_experts": [0], "parallel_residual": [False]},
+    **{
+        "layer_norm": ["standard"],
+        "generator_function": ["softmax"],
+        "n_src_feats": [0],
+        "copy_attn": [False],
+    },
+    **{
+        "multiquery": [False],
+        "num_kv": [0],
+        "sliding_window": [0],
+        "num_experts": [0],
+        "parallel_residual": [False],
+    },
     "pos_ffn_activation_fn": [*_ACTIVATIONS],
 }
 _EOLE_POSITIONS: dict[str, Sequence[Any]] = {"position_encoding_type": ["SinusoidalInterleaved"]}
 _EOLE_OPTIONS: dict[str, Sequence[Any]] = {  # of both sides
-    **{**_EOLE_POSITIONS, "layer_norm": ["standard"], "heads_kv": [None], "head_dim": [None], "attn_scaling": [None]},
-    **{"sliding_window": [0], "num_experts": [0], "parallel_residual": [False], "ffn_layernorm": [False]},
-    **{"query_norm": [False], "key_norm": [False], "q_gating": [False], "relative_positions_buckets": [0]},
+    **{
+        **_EOLE_POSITIONS,
+        "layer_norm": ["standard"],
+        "heads_kv": [None],
+        "head_dim": [None],
+        "attn_scaling": [None],
+    },
+    **{
+        "sliding_window": [0],
+        "num_experts": [0],
+        "parallel_residual": [False],
+        "ffn_layernorm": [False],
+    },
+    **{
+        "query_norm": [False],
+        "key_norm": [False],
+        "q_gating": [False],
+        "relative_positions_buckets": [0],
+    },
     "mlp_activation_fn": [*_ACTIVATIONS],
 }
 _EOLE_ENCODER_OPTIONS: dict[str, Sequence[Any]] = {
@@ -108,7 +142,9 @@ def read_opennmt_py(path: str | Path) -> ConvertedModel:
     The original is None, since OpenNMT-py's requirements conflict with this package's.
     """
     path = Path(path)
-    content = load_pickled_checkpoint(path, "OpenNMT-py", "generator", allowed_types=[argparse.Namespace])
+    content = load_pickled_checkpoint(
+        path, "OpenNMT-py", "generator", allowed_types=[argparse.Namespace]
+    )
     options, vocab = vars(content["opt"]), content["vocab"]
     if not isinstance(vocab, dict) or not isinstance(vocab.get("src"), list):
         raise UserError(
@@ -123,7 +159,9 @@ def read_opennmt_py(path: str | Path) -> ConvertedModel:
             **_text_reasons(used, options),
         },
     )
-    weights = content["model"] | {f"generator.{name}": tensor for name, tensor in content["generator"].items()}
+    weights = content["model"] | {
+        f"generator.{name}": tensor for name, tensor in content["generator"].items()
+    }
     fields = {
         "d_model": options["hidden_size"],
         **{f"{side}_layers": options[f"{side[:3]}_layers"] for side in _SIDES},
@@ -145,15 +183,22 @@ def read_eole(folder: str | Path) -> ConvertedModel:
     folder = Path(folder)
     config, vocab = (read_json(folder / name) for name in ("config.json", "vocab.json"))
     if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
-        raise UserError(f"{folder / 'config.json'} must have eole's format, with encoder and decoder under `model`.")
-    model, options = config["model"], (config.get("transforms_configs") or {}).get("sentencepiece", {})
+        raise UserError(
+            f"{folder / 'config.json'} must have eole's format, with encoder and decoder under `model`."
+        )
+    model, options = (
+        config["model"],
+        (config.get("transforms_configs") or {}).get("sentencepiece", {}),
+    )
     encoder, decoder = model["encoder"], model["decoder"]
     check_supported(
         "This package",
         {
             **option_reasons({"encoder_type": None} | encoder, _EOLE_ENCODER_OPTIONS),
             **option_reasons({"decoder_type": None} | decoder, _EOLE_DECODER_OPTIONS),
-            **option_reasons(model.get("embeddings") or {}, {**_EOLE_POSITIONS, "normalize": [False]}),
+            **option_reasons(
+                model.get("embeddings") or {}, {**_EOLE_POSITIONS, "normalize": [False]}
+            ),
             **side_reasons(encoder, decoder, ["hidden_size", "mlp_activation_fn", "norm_eps"]),
             **_text_reasons(set(config.get("transforms") or []), options),
         },
@@ -169,7 +214,10 @@ def read_eole(folder: str | Path) -> ConvertedModel:
         **_dropouts(config.get("training") or {}),
         **_tying(model, vocab["src"] == vocab["tgt"]),
     }
-    paths = {name: str(value).replace("${MODEL_PATH}", os.fspath(folder)) for name, value in options.items()}
+    paths = {
+        name: str(value).replace("${MODEL_PATH}", os.fspath(folder))
+        for name, value in options.items()
+    }
     special = _SPECIAL_TOKENS | vocab.get("specials", {})
     return _build(fields, weights, EOLE, vocab, special, paths, folder)
 
@@ -186,13 +234,22 @@ def _dropouts(options: Mapping[str, Any]) -> dict[str, float]:
     """Return the dropout rates. Training can change them; the last value counts."""
     dropout = options.get("dropout", [0.3])[-1]
     attention_dropout = options.get("attention_dropout", [0.1])[-1]
-    return {"dropout": dropout, "activation_dropout": dropout, "attention_dropout": attention_dropout}
+    return {
+        "dropout": dropout,
+        "activation_dropout": dropout,
+        "attention_dropout": attention_dropout,
+    }
 
 
 def _tying(options: Mapping[str, Any], same_vocabulary: bool) -> dict[str, bool]:
     """Return our tying options. Source and target embeddings are shared only if the output projection is tied."""
-    shared, tied = (bool(options.get(name)) for name in ("share_embeddings", "share_decoder_embeddings"))
-    return {"share_encoder_decoder_embeddings": shared and tied and same_vocabulary, "tie_word_embeddings": tied}
+    shared, tied = (
+        bool(options.get(name)) for name in ("share_embeddings", "share_decoder_embeddings")
+    )
+    return {
+        "share_encoder_decoder_embeddings": shared and tied and same_vocabulary,
+        "tie_word_embeddings": tied,
+    }
 
 
 def _build(
@@ -220,11 +277,17 @@ def _build(
         "attention_bias": any(name.endswith("linear_query.bias") for name in weights),
         "source_eos": False,
         "decoder_start_token_id": target.index(start),
-        **{f"{name}_token_id": target.index(special_tokens[f"{name}_token"]) for name in ("pad", "bos", "eos")},
+        **{
+            f"{name}_token_id": target.index(special_tokens[f"{name}_token"])
+            for name in ("pad", "bos", "eos")
+        },
     }
     source_spm = options["src_subword_model"]
     target_spm = options.get("tgt_subword_model") or source_spm
-    paths = find_sentencepiece_model(source_spm, folder), find_sentencepiece_model(target_spm, folder)
+    paths = (
+        find_sentencepiece_model(source_spm, folder),
+        find_sentencepiece_model(target_spm, folder),
+    )
     tokenizer = build_sentencepiece_tokenizer(paths, (source, target), special_tokens)
     return ConvertedModel(model_from_opennmt(fields, weights, names), tokenizer)
 
@@ -234,7 +297,9 @@ def model_from_opennmt(
 ) -> VanillaTransformerForConditionalGeneration:
     """Build the model of our configuration fields, and of weights with the names of a toolkit."""
     unused = r".*(?<!\.weight)(?<!\.bias)"  # positional encodings and other buffers
-    model = build_model(VanillaTransformerConfig(**fields), weights, partial(_find_weight, names), unused)
+    model = build_model(
+        VanillaTransformerConfig(**fields), weights, partial(_find_weight, names), unused
+    )
     # The default of both toolkits: hypotheses are ranked by the mean of their log-probabilities.
     ids = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
     model.generation_config = GenerationConfig(
@@ -248,11 +313,16 @@ def model_from_opennmt(
     return model
 
 
-def _find_weight(names: Mapping[str, str], name: str, initial: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
+def _find_weight(
+    names: Mapping[str, str], name: str, initial: torch.Tensor, weights: ForeignWeights
+) -> torch.Tensor:
     """Return the toolkit's tensor for our parameter `name`. Shared weights may be saved once or several times."""
     others = {
         "model.decoder.embed_tokens.weight": ["model.encoder.embed_tokens.weight"],
-        "lm_head.weight": ["model.decoder.embed_tokens.weight", "model.encoder.embed_tokens.weight"],
+        "lm_head.weight": [
+            "model.decoder.embed_tokens.weight",
+            "model.encoder.embed_tokens.weight",
+        ],
     }
     candidates = [rename(candidate, names) for candidate in [name, *others.get(name, [])]]
     if name.endswith(".bias") and not name.endswith("norm.bias") and candidates[0] not in weights:

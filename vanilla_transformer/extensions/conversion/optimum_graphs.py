@@ -13,7 +13,11 @@ import numpy as np
 import onnx
 import onnx_ir
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from onnx_ir.passes.common import ClearMetadataAndDocStringPass, RemoveUnusedNodesPass, TopologicalSortPass
+from onnx_ir.passes.common import (
+    ClearMetadataAndDocStringPass,
+    RemoveUnusedNodesPass,
+    TopologicalSortPass,
+)
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
@@ -47,7 +51,9 @@ def to_proto(exported: onnx_ir.Model) -> ModelProto:
     for value in proto.graph.value_info:
         if value.type.tensor_type.elem_type == TensorProto.DOUBLE:
             value.type.tensor_type.elem_type = TensorProto.FLOAT
-    for attribute in (each for node in proto.graph.node if node.op_type == "Cast" for each in node.attribute):
+    for attribute in (
+        each for node in proto.graph.node if node.op_type == "Cast" for each in node.attribute
+    ):
         if attribute.name == "to" and attribute.i == TensorProto.DOUBLE:
             attribute.i = TensorProto.FLOAT
     return proto
@@ -101,7 +107,9 @@ def repeat_eos(model: ModelProto, eos_token_id: int) -> ModelProto:
         "last_axis": np.array([-1]),
         "lowest": np.finfo(np.float32).min,
     }
-    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
+    graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()
+    )
     graph.node.extend(
         helper.make_node(operator, inputs, [output])
         for operator, inputs, output in (
@@ -127,9 +135,16 @@ def merge_decoders(first: ModelProto, further: ModelProto) -> ModelProto:
         then_branch=_branch(further.graph, "further", weights),
         else_branch=_branch(first.graph, "first", weights),
     )
-    inputs = [*further.graph.input, helper.make_tensor_value_info(USE_CACHE_BRANCH, TensorProto.BOOL, [1])]
-    graph = helper.make_graph([decide], "decoder_model_merged", inputs, first.graph.output, list(weights.values()))
-    opsets = {opset.domain: opset.version for model in (first, further) for opset in model.opset_import}
+    inputs = [
+        *further.graph.input,
+        helper.make_tensor_value_info(USE_CACHE_BRANCH, TensorProto.BOOL, [1]),
+    ]
+    graph = helper.make_graph(
+        [decide], "decoder_model_merged", inputs, first.graph.output, list(weights.values())
+    )
+    opsets = {
+        opset.domain: opset.version for model in (first, further) for opset in model.opset_import
+    }
     model = helper.make_model(
         graph,
         opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets.items()],
@@ -156,7 +171,9 @@ def _branch(graph: GraphProto, name: str, weights: dict[bytes, TensorProto]) -> 
         renamed.input[:], renamed.output[:] = rename(list(node.input)), rename(list(node.output))
         nodes.append(renamed)
     outputs = [
-        helper.make_tensor_value_info(f"{name}.{output.name}", output.type.tensor_type.elem_type, None)
+        helper.make_tensor_value_info(
+            f"{name}.{output.name}", output.type.tensor_type.elem_type, None
+        )
         for output in graph.output
     ]
     return helper.make_graph(nodes, name, [], outputs)
@@ -178,9 +195,17 @@ def to_int8(model: ModelProto) -> ModelProto:
     """
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
-    weights |= {node.output[0] for node in graph.node if node.op_type == "Transpose" and node.input[0] in weights}
+    weights |= {
+        node.output[0]
+        for node in graph.node
+        if node.op_type == "Transpose" and node.input[0] in weights
+    }
     # Attention scores and averages are products without a weight.
-    products = [node.name for node in graph.node if node.op_type == "MatMul" and node.input[1] not in weights]
+    products = [
+        node.name
+        for node in graph.node
+        if node.op_type == "MatMul" and node.input[1] not in weights
+    ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         quantize_dynamic(
@@ -188,7 +213,9 @@ def to_int8(model: ModelProto) -> ModelProto:
             path,
             weight_type=QuantType.QUInt8,
             nodes_to_exclude=products,
-            extra_options={"MatMulConstBOnly": False},  # or it skips the output projection, a transposed embedding
+            extra_options={
+                "MatMulConstBOnly": False
+            },  # or it skips the output projection, a transposed embedding
         )
         return onnx.load(path)
 

@@ -29,7 +29,9 @@ def read_shortlist_text(files: Sequence[str | Path]) -> list[SentencePair]:
     """Return the first pairs of two parallel files whose sides are not blank."""
     pairs = [*islice((pair for pair in stream_text_files(*files) if all(pair)), _MOST_PAIRS)]
     if not pairs:
-        raise UserError(f"A shortlist needs pairs of sentences, got none in {files[0]} and {files[1]}.")
+        raise UserError(
+            f"A shortlist needs pairs of sentences, got none in {files[0]} and {files[1]}."
+        )
     return pairs
 
 
@@ -40,10 +42,14 @@ def count_shortlist(tokenizer: Any, pairs: Sequence[SentencePair]) -> Shortlist:
     """
     from vanilla_transformer.extensions.alignments.word_alignments import align_lexically
 
-    sources, targets = (encode_sentences(tokenizer, [pair[side] for pair in pairs], bool(side)) for side in (0, 1))
+    sources, targets = (
+        encode_sentences(tokenizer, [pair[side] for pair in pairs], bool(side)) for side in (0, 1)
+    )
     texts = [[" ".join(map(str, ids[:-1])) for ids in rows] for rows in (sources, targets)]
     aligned = zip(sources, targets, align_lexically([*map(SentencePair, *texts)]), strict=True)
-    counts = Counter((source[here], target[there]) for source, target, links in aligned for here, there in links)
+    counts = Counter(
+        (source[here], target[there]) for source, target, links in aligned for here, there in links
+    )
     found = defaultdict[int, list[int]](list)
     for source, target in sorted(counts, key=lambda link: (-counts[link], link)):
         if len(found[source]) < _BEST:
@@ -62,7 +68,10 @@ def write_vocabulary_map(shortlist: Shortlist, names: Mapping[int, str], path: P
     """
     spelled = {token: name for token, name in names.items() if not _SEPARATORS & {*name}}
     rows = {token: {token, *shortlist.get(token, ())} & spelled.keys() for token in spelled}
-    lines = (f"{spelled[source]}\t{' '.join(spelled[each] for each in sorted(row))}\n" for source, row in rows.items())
+    lines = (
+        f"{spelled[source]}\t{' '.join(spelled[each] for each in sorted(row))}\n"
+        for source, row in rows.items()
+    )
     path.write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
@@ -72,9 +81,14 @@ def write_bergamot_shortlist(shortlist: Shortlist, vocab_size: int, path: Path) 
     Args:
         vocab_size: Tokens of the vocabulary there, which has no padding.
     """
-    rows = [[token for token in shortlist.get(source, ()) if token < vocab_size] for source in range(vocab_size)]
+    rows = [
+        [token for token in shortlist.get(source, ()) if token < vocab_size]
+        for source in range(vocab_size)
+    ]
     offsets = [0, *accumulate(map(len, rows))]
-    content = struct.pack(f"<4Q{len(offsets)}Q", _FREQUENT, _BEST, len(offsets), offsets[-1], *offsets)
+    content = struct.pack(
+        f"<4Q{len(offsets)}Q", _FREQUENT, _BEST, len(offsets), offsets[-1], *offsets
+    )
     content += struct.pack(f"<{offsets[-1]}I", *chain.from_iterable(rows))
     path.write_bytes(struct.pack("<2Q", _MAGIC, _checksum(content)) + content)
 

@@ -14,7 +14,9 @@ import onnx
 from onnxruntime import InferenceSession
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+)
 
 from .common import NO_TOKENIZER_JSON, check_supported, target_reasons
 from .comparison import MAX_NEW_TOKENS, Translator, tokenized_batches
@@ -50,7 +52,9 @@ pipeline_tag: translation
 
 
 def write_transformers_js(
-    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
 ) -> Iterator[tuple[str, Translator]]:
     """Write a folder for transformers.js: fp32, fp16 and q8.
 
@@ -63,14 +67,19 @@ def write_transformers_js(
             **target_reasons(config),
             "it has several EOS tokens": not isinstance(config.eos_token_id, int),
             NO_TOKENIZER_JSON: not hasattr(tokenizer, "backend_tokenizer"),
-            "its weights take more than 2 GB": 4 * model.num_parameters() + _MAX_BYTES_OF_GRAPH > _MAX_BYTES,
+            "its weights take more than 2 GB": 4 * model.num_parameters() + _MAX_BYTES_OF_GRAPH
+            > _MAX_BYTES,
         },
     )
     assert isinstance(config.eos_token_id, int)
     write_settings(model, tokenizer, folder)
-    programs = {name: component.program for name, component in export_graphs(model).components.items()}
+    programs = {
+        name: component.program for name, component in export_graphs(model).components.items()
+    }
     encoder = to_proto(programs[ENCODER])
-    first, further = (to_optimum_decoder(programs[name], config) for name in (DECODER, DECODER_WITH_PAST))
+    first, further = (
+        to_optimum_decoder(programs[name], config) for name in (DECODER, DECODER_WITH_PAST)
+    )
     further = repeat_eos(further, config.eos_token_id)
     (folder / "onnx").mkdir()
     with silence_exporters():
@@ -82,7 +91,9 @@ def write_transformers_js(
 
 
 def write_settings(
-    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
 ) -> None:
     """Write `config.json`, `generation_config.json` and the tokenizer."""
     fields = {name: getattr(model.config, name) for name in SHARED_FIELDS}
@@ -91,7 +102,10 @@ def write_settings(
     kind = {"model_type": "marian", "architectures": ["MarianMTModel"], "is_encoder_decoder": True}
     _write_json(folder / "config.json", kind | fields)
     generation_config = library_generation_config(model.generation_config)
-    suppressed = {*(generation_config.suppress_tokens or []), model.config.pad_token_id}  # no translation has padding
+    suppressed = {
+        *(generation_config.suppress_tokens or []),
+        model.config.pad_token_id,
+    }  # no translation has padding
     greedy = {"num_beams": 1, "early_stopping": False, "length_penalty": 1.0}
     generation_config.update(**greedy, suppress_tokens=sorted(suppressed))
     generation_config.save_pretrained(folder)
@@ -106,13 +120,18 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def merged_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: str) -> Translator:
+def merged_greedy_translator(
+    folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: str
+) -> Translator:
     """Return a function from sentences to the token ids that the graphs of `dtype` generate by greedy search."""
     suffix, _ = DTYPES[dtype]
     encoder, decoder = (
-        InferenceSession(Path(folder) / "onnx" / f"{name}{suffix}.onnx") for name in (ENCODER, MERGED_DECODER)
+        InferenceSession(Path(folder) / "onnx" / f"{name}{suffix}.onnx")
+        for name in (ENCODER, MERGED_DECODER)
     )
-    caches = [tensor for tensor in decoder.get_inputs() if tensor.name.startswith("past_key_values")]
+    caches = [
+        tensor for tensor in decoder.get_inputs() if tensor.name.startswith("past_key_values")
+    ]
     names = [output.name.replace("present", "past_key_values") for output in decoder.get_outputs()]
     config = GenerationConfig.from_pretrained(folder)
 
@@ -122,7 +141,10 @@ def merged_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerB
         for tensor in caches:  # as in transformers.js, the first cache has no positions
             shape = (len(mask), tensor.shape[1], 0, tensor.shape[3])
             inputs[tensor.name] = np.zeros(shape, dtype=np.float32)
-        tokens, generated = np.full((len(mask), 1), config.decoder_start_token_id), list[np.ndarray]()
+        tokens, generated = (
+            np.full((len(mask), 1), config.decoder_start_token_id),
+            list[np.ndarray](),
+        )
         finished = np.zeros(len(mask), dtype=bool)
         while len(generated) < MAX_NEW_TOKENS and not finished.all():
             inputs |= {"input_ids": tokens, USE_CACHE_BRANCH: np.array([bool(generated)])}
@@ -130,7 +152,9 @@ def merged_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerB
             scores = outputs.pop("logits")[:, -1]  # (batch_size, vocab_size)
             scores[:, config.pad_token_id] = -np.inf  # no translation contains padding
             tokens = scores.argmax(axis=-1, keepdims=True)
-            if not generated and config.forced_bos_token_id is not None:  # the language of the translation
+            if (
+                not generated and config.forced_bos_token_id is not None
+            ):  # the language of the translation
                 tokens[:] = config.forced_bos_token_id
             generated.append(tokens)
             finished |= tokens[:, 0] == config.eos_token_id

@@ -63,24 +63,33 @@ def back_translate(
     total, seed = sum(1 for _ in stream_lines(text)), translate.default_options.get("seed")
 
     def work(shard: Shard) -> list[str]:
-        answers = translate(shard.lines, batch_size, False, seed=None if seed is None else seed + shard.number)
+        answers = translate(
+            shard.lines, batch_size, False, seed=None if seed is None else seed + shard.number
+        )
         return [json.dumps(answer["translation_text"], ensure_ascii=False) for answer in answers]
 
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
-    before, as_line = "" if tag is None else f"{tag} ", as_tsv if file_format(output.name) == TSV else _as_json
+    before, as_line = (
+        "" if tag is None else f"{tag} ",
+        as_tsv if file_format(output.name) == TSV else _as_json,
+    )
 
     def kept_lines() -> Iterator[str]:
         pairs = zip(map(json.loads, shards.result_lines(total)), stream_lines(text), strict=True)
         for source, line in pairs:
             blank = not (source.strip() and line.strip())
-            reasons = [BLANK] if blank else [] if keep_warnings else find_warnings(line, source, limits)
+            reasons = (
+                [BLANK] if blank else [] if keep_warnings else find_warnings(line, source, limits)
+            )
             if reasons:
                 dropped[reasons[0]] += 1
             else:
                 yield as_line(before + source, line)
         if dropped.total() == total:
             counts = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-            raise UserError(f"Some line must have a usable translation, but all are dropped: {counts}.")
+            raise UserError(
+                f"Some line must have a usable translation, but all are dropped: {counts}."
+            )
 
     with shards.held(resume):
         shards.complete(stream_lines(text), work, total)

@@ -71,11 +71,15 @@ def read_candidates(path: str) -> Iterator[Entry]:
             fault = error.errors(include_url=False)[0]
             reason = ": ".join(filter(None, [".".join(map(str, fault["loc"])), fault["msg"]]))
             reason = reason.replace("at line 1 column", "at column")
-            raise UserError(f"Line {number} of {path} must be JSON such as {_EXAMPLE}, but: {reason}.") from error
+            raise UserError(
+                f"Line {number} of {path} must be JSON such as {_EXAMPLE}, but: {reason}."
+            ) from error
         scores = [each.score for each in line.candidates if each.score is not None]
         if line.candidates:
             scored = bool(scores) if scored is None else scored
             if len(scores) != scored * len(line.candidates):
                 rule = "All candidates of a file must have a `score`, or none"
-                raise UserError(f"{rule}, but line {number} of {path} has {len(scores)} of {len(line.candidates)}.")
+                raise UserError(
+                    f"{rule}, but line {number} of {path} has {len(scores)} of {len(line.candidates)}."
+                )
         yield Entry(0, line.source, None, [each.text for each in line.candidates], scores or None)

@@ -46,10 +46,12 @@ class BackTranslateArguments(TranslationArguments, OverwriteArguments):
         description="Write pairs to this .tsv or .jsonl file, a corpus for `corpora:`, once it is complete."
     )
     tag: str | None = Field(
-        None, description="Word before each source, such as <BT>, by which a model tells them from real ones."
+        None,
+        description="Word before each source, such as <BT>, by which a model tells them from real ones.",
     )
     keep_warnings: bool = Field(
-        False, description="Keep translations with a warning: copy, repetition, numbers, script or length."
+        False,
+        description="Keep translations with a warning: copy, repetition, numbers, script or length.",
     )
     resume: bool = Field(False, description="Continue an interrupted run.")
     batch_size: Count = Field(32, description="Sentences per batch.")
@@ -58,7 +60,9 @@ class BackTranslateArguments(TranslationArguments, OverwriteArguments):
 
 def back_translate_command(arguments: Sequence[str]) -> None:
     options = parse(BackTranslateArguments, arguments)
-    if options.seed is None and (options.do_sample or (options.mbr is not None and options.num_beams is None)):
+    if options.seed is None and (
+        options.do_sample or (options.mbr is not None and options.num_beams is None)
+    ):
         options.seed = 0  # by which a run that continues draws the same samples
     opening = open_model(options)
     if options.quiet:
@@ -69,6 +73,8 @@ def back_translate_command(arguments: Sequence[str]) -> None:
     check_output(output, options.tag)
     with opening as translate:
         origin, kept = translation_origin(options), options.keep_warnings
-        result = back_translate(translate, text, output, origin, options.tag, kept, options.resume, options.batch_size)
+        result = back_translate(
+            translate, text, output, origin, options.tag, kept, options.resume, options.batch_size
+        )
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in result.dropped.items()) or "none"
     print(f"{result.pairs:,} pairs of {result.lines:,} lines are in {output}. Dropped: {dropped}.")

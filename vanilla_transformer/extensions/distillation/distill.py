@@ -71,11 +71,16 @@ class DistilledModel:
     @property
     def table(self) -> str:
         """The scores in Markdown, and nothing if there are none."""
-        rows = [f"| {name} | {scores.bleu:.2f} | {scores.chrf:.2f} |\n" for name, scores in self.scores.items()]
+        rows = [
+            f"| {name} | {scores.bleu:.2f} | {scores.chrf:.2f} |\n"
+            for name, scores in self.scores.items()
+        ]
         return "".join(["| system | BLEU | chrF |\n| --- | ---: | ---: |\n", *rows]) if rows else ""
 
 
-def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator | None = None) -> DistilledModel:
+def distill(
+    recipe: Recipe, options: DistillationArguments, evaluate: Evaluator | None = None
+) -> DistilledModel:
     """
     Train the model of a recipe on a teacher's translations of its training text, and score both on its test text.
 
@@ -85,7 +90,9 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
     processes = process_state().num_processes
     if processes > 1:
         hint = "Distill in one process; `train` uses several"
-        raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
+        raise UserError(
+            f"distill needs one process, got {processes} of `accelerate launch`. {hint}."
+        )
     for name in filter(None, [*options.teacher, options.reverse_model, options.quality_model]):
         refuse_model_inside(name, Path(recipe.output.output_dir))
     if options.teacher_precision is not None:
@@ -107,14 +114,18 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
         texts = load_texts(recipe.data)
         validation, test, pairs = texts.validation_sets, texts.test, texts.training
         text = DistillationText(
-            pairs.key, len(pairs.dataset), lambda: (Entry(number, *pair) for number, pair in pairs.pairs())
+            pairs.key,
+            len(pairs.dataset),
+            lambda: (Entry(number, *pair) for number, pair in pairs.pairs()),
         )
         student, corpora = student_recipe(recipe, texts, folder), len(texts.specs)
     else:
         validation, test = load_held_out(recipe.data)
         text = text_of_file(options.candidates, has_candidates=not options.teacher)
     if options.teacher and not test:
-        raise UserError("Teacher and student are compared on test text, but the dataset has no split `test`.")
+        raise UserError(
+            "Teacher and student are compared on test text, but the dataset has no split `test`."
+        )
     limits = WarningLimits.from_config(load_config(options.teacher[0]) if options.teacher else None)
     targets = (pair.target for pair in chain(*(each.pairs for each in validation), test))
     scripts = None if limits.scripts else find_scripts(targets, USED_SHARE)
@@ -136,9 +147,14 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
         logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
         train(student, evaluate)
         distilled = DistilledModel(run, report, compare(run, options, direction, test))
-    results = {name: {"bleu": scores.bleu, "chrf": scores.chrf} for name, scores in distilled.scores.items()}
+    results = {
+        name: {"bleu": scores.bleu, "chrf": scores.chrf}
+        for name, scores in distilled.scores.items()
+    }
     entries = {"filter": asdict(report), "results": results}
-    write_text_atomically(run / RESULTS_FILE, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    write_text_atomically(
+        run / RESULTS_FILE, json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+    )
     write_text_atomically(run / TABLE_FILE, "\n".join(filter(None, [distilled.table, str(report)])))
     return distilled
 
@@ -155,20 +171,29 @@ def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:
         }
         for number, spec in enumerate(texts.specs)
     ]
-    changes: dict[str, Any] = {"corpora": corpora, "train_source": None, "train_target": None, "dataset": None}
+    changes: dict[str, Any] = {
+        "corpora": corpora,
+        "train_source": None,
+        "train_target": None,
+        "dataset": None,
+    }
     # The text was cleaned before the teacher translated it: an n-best list repeats its source.
     changes |= {"drop": None, "score": None}
     if recipe.data.dataset is not None:
         for name, pairs in texts.held_out.items():
             for side in ("source", "target"):
                 lines = (f"{one_line(getattr(pair, side))}\n" for pair in pairs)
-                changes[f"{name}_{side}"] = str(write_text_atomically(folder / f"{name}.{side}", lines))
+                changes[f"{name}_{side}"] = str(
+                    write_text_atomically(folder / f"{name}.{side}", lines)
+                )
     student = recipe.replace("data", **changes)
     check_recipe(student)
     return student
 
 
-def compare(run: Path, options: DistillationArguments, direction: Direction, pairs: Any) -> dict[str, Scores]:
+def compare(
+    run: Path, options: DistillationArguments, direction: Direction, pairs: Any
+) -> dict[str, Scores]:
     """Translate the test text, if there is one, by the student and the teacher, if there is one, and score both."""
     scores = dict[str, Scores]()
 
@@ -179,7 +204,9 @@ def compare(run: Path, options: DistillationArguments, direction: Direction, pai
 
     if options.teacher:
         with open_teacher(options) as translate:
-            translate_test("teacher", translate, **search_options(options) | {"num_return_sequences": 1})
+            translate_test(
+                "teacher", translate, **search_options(options) | {"num_return_sequences": 1}
+            )
     if pairs:
         translate_test("student", load_pipeline(run))
     return scores

@@ -14,12 +14,35 @@ from vanilla_transformer.utils.schemas import ONE_WORD, Input, Schema, Words, sp
 
 Targets = Literal["beam", "n_best", "interpolated", "best"]
 BEAM, N_BEST, INTERPOLATED, BEST = get_args(Targets)
-DISTILLATION = "distillation"  # the section of these keys in a recipe, and their folder in the one of the run
+DISTILLATION = (
+    "distillation"  # the section of these keys in a recipe, and their folder in the one of the run
+)
 CORPUS_FILE = "corpora/corpus-{}.tsv"  # in this folder: the training text of the student
 _MAIN_KEYS = (
-    *("teacher", "candidates", "teacher_targets", "teacher_num_beams", "reverse_model", "quality_model"),
-    *("train_source", "train_target", "validation_source", "validation_target", "test_source", "test_target"),
-    *("source_language", "target_language", "max_steps", "mixed_precision", "output_dir", "init_from"),
+    *(
+        "teacher",
+        "candidates",
+        "teacher_targets",
+        "teacher_num_beams",
+        "reverse_model",
+        "quality_model",
+    ),
+    *(
+        "train_source",
+        "train_target",
+        "validation_source",
+        "validation_target",
+        "test_source",
+        "test_target",
+    ),
+    *(
+        "source_language",
+        "target_language",
+        "max_steps",
+        "mixed_precision",
+        "output_dir",
+        "init_from",
+    ),
     "init_decoder_layers",
 )
 _Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -30,7 +53,8 @@ class DistillationArguments(Schema):
 
     noun = "recipe key"
     teacher: Words = Field(
-        [], description="Folder or Hub name of the teacher, or of several models with one vocabulary (an ensemble)."
+        [],
+        description="Folder or Hub name of the teacher, or of several models with one vocabulary (an ensemble).",
     )
     candidates: Input | None = Field(
         None,
@@ -49,7 +73,9 @@ class DistillationArguments(Schema):
     teacher_num_beams: _Count | None = Field(
         None, description="Beam size of the teacher; by default its checkpoint's."
     )
-    teacher_n_best: _Count = Field(4, description="Length of the n-best list, at most the beam size.")
+    teacher_n_best: _Count = Field(
+        4, description="Length of the n-best list, at most the beam size."
+    )
     teacher_precision: str | None = Field(
         None, description="float32, bfloat16, int8 or auto; by default the teacher's."
     )
@@ -68,31 +94,45 @@ class DistillationArguments(Schema):
         "for each token), the quality model and the file of candidates, or without these by the teacher.",
     )
     reverse_model: str | None = Field(
-        None, description="Model of the other direction that scores each source given its translation."
+        None,
+        description="Model of the other direction that scores each source given its translation.",
     )
     quality_model: str | None = Field(
-        None, description="COMET model that needs no references and scores pairs, such as Unbabel/wmt22-cometkiwi-da."
+        None,
+        description="COMET model that needs no references and scores pairs, such as Unbabel/wmt22-cometkiwi-da.",
     )
 
     @model_validator(mode="after")
     def _check_together(self) -> "DistillationArguments":
         if not all(self.teacher) or not (self.teacher or self.candidates):
-            rule = "`teacher` must be given: the folder or Hub name of a model, or a list of several"
+            rule = (
+                "`teacher` must be given: the folder or Hub name of a model, or a list of several"
+            )
             raise UserError(f"{rule}. Or give `candidates`, a file of translations.")
-        given = {name for name in self.model_fields_set if name.startswith("teacher_")} if not self.teacher else set()
+        given = (
+            {name for name in self.model_fields_set if name.startswith("teacher_")}
+            if not self.teacher
+            else set()
+        )
         for name in sorted(given - {"teacher_targets", "teacher_n_best"}):
             raise UserError(f"`{name}` must be left out with `candidates`, which no teacher makes.")
         for name in ("reverse_model", "quality_model"):
             if getattr(self, name) is not None and not self.needs_scores:
-                raise UserError(f"`{name}` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out.")
+                raise UserError(
+                    f"`{name}` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out."
+                )
         if self.teacher_num_beams is not None and self.hypotheses > self.teacher_num_beams:
             rule = f"`teacher_n_best` must be at most `teacher_num_beams`={self.teacher_num_beams}"
             raise UserError(f"{rule}, got {self.teacher_n_best}.")
         if self.teacher_weights is not None and len(self.teacher_weights) != len(self.teacher):
             found = len(self.teacher_weights)
-            raise UserError(f"`teacher_weights` must have {len(self.teacher)} numbers, got {found}.")
+            raise UserError(
+                f"`teacher_weights` must have {len(self.teacher)} numbers, got {found}."
+            )
         if "teacher_n_best" in self.model_fields_set and self.teacher_targets == BEAM:
-            rule = f"must be left out with `teacher_targets: {BEAM}`, which takes the best translation"
+            rule = (
+                f"must be left out with `teacher_targets: {BEAM}`, which takes the best translation"
+            )
             raise UserError(f"`teacher_n_best` {rule}, got {self.teacher_n_best}.")
         return self
 
@@ -112,7 +152,9 @@ class DistillationArguments(Schema):
         return self.drop_lowest_scores > 0 or not self.teacher or self.teacher_targets == BEST
 
 
-def parse_distillation(arguments: Sequence[str], program: str | None = None) -> tuple[Recipe, DistillationArguments]:
+def parse_distillation(
+    arguments: Sequence[str], program: str | None = None
+) -> tuple[Recipe, DistillationArguments]:
     """
     Parse `[recipe.yaml] [--flag value …]` with the keys of training and of [`DistillationArguments`].
 
@@ -121,13 +163,22 @@ def parse_distillation(arguments: Sequence[str], program: str | None = None) -> 
     """
 
     def complete(values: dict[str, Any]) -> dict[str, Any]:
-        named = [name for name in ("teacher", "train_source", "train_target", "corpora", "dataset") if name in values]
+        named = [
+            name
+            for name in ("teacher", "train_source", "train_target", "corpora", "dataset")
+            if name in values
+        ]
         if "candidates" in values and named:
-            raise UserError(f"`{named[0]}` must be left out with `candidates`, which has sources and translations.")
+            raise UserError(
+                f"`{named[0]}` must be left out with `candidates`, which has sources and translations."
+            )
         if "candidates" not in values and named != ["teacher", "train_source"]:
             return values
         corpus = Path(str(values.get("output_dir"))) / DISTILLATION / CORPUS_FILE.format(0)
-        return {"candidates": values.pop("train_source", None), "corpora": [{"file": str(corpus)}]} | values
+        return {
+            "candidates": values.pop("train_source", None),
+            "corpora": [{"file": str(corpus)}],
+        } | values
 
     sections = {DISTILLATION: DistillationArguments}
     recipe, options = parse_recipe_with(sections, arguments, program, _MAIN_KEYS, complete)
@@ -138,7 +189,11 @@ def parse_distillation(arguments: Sequence[str], program: str | None = None) -> 
         rule = f"must be {AGREEMENT} or left out, since the student gets other translations"
         raise UserError(f"`train_alignments` {rule}, got {data.train_alignments}.")
     if options.candidates is not None and options.teacher_targets == INTERPOLATED:
-        raise UserError(f"`teacher_targets: {INTERPOLATED}` needs references, but {options.candidates} has none.")
+        raise UserError(
+            f"`teacher_targets: {INTERPOLATED}` needs references, but {options.candidates} has none."
+        )
     if options.teacher and data.test_source is None and data.dataset is None:
-        raise UserError("`test_source` and `test_target` must be given: teacher and student are compared on them.")
+        raise UserError(
+            "`test_source` and `test_target` must be given: teacher and student are compared on them."
+        )
     return recipe, options

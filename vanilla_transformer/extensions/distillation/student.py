@@ -60,12 +60,19 @@ class FilterReport:
 
     def reasons(self) -> str:
         """Return how many pairs were dropped, by reason, as text."""
-        return ", ".join(f"{count:,} by {reason}" for reason, count in self.dropped.items()) or "none was dropped"
+        return (
+            ", ".join(f"{count:,} by {reason}" for reason, count in self.dropped.items())
+            or "none was dropped"
+        )
 
     def __str__(self) -> str:
         """Return the report in Markdown."""
-        lines = [f"{self.kept:,} of {self.translations:,} translations of {self.sentences:,} sentences are kept."]
-        lines += [f"{self.untranslated:,} sentences have no translation."] if self.untranslated else []
+        lines = [
+            f"{self.kept:,} of {self.translations:,} translations of {self.sentences:,} sentences are kept."
+        ]
+        lines += (
+            [f"{self.untranslated:,} sentences have no translation."] if self.untranslated else []
+        )
         for reason, count in self.dropped.items():
             examples = (f"- {source} | {target}" for source, target in self.examples[reason])
             lines += ["", f"Dropped by {reason}: {count:,}, such as", "", *examples]
@@ -95,7 +102,11 @@ def write_student_corpora(
     from vanilla_transformer.data.cleaning import abbreviate  # which imports `datasets`
 
     def usable(row: Row) -> list[Candidate]:
-        return [candidate for candidate in row.candidates if not is_dropped(candidate, options.drop_warnings)]
+        return [
+            candidate
+            for candidate in row.candidates
+            if not is_dropped(candidate, options.drop_warnings)
+        ]
 
     score = combine_scores(candidate for row in rows() for candidate in usable(row))
 
@@ -109,7 +120,9 @@ def write_student_corpora(
     empty = {*range(corpora)}
     with atomic_folder(folder) as temporary, ExitStack() as stack:
         paths = [temporary / Path(CORPUS_FILE.format(number)).name for number in range(corpora)]
-        files = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths]
+        files = [
+            stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths
+        ]
         for row in rows():
             report.sentences += 1
             report.untranslated += not row.candidates
@@ -120,7 +133,11 @@ def write_student_corpora(
                     reason = candidate.warnings[0]
                 elif id(candidate) not in best:
                     reason = CHOICE
-                elif report.least_score is not None and candidate.scores and score(candidate) < report.least_score:
+                elif (
+                    report.least_score is not None
+                    and candidate.scores
+                    and score(candidate) < report.least_score
+                ):
                     reason = SCORE
                 else:
                     report.kept += 1
@@ -151,4 +168,6 @@ def combine_scores(candidates: Iterable[Candidate]) -> Callable[[Candidate], flo
     table = np.fromiter(chain(first, chain.from_iterable(scored)), float).reshape(-1, len(first))
     mean, deviation = table.mean(axis=0), table.std(axis=0)
     deviation[deviation == 0] = 1
-    return lambda candidate: float(((candidate.scores - mean) / deviation).mean()) if candidate.scores else 0.0
+    return lambda candidate: (
+        float(((candidate.scores - mean) / deviation).mean()) if candidate.scores else 0.0
+    )

@@ -34,7 +34,9 @@ from .distillation_arguments import BEAM, INTERPOLATED, DistillationArguments
 # Reasons to drop a translation: it has no text, repeats another one of its source, or lacks text to keep.
 UNUSABLE = EMPTY, REPEATED = "empty", "repeated"
 PLACEHOLDER = "placeholder"
-_NUMBER = " 0123456789.,:/'’()+-\u00a0\u202f"  # characters of numbers, which languages write differently
+_NUMBER = (
+    " 0123456789.,:/'’()+-\u00a0\u202f"  # characters of numbers, which languages write differently
+)
 DIRECTION_SAMPLE = 64  # pairs by whose translation a teacher of another direction is noticed
 _BLEU = BLEU(effective_order=True)
 
@@ -76,17 +78,28 @@ def load_models(names: Sequence[str], weights: Sequence[float] | None) -> tuple[
 
 
 def open_shards(
-    folder: Path, options: DistillationArguments, text_key: str, further: Mapping[str, Any], overwrite: bool
+    folder: Path,
+    options: DistillationArguments,
+    text_key: str,
+    further: Mapping[str, Any],
+    overwrite: bool,
 ) -> CorpusShards:
     """Open the folder of translations, or overwrite the ones of another teacher, text, choice or `further` thing."""
-    names = ["teacher_weights", "teacher_num_beams", "teacher_precision", "hypotheses", "teacher_targets"]
+    names = [
+        "teacher_weights",
+        "teacher_num_beams",
+        "teacher_precision",
+        "hypotheses",
+        "teacher_targets",
+    ]
     names = names if options.teacher else ["drop_warnings"]
     models = {name: getattr(options, name) for name in ("reverse_model", "quality_model")}
     origin = {
         "text": text_key,
         "teacher": [*map(hash_model, options.teacher)],
         **{name: None if model is None else hash_model(model) for name, model in models.items()},
-        "options": {name: getattr(options, name) for name in names} | {"scores": options.needs_scores},
+        "options": {name: getattr(options, name) for name in names}
+        | {"scores": options.needs_scores},
         **further,
     }
     shards = CorpusShards(folder, origin, SHARD_LINES)
@@ -114,24 +127,38 @@ def translate_text(
     The result is a JSON list of the number of the corpus, the source and its candidates.
     """
     scorers = load_scorers(options, direction)
-    opening: AbstractContextManager[Any] = open_teacher(options) if options.teacher else nullcontext()
+    opening: AbstractContextManager[Any] = (
+        open_teacher(options) if options.teacher else nullcontext()
+    )
     with opening as translate:
         languages = language_options(translate.tokenizer, direction) if translate else {}
         if translate:
             entries = islice(text.entries(), DIRECTION_SAMPLE)
-            pairs = [SentencePair(entry.source, entry.reference) for entry in entries if entry.reference is not None]
+            pairs = [
+                SentencePair(entry.source, entry.reference)
+                for entry in entries
+                if entry.reference is not None
+            ]
             check_direction(translate, pairs or test[:DIRECTION_SAMPLE], languages)
 
         def work(shard: Shard) -> list[str]:
             entries = [Entry(*json.loads(line)) for line in shard.lines]
             if translate:
-                sources, search = [entry.source for entry in entries], search_options(options) | languages
+                sources, search = (
+                    [entry.source for entry in entries],
+                    search_options(options) | languages,
+                )
                 answers = translate(sources, options.teacher_batch_size, False, **search)
                 for number, (entry, answer) in enumerate(zip(entries, answers, strict=True)):
                     texts = choose_targets(answer, entry.reference or "", options.teacher_targets)
                     entries[number] = entry._replace(candidates=texts)
-            measured = measure_candidates(entries, limits, scorers, options.drop_warnings and not translate)
-            return [json.dumps([*entry[:2], found]) for entry, found in zip(entries, measured, strict=True)]
+            measured = measure_candidates(
+                entries, limits, scorers, options.drop_warnings and not translate
+            )
+            return [
+                json.dumps([*entry[:2], found])
+                for entry, found in zip(entries, measured, strict=True)
+            ]
 
         shards.complete(map(json.dumps, text.entries()), work, text.total)
 
@@ -146,7 +173,11 @@ def language_options(tokenizer: Any, direction: Direction) -> dict[str, str]:
     """Return the options of the pipeline that name a direction, if the model has several languages."""
     languages = find_languages(tokenizer)
     codes = NO_DIRECTION if languages is None else languages.resolve(*direction)
-    return {name: code for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True) if code is not None}
+    return {
+        name: code
+        for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True)
+        if code is not None
+    }
 
 
 def check_direction(
@@ -184,19 +215,26 @@ def find_reasons(source: str, texts: Sequence[str], limits: WarningLimits) -> It
         if not text.strip() or text in seen:
             yield [REPEATED if text.strip() else EMPTY]
         else:
-            yield find_warnings(source, text, limits) + ([PLACEHOLDER] if kept and locate(kept, text) is None else [])
+            yield find_warnings(source, text, limits) + (
+                [PLACEHOLDER] if kept and locate(kept, text) is None else []
+            )
         seen.add(text)
 
 
 def measure_candidates(
-    entries: Sequence[Entry], limits: WarningLimits, scorers: Sequence[Scorer], drop_warnings: bool = False
+    entries: Sequence[Entry],
+    limits: WarningLimits,
+    scorers: Sequence[Scorer],
+    drop_warnings: bool = False,
 ) -> list[list[Candidate]]:
     """Return the translations of each source with their warnings, and scores of those that are not dropped."""
     measured, usable = [], list[tuple[Entry, int, Candidate]]()
     for entry in entries:
         texts = entry.candidates or []
         reasons = find_reasons(entry.source, texts, limits)
-        measured.append([Candidate(text, each, []) for text, each in zip(texts, reasons, strict=True)])
+        measured.append(
+            [Candidate(text, each, []) for text, each in zip(texts, reasons, strict=True)]
+        )
         places = enumerate(measured[-1])
         usable += [(entry, *each) for each in places if not is_dropped(each[1], drop_warnings)]
     pairs = [SentencePair(entry.source, candidate.target) for entry, _, candidate in usable]
@@ -209,14 +247,22 @@ def measure_candidates(
 def load_scorers(options: DistillationArguments, direction: Direction) -> list[Scorer]:
     """Return functions for the scores of pairs: by the reverse model and the quality model, or by the teacher."""
     name, device, scorers = options.reverse_model, process_state().device, list[Scorer]()
-    if name is not None or (options.teacher and options.quality_model is None and options.needs_scores):
+    if name is not None or (
+        options.teacher and options.quality_model is None and options.needs_scores
+    ):
         model, tokenizer = load_models([name] if name else options.teacher, options.teacher_weights)
         model = model.to(device)
-        languages = language_options(tokenizer, direction if name is None else Direction(*reversed(direction)))
+        languages = language_options(
+            tokenizer, direction if name is None else Direction(*reversed(direction))
+        )
         codes = Direction(*map(languages.get, ("src_lang", "tgt_lang")))
 
         def score_all(pairs: Sequence[SentencePair]) -> list[float]:
-            sides = pairs if name is None else [SentencePair(pair.target, pair.source) for pair in pairs]
+            sides = (
+                pairs
+                if name is None
+                else [SentencePair(pair.target, pair.source) for pair in pairs]
+            )
             scored = score_pairs(model, tokenizer, sides, direction=codes)
             return [result.log_probability / len(result.tokens) for result in scored]
 
@@ -226,6 +272,8 @@ def load_scorers(options: DistillationArguments, direction: Direction) -> list[S
 
         comet = Comet.load(options.quality_model, without_references=True).to(device)
         scorers.append(
-            lambda pairs: comet.score([each.source for each in pairs], [each.target for each in pairs]).tolist()
+            lambda pairs: comet.score(
+                [each.source for each in pairs], [each.target for each in pairs]
+            ).tolist()
         )
     return scorers

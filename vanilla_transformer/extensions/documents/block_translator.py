@@ -63,11 +63,17 @@ class BlockTranslator:
         )
         found = self._translate(blocks, lambda sentences: search(sentences, lambda done: None))
         crossing = [block for block, answer in zip(blocks, found, strict=True) if answer is None]
-        again = (answer for answer in self._translate(crossing, search.translate_around) if answer is not None)
+        again = (
+            answer
+            for answer in self._translate(crossing, search.translate_around)
+            if answer is not None
+        )
         return [next(again) if answer is None else answer for answer in found]
 
     def _translate(
-        self, blocks: Sequence[Block], search: Callable[[list[Sentence]], Sequence[Sequence[Translation]]]
+        self,
+        blocks: Sequence[Block],
+        search: Callable[[list[Sentence]], Sequence[Sequence[Translation]]],
     ) -> list[Block | None]:
         """Return the translated blocks, or None for one whose spans cannot be nested as in the source."""
         sentences = [list(self._split(block)) for block in blocks]
@@ -82,7 +88,11 @@ class BlockTranslator:
         from vanilla_transformer.extensions.protection.icu_messages import parse_message
         from vanilla_transformer.extensions.protection.inline_markup import parse_markup
 
-        fixed = sorted((span.start, span.end) for span in walk(block.spans) if span.fixed and span.end > span.start)
+        fixed = sorted(
+            (span.start, span.end)
+            for span in walk(block.spans)
+            if span.fixed and span.end > span.start
+        )
         formulas = find_formulas(block) if self.protect else []
         for low, high in pairwise([0, *sorted({*_breaks(block)}), len(block.text)]):
             text = block.text[low:high]
@@ -91,12 +101,19 @@ class BlockTranslator:
                 for places in (fixed, formulas)
             )
             found = merge([*find_protected(text, self.protect), *formulas_here])
-            kept = sorted([*marked, *(piece for place in found for piece in _without(place, marked))])
+            kept = sorted(
+                [*marked, *(piece for place in found for piece in _without(place, marked))]
+            )
             others = merge(marked + formulas_here)
             for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *found]):
-                is_plain, part = self.protect and not overlapping((start, end), others), text[start:end]
+                is_plain, part = (
+                    self.protect and not overlapping((start, end), others),
+                    text[start:end],
+                )
                 is_parted = is_plain and (parse_message(part) or parse_markup(part))
-                inside = [(first - start, last - start) for first, last in overlapping((start, end), kept)]
+                inside = [
+                    (first - start, last - start) for first, last in overlapping((start, end), kept)
+                ]
                 yield low + start, Sentence(part, "", (), kept=None if is_parted else inside)
 
 
@@ -107,7 +124,9 @@ def _search(
 ) -> Any:
     """Return one translation on one line for each sentence, with links, in a list; None where there is none."""
     texts = [_LINE_BREAK.sub(" ", each.text) for each in sentences]
-    answers = translate(texts) if phrases is None else translate(texts, [[*some] for some in phrases])
+    answers = (
+        translate(texts) if phrases is None else translate(texts, [[*some] for some in phrases])
+    )
     if len(answers) != len(texts):
         raise UserError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
     rows = list[list[Translation] | None]()
@@ -117,16 +136,22 @@ def _search(
             continue
         translation, alignment = answer
         # Without an alignment, words are in the order of the source.
-        links = [Link(*link) for link in alignment or ()] or proportional_links(len(text), translation)
+        links = [Link(*link) for link in alignment or ()] or proportional_links(
+            len(text), translation
+        )
         rows.append([Translation(_LINE_BREAK.sub(" ", translation), alignment=links)])
     return rows
 
 
-def join_block(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) -> Block | None:
+def join_block(
+    block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]
+) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
     pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
     for start, sentence, found in sentences:
-        if sentence.kept is None:  # words are linked also in the syntax of a message, which is linked as a whole
+        if (
+            sentence.kept is None
+        ):  # words are linked also in the syntax of a message, which is linked as a whole
             links = [
                 each.shift(first, low)._replace(weight=weight)
                 for first, last, low, high, weight in found.alignment
@@ -142,12 +167,18 @@ def join_block(block: Block, sentences: Sequence[tuple[int, Sentence, Translatio
     joined = join_pieces(block.text, pieces)
     if joined.text == block.text:
         return block  # its markup is where it was, also within words
-    fixed = [((start, end), (low, high)) for start, end, low, high, _ in joined.alignment if (start, end) in kept]
+    fixed = [
+        ((start, end), (low, high))
+        for start, end, low, high, _ in joined.alignment
+        if (start, end) in kept
+    ]
     ends = [start + len(text) for start, text, _ in pieces]
     longer = [*accumulate((len(found.text) - len(text) for _, text, found in pieces), initial=0)]
     fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in _breaks(block)]
     try:
-        return Block(joined.text, project(block.spans, block.text, joined.text, joined.alignment, fixed))
+        return Block(
+            joined.text, project(block.spans, block.text, joined.text, joined.alignment, fixed)
+        )
     except CrossingSpansError:
         return None
 

@@ -92,7 +92,11 @@ def find_formulas(block: Block) -> list[Range]:
     found = list[Range]()
     for span in walk(block.spans):
         base = _LAST_WORD.search(block.text, 0, span.start)
-        if not span.fixed and base and is_part_of_word(base[0], block.text[span.start : span.end].strip()):
+        if (
+            not span.fixed
+            and base
+            and is_part_of_word(base[0], block.text[span.start : span.end].strip())
+        ):
             tail = _FIRST_WORD.match(block.text, span.end)
             found.append((base.start(), tail.end() if tail else span.end))
     return merge(found)
@@ -132,14 +136,24 @@ class SpanBuilder:
         self._part(text)
         start, space_before = len(self.text), not text and self.text.endswith(" ")
         self.text += text
-        span = Span(start, len(self.text), payload, fixed=True, breaks=breaks, space_before=space_before)
+        span = Span(
+            start, len(self.text), payload, fixed=True, breaks=breaks, space_before=space_before
+        )
         self._level.append(span)
 
     def open(self, name: Any, payload: Any, is_paired: bool = False) -> None:
         """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
         if len(self._open) == _DEEPEST:
-            raise UserError(f"Markup in a paragraph must be nested at most {_DEEPEST} deep, got more.")
-        span = Span(len(self.text), len(self.text), payload, fixed=True, space_before=self.text.endswith(" "))
+            raise UserError(
+                f"Markup in a paragraph must be nested at most {_DEEPEST} deep, got more."
+            )
+        span = Span(
+            len(self.text),
+            len(self.text),
+            payload,
+            fixed=True,
+            space_before=self.text.endswith(" "),
+        )
         self._level.append(span)
         self._open.append((span, name, is_paired, self._level))
         self._level = span.children
@@ -163,7 +177,11 @@ class SpanBuilder:
     def is_note(self, text: str) -> bool:
         """Return whether a text above or below the line marks a word, and is no part of it as in km² and H₂O."""
         base = _LAST_WORD.search(self.text)
-        return not is_part_of_word(base[0] if base else "", text) and bool(text) and not _LETTER.search(text)
+        return (
+            not is_part_of_word(base[0] if base else "", text)
+            and bool(text)
+            and not _LETTER.search(text)
+        )
 
     def part(self) -> None:
         """Part the words before and after this place, which follows a mark or a span, for whatever reads the text."""
@@ -191,7 +209,9 @@ class SpanBuilder:
         span.children = []
 
 
-def write_block(block: Block, write_text: Callable[[str], str], write_span: Callable[[Any, str | None], str]) -> str:
+def write_block(
+    block: Block, write_text: Callable[[str], str], write_span: Callable[[Any, str | None], str]
+) -> str:
     """
     Return a block as it is written in its document.
 
@@ -202,7 +222,11 @@ def write_block(block: Block, write_text: Callable[[str], str], write_span: Call
         write_text: Writes the text between marks.
         write_span: Writes a span, given its payload and its written content, which is None for a fixed span.
     """
-    last, is_due, is_parted = "", False, False  # the last character, and whether a space is due or too much
+    last, is_due, is_parted = (
+        "",
+        False,
+        False,
+    )  # the last character, and whether a space is due or too much
 
     def read(start: int, end: int) -> str:
         nonlocal last, is_due, is_parted

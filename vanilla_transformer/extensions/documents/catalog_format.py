@@ -6,7 +6,12 @@ from gettext import c2py
 from typing import Any
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.catalogs import ACCELERATOR, find_catalog_languages, read_catalog, strings_of
+from vanilla_transformer.text.catalogs import (
+    ACCELERATOR,
+    find_catalog_languages,
+    read_catalog,
+    strings_of,
+)
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.xml_tree import DECLARATION
@@ -50,15 +55,23 @@ class CatalogDocument(Document):
                 used, sources = sorted({*forms}), strings_of(unit.source)
                 self._units.append((unit, len(self.blocks), [used.index(form) for form in forms]))
                 marks = f"{LINE_BREAK}|{ACCELERATOR}"
-                self.blocks += [add_lines(SpanBuilder(True), sources[index], marks).finish() for index in used]
+                self.blocks += [
+                    add_lines(SpanBuilder(True), sources[index], marks).finish() for index in used
+                ]
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         written = [write_block(block, str, lambda mark, content: mark) for block in blocks]
         for unit, number, forms in self._units:
-            unit.target = [written[number + form] for form in forms] if unit.hasplural() else written[number]
+            unit.target = (
+                [written[number + form] for form in forms] if unit.hasplural() else written[number]
+            )
             unit.markfuzzy()
-        skipped = [f"{count} {kind}" for kind, count in sorted(self._counts.items()) if kind not in ("", "open")]
+        skipped = [
+            f"{count} {kind}"
+            for kind, count in sorted(self._counts.items())
+            if kind not in ("", "open")
+        ]
         self.summary = f"Translated {self._counts['open']} of {self._counts.total() - self._counts['']} messages."
         self.summary += f" Skipped: {'; '.join(skipped) or 'none'}."
         if not blocks:
@@ -82,7 +95,9 @@ class CatalogDocument(Document):
     def _plural_forms(self, unit: Any) -> Sequence[int]:
         """Return the number of the source of each plural form."""
         if self._form == "ts":
-            return [0] * max(len(strings_of(unit.target)), self._store.nplural() if self._target else 1)
+            return [0] * max(
+                len(strings_of(unit.target)), self._store.nplural() if self._target else 1
+            )
         count, rule = self._store.getheaderplural()
         if count is None or rule is None:
             from translate.lang.factory import getlanguage
@@ -91,13 +106,20 @@ class CatalogDocument(Document):
             count, rule = language.nplurals, language.pluralequation
             if not count:
                 hint = "Add `Plural-Forms`, or name the language by --target_language"
-                raise TargetLanguageError(f"A PO file with plurals must say how many its language has. {hint}.")
+                raise TargetLanguageError(
+                    f"A PO file with plurals must say how many its language has. {hint}."
+                )
             self._store.updateheaderplural(count, rule)
         try:
             form_of = c2py(rule)
         except ValueError as error:
-            raise UserError(f"`Plural-Forms` must be an expression of C, got {rule}: {error}.") from None
-        kept = [{text[slice(*place)] for place in find_protected(text)} for text in strings_of(unit.source)]
+            raise UserError(
+                f"`Plural-Forms` must be an expression of C, got {rule}: {error}."
+            ) from None
+        kept = [
+            {text[slice(*place)] for place in find_protected(text)}
+            for text in strings_of(unit.source)
+        ]
         is_often = sum(form_of(number) == form_of(1) for number in range(1000)) >= _OFTEN
         singular = -1 if int(count) == 1 or (is_often and kept[1] - kept[0]) else form_of(1)
         return [int(form != singular) for form in range(int(count))]

@@ -12,11 +12,28 @@ from .vocabularies import HTML, HTML_PARSER
 _VOID = HTML_PARSER["void"].split()
 _RAW = dict.fromkeys(HTML_PARSER["raw"].split(), "other") | {"title": "text"}
 # What may end without an end tag, and what begins then.
-_ENDED_BY = {name: value.split() for names, value in HTML_PARSER["ended_by"].items() for name in names.split()}
-_INVISIBLE = {"noembed", "noframes", "script", "style", "template", "wbr"}  # words around them are one word
+_ENDED_BY = {
+    name: value.split()
+    for names, value in HTML_PARSER["ended_by"].items()
+    for name in names.split()
+}
+_INVISIBLE = {
+    "noembed",
+    "noframes",
+    "script",
+    "style",
+    "template",
+    "wbr",
+}  # words around them are one word
 _DEEPEST = 1000
 _BUTTONS = {"button", "reset", "submit"}
-_DESCRIPTIONS = {"description", "og:description", "og:title", "twitter:description", "twitter:title"}
+_DESCRIPTIONS = {
+    "description",
+    "og:description",
+    "og:title",
+    "twitter:description",
+    "twitter:title",
+}
 
 
 class HtmlDocument(PageDocument):
@@ -50,7 +67,10 @@ class HtmlDocument(PageDocument):
 
     def enter(self, index: int, around: Context) -> Context:
         token = self.tokens[index]
-        values = {name: attribute.value.strip().lower() for name, attribute in self.attributes(token).items()}
+        values = {
+            name: attribute.value.strip().lower()
+            for name, attribute in self.attributes(token).items()
+        }
         translate = {"": True, "yes": True, "no": False}.get(values.get("translate", "inherited"))
         if "notranslate" in values.get("class", "").split():
             translate = False
@@ -77,7 +97,9 @@ def _pair(tokens: Sequence[Token]) -> None:
 
     for index, token in enumerate(tokens):
         if token.kind == "open":
-            while (outer := _innermost(opened)) >= 0 and token.name in _ENDED_BY.get(opened[outer].name, ()):
+            while (outer := _innermost(opened)) >= 0 and token.name in _ENDED_BY.get(
+                opened[outer].name, ()
+            ):
                 end(outer, index)
             token.after = index + 1
             if not (token.is_empty or token.name in _VOID):
@@ -98,4 +120,6 @@ def _pair(tokens: Sequence[Token]) -> None:
 
 def _innermost(opened: Sequence[Token]) -> int:
     """Return the position of the innermost open element that is no markup of a paragraph, or -1."""
-    return next((at for at in reversed(range(len(opened))) if HTML.level(opened[at].name) != "inline"), -1)
+    return next(
+        (at for at in reversed(range(len(opened))) if HTML.level(opened[at].name) != "inline"), -1
+    )

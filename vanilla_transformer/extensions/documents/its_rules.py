@@ -8,7 +8,11 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.xml_tree import local_name
 
 _ITS = "{http://www.w3.org/2005/11/its}"
-_VALUES = {"translateRule": "translate", "withinTextRule": "withinText", "preserveSpaceRule": "space"}
+_VALUES = {
+    "translateRule": "translate",
+    "withinTextRule": "withinText",
+    "preserveSpaceRule": "space",
+}
 
 
 def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
@@ -22,7 +26,9 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
         name = _VALUES[local_name(rule)]
         for node in _select(rule):
             is_attribute = isinstance(node, str)
-            key: Any = (node.getparent(), node.attrname.rpartition("}")[2]) if is_attribute else node
+            key: Any = (
+                (node.getparent(), node.attrname.rpartition("}")[2]) if is_attribute else node
+            )
             found[name][key] = rule.get(name)
     return found
 
@@ -38,7 +44,9 @@ def _select(rule: Any) -> Iterator[Any]:
         if rules.get("queryLanguage", "xpath") != "xpath":
             raise TypeError
         found = rule.getroottree().xpath(selector, namespaces=namespaces, **parameters)
-        yield from (node for node in found if etree.iselement(node) or getattr(node, "attrname", None))
+        yield from (
+            node for node in found if etree.iselement(node) or getattr(node, "attrname", None)
+        )
     except (etree.XPathError, TypeError) as error:
         mistake = f"The selector of <its:{local_name(rule)}> in line {rule.sourceline} must be an XPath of elements"
         raise UserError(f"{mistake} or attributes, got {selector!r}.") from error

@@ -11,7 +11,8 @@ _CHARACTER = r"[\p{Han}\p{Hiragana}\p{Katakana}]"  # before and after which a li
 _OPENING = r"[\p{Ps}\p{Pi}]"
 # A piece that no line break divides: a word, or a character of a script without spaces. White space may precede it.
 _PIECE = regex.compile(
-    rf"\s*(?:{_OPENING}*{_CHARACTER}[[\p{{P}}{FURTHER}ー]--{_OPENING}]*|(?:(?!{_CHARACTER})\S)+)", regex.V1
+    rf"\s*(?:{_OPENING}*{_CHARACTER}[[\p{{P}}{FURTHER}ー]--{_OPENING}]*|(?:(?!{_CHARACTER})\S)+)",
+    regex.V1,
 )
 _UNSPACED_END = regex.compile(rf"{UNSPACED_SCRIPTS}[{FURTHER}]*\p{{P}}*\Z", regex.V1)
 STARTS_UNSPACED = regex.compile(rf"\p{{P}}*{UNSPACED_SCRIPTS}", regex.V1)

@@ -31,8 +31,24 @@ _HTML_NAMES = {"em": "em", "strong": "strong", "s": "del", "link": "a"}
 _UNESCAPED = re.compile(r"[^\w\s]|_")
 _HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*).*?(/?)>", re.DOTALL)
 _FIRST_MARK = re.compile(r"\[[ xX]\](?=\s)|\[!\w+\][-+]?(?=\s|$)")  # of a task or an alert
-_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-_FRONT = re.compile(r"(?:(---|\+\+\+)[ \t]*\n(?=\S)(?:.*\n)*?\1|\{[ \t]*\n(?:.*\n)*?\})[ \t]*(?:\n|\Z)")
+_VOID = {
+    "area",
+    "base",
+    "br",
+    "col",
+    "embed",
+    "hr",
+    "img",
+    "input",
+    "link",
+    "meta",
+    "source",
+    "track",
+    "wbr",
+}
+_FRONT = re.compile(
+    r"(?:(---|\+\+\+)[ \t]*\n(?=\S)(?:.*\n)*?\1|\{[ \t]*\n(?:.*\n)*?\})[ \t]*(?:\n|\Z)"
+)
 _TEXT_KEYS = r"(?:\w*[tT]itle|description|summary|excerpt|tagline|details|(?:\w+_)?label)"
 _TOML_VALUE = re.compile(rf"\s*{_TEXT_KEYS}\s*=\s*(\"(?:[^\"\\]|\\.)+\"|'[^']+')(?=\s*(?:#|$))")
 # Lengths are limited so that marks without an end take no quadratic time.
@@ -43,7 +59,9 @@ for _ in range(6):
     _BRACES = rf"[^{{}}]*+(?:\{{{_BRACES}\}}[^{{}}]*+)*+"
 _BRACES = rf"\{{{_BRACES}\}}"
 _VALUE = rf"\"[^\"]*+\"|'[^']*+'|{_BRACES}"
-_JSX = rf"</?[A-Za-z][\w.-]*+(?:\s+(?:[^\s\"'<>/={{}}]++(?:\s*=\s*(?:{_VALUE}))?|{_BRACES}))*+\s*+/?>"
+_JSX = (
+    rf"</?[A-Za-z][\w.-]*+(?:\s+(?:[^\s\"'<>/={{}}]++(?:\s*=\s*(?:{_VALUE}))?|{_BRACES}))*+\s*+/?>"
+)
 _KEPT = regex.compile(
     rf"{_TAG}|{_ATTRIBUTES}|\\\((?<formula>.{{1,1000}}?)\\\)|\\\[(?<formula>.{{1,1000}}?)\\\]"
     r"|(?<open>\[\[[^\[\]|\n]{1,500}\|)(?<alias>[^\[\]|\n]{1,500})\]\](?![(\[])|!?\[\[(?<page>[^\[\]\n]{1,500})\]\](?![(\[])"
@@ -87,14 +105,23 @@ _DIRECTIVE = re.compile(
 )
 _COLONS = re.compile(rf"{_DIRECTIVE.pattern}|\s*(?!\{{\w|mermaid)\S")
 # What follows the marks of a container whose content is Markdown: of blocks of pymdownx, too.
-_CONTAINERS = {":": _COLONS, "`": _DIRECTIVE, "~": _DIRECTIVE, "/": re.compile(r"\s*[\w-]+\s*(?:\||\Z)")}
+_CONTAINERS = {
+    ":": _COLONS,
+    "`": _DIRECTIVE,
+    "~": _DIRECTIVE,
+    "/": re.compile(r"\s*[\w-]+\s*(?:\||\Z)"),
+}
 _OPTIONS = re.compile(
     r"^([ \t>]*(?:`{3,}|~{3,}|:{3,})[ ]?\{[\w:.-]+\}.*\n)((?:[ \t>]*:[\w-]+:.*\n)+|[ \t]*---\n(?:.*\n)*?[ \t]*---\n)",
     re.MULTILINE,
 )
-_IS_MATH = re.compile(r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL)  # other brackets are escaped ones of text
+_IS_MATH = re.compile(
+    r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL
+)  # other brackets are escaped ones of text
 _IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\|!?\[|\+\+|\{[\w.]+\}")  # of what stands for a word
-_DEEP_TAG = re.compile(r"^(?: {,3}\t| {4})[ \t]*(?=</?[A-Z>])", re.MULTILINE)  # which would end no paragraph
+_DEEP_TAG = re.compile(
+    r"^(?: {,3}\t| {4})[ \t]*(?=</?[A-Z>])", re.MULTILINE
+)  # which would end no paragraph
 _IS_MDX = re.compile(r"import|export|.*(?:/>|</)", re.DOTALL)
 _IS_COMMENTED = re.compile(r"(?:<!--(?:(?!-->).)*-->[ \t]*)+[^\s<]")  # text after a comment
 # How values of the front matter are read: of TOML and of YAML, and lines, which are as they are.
@@ -153,7 +180,9 @@ class MarkdownWriter:
             if context != "cell" and is_guarded:  # what would begin another kind of block
                 written = _NUMBERED.sub(r"\1\\\2", _LINE_START.sub(r"\1\\\2", written))
             signature = self._signature(written, context)
-            if signature == expected or (mark is _html_mark and _as_html(signature) == _as_html(expected)):
+            if signature == expected or (
+                mark is _html_mark and _as_html(signature) == _as_html(expected)
+            ):
                 break
         return written.replace("|", "\\|") if context == "cell" else written
 
@@ -163,9 +192,15 @@ class MarkdownWriter:
         if context == "cell":
             (inline,) = self._parser.parseInline(text, known)
         else:
-            tokens = self._parser.parse(f"# {text}" if context == "heading" else f"a\n\n{text}", known)
+            tokens = self._parser.parse(
+                f"# {text}" if context == "heading" else f"a\n\n{text}", known
+            )
             tokens = tokens if context == "heading" else tokens[3:]
-            if [token.type for token in tokens] != [f"{context}_open", "inline", f"{context}_close"]:
+            if [token.type for token in tokens] != [
+                f"{context}_open",
+                "inline",
+                f"{context}_close",
+            ]:
                 return []
             inline = tokens[1]
         return _join_texts([_token_signature(token) for token in inline.children])
@@ -176,7 +211,11 @@ def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[
     left = {}
     for character, spellings in forms.items():
         is_same = sum(text.count(character) for text in texts) == len(spellings)
-        left[character] = iter(spellings) if is_same else repeat(next(form for form in spellings if form != character))
+        left[character] = (
+            iter(spellings)
+            if is_same
+            else repeat(next(form for form in spellings if form != character))
+        )
     return ["".join(next(left[each]) if each in left else each for each in text) for text in texts]
 
 
@@ -189,7 +228,11 @@ def _mark(tokens: Sequence[Any], content: str | None) -> str:
     if kind == "hardbreak":
         return "\\\n" if first.meta["source"].startswith("\\") else "  \n"
     if kind == "link" and content is not None:
-        end, label, title = first.meta["source_end"], first.meta["source_label"], first.meta["source_title"]
+        end, label, title = (
+            first.meta["source_end"],
+            first.meta["source_label"],
+            first.meta["source_title"],
+        )
         if title and title != first.attrs["title"]:
             start, _, rest = end.rpartition(title)
             end = start + re.sub(rf"[\\()\{rest[0]}]", r"\\\g<0>", str(first.attrs["title"])) + rest
@@ -208,7 +251,9 @@ def _html_mark(tokens: Sequence[Any], content: str | None) -> str:
     first = tokens[0]
     kind = first if isinstance(first, str) else first.type.removesuffix("_open")
     if kind in ("html_inline", "wiki", "image", *_HTML_NAMES) and not isinstance(first, str):
-        attributes = "".join(f' {name}="{html.escape(str(value))}"' for name, value in first.attrs.items() if value)
+        attributes = "".join(
+            f' {name}="{html.escape(str(value))}"' for name, value in first.attrs.items() if value
+        )
         if kind in ("html_inline", "wiki"):
             return first.content + (content or "") + (tokens[1].content if len(tokens) > 1 else "")
         if kind == "image":
@@ -237,12 +282,20 @@ def _block_signature(text: str, spans: Sequence[Span], start: int, end: int) -> 
 def _token_signature(token: Any) -> tuple:
     if token.type in ("text", "text_special", "softbreak"):
         return "text", token.content
-    return token.type, token.content, tuple(sorted((name, value) for name, value in token.attrs.items()))
+    return (
+        token.type,
+        token.content,
+        tuple(sorted((name, value) for name, value in token.attrs.items())),
+    )
 
 
 def _as_html(signatures: Sequence[tuple]) -> list[tuple]:
     """Return signatures in which tags of HTML and the markup that they can stand for are the same."""
-    names = ("html_inline", "image", *(f"{name}_{end}" for name in _HTML_NAMES for end in ("open", "close")))
+    names = (
+        "html_inline",
+        "image",
+        *(f"{name}_{end}" for name in _HTML_NAMES for end in ("open", "close")),
+    )
     return [("html",) if signature[0] in names else signature for signature in signatures]
 
 
@@ -270,7 +323,9 @@ class _Place(NamedTuple):
     last: int  # line after the text
     indent: str  # of further lines
     context: str  # "paragraph", "heading", "title", "cell", or how a value of the front matter is written
-    forms: Mapping[str, Sequence[str]] = {}  # of characters that are escaped or a character reference somewhere
+    forms: Mapping[
+        str, Sequence[str]
+    ] = {}  # of characters that are escaped or a character reference somewhere
     link: Any = None  # of which the text is the title; the paragraph is the text before it
 
 
@@ -288,9 +343,16 @@ def _build_parser() -> Any:
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.use(admon_plugin).use(deflist_plugin).use(amsmath_plugin)
     for mark, kind in _CONTAINERS.items():
-        parser.use(container_plugin, mark, marker=mark, validate=lambda text, _, kind=kind: bool(kind.match(text)))
+        parser.use(
+            container_plugin,
+            mark,
+            marker=mark,
+            validate=lambda text, _, kind=kind: bool(kind.match(text)),
+        )
     parser.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
-    parser.helpers = SimpleNamespace(**vars(parser.helpers) | {"parseLinkDestination": _read_destination})
+    parser.helpers = SimpleNamespace(
+        **vars(parser.helpers) | {"parseLinkDestination": _read_destination}
+    )
     parser.core.ruler.after("block", "titles", _add_titles)
     blocks, inline = parser.block.ruler, parser.inline.ruler
     rules = dict(zip(blocks.get_active_rules(), blocks.getRules(""), strict=True))
@@ -312,10 +374,14 @@ def _add_titles(state: Any) -> None:
     lines, tokens = state.src.split("\n"), []
     for token in state.tokens:
         tokens.append(token)
-        is_open = token.type == "admonition_open" or (token.nesting > 0 and token.type.startswith("container_"))
+        is_open = token.type == "admonition_open" or (
+            token.nesting > 0 and token.type.startswith("container_")
+        )
         match = _TITLE.search(lines[token.map[0]]) if is_open else None
         if match:
-            title = Token("inline", "", 0, map=token.map, content=match[match.lastindex or 0], children=[])
+            title = Token(
+                "inline", "", 0, map=token.map, content=match[match.lastindex or 0], children=[]
+            )
             tokens += [Token("title_open", "", 1), title, Token("title_close", "", -1)]
     state.tokens = tokens
 
@@ -333,23 +399,40 @@ def _read_destination(text: str, start: int, end: int) -> Any:
 def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
     """Parse lines that are no text, such as shortcodes and JavaScript, or a formula between brackets."""
     start = state.bMarks[first] + state.tShift[first]
-    match = None if state.is_code_block(first) else _KEPT_LINES.match(state.src, start, state.eMarks[end - 1])
-    if not match or (silent and match["first"]) or (match["formula"] and not _IS_MATH.search(match["formula"])):
+    match = (
+        None
+        if state.is_code_block(first)
+        else _KEPT_LINES.match(state.src, start, state.eMarks[end - 1])
+    )
+    if (
+        not match
+        or (silent and match["first"])
+        or (match["formula"] and not _IS_MATH.search(match["formula"]))
+    ):
         return False
     if not silent:
-        state.line = next(line for line in range(first, end) if state.eMarks[line] >= match.end()) + 1
+        state.line = (
+            next(line for line in range(first, end) if state.eMarks[line] >= match.end()) + 1
+        )
         token = state.push("kept_lines", "", 0)
-        token.map, token.info = [first, state.line], "mdx" if _IS_MDX.match(match["mdx"] or "") else ""
+        token.map, token.info = (
+            [first, state.line],
+            "mdx" if _IS_MDX.match(match["mdx"] or "") else "",
+        )
     return True
 
 
 def _read_html(parse: Callable[..., bool], state: Any, first: int, end: int, silent: bool) -> bool:
     """Parse a block of HTML, but not a comment before text."""
     start = state.bMarks[first] + state.tShift[first]
-    return not _IS_COMMENTED.match(state.src, start, state.eMarks[first]) and parse(state, first, end, silent)
+    return not _IS_COMMENTED.match(state.src, start, state.eMarks[first]) and parse(
+        state, first, end, silent
+    )
 
 
-def _start_definition(parse_list: Callable[..., bool], state: Any, first: int, end: int, silent: bool) -> bool:
+def _start_definition(
+    parse_list: Callable[..., bool], state: Any, first: int, end: int, silent: bool
+) -> bool:
     """Parse a definition whose term is not above it, such as one after a comment, as an item of a list."""
     start, source = state.bMarks[first] + state.tShift[first], state.src
     if state.is_code_block(first) or not re.compile(r"[:~][ \t]").match(source, start):
@@ -370,8 +453,14 @@ def _keep(pattern: Any, state: Any, silent: bool) -> bool:
     is_link = bool(page) and normalizeReference(page) in state.env.get("references", ())
     if not match or is_link or (formula and not _IS_MATH.search(formula)):
         return False
-    tokens = [("wiki_open", 1, groups["open"]), ("text", 0, alias), ("wiki_close", -1, "]]")] if alias else []
-    for kind, nesting, content in tokens or [("html_inline" if groups.get("jsx") else "kept", 0, match[0])]:
+    tokens = (
+        [("wiki_open", 1, groups["open"]), ("text", 0, alias), ("wiki_close", -1, "]]")]
+        if alias
+        else []
+    )
+    for kind, nesting, content in tokens or [
+        ("html_inline" if groups.get("jsx") else "kept", 0, match[0])
+    ]:
         if not silent:
             state.push(kind, "", nesting).content = content
     state.pos = match.end()
@@ -388,8 +477,16 @@ def _note_source(rule: Callable[[Any, bool], bool], state: Any, silent: bool) ->
         token.meta["source"] = state.src[start : state.pos]
         if token.type == "link_open" and token.markup != "autolink":
             end = state.md.helpers.parseLinkLabel(state, start, True)
-            label, rest, title = state.src[start + 1 : end], state.src[end : state.pos], token.attrs.get("title", "")
-            token.meta |= {"source_label": label, "source_end": rest, "source_title": title if title in rest else ""}
+            label, rest, title = (
+                state.src[start + 1 : end],
+                state.src[end : state.pos],
+                token.attrs.get("title", ""),
+            )
+            token.meta |= {
+                "source_label": label,
+                "source_end": rest,
+                "source_title": title if title in rest else "",
+            }
     return True
 
 
@@ -441,7 +538,9 @@ class MarkdownDocument(Document):
                 elif child.type in ("text", "text_special"):
                     for character in child.content:
                         forms[character].append(character)
-            special = {character: some for character, some in forms.items() if set(some) != {character}}
+            special = {
+                character: some for character, some in forms.items() if set(some) != {character}
+            }
             if self._add(place._replace(forms=special), block):
                 for child in (child for child in token.children if child.meta.get("source_title")):
                     self._add(place._replace(link=child), Block(child.meta["source_title"]))
@@ -451,7 +550,9 @@ class MarkdownDocument(Document):
         lines = list(self._lines)
         writer = MarkdownWriter(self._parser, self._environment.get("references", {}))
         has_new_title = False
-        for place, source, block in reversed([*zip(self._places, self.blocks, blocks, strict=True)]):
+        for place, source, block in reversed(
+            [*zip(self._places, self.blocks, blocks, strict=True)]
+        ):
             if place.link is not None:
                 has_new_title |= block != source
                 place.link.attrs["title"] = block.text
@@ -482,7 +583,9 @@ class MarkdownDocument(Document):
     def _find_lines(self, number: int, content: str, opening: Any) -> _Place:
         """Return where a paragraph or a heading is that begins in a line or after it."""
         parts = content.split("\n")
-        while parts[0] not in self._lines[number]:  # the parser strips lines of white space such as U+2028
+        while (
+            parts[0] not in self._lines[number]
+        ):  # the parser strips lines of white space such as U+2028
             number += 1
         line = self._lines[number]
         start = line.rindex(parts[0])
@@ -490,7 +593,11 @@ class MarkdownDocument(Document):
         if len(parts) > 1:
             following = self._lines[number + 1]
             indent = following[: following.rindex(parts[1].lstrip()) if parts[1].strip() else 0]
-        context = "heading" if opening.type == "heading_open" and opening.markup.startswith("#") else "paragraph"
+        context = (
+            "heading"
+            if opening.type == "heading_open" and opening.markup.startswith("#")
+            else "paragraph"
+        )
         context = "title" if opening.type == "title_open" else context
         return _Place(number, start, start + len(parts[0]), number + len(parts), indent, context)
 
@@ -501,10 +608,15 @@ def _read_front(front: str) -> Iterator[tuple[_Place, str]]:
     if front.startswith("+++"):
         for number, match in enumerate(map(_TOML_VALUE.match, lines)):
             if match:
-                yield _Place(number, *match.span(1), number + 1, "", "toml"), _VALUES["toml"](match[1])
+                yield (
+                    _Place(number, *match.span(1), number + 1, "", "toml"),
+                    _VALUES["toml"](match[1]),
+                )
         return
     try:
-        root = yaml.compose(front.rstrip().removesuffix("---").replace("\t", " "), Loader=yaml.SafeLoader)
+        root = yaml.compose(
+            front.rstrip().removesuffix("---").replace("\t", " "), Loader=yaml.SafeLoader
+        )
     except yaml.YAMLError:
         return
     for node in {node.start_mark.index: node for node in _find_text(root)}.values():
@@ -512,7 +624,10 @@ def _read_front(front: str) -> Iterator[tuple[_Place, str]]:
         if node.style in ("|", ">"):
             content = "\n".join(lines[first.line + 1 : last.line]).rstrip().split("\n")
             start, end = len(content[0]) - len(content[0].lstrip()), len(content[-1])
-            yield _Place(first.line + 1, start, end, first.line + 1 + len(content), "", "lines"), text
+            yield (
+                _Place(first.line + 1, start, end, first.line + 1 + len(content), "", "lines"),
+                text,
+            )
         elif front[first.index] != "&":  # which names the value for others
             yield _Place(first.line, first.column, last.column, last.line + 1, "", "yaml"), text
 
@@ -523,7 +638,11 @@ def _find_text(node: Any) -> Iterator[Any]:
         name, value = child if isinstance(node, yaml.MappingNode) else (None, child)
         if not isinstance(value, yaml.ScalarNode):
             yield from _find_text(value)
-        elif name and re.fullmatch(_TEXT_KEYS, str(name.value)) and (value.style or not node.flow_style):
+        elif (
+            name
+            and re.fullmatch(_TEXT_KEYS, str(name.value))
+            and (value.style or not node.flow_style)
+        ):
             yield from [value] * value.tag.endswith(":str")
 
 
@@ -539,11 +658,17 @@ def _write_value(context: str, quote: str, text: str) -> str:
 def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
     """Return the text of a paragraph. The payload of a span is its tokens."""
     builder, index = SpanBuilder(), 0
-    is_title = is_item and bool(tokens) and tokens[0].content.startswith("[!")  # the first line of an alert
+    is_title = (
+        is_item and bool(tokens) and tokens[0].content.startswith("[!")
+    )  # the first line of an alert
     while index < len(tokens):
         token = tokens[index]
         index += 1
-        mark = _FIRST_MARK.match(token.content) if index == 1 and is_item and token.type == "text" else None
+        mark = (
+            _FIRST_MARK.match(token.content)
+            if index == 1 and is_item and token.type == "text"
+            else None
+        )
         if mark:
             builder.add_mark([mark[0]])
             builder.add_text(token.content[mark.end() :])
@@ -556,7 +681,9 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             builder.add_text(" ")
         elif token.type == "code_inline":
             builder.add_mark([token], token.content)
-        elif token.type.startswith("math_inline") or (token.type == "kept" and _IS_NAME.match(token.content)):
+        elif token.type.startswith("math_inline") or (
+            token.type == "kept" and _IS_NAME.match(token.content)
+        ):
             builder.add_mark([token], " ".join(token.meta["source"].split()))
         elif token.type == "link_open" and token.markup == "autolink":
             builder.add_mark(tokens[index - 1 : index + 2], tokens[index].content)
@@ -576,7 +703,9 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             elif tag and not tag[1] and not tag[3] and name not in _VOID:
                 builder.open(name, [token])
             else:
-                is_break = token.type == "hardbreak" or (token.type == "kept" and token.content.startswith("\n"))
+                is_break = token.type == "hardbreak" or (
+                    token.type == "kept" and token.content.startswith("\n")
+                )
                 breaks = is_break or (name == "br" and not (tag and tag[1]))
                 builder.add_mark([token], breaks=breaks)
     return builder.finish()

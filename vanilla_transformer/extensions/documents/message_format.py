@@ -63,13 +63,17 @@ class MessageDocument(SourceDocument):
         def write_mark(mark: Any, content: str | None) -> str:
             return mark if isinstance(mark, str) else self.slice(*mark)
 
-        return self.escape(write_block(block, lambda text: text.translate(self.characters), write_mark), place)
+        return self.escape(
+            write_block(block, lambda text: text.translate(self.characters), write_mark), place
+        )
 
     def error(self, form: str, at: int) -> UserError:
         """Return the error for a text that is not of its format from a place on."""
         number = self.text.count("\n", 0, at) + 1
         line = self.text.split("\n")[number - 1].strip()
-        return UserError(f"The text must be in the format {form}, but line {number} is not: {line[:60]}")
+        return UserError(
+            f"The text must be in the format {form}, but line {number} is not: {line[:60]}"
+        )
 
     def escape(self, text: str, place: Place) -> str:
         """Return a message as it is written at its place."""
@@ -102,10 +106,14 @@ class ValuesDocument(MessageDocument):
             elif form == "json" and value is None:
                 keys[-1] = json.loads(match["key"])
             elif value is not None and not any(key.startswith("@") for key in keys):
-                builder = add_lines(SpanBuilder(keeps_space=True), self._read(value, match.start("value")))
+                builder = add_lines(
+                    SpanBuilder(keeps_space=True), self._read(value, match.start("value"))
+                )
                 self._add_block(builder, Place(*match.span("value")))
             elif keys[-1] == "@@locale" and value and direction.target:
-                self.replaced.append((*match.span(), f'"{name_language(direction.target).replace("-", "_")}"'))
+                self.replaced.append(
+                    (*match.span(), f'"{name_language(direction.target).replace("-", "_")}"')
+                )
 
     def escape(self, text: str, place: Place) -> str:
         raw = self.text[place.start : place.end]
@@ -114,7 +122,9 @@ class ValuesDocument(MessageDocument):
             return json.dumps(text, ensure_ascii=in_ascii)
         if MESSAGE_FORMAT.search(raw):
             text = text.replace("'", "''")
-        return re.sub(r"\A(?= )", r"\\", json.dumps(text, ensure_ascii=in_ascii)[1:-1].replace('\\"', '"'))
+        return re.sub(
+            r"\A(?= )", r"\\", json.dumps(text, ensure_ascii=in_ascii)[1:-1].replace('\\"', '"')
+        )
 
     def _read(self, raw: str, start: int) -> str:
         """Return the text of a value."""

@@ -50,7 +50,9 @@ class PageDocument(SourceDocument):
             if context.is_translated:
                 self.add_run(first, last, context.keeps_space)
 
-        for index, token in enumerate([*self.tokens, Token("other", len(self.text), len(self.text))]):
+        for index, token in enumerate(
+            [*self.tokens, Token("other", len(self.text), len(self.text))]
+        ):
             while opened and opened[-1][0].after == index:
                 element, around, before = opened.pop()
                 if before is not None or context.level == "block":
@@ -65,9 +67,15 @@ class PageDocument(SourceDocument):
                 if inside.level == "block":
                     add(index)
                 token.role = (
-                    "opaque" if inside.level == "nested" else inside.level if inside.is_translated else "fixed"
+                    "opaque"
+                    if inside.level == "nested"
+                    else inside.level
+                    if inside.is_translated
+                    else "fixed"
                 )
-                is_apart = inside.level != "block" and (token.role != "inline" or not around.is_translated)
+                is_apart = inside.level != "block" and (
+                    token.role != "inline" or not around.is_translated
+                )
                 opened.append((token, around, first if is_apart else None))
                 first = index + 1 if is_apart or inside.level == "block" else first
                 context = inside
@@ -95,11 +103,15 @@ class PageDocument(SourceDocument):
         is_other = not is_page and self._is_other(languages[0]) if languages else around.is_other
         by_kind = vocabulary.translates(token.local_name)
         marked = translate if translate is not None else by_kind or None
-        translates = next(value for value in (translate, by_kind, around.translates) if value is not None)
+        translates = next(
+            value for value in (translate, by_kind, around.translates) if value is not None
+        )
         has_attributes = around.has_attributes if marked is None else marked
         if has_attributes and not is_other:
             for language in languages if self._target else ():
-                if language.value.strip() and (is_page or (self._source and not self._is_other(language))):
+                if language.value.strip() and (
+                    is_page or (self._source and not self._is_other(language))
+                ):
                     self.replaced.append(language.edit(self._target))
             for name, attribute in self.attributes(token).items():
                 if name in attributes:
@@ -108,7 +120,9 @@ class PageDocument(SourceDocument):
         keeps_space = around.keeps_space or kind in ("lines", "listing")
         return Context(level, translates, has_attributes, is_other, keeps_space, level == "inline")
 
-    def find_languages(self, pages: Sequence[Token], names: Sequence[str], direction: Direction) -> None:
+    def find_languages(
+        self, pages: Sequence[Token], names: Sequence[str], direction: Direction
+    ) -> None:
         """
         Find the languages of the document, such as that of `<html lang="en">`.
 
@@ -120,7 +134,9 @@ class PageDocument(SourceDocument):
         """
         self._pages, self._names = {page.start for page in pages}, names
         self._target = name_language(direction.target or "")
-        named = [attribute.value.strip() for attribute in self._languages(pages[0])] if pages else []
+        named = (
+            [attribute.value.strip() for attribute in self._languages(pages[0])] if pages else []
+        )
         self._source = direction.source or next(iter(named), None)
 
     def _languages(self, token: Token) -> list[Attribute]:

@@ -20,7 +20,8 @@ from .blocks import Span, walk
 # and ends at these.
 _IN_WORD = rf"[\w--{UNSPACED_SCRIPTS}][{FURTHER}]*+"
 _UNIT = regex.compile(
-    rf"{UNSPACED_SCRIPTS}[{FURTHER}]*+|(?:{_IN_WORD})++(?:[-'’](?:{_IN_WORD})++)*|[^\w\s]\p{{M}}*", regex.V1
+    rf"{UNSPACED_SCRIPTS}[{FURTHER}]*+|(?:{_IN_WORD})++(?:[-'’](?:{_IN_WORD})++)*|[^\w\s]\p{{M}}*",
+    regex.V1,
 )
 
 
@@ -34,12 +35,18 @@ def proportional_links(source_length: int, target: str) -> list[Link]:
     links = list[Link]()
     for match in _UNIT.finditer(target):
         start = min(round(match.start() * ratio), source_length - 1)
-        links.append(Link(start, max(round(match.end() * ratio), start + 1), match.start(), match.end(), 1.0))
+        links.append(
+            Link(start, max(round(match.end() * ratio), start + 1), match.start(), match.end(), 1.0)
+        )
     return links
 
 
 def project(
-    spans: Sequence[Span], source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]]
+    spans: Sequence[Span],
+    source: str,
+    target: str,
+    links: Sequence[Link],
+    fixed: Sequence[tuple[Range, Range]],
 ) -> list[Span]:
     """
     Return the spans of a translation, each exactly once and nested as in the source.
@@ -90,16 +97,24 @@ class _Overlaps:
 
     def find(self, start: int, end: int) -> list[Any]:
         """Return those that share characters with a range."""
-        first, last = (bisect_left(self._ranges, at, key=itemgetter(0)) for at in (start - self._longest, end))
+        first, last = (
+            bisect_left(self._ranges, at, key=itemgetter(0)) for at in (start - self._longest, end)
+        )
         return [each for each in self._ranges[first:last] if each[1] > start]
 
 
 class _Projection:
-    def __init__(self, source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]]):
+    def __init__(
+        self, source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]]
+    ):
         self.source, self.target = source, target
         self.fixed = dict(fixed)
         kept = sorted(end for end in self.fixed.values() if end[1] > end[0])
-        borders = [0, *sorted(start for start, end in self.fixed.values() if start == end), len(target)]
+        borders = [
+            0,
+            *sorted(start for start, end in self.fixed.values() if start == end),
+            len(target),
+        ]
         inside = [
             (low + match.start(), low + match.end())
             for low, high in pairwise(borders)
@@ -116,7 +131,9 @@ class _Projection:
             for unit in overlapping(link[2:4], self.units):
                 of_units.setdefault(unit, []).append(link)
         self.links = [of_units.get(unit, []) for unit in self.units]
-        self.sources = _Overlaps([(*link[:2], unit) for unit, of_unit in of_units.items() for link in of_unit])
+        self.sources = _Overlaps(
+            [(*link[:2], unit) for unit, of_unit in of_units.items() for link in of_unit]
+        )
 
     def place(self, spans: Sequence[Span], outer: Range, interval: Range | None) -> list[Span]:
         """Return the spans that are in `outer` of the source, within an interval of the target's units."""
@@ -133,7 +150,9 @@ class _Projection:
                 around = (self.source[outer[0] : span.start], self.source[span.end : outer[1]])
                 if not span.fixed and len(spans) == 1 and not "".join(around).strip():
                     start, end = left, right
-                children = [] if span.fixed else self.place(span.children, (span.start, span.end), run)
+                children = (
+                    [] if span.fixed else self.place(span.children, (span.start, span.end), run)
+                )
             else:
                 start = end = self._point(span, outer, (left, right), covered)
                 children = [_collapse(child, start) for child in span.children]
@@ -143,7 +162,11 @@ class _Projection:
 
     def _edges(self, run: Range | None) -> Range:
         """Return the characters of a run of units; the whole target for None."""
-        return (0, len(self.target)) if run is None else (self.units[run[0]][0], self.units[run[1] - 1][1])
+        return (
+            (0, len(self.target))
+            if run is None
+            else (self.units[run[0]][0], self.units[run[1] - 1][1])
+        )
 
     def _runs(self, spans: Sequence[Span], low: int, high: int) -> list[Range | None]:
         """Return the run of units of each span, or None. Runs do not overlap."""
@@ -165,7 +188,9 @@ class _Projection:
         owners = [-1] * (high - low)
         hulls = list[Range | None]()
         for index, span in enumerate(spans):
-            kept = {self.fixed[inner.start, inner.end] for inner in walk([span]) if self._is_kept(inner)}
+            kept = {
+                self.fixed[inner.start, inner.end] for inner in walk([span]) if self._is_kept(inner)
+            }
             places = [self.numbers[place] - low for place in kept]
             if not all(0 <= unit < high - low for unit in places):
                 raise CrossingSpansError
@@ -175,14 +200,20 @@ class _Projection:
                     raise CrossingSpansError
                 owners[unit] = index
         found = list[Range | None]([None] * len(spans))
-        for index in sorted(range(len(spans)), key=lambda index: spans[index].start - spans[index].end):
+        for index in sorted(
+            range(len(spans)), key=lambda index: spans[index].start - spans[index].end
+        ):
             if self._is_kept(spans[index]):
                 run = hulls[index]
             else:
                 reach = [*aligned[index], *(hulls[index] or ())]  # a run ends at one of these
                 begin, end = min(reach, default=0), max(reach, default=-1) + 1
                 gains = [
-                    float("-inf") if owner not in (-1, index) else 1.0 if label == index else -0.5 - (label >= 0) / 2
+                    float("-inf")
+                    if owner not in (-1, index)
+                    else 1.0
+                    if label == index
+                    else -0.5 - (label >= 0) / 2
                     for label, owner in zip(labels[begin:end], owners[begin:end], strict=True)
                 ]
                 run = _best_run(gains, hulls[index], begin)
@@ -194,7 +225,9 @@ class _Projection:
     def _is_kept(self, span: Span) -> bool:
         return span.fixed and span.end > span.start and (span.start, span.end) in self.fixed
 
-    def _point(self, span: Span, outer: Range, limits: Range, covered: Sequence[tuple[int, int, Span]]) -> int:
+    def _point(
+        self, span: Span, outer: Range, limits: Range, covered: Sequence[tuple[int, int, Span]]
+    ) -> int:
         """Return the position of a span without text: at the same side of the same word, and in no other span."""
         left, right = limits
         place, inside = span.start, self.target[left:right]
@@ -215,7 +248,9 @@ class _Projection:
             else:
                 guess = place * len(self.target) / len(self.source)
                 at = bisect_left(self.edges, guess)
-                position = min(self.edges[max(0, at - 1) : at + 1], key=lambda edge: abs(edge - guess))
+                position = min(
+                    self.edges[max(0, at - 1) : at + 1], key=lambda edge: abs(edge - guess)
+                )
         position = min(max(position, left), right)
         before = bisect_left(covered, position, key=itemgetter(0))
         for start, end, other in covered[max(0, before - 1) : before]:

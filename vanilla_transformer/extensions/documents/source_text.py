@@ -37,9 +37,21 @@ CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
 _VALUE = re.compile(r"<[%?]=")  # of a template
 _ABOVE_OR_BELOW = {"sub", "subscript", "sup", "superscript"}
 # Words in two of them are two words.
-_SIDE_BY_SIDE = {"a", "button", "guimenu", "guimenuitem", "guisubmenu", "keycap", "label", "tspan", "uicontrol"}
+_SIDE_BY_SIDE = {
+    "a",
+    "button",
+    "guimenu",
+    "guimenuitem",
+    "guisubmenu",
+    "keycap",
+    "label",
+    "tspan",
+    "uicontrol",
+}
 TEMPLATE = rf"(?P<kept>{_CODE})"
-_ATTRIBUTE = re.compile(rf"(?:[\s/]|{_CODE})*+([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+({_QUOTED}|[^\s>]*+))?+", re.DOTALL)
+_ATTRIBUTE = re.compile(
+    rf"(?:[\s/]|{_CODE})*+([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+({_QUOTED}|[^\s>]*+))?+", re.DOTALL
+)
 _REFERENCE = re.compile(r"&(?:#[xX]?[0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
 _UNQUOTED_END = re.compile(r"=\s*+[^\s\"'>]+/>\Z")
 _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
@@ -198,14 +210,20 @@ class SourceDocument(Document):
             place.references.setdefault(">", "&gt;")
             builder.add_text(section[1])
         else:
-            text = "" if self.is_blank(token) else " ".join(self.text[token.start : token.end].split())
+            text = (
+                "" if self.is_blank(token) else " ".join(self.text[token.start : token.end].split())
+            )
             builder.add_mark(self.span_of(index, index + 1), text)
         return index + 1
 
     def add_element(self, builder: SpanBuilder, index: int) -> int:
         """Add an element of a paragraph. Return the number of the next token to add."""
         token, before = self.tokens[index], self.tokens[index - 1]
-        mark, text, role = self.span_of(index, token.after), self.text_of(index, token.after), self.role_of(token)
+        mark, text, role = (
+            self.span_of(index, token.after),
+            self.text_of(index, token.after),
+            self.role_of(token),
+        )
         if role == "fixed":
             builder.add_mark(mark, text)
         elif role == "inline" and token.local_name in _ABOVE_OR_BELOW and builder.is_note(text):
@@ -241,7 +259,9 @@ class SourceDocument(Document):
 
         def write_span(tags: Any, content: str | None) -> str:
             opening, closing = tags
-            return self.slice(*opening) + ("" if closing is None else f"{content}{self.slice(*closing)}")
+            return self.slice(*opening) + (
+                "" if closing is None else f"{content}{self.slice(*closing)}"
+            )
 
         if block == source:
             return self.slice(place.start, place.end)
@@ -287,12 +307,19 @@ class SourceDocument(Document):
     def add_attribute(self, attribute: Attribute) -> None:
         """Translate the value of an attribute."""
         builder, margin = SpanBuilder(), len(attribute.quote)
-        place = self.spelling(attribute.start + margin, attribute.end - margin, quote=attribute.quote)
+        place = self.spelling(
+            attribute.start + margin, attribute.end - margin, quote=attribute.quote
+        )
         self.add_text(builder, Token("text", place.start, place.end), place)
         self._add_block(builder, place)
 
     def add_run(
-        self, first: int, last: int, keeps_space: bool = False, breaks: bool = True, needs_letters: bool = True
+        self,
+        first: int,
+        last: int,
+        keeps_space: bool = False,
+        breaks: bool = True,
+        needs_letters: bool = True,
     ) -> None:
         """
         Translate the text of some tokens as one block, without comments and white space around it.
@@ -338,13 +365,19 @@ class SourceDocument(Document):
         for reference in _REFERENCE.findall(raw):
             character = self.read(reference)
             if len(character) == 1:
-                place.references.setdefault(character, reference if reference.endswith(";") else f"{reference};")
+                place.references.setdefault(
+                    character, reference if reference.endswith(";") else f"{reference};"
+                )
         builder.add_text(self.read(raw))
 
     def _add_special_text(self, builder: SpanBuilder, match: re.Match, place: Place) -> None:
         raw, group, mark = match[0], match.lastgroup, [match.span(), None]
         if group == "letter":
-            letter = chr(int(raw[2:], 16)) if len(raw) == len(r"\u0000") and raw[1] == "u" else self.read(raw[1:])
+            letter = (
+                chr(int(raw[2:], 16))
+                if len(raw) == len(r"\u0000") and raw[1] == "u"
+                else self.read(raw[1:])
+            )
             place.references.setdefault(letter, raw)
             builder.add_text(letter)
         elif group == "plain":
@@ -358,7 +391,11 @@ class SourceDocument(Document):
 
     def text_of(self, first: int, last: int) -> str:
         """Return the text of some tokens, with white space as one space."""
-        pieces = [self.text[token.start : token.end] for token in self.tokens[first:last] if token.kind == "text"]
+        pieces = [
+            self.text[token.start : token.end]
+            for token in self.tokens[first:last]
+            if token.kind == "text"
+        ]
         return " ".join(self.read("".join(pieces)).split())
 
     def span_of(self, first: int, last: int) -> list[Range | None]:
@@ -378,7 +415,9 @@ def _escape(place: Place, text: str) -> str:
     references = {"&": "&amp;", "<": "&lt;"} | place.references
     if place.quote:
         references.setdefault(place.quote, "&quot;" if place.quote == '"' else "&#39;")
-    text = "".join(references.get(character, character) for character in _NO_CHARACTER.sub("", text))
+    text = "".join(
+        references.get(character, character) for character in _NO_CHARACTER.sub("", text)
+    )
     return text.replace("]]>", "]]&gt;")  # which may end a section only
 
 

@@ -21,14 +21,22 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LIKE_TIMES = re.compile(rf"\s*{_TIME}[^\w>]*>")
 _NUMBER = re.compile(r"\s*-?\d+(?:\.\d*)?\s*")
 _TAG = re.compile(r"<(/?)([a-z]+)(?:[.\s][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.IGNORECASE)
-_WORD = re.compile(rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII)  # with its tags
+_WORD = re.compile(
+    rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII
+)  # with its tags
 _DASH = re.compile(r"\s*[-‐–—]\s*")
 _DIALOGUE = re.compile(r"\n(?=\s*(?:<[^<>]*>)*\s*[-‐–—])")
-_OPEN_END = regex.compile(r"[\p{L}\p{M}\p{N}][,;،؛、，；]?\s*\Z")  # of a speech whose sentence may continue
+_OPEN_END = regex.compile(
+    r"[\p{L}\p{M}\p{N}][,;،؛、，；]?\s*\Z"
+)  # of a speech whose sentence may continue
 _COMMA_END = re.compile(r"[,،、，]\s*\Z")
-_FULL_STOP = regex.compile(r"[\p{Sentence_Terminal}--[!?！？؟]][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z", regex.V1)
+_FULL_STOP = regex.compile(
+    r"[\p{Sentence_Terminal}--[!?！？؟]][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z", regex.V1
+)
 _CLAUSE_END = regex.compile(r"[,;:،؛、，；…\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z")
-_APART = re.compile(rf"{_TAG.pattern}|[♩♪♫♬]", re.IGNORECASE)  # what speeches have that are not joined
+_APART = re.compile(
+    rf"{_TAG.pattern}|[♩♪♫♬]", re.IGNORECASE
+)  # what speeches have that are not joined
 _SPEAKER = re.compile(r"\s*\w[\w .']{,20}:\s")  # whose name begins a speech
 _PAUSE = 2.0  # seconds between two cues of one sentence, at most
 _MOST_CUES = 6  # of one sentence: more are speech without punctuation marks
@@ -91,7 +99,10 @@ class SrtDocument(Document):
                 lambda tags, content: tags[0] + (content or "") + tags[1],
             )
             parts = _divide(text, [len(speech) for speech in sentence])
-            written += [_wrap(part, speech.count("\n") + 1) for part, speech in zip(parts, sentence, strict=True)]
+            written += [
+                _wrap(part, speech.count("\n") + 1)
+                for part, speech in zip(parts, sentence, strict=True)
+            ]
         left, lines = iter(written), list(self._lines)
         contents = ["\n".join(islice(left, len(speeches))) for speeches in self._speeches]
         for cue, content in reversed([*zip(self._cues, contents, strict=True)]):
@@ -103,24 +114,43 @@ class SrtDocument(Document):
 
     def _read_cues(self) -> Iterator[_Cue]:
         lines = self._lines
-        times = {number: match for number, line in enumerate(lines) if (match := _TIMES.fullmatch(line))}
-        starts = [number - bool(number and _NUMBER.fullmatch(lines[number - 1])) for number in times]
-        first, wanted = min(starts, default=len(lines)), "times such as 00:00:01,000 --> 00:00:02,000"
-        wrong = [number for number, line in enumerate(lines) if _LIKE_TIMES.match(line) and number not in times]
+        times = {
+            number: match for number, line in enumerate(lines) if (match := _TIMES.fullmatch(line))
+        }
+        starts = [
+            number - bool(number and _NUMBER.fullmatch(lines[number - 1])) for number in times
+        ]
+        first, wanted = (
+            min(starts, default=len(lines)),
+            "times such as 00:00:01,000 --> 00:00:02,000",
+        )
+        wrong = [
+            number
+            for number, line in enumerate(lines)
+            if _LIKE_TIMES.match(line) and number not in times
+        ]
         if not self.header:
-            wrong += [number for number, line in enumerate(lines[:first]) if line.strip(" \t\r\n0123456789")]
+            wrong += [
+                number
+                for number, line in enumerate(lines[:first])
+                if line.strip(" \t\r\n0123456789")
+            ]
         elif lines and lines[0].split()[:1] != [self.header]:
             wrong, wanted = [0], self.header
         if wrong:
             found = f"line {min(wrong) + 1} is {lines[min(wrong)].strip()!r}"
-            raise UserError(f"The text must be {self.name} subtitles, but {found} instead of {wanted}.")
+            raise UserError(
+                f"The text must be {self.name} subtitles, but {found} instead of {wanted}."
+            )
         for (number, match), last in zip(times.items(), [*starts, len(lines)][1:], strict=True):
             filled = [each for each in range(number + 1, last) if lines[each].strip()]
             if self.header:  # a blank line ends a cue
                 filled = [each for index, each in enumerate(filled, number + 1) if each == index]
             first, end = (filled[0], filled[-1] + 1) if filled else (number + 1, number + 1)
             content = "\n".join(line.rstrip("\r\n") for line in lines[first:end])
-            yield _Cue(_seconds(match[1], match[2]), _seconds(match[3], match[4]), first, end, content)
+            yield _Cue(
+                _seconds(match[1], match[2]), _seconds(match[3], match[4]), first, end, content
+            )
 
 
 class VttDocument(SrtDocument):
@@ -128,13 +158,22 @@ class VttDocument(SrtDocument):
 
     name, header = "WebVTT", "WEBVTT"
     escapes = str.maketrans(
-        {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\xa0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;"}
+        {
+            "&": "&amp;",
+            "<": "&lt;",
+            ">": "&gt;",
+            "\xa0": "&nbsp;",
+            "\u200e": "&lrm;",
+            "\u200f": "&rlm;",
+        }
     )
 
 
 def _seconds(clock: str, fraction: str | None) -> float:
     parts = reversed(re.split("[:：]", clock))
-    return sum(60**power * int(part) for power, part in enumerate(parts)) + float(f"0.{fraction or 0}")
+    return sum(60**power * int(part) for power, part in enumerate(parts)) + float(
+        f"0.{fraction or 0}"
+    )
 
 
 def _continues(speech: str, following: str, has_stops: bool) -> bool:
@@ -159,7 +198,9 @@ def _divide(text: str, lengths: Sequence[int]) -> list[str]:
         goal = len(text) * length / sum(lengths)
         able = [cut for cut in cuts if cut > start]
         able = able[: max(1, len(able) - (len(lengths) - 1 - count))]
-        costs = ((abs(cut - goal) - _CLAUSE * bool(_CLAUSE_END.search(text[:cut])), cut) for cut in able)
+        costs = (
+            (abs(cut - goal) - _CLAUSE * bool(_CLAUSE_END.search(text[:cut])), cut) for cut in able
+        )
         _, end = min(costs, default=(0, len(text)))
         parts.append(text[start:end].rstrip())
         start = end

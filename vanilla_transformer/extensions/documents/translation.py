@@ -65,12 +65,17 @@ def translate_document(
 
 
 def translate_documents(
-    texts: Sequence[str], format: str, translator: BlockTranslator, direction: Direction = NO_DIRECTION
+    texts: Sequence[str],
+    format: str,
+    translator: BlockTranslator,
+    direction: Direction = NO_DIRECTION,
 ) -> list[str]:
     """Return documents as [`translate_document`] does; their sentences are translated together."""
     documents = [parse_document(text, format, direction) for text in texts]
     translated = iter(translator([block for document in documents for block in document.blocks]))
-    return [document.render(list(islice(translated, len(document.blocks)))) for document in documents]
+    return [
+        document.render(list(islice(translated, len(document.blocks)))) for document in documents
+    ]
 
 
 def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) -> Document:
@@ -93,7 +98,9 @@ def read_document(path: str | None, format: str) -> tuple[str, str]:
         return decode_document(plain.read(), path or "Standard input", format)
 
 
-def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:
+def translator_by(
+    pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any
+) -> BlockTranslator:
     """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
     options |= {"protect": False}  # the document protects, which knows fixed spans, too
     if getattr(pipeline.model.config, "alignment_heads", None):
@@ -104,14 +111,19 @@ def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = Tru
         return [(each["translation_text"], each.get("alignment")) for each in answers]
 
     def constrain(texts: list[str], phrases: list[list[str]]) -> list[Answer | None]:
-        beams = several_beams(options.get("num_beams") or pipeline.model.generation_config.num_beams)
+        beams = several_beams(
+            options.get("num_beams") or pipeline.model.generation_config.num_beams
+        )
         search, rows = partial(translate, num_beams=beams), [*zip(texts, phrases, strict=True)]
         return split_on_error(
-            lambda some: search([row[0] for row in some], constraints=[row[1] for row in some]), rows
+            lambda some: search([row[0] for row in some], constraints=[row[1] for row in some]),
+            rows,
         )
 
     constrain_by_engine = constrain if pipeline.uses_engine else None
-    return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain_by_engine, protect)
+    return BlockTranslator(
+        translate, splitter, find_masks(pipeline.tokenizer), constrain_by_engine, protect
+    )
 
 
 class DocumentTranslator:
@@ -124,7 +136,9 @@ class DocumentTranslator:
         direction: The languages of requests that do not name them, as far as they are known.
     """
 
-    def __init__(self, pipeline: Any, language: str | None = None, direction: Direction = NO_DIRECTION):
+    def __init__(
+        self, pipeline: Any, language: str | None = None, direction: Direction = NO_DIRECTION
+    ):
         self._pipeline, self._language, self._direction = pipeline, language, direction
 
     def __call__(self, texts: Sequence[str], format: str, **options: Any) -> list[str]:
@@ -133,4 +147,6 @@ class DocumentTranslator:
         translator = translator_by(self._pipeline, splitter, progress_bar=False, **options)
         source, target = self._direction
         given = options.get("src_lang", source), options.get("tgt_lang", target)
-        return translate_documents(texts, format, translator, find_direction(self._pipeline.tokenizer, *given))
+        return translate_documents(
+            texts, format, translator, find_direction(self._pipeline.tokenizer, *given)
+        )

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
-_LEVELS = {"lines": "block", "listing": "block", "code": "inline", "note": "nested", "media": "nested"}
+_LEVELS = {
+    "lines": "block",
+    "listing": "block",
+    "code": "inline",
+    "note": "nested",
+    "media": "nested",
+}
 _LEVELS |= {"hidden": "nested", "block": "block", "inline": "inline"}
 _KEPT = {"code", "hidden", "kept", "listing", "media"}
 
@@ -34,8 +40,14 @@ class Vocabulary(NamedTuple):
 
 def _read(entry: dict[str, Any]) -> dict[str, Vocabulary]:
     """Return a vocabulary by its namespaces and roots."""
-    roots, attributes, has_html = entry.pop("of"), entry.pop("attributes", {}), entry.pop("has_html", False)
-    of_elements = {name: value for elements, value in attributes.items() for name in elements.split()}
+    roots, attributes, has_html = (
+        entry.pop("of"),
+        entry.pop("attributes", {}),
+        entry.pop("has_html", False),
+    )
+    of_elements = {
+        name: value for elements, value in attributes.items() for name in elements.split()
+    }
     kinds = {name: kind for kind, elements in entry.items() for name in elements.split()}
     return dict.fromkeys(roots.split(), Vocabulary(kinds, of_elements, has_html))
 

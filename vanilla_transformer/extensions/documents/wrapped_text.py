@@ -10,7 +10,9 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from .blocks import Block, Document, unify_line_ends
 from .line_breaks import STARTS_UNSPACED, count_columns, ends_sentence, find_cuts, join_lines, wrap
 
-_LINE = re.compile(r"((?:[ \t]*>)*\s*)((?:[-*•+]|\d{1,3}[.)]|\(?[^\W\d]\)|\(\d{1,3}\))\s+(?=\S))?(.*)", re.DOTALL)
+_LINE = re.compile(
+    r"((?:[ \t]*>)*\s*)((?:[-*•+]|\d{1,3}[.)]|\(?[^\W\d]\)|\(\d{1,3}\))\s+(?=\S))?(.*)", re.DOTALL
+)
 _ROW = re.compile(r"\||.*\S(?:\t|\s{3}|\s\|\s)\s*\S")  # of a table
 _LEAST = 3  # breaks within paragraphs that tell a width
 _LONGEST_UNSPACED = 8  # columns that a word of a script without spaces has, at most, nearly always
@@ -41,10 +43,18 @@ class WrappedText(Document):
         lines = text.split("\n")
         # The widest lines have the width, without one of 20 and lines of which a word, such as a URL, is half.
         filled = [line.rstrip() for line in lines if line.strip()]
-        plain = [line for line in filled if 2 * max(map(count_columns, line.split())) <= count_columns(line)]
+        plain = [
+            line
+            for line in filled
+            if 2 * max(map(count_columns, line.split())) <= count_columns(line)
+        ]
         widths = sorted(map(count_columns, plain or filled or [""]))
         self.width = widths[-1 - len(widths) // 20]
-        self._lines = [_Line(*(part or "" for part in _LINE.match(line).groups())) for line in lines]  # type: ignore[union-attr]
+        self._lines = []
+        for content in lines:
+            match = _LINE.match(content)
+            assert match is not None  # the expression matches every line
+            self._lines.append(_Line(*match.groups(default="")))
         self._paragraphs = [self._lines[:1]]
         for before, line in pairwise(self._lines):
             paragraph = self._paragraphs[-1]
@@ -53,13 +63,19 @@ class WrappedText(Document):
                 paragraph.append(line)
             else:
                 self._paragraphs.append([line])
-        self.blocks = [Block(join_lines(line.content for line in lines)) for lines in self._paragraphs]
+        self.blocks = [
+            Block(join_lines(line.content for line in lines)) for lines in self._paragraphs
+        ]
 
     @property
     def is_wrapped(self) -> bool:
         """Whether nearly all lines have words and no space for the next one, and most end within a sentence."""
         pairs = [pair for pair in pairwise(self._lines) if _can_be_one(*pair)]
-        full = [before.content for before, line in pairs if find_cuts(before.content) and self._is_full(before, line)]
+        full = [
+            before.content
+            for before, line in pairs
+            if find_cuts(before.content) and self._is_full(before, line)
+        ]
         is_filled = len(full) >= max(_LEAST, 0.8 * len(pairs)) and self.width >= _NARROWEST
         return is_filled and 2 * sum(map(ends_sentence, full)) < len(full)
 
@@ -93,6 +109,11 @@ class WrappedText(Document):
 
 def _can_be_one(before: _Line, line: _Line) -> bool:
     """Return whether two lines can be of one paragraph, by their form."""
-    if before.is_alone or line.is_alone or line.mark or line.indent.count(">") != before.indent.count(">"):
+    if (
+        before.is_alone
+        or line.is_alone
+        or line.mark
+        or line.indent.count(">") != before.indent.count(">")
+    ):
         return False
     return bool(before.mark) or len(line.indent) <= len(before.indent)

@@ -7,7 +7,12 @@ from functools import partial
 from typing import Any
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_differences, name_language
+from vanilla_transformer.text.languages import (
+    NO_DIRECTION,
+    Direction,
+    find_differences,
+    name_language,
+)
 from vanilla_transformer.text.xliff import (
     PLACEHOLDERS,
     UNITS,
@@ -39,7 +44,11 @@ _MARK = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"
 _MARK_2 = {"state": "translated", "subState": "vanilla-transformer:mt"}
 _MARK_OF_TRADOS = {"conf": "Draft", "origin": "mt"}
 _OPEN = "open"
-_KINDS = {Status.OPEN: _OPEN, Status.DONE: "with a translation", Status.FIXED: "not to be translated"}
+_KINDS = {
+    Status.OPEN: _OPEN,
+    Status.DONE: "with a translation",
+    Status.FIXED: "not to be translated",
+}
 
 
 class TargetLanguageError(UserError):
@@ -50,7 +59,9 @@ def check_direction(named: Direction, direction: Direction) -> None:
     """Refuse a file that names other languages than the ones of the translation."""
     for side, actual, expected in find_differences(named, direction):
         requirement = f"The {side} language of the file must be {expected}, as of the model"
-        raise UserError(f"{requirement}, but it is {actual}. Choose a model for it, or correct the file.")
+        raise UserError(
+            f"{requirement}, but it is {actual}. Choose a model for it, or correct the file."
+        )
 
 
 class XliffDocument(MarkupDocument):
@@ -73,7 +84,9 @@ class XliffDocument(MarkupDocument):
         self.spelling = partial(Place, special=_SPECIAL)
         root = self.tokens[self.root].element
         if local_name(root) != "xliff":
-            raise UserError(f"An XLIFF text must have the root element <xliff>, got <{local_name(root)}>.")
+            raise UserError(
+                f"An XLIFF text must have the root element <xliff>, got <{local_name(root)}>."
+            )
         self._is_new = (root.get("version") or "1.2").startswith("2")
         if self._is_new and not (root.get("trgLang") or direction.target):
             rule = "An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`"
@@ -83,22 +96,33 @@ class XliffDocument(MarkupDocument):
         self.directions = [Direction(*map(part.get, names)) for part in parts]
         for named in self.directions:
             check_direction(named, direction)
-        self._numbers = {token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"}
+        self._numbers = {
+            token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"
+        }
         target = {names[1]: name_language(direction.target)} if direction.target else {}
-        self._named = [edit for part in parts if not part.get(names[1]) for edit in self._set(part, target)]
+        self._named = [
+            edit for part in parts if not part.get(names[1]) for edit in self._set(part, target)
+        ]
         self._pairs = self._find_pairs()
         self._counts = Counter[str]()
-        self._units = list[tuple[Any, list[XliffSegment], list[int | None]]]()  # with the numbers of their blocks
+        self._units = list[
+            tuple[Any, list[XliffSegment], list[int | None]]
+        ]()  # with the numbers of their blocks
         for unit in root.iter(*(f"{{*}}{name}" for name in UNITS)):
             segments, numbers = read_segments(unit), list[int | None]()
             for segment in segments:
                 kind, number = _KINDS[segment.status], len(self.blocks)
                 if kind == _OPEN:
                     index = self._numbers[segment.source]
-                    spaces = (each.get(XML_SPACE) for each in (segment.source, *segment.source.iterancestors()))
+                    spaces = (
+                        each.get(XML_SPACE)
+                        for each in (segment.source, *segment.source.iterancestors())
+                    )
                     breaks = next(filter(None, spaces), "default") == "preserve"
                     last = self.end(self.tokens[index])
-                    self.add_run(index + 1, last, keeps_space=True, breaks=breaks, needs_letters=False)
+                    self.add_run(
+                        index + 1, last, keeps_space=True, breaks=breaks, needs_letters=False
+                    )
                     kind = _OPEN if len(self.blocks) > number else "without text"
                 self._counts[kind] += 1
                 numbers.append(number if kind == _OPEN else None)
@@ -122,7 +146,9 @@ class XliffDocument(MarkupDocument):
             length = sum(len(blocks[number].text) for number in numbers if number is not None)
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
             longer += limit.isdecimal() and length > int(limit)
-        skipped = [f"{count} {name}" for name, count in sorted(self._counts.items()) if name != _OPEN]
+        skipped = [
+            f"{count} {name}" for name, count in sorted(self._counts.items()) if name != _OPEN
+        ]
         done = f"Translated {len(blocks)} of {self._counts.total()} segments."
         done = done if blocks else "No segment is open, so the file stays as it is."
         self.summary = f"{done} Skipped: {'; '.join(skipped) or 'none'}."
@@ -146,7 +172,9 @@ class XliffDocument(MarkupDocument):
         name = token.local_name
         key = next(filter(None, map(token.element.get, ("startRef", "rid", "id"))), None)
         first, number = self._pairs.get(token.element, (None, 0))
-        if (key is not None and name in _PAIRS) or (first is token.element and not builder.text[-1:].isalnum()):
+        if (key is not None and name in _PAIRS) or (
+            first is token.element and not builder.text[-1:].isalnum()
+        ):
             builder.open((_PAIRS.get(name), number or key), self.span_of(index, token.after))
             return token.after
         is_last = name in _PAIRS.values() or (number and first is not token.element)
@@ -168,7 +196,9 @@ class XliffDocument(MarkupDocument):
             if token.kind != "open" or token.local_name not in _CODES_OF_TAGS:
                 continue
             code = token.element
-            half = _HALF_OF_ANGULAR.fullmatch(code.get("id", "")) or _TAG.fullmatch(_shown(code) or code.text or "")
+            half = _HALF_OF_ANGULAR.fullmatch(code.get("id", "")) or _TAG.fullmatch(
+                _shown(code) or code.text or ""
+            )
             if half is None:
                 continue
             before = opened[code.getparent(), half["name"].lower()]
@@ -179,9 +209,15 @@ class XliffDocument(MarkupDocument):
                 pairs[first] = pairs[code] = first, len(pairs) + 1
         return pairs
 
-    def _edit_unit(self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]) -> Iterator[Edit]:
+    def _edit_unit(
+        self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]
+    ) -> Iterator[Edit]:
         """Yield what changes in a unit of which the segments with a text have been translated."""
-        translated = [(segment, text) for segment, text in zip(segments, texts, strict=True) if text is not None]
+        translated = [
+            (segment, text)
+            for segment, text in zip(segments, texts, strict=True)
+            if text is not None
+        ]
         target, mark = find_child(unit, "target"), {} if self._is_new else _MARK
         if target is None:  # after the source, on another line if the source begins one
             index = self._numbers[find_child(unit, "source")]
@@ -212,7 +248,9 @@ class XliffDocument(MarkupDocument):
         elif unit.get("approved") == "yes":
             yield from self._set(unit, {"approved": "no"})
 
-    def _join(self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]) -> str:
+    def _join(
+        self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]
+    ) -> str:
         """Return the content of a target: of its only segment, or of all segments as `<seg-source>` has them."""
         if segments[0].source is find_child(unit, "source"):
             return texts[0] or ""
@@ -239,7 +277,9 @@ class XliffDocument(MarkupDocument):
         """Return the edits that set attributes to values without special characters; new ones are the last ones."""
         token = self.tokens[self._numbers[element]]
         found = self.attributes(token)
-        end = max([token.start + 1 + len(token.name), *(attribute.end for attribute in found.values())])
+        end = max(
+            [token.start + 1 + len(token.name), *(attribute.end for attribute in found.values())]
+        )
         added = "".join(f' {name}="{value}"' for name, value in values.items() if name not in found)
         edits = [found[name].edit(value) for name, value in values.items() if name in found]
         return [*edits, (end, end, added)] if added else edits

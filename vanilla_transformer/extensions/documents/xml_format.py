@@ -33,7 +33,9 @@ _ANDROID = (
 
 
 def _place_android(start: int, end: int, quote: str | None = None) -> Place:
-    return Place(start, end, {character: f"\\{character}" for character in "'\"\\"}, quote, _ANDROID)
+    return Place(
+        start, end, {character: f"\\{character}" for character in "'\"\\"}, quote, _ANDROID
+    )
 
 
 class MarkupDocument(SourceDocument, ABC):
@@ -73,7 +75,9 @@ class XmlDocument(MarkupDocument, PageDocument):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
         self._direction, root = direction, self.tokens[self.root].element
-        self._vocabularies = {element: _find_vocabulary(element, root) for element in root.iter("*")}
+        self._vocabularies = {
+            element: _find_vocabulary(element, root) for element in root.iter("*")
+        }
         self._rules = find_its_rules(root)
         self._texts, self._levels = set[Any](), dict[Any, str]()
         self._html_spelling: Callable[..., Place] = partial(Place, special=_SHORTCODES)
@@ -91,38 +95,66 @@ class XmlDocument(MarkupDocument, PageDocument):
         in an element without text.
         """
         filled, beside = set[Any](), set[str]()
-        elements = [(element, [*element.iterchildren("*")]) for element in reversed(self._vocabularies)]
+        elements = [
+            (element, [*element.iterchildren("*")]) for element in reversed(self._vocabularies)
+        ]
         for element, children in elements:
             text = "".join([element.text or "", *(child.tail or "" for child in element)])
             if any(map(str.isalpha, text)):
                 self._texts.add(element)
             else:
                 pairs = [pair for pair in pairwise(children) if {*pair} <= filled]
-                beside |= {each.tag for pair in pairs if not pair[0].tail or "\n" in pair[0].tail for each in pair}
+                beside |= {
+                    each.tag
+                    for pair in pairs
+                    if not pair[0].tail or "\n" in pair[0].tail
+                    for each in pair
+                }
             if element in self._texts or not filled.isdisjoint(children):
                 filled.add(element)
         for element, children in elements:
-            within = element.get("{http://www.w3.org/2005/11/its}withinText", self._rules["withinText"].get(element))
+            within = element.get(
+                "{http://www.w3.org/2005/11/its}withinText", self._rules["withinText"].get(element)
+            )
             level = _LEVELS.get(within) or self._vocabularies[element].level(local_name(element))
             has_blocks = level != "nested" and "block" in map(self._levels.get, children)
-            self._levels[element] = "block" if has_blocks or (not level and element.tag in beside) else level
+            self._levels[element] = (
+                "block" if has_blocks or (not level and element.tag in beside) else level
+            )
 
     def enter(self, index: int, around: Context) -> Context:
         token = self.tokens[index]
         element, vocabulary = token.element, self._vocabularies[token.element]
-        level = self._levels[element] or ("inline" if around.has_text and vocabulary is not HTML else "block")
+        level = self._levels[element] or (
+            "inline" if around.has_text and vocabulary is not HTML else "block"
+        )
         value, rules = translate_value(element), self._rules["translate"]
         value = value or {"false": "no"}.get(element.get("translatable")) or rules.get(element)
         attributes = vocabulary.attributes_of(token.local_name)
         for name in self.attributes(token):
             rule = rules.get((element, name.rpartition(":")[2]))
-            attributes = attributes | {name} if rule == "yes" else attributes - {name} if rule == "no" else attributes
-        context = self.judge(token, around, vocabulary, level, {"yes": True, "no": False}.get(value or ""), attributes)
+            attributes = (
+                attributes | {name}
+                if rule == "yes"
+                else attributes - {name}
+                if rule == "no"
+                else attributes
+            )
+        context = self.judge(
+            token,
+            around,
+            vocabulary,
+            level,
+            {"yes": True, "no": False}.get(value or ""),
+            attributes,
+        )
         if context.is_translated and self._add_html(index):
             context = context._replace(translates=False)
         space = element.get(XML_SPACE) or self._rules["space"].get(element)
         keeps_space = context.keeps_space if space is None else space == "preserve"
-        return context._replace(keeps_space=keeps_space, has_text=context.has_text or element in self._texts)
+        return context._replace(
+            keeps_space=keeps_space, has_text=context.has_text or element in self._texts
+        )
 
     def _add_html(self, index: int) -> bool:
         """Translate the HTML that is the text of an element. Return whether the text is no text of XML."""
@@ -144,7 +176,9 @@ class XmlDocument(MarkupDocument, PageDocument):
 
     def role_of(self, token: Token) -> str:
         has_content = not (token.is_empty or self.text.startswith("</", token.end))
-        is_break = token.local_name == "br" or (token.local_name in _BREAKS and not self._levels[token.element])
+        is_break = token.local_name == "br" or (
+            token.local_name in _BREAKS and not self._levels[token.element]
+        )
         return "break" if is_break and token.role == "inline" and not has_content else token.role
 
 

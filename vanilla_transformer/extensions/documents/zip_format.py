@@ -23,13 +23,20 @@ from .html_format import HtmlDocument
 from .source_text import SourceDocument
 from .xml_format import XML_SPACE, XmlDocument
 
-_LEAST_EXPANSION, _LARGEST_EXPANSION = 2**20, 100  # bytes in any case, and times the bytes of the file
+_LEAST_EXPANSION, _LARGEST_EXPANSION = (
+    2**20,
+    100,
+)  # bytes in any case, and times the bytes of the file
 _CONTAINER = "META-INF/container.xml"  # of EPUB, with the names of its packages
 _ENCRYPTIONS = "META-INF/encryption.xml", "META-INF/manifest.xml"
 _DRAWINGS = r"charts/chart|diagrams/(?:data|drawing)"
 # The name of each format, a member that its files have, and the members that are translated.
 ZIP_FORMATS = {
-    "docx": ("DOCX", "word/", rf"word/(?:document|header|footer|footnotes|endnotes|comments|{_DRAWINGS})\d*\.xml"),
+    "docx": (
+        "DOCX",
+        "word/",
+        rf"word/(?:document|header|footer|footnotes|endnotes|comments|{_DRAWINGS})\d*\.xml",
+    ),
     "pptx": ("PPTX", "ppt/", rf"ppt/(?:slides/slide|notesSlides/notesSlide|{_DRAWINGS})\d*\.xml"),
     "odf": ("OpenDocument", "content.xml", r"(?:content|styles)\.xml"),
     "epub": ("EPUB", _CONTAINER, ""),
@@ -39,12 +46,21 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/x-dtbncx+xml": XmlDocument,
 }
 _BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}  # fields begin and end where they did
-_OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}  # nothing that readers see
+_OF_PROOFING = {
+    "altLang",
+    "bmk",
+    "dirty",
+    "err",
+    "lang",
+    "noProof",
+    "smtClean",
+}  # nothing that readers see
 _KEPT, _STYLE = "kept", "style"  # attributes of elements while they are translated
 # Marks before and after all else in a paragraph, which stay there.
 _MARK = "local-name() = 'textMark'"
 _AT_ENDS = " | ".join(
-    f"*[{_MARK} and not({side}-sibling::node()[not({_MARK})])]" for side in ("preceding", "following")
+    f"*[{_MARK} and not({side}-sibling::node()[not({_MARK})])]"
+    for side in ("preceding", "following")
 )
 _UNREADABLE = (RuntimeError, EOFError, OSError, KeyError, UnicodeError, zlib.error, lzma.LZMAError)
 
@@ -65,7 +81,9 @@ class ZipDocument(Document):
             self._archive = ZipFile(BytesIO(content))
             size = sum(info.file_size for info in self._archive.infolist())
             if size > (largest := max(_LARGEST_EXPANSION * len(content), _LEAST_EXPANSION)):
-                raise BadZipFile(f"it has {size:,} bytes unpacked, more than the limit of {largest:,}")
+                raise BadZipFile(
+                    f"it has {size:,} bytes unpacked, more than the limit of {largest:,}"
+                )
             if not any(each.startswith(main) for each in self._archive.namelist()):
                 raise BadZipFile(f"it has no member {main}")
             if damaged := self._archive.testzip():
@@ -73,7 +91,9 @@ class ZipDocument(Document):
             kinds = self._find_parts(format)
             sources = {each: decode_document(self._archive.read(each), each) for each in kinds}
         except (*_UNREADABLE, BadZipFile) as error:
-            raise UserError(f"The file must be {name}, a zip, but it cannot be read: {error}.") from None
+            raise UserError(
+                f"The file must be {name}, a zip, but it cannot be read: {error}."
+            ) from None
         self._parts = dict[str, tuple[SourceDocument, str]]()  # with their encodings
         for each, (source, encoding) in sources.items():
             try:
@@ -92,22 +112,30 @@ class ZipDocument(Document):
             archive.comment = self._archive.comment
             for info in self._archive.infolist():
                 content = rendered.get(info.filename)
-                archive.writestr(copy(info), self._archive.read(info) if content is None else content)
+                archive.writestr(
+                    copy(info), self._archive.read(info) if content is None else content
+                )
         return written.getvalue().decode("latin-1")
 
     def _find_parts(self, format: str) -> dict[str, Any]:
         """Return the members that are translated, with the classes that read them."""
         names, read = self._archive.namelist(), self._archive.read
         kind = XmlDocument if format == "odf" else RunDocument
-        found: dict[str, Any] = {name: kind for name in names if re.fullmatch(ZIP_FORMATS[format][2], name)}
+        found: dict[str, Any] = {
+            name: kind for name in names if re.fullmatch(ZIP_FORMATS[format][2], name)
+        }
         packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if format == "epub" else ()
         for package in [each.get("full-path", "") for each in packages]:
             found[package] = PackageDocument
             for item in parse_xml(read(package)).iter("{*}item"):
                 path = posixpath.join(posixpath.dirname(package), unquote(item.get("href", "")))
-                if (name := posixpath.normpath(path)) in names and item.get("media-type") in _OF_EPUB:
+                if (name := posixpath.normpath(path)) in names and item.get(
+                    "media-type"
+                ) in _OF_EPUB:
                     found[name] = _OF_EPUB[item.get("media-type")]
-        listed = "".join(read(name).decode(errors="replace") for name in _ENCRYPTIONS if name in names)
+        listed = "".join(
+            read(name).decode(errors="replace") for name in _ENCRYPTIONS if name in names
+        )
         if "encryption-data" in listed or any(f'URI="{name}"' in listed for name in found):
             raise BadZipFile("it is encrypted")
         return found
@@ -119,7 +147,9 @@ class PackageDocument(XmlDocument):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text, direction)
         named = (
-            after for token, after in pairwise(self.tokens) if (token.kind, token.name) == ("open", "dc:language")
+            after
+            for token, after in pairwise(self.tokens)
+            if (token.kind, token.name) == ("open", "dc:language")
         )
         if direction.target and (token := next(named, None)) and token.kind == "text":
             self.replaced.append((token.start, token.end, name_language(direction.target)))
@@ -138,7 +168,10 @@ class RunDocument(XmlDocument):
 
         root, declaration = parse_xml(text).getroot(), DECLARATION.match(text)
         self._declaration = declaration[0] if declaration else ""
-        self._kept, self._numbers = [list[Any]()], {b"": "0"}  # elements, and where some properties are among them
+        self._kept, self._numbers = (
+            [list[Any]()],
+            {b"": "0"},
+        )  # elements, and where some properties are among them
         for paragraph in root.xpath("//*[local-name() = 'p' and .//*[local-name() = 'r']]"):
             space = paragraph.tag.removesuffix("p")
             self._simplify(paragraph, space)
@@ -161,12 +194,17 @@ class RunDocument(XmlDocument):
         for paragraph in root.xpath(f"//*[local-name() = 'p' and @{_KEPT}]"):
             space = paragraph.tag.removesuffix("p")
             self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
-            etree.strip_tags(paragraph, *(f"{space}{name}" for name in ("textSpan", "textMark", "textEnd")))
+            etree.strip_tags(
+                paragraph, *(f"{space}{name}" for name in ("textSpan", "textMark", "textEnd"))
+            )
         return self._declaration + etree.tostring(root, encoding="unicode")
 
     def _simplify(self, parent: Any, space: str) -> None:
         """Replace runs by spans, which neighbors with the same properties share, and by marks."""
-        children, properties = [*parent], [child for child in parent if local_name(child).endswith("Pr")]
+        children, properties = (
+            [*parent],
+            [child for child in parent if local_name(child).endswith("Pr")],
+        )
         parent[:], parent.text = [], None
         parent.set(_KEPT, self._keep(properties))
         for child in children:

@@ -8,7 +8,9 @@ from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.token_texts import Token, move_tokens
 from vanilla_transformer.text.protection import Range
 
-_CHOICE = regex.compile(r"\{\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?")
+_CHOICE = regex.compile(
+    r"\{\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?"
+)
 _BRANCH = regex.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
 _END = regex.compile(r"\s*\}")
 _QUOTED = regex.compile(r"'[{}#](?:[^']|'')*(?:'|$)")
@@ -32,7 +34,11 @@ class Message:
     """
 
     def __init__(
-        self, text: str, syntax: Sequence[Sequence["str | Message"]], is_plural: bool, places: Sequence[Range]
+        self,
+        text: str,
+        syntax: Sequence[Sequence["str | Message"]],
+        is_plural: bool,
+        places: Sequence[Range],
     ):
         self.text, self.syntax, self._is_plural = text.strip(), syntax, is_plural
         shown = (match.span() for match in _STAND_IN.finditer(self.text))
@@ -54,9 +60,14 @@ class Message:
         Returns: the message, without scores; and the place of each part of the syntax in the first one and in it.
         """
         own, text, end, moved = next(found), self.spaces[0], 0, list[tuple[Range, Range]]()
-        syntax = [[Translation(p) if isinstance(p, str) else p.render(found)[0] for p in some] for some in self.syntax]
+        syntax = [
+            [Translation(p) if isinstance(p, str) else p.render(found)[0] for p in some]
+            for some in self.syntax
+        ]
         tokens = list[Token]()
-        for match in _STAND_IN.finditer(own.text) if syntax else ():  # otherwise braces are the model's own
+        for match in (
+            _STAND_IN.finditer(own.text) if syntax else ()
+        ):  # otherwise braces are the model's own
             text += self._quote(own.text[end : match.start()])
             end, start = match.end(), len(text)
             for part in syntax[int(match[1])]:
@@ -64,7 +75,9 @@ class Message:
                 text += part.text
             moved.append((match.span(), (start, len(text))))
         text += self._quote(own.text[end:]) + self.spaces[1]
-        tokens += move_tokens(own.tokens, own.text.replace("'", " "), text.replace("'", " "), moved)  # some are new
+        tokens += move_tokens(
+            own.tokens, own.text.replace("'", " "), text.replace("'", " "), moved
+        )  # some are new
         return Translation(text, tokens=sorted(tokens, key=lambda each: each.end)), moved
 
     def _quote(self, text: str) -> str:
@@ -109,7 +122,9 @@ def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Mess
     return Message("".join(shown), syntax, is_plural, places), at
 
 
-def _read_argument(text: str, at: int, is_plural: bool, depth: int) -> tuple[list["str | Message"], int]:
+def _read_argument(
+    text: str, at: int, is_plural: bool, depth: int
+) -> tuple[list["str | Message"], int]:
     """Return the parts of the argument at a place and its end. One of an unknown kind is one part."""
     choice = _CHOICE.match(text, at)
     if choice and depth < _MOST_DEPTH:

@@ -29,7 +29,9 @@ class MarkedText:
         tokens: Its breaks, each with None, and its paired tags, each with the one that opens.
     """
 
-    def __init__(self, text: str, tokens: Sequence[tuple[regex.Match[str], regex.Match[str] | None]]):
+    def __init__(
+        self, text: str, tokens: Sequence[tuple[regex.Match[str], regex.Match[str] | None]]
+    ):
         from vanilla_transformer.extensions.documents.blocks import SpanBuilder, walk
 
         edges = [0, *(edge for token, _ in tokens for edge in token.span()), len(text)]
@@ -45,7 +47,11 @@ class MarkedText:
             elif span := builder.close(opening):
                 span.payload.append(token[0])
         self._block = builder.finish()
-        borders = [0, *(span.start for span in walk(self._block.spans) if span.breaks), len(builder.text)]
+        borders = [
+            0,
+            *(span.start for span in walk(self._block.spans) if span.breaks),
+            len(builder.text),
+        ]
         found = (_WORDS.search(builder.text, low, high) for low, high in pairwise(borders))
         self._parts = [(match.start(), Sentence(match[0], "", ())) for match in found if match]
         self._parts = self._parts or [(0, Sentence("", "", ()))]
@@ -55,7 +61,11 @@ class MarkedText:
         """Return the letter, quotation mark, & < or > that is written so, unless the text has it as it is, too."""
         name, code = match.groups()
         character = unescape(f"&{name};") if name else chr(int(code[1:], 16)) if code[1:] else code
-        if len(character) > 1 or character in self._bare or not (character.isalpha() or character in "'\"&<>"):
+        if (
+            len(character) > 1
+            or character in self._bare
+            or not (character.isalpha() or character in "'\"&<>")
+        ):
             return match[0]
         self._written[character] = match[0]
         return character
@@ -72,30 +82,55 @@ class MarkedText:
         sentences = list[tuple[int, Sentence, Translation]]()
         for (start, part), each in zip(self._parts, found, strict=True):
             exact = [link for link in each.alignment if link.weight == 1]
-            kept = [link[:2] for link in exact if part.text[slice(*link[:2])] == each.text[slice(*link[2:4])]]
+            kept = [
+                link[:2]
+                for link in exact
+                if part.text[slice(*link[:2])] == each.text[slice(*link[2:4])]
+            ]
             sentences.append((start, part._replace(kept=kept), each))
-        joined = join_pieces(self._block.text, [(start, part.text, each) for start, part, each in sentences])
+        joined = join_pieces(
+            self._block.text, [(start, part.text, each) for start, part, each in sentences]
+        )
         block = join_block(self._block, sentences)
         if block is None:
             block, joined = self._block, copy_sentence(self._block.text, joined.tokens)
 
         def write(written: dict[str, str], tag: Callable[[str], str]) -> str:
             table = str.maketrans(written)
-            return write_block(block, lambda it: it.translate(table), lambda tags, it: (it or "").join(map(tag, tags)))
+            return write_block(
+                block,
+                lambda it: it.translate(table),
+                lambda tags, it: (it or "").join(map(tag, tags)),
+            )
 
-        shown = write({each: each.rjust(len(name)) for each, name in self._written.items()}, lambda it: " " * len(it))
+        shown = write(
+            {each: each.rjust(len(name)) for each, name in self._written.items()},
+            lambda it: " " * len(it),
+        )
         text = write(self._written, str)
         links = [Link(0, self._length, 0, len(text), 1.0)]
-        return Translation(text, tokens=move_tokens(joined.tokens, joined.text, shown), alignment=links)
+        return Translation(
+            text, tokens=move_tokens(joined.tokens, joined.text, shown), alignment=links
+        )
 
 
 def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:
     """Return a text with markup, or None if it has none. The model's own tokens, which are marks, are none."""
     if not regex.search(r"[<&\\]", text):
         return None
-    tokens, opened = list[tuple[regex.Match[str], regex.Match[str] | None]](), list[regex.Match[str]]()
+    tokens, opened = (
+        list[tuple[regex.Match[str], regex.Match[str] | None]](),
+        list[regex.Match[str]](),
+    )
     for token in _TOKEN.finditer(text):
-        at = max((at for at, each in enumerate(opened) if token["end"] and each["name"] == token["name"]), default=-1)
+        at = max(
+            (
+                at
+                for at, each in enumerate(opened)
+                if token["end"] and each["name"] == token["name"]
+            ),
+            default=-1,
+        )
         if not token["name"]:
             tokens.append((token, None))
         elif at >= 0:

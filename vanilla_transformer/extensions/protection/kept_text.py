@@ -5,11 +5,21 @@ from itertools import chain
 
 import regex
 
-from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, WORD_CHARACTER, Range, overlapping
+from vanilla_transformer.text.protection import (
+    MASK,
+    PERCENT_NAME,
+    WIDTH,
+    WORD_CHARACTER,
+    Range,
+    overlapping,
+)
 
 # A letter beside which there is a space. Korean attaches particles, and Hebrew a letter that is a preposition.
 _LETTER = rf"(?V1)[{WORD_CHARACTER}--[\p{{Hangul}}\p{{M}}]]"
-_BEGINS_WORD, _ENDS_WORD = regex.compile(_LETTER), regex.compile(rf"(?!\b\p{{Hebrew}}$){_LETTER}\p{{M}}*$")
+_BEGINS_WORD, _ENDS_WORD = (
+    regex.compile(_LETTER),
+    regex.compile(rf"(?!\b\p{{Hebrew}}$){_LETTER}\p{{M}}*$"),
+)
 _JOINS = regex.compile(r"[\w'’]")  # a letter may touch what touches one of these in the source
 
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
@@ -78,7 +88,11 @@ def space_gap(gap: str, after: str | None, before: str | None) -> str:
         gap = gap.lstrip()
     if before is not None and _ENDS_WORD.search(gap):
         gap += _space(before[-1:])
-    elif before and (unit := _LAST_UNIT.search(before)) and regex.search(rf"{_whole(unit[0])}\s+$", gap):
+    elif (
+        before
+        and (unit := _LAST_UNIT.search(before))
+        and regex.search(rf"{_whole(unit[0])}\s+$", gap)
+    ):
         gap = gap.rstrip()
     return gap
 
@@ -88,7 +102,13 @@ _UNIT, _LAST_UNIT = regex.compile(r"\w+|\S"), regex.compile(r"(?r)(?:\w+|\S)\Z")
 
 def _space(character: str) -> str:
     """Return white space of the source as it is, nothing for a letter or an apostrophe, and a space for all else."""
-    return character if character in ("\t", "\u00a0", "\u202f") else "" if _JOINS.match(character) else " "
+    return (
+        character
+        if character in ("\t", "\u00a0", "\u202f")
+        else ""
+        if _JOINS.match(character)
+        else " "
+    )
 
 
 def _whole(unit: str) -> str:

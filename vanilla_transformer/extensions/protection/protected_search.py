@@ -24,14 +24,24 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
 from vanilla_transformer.decoding.token_texts import move_tokens
-from vanilla_transformer.text.protection import MASK, Range, find_masks, find_protected, find_texts, mask, overlapping
+from vanilla_transformer.text.protection import (
+    MASK,
+    Range,
+    find_masks,
+    find_protected,
+    find_texts,
+    mask,
+    overlapping,
+)
 
 from .icu_messages import parse_message
 from .inline_markup import MarkedText, parse_markup
 from .kept_text import has_others, keeps_order, space_gap
 
 # Return the translations of each sentence that have the texts given for it, or None where there are none.
-Constrain = Callable[[Sequence[Sentence], Sequence[Sequence[str]]], Sequence[list[Translation] | None]]
+Constrain = Callable[
+    [Sequence[Sentence], Sequence[Sequence[str]]], Sequence[list[Translation] | None]
+]
 _LETTER = regex.compile(r"\p{L}")
 _MASK_IN_TEXT = regex.compile(rf"\A{MASK.pattern}\s?|\s?{MASK.pattern}")
 
@@ -51,8 +61,15 @@ class _Protected:
         shown_texts: The texts that must survive, as the model sees them.
     """
 
-    def __init__(self, sentence: Sentence, kept: Sequence[Range], masks: Sequence[str], protect: bool):
-        self._sentence, self._source, self._kept, self._protect = sentence, sentence.text, kept, protect
+    def __init__(
+        self, sentence: Sentence, kept: Sequence[Range], masks: Sequence[str], protect: bool
+    ):
+        self._sentence, self._source, self._kept, self._protect = (
+            sentence,
+            sentence.text,
+            kept,
+            protect,
+        )
         self._kept_texts = _texts_at(self._source, kept)
         self.shown, self._places = sentence, kept
         if 0 < len(kept) <= len(masks) and not sentence.phrases:
@@ -65,7 +82,9 @@ class _Protected:
 
     def around(self) -> list[Sentence]:
         """Return the sentences between the text that must survive."""
-        pieces = [text for _, text, is_kept in self._pieces() if not is_kept and _LETTER.search(text)]
+        pieces = [
+            text for _, text, is_kept in self._pieces() if not is_kept and _LETTER.search(text)
+        ]
         return [self._sentence._replace(text=text, separator="", tokens=()) for text in pieces]
 
     def _pieces(self) -> Iterator[tuple[int, str, bool]]:
@@ -106,7 +125,10 @@ class _Protected:
         if not self._is_whole(text, targets):
             return None
         ends = [found[index] for index in order]
-        there = [(end, new - end + lead) for (_, end), (_, new), lead in zip(ends, moved, leads[1:], strict=True)]
+        there = [
+            (end, new - end + lead)
+            for (_, end), (_, new), lead in zip(ends, moved, leads[1:], strict=True)
+        ]
         apart = [
             link
             for link in translation.alignment
@@ -128,8 +150,14 @@ class _Protected:
             if len(found[text]) == count:
                 continue
             here = find_texts(self.shown_texts, self.shown.text)[text]
-            own = [place for place, each in zip(self._places, self.shown_texts, strict=True) if each == text]
-            here = sorted([*own, *(place for place in here if not overlapping(place, self._places))])
+            own = [
+                place
+                for place, each in zip(self._places, self.shown_texts, strict=True)
+                if each == text
+            ]
+            here = sorted(
+                [*own, *(place for place in here if not overlapping(place, self._places))]
+            )
             if len(found[text]) != len(here):
                 return None
             there = sorted(found[text], key=lambda place: self._find_source(place, translation))
@@ -153,7 +181,9 @@ class _Protected:
             if one[1] == other[0] and targets[at][1] != targets[at + 1][0]:
                 return False
         for start, end in targets.values():
-            is_field = any(low <= start and end <= high for low, high in overlapping((start, end), found))
+            is_field = any(
+                low <= start and end <= high for low, high in overlapping((start, end), found)
+            )
             if text[start:end] in fields and not is_field:
                 return False
         return not has_others(text, found, [*targets.values()])
@@ -181,7 +211,9 @@ class _Protected:
         text = space_gap(answer.text, after, before)
         lead = len(text.rstrip()) - len(answer.text.rstrip())
         links = [link.shift(0, lead) for link in answer.alignment]
-        return answer._replace(text=text, tokens=move_tokens(answer.tokens, answer.text, text), alignment=links)
+        return answer._replace(
+            text=text, tokens=move_tokens(answer.tokens, answer.text, text), alignment=links
+        )
 
 
 def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
@@ -190,10 +222,14 @@ def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
 
 def _shifts(moved: Iterable[tuple[Range, Range]]) -> list[tuple[int, int]]:
     """Return the places from which on a text is shifted, and the offset of each, given ranges that are replaced."""
-    return [(old, new - old) for before, after in moved for old, new in zip(before, after, strict=True)]
+    return [
+        (old, new - old) for before, after in moved for old, new in zip(before, after, strict=True)
+    ]
 
 
-def _move(links: Iterable[Link], source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]]) -> list[Link]:
+def _move(
+    links: Iterable[Link], source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]]
+) -> list[Link]:
     """Return links in texts that are shifted so."""
 
     def move(position: int, shifts: Sequence[tuple[int, int]]) -> int:
@@ -253,8 +289,12 @@ class ProtectedSearch:
             for sentence, whole in zip(sentences, parsed, strict=True)
             for part in (whole.messages() if whole else ())
         ]
-        plain = [sentence for sentence, whole in zip(sentences, parsed, strict=True) if whole is None]
-        aligned = self.options.model_copy(update={"return_alignments": self.aligns or self.options.return_alignments})
+        plain = [
+            sentence for sentence, whole in zip(sentences, parsed, strict=True) if whole is None
+        ]
+        aligned = self.options.model_copy(
+            update={"return_alignments": self.aligns or self.options.return_alignments}
+        )
         rows = iter(self._translate(plain, report))
         of_parts = iter(replace(self, options=aligned)._translate(parts, _ignore))
         if parts:
@@ -270,7 +310,9 @@ class ProtectedSearch:
                     answer = whole.join(found)
                 else:
                     answer, moved = whole.render(iter(found))
-                    links = _move(found[0].alignment, _shifts(whole.moved), _shifts(moved))  # of the first text
+                    links = _move(
+                        found[0].alignment, _shifts(whole.moved), _shifts(moved)
+                    )  # of the first text
                     answer = answer._replace(alignment=links)
                 joined.append(_join_scores(answer, found))
             answers.append(joined)
@@ -297,7 +339,9 @@ class ProtectedSearch:
             for at, row in zip(lost, again, strict=True):
                 found[at] = None if row is None else parts[at].read(row)
         apart = [at for at in lost if found[at] is None and not parts[at].shown.phrases]
-        for at, row in zip(apart, self.translate_around([sentences[at] for at in apart]), strict=True):
+        for at, row in zip(
+            apart, self.translate_around([sentences[at] for at in apart]), strict=True
+        ):
             found[at] = row
         return [[*(row or of_model or ())] for row, of_model in zip(found, decoded, strict=True)]
 
@@ -317,7 +361,11 @@ class ProtectedSearch:
         text, protect = sentence.text, self.options.protect
         kept = [] if sentence.prefix else sentence.kept
         if kept is None:
-            kept = [place for place in find_protected(text, protect) if text[slice(*place)] not in self.marks]
+            kept = [
+                place
+                for place in find_protected(text, protect)
+                if text[slice(*place)] not in self.marks
+            ]
         return _Protected(sentence, kept, self.masks, protect)
 
 
@@ -326,7 +374,11 @@ def _ignore(done: int) -> None:
 
 
 def keep_protected(
-    decode: Decode, tokenizer: Any, uses_masks: bool = True, can_constrain: bool = True, aligns: bool = False
+    decode: Decode,
+    tokenizer: Any,
+    uses_masks: bool = True,
+    can_constrain: bool = True,
+    aligns: bool = False,
 ) -> Decode:
     """
     Return a decode whose translations keep what must survive, see [`ProtectedSearch`].
@@ -343,7 +395,9 @@ def keep_protected(
     ) -> list[list[Translation]]:
         is_beam_search = can_constrain and not options.do_sample and options.mbr is None
 
-        def constrain(some: Sequence[Sentence], texts: Sequence[Sequence[str]]) -> list[list[Translation] | None]:
+        def constrain(
+            some: Sequence[Sentence], texts: Sequence[Sequence[str]]
+        ) -> list[list[Translation] | None]:
             phrases = list[Phrases]()
             for kept in texts:
                 try:
@@ -353,7 +407,9 @@ def keep_protected(
             rows = zip(some, phrases, strict=True)
             known = [each._replace(phrases=[*each.phrases, *its]) for each, its in rows if its]
             beams = options.with_beams()
-            found = iter(split_on_error(lambda part: decode(part, beams, _ignore), known) if known else [])
+            found = iter(
+                split_on_error(lambda part: decode(part, beams, _ignore), known) if known else []
+            )
             return [next(found) if its else None for its in phrases]
 
         masks = find_masks(tokenizer)
@@ -361,7 +417,9 @@ def keep_protected(
         marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
         shown = masks if uses_masks else ()
         constrained = constrain if is_beam_search else None
-        return ProtectedSearch(decode, options, shown, marks, constrained, aligns)(sentences, report)
+        return ProtectedSearch(decode, options, shown, marks, constrained, aligns)(
+            sentences, report
+        )
 
     return decode_protected
 
@@ -380,8 +438,12 @@ def remove_masks(decode: Decode) -> Decode:
                 places = [match.span() for match in found if match[0].strip() not in sentence.text]
                 if places:
                     text, removed = mask(answer.text, places, [""] * len(places))
-                    blank, _ = mask(answer.text, places, [" " * (end - start) for start, end in places])
-                    links = [link for link in answer.alignment if not overlapping(link[2:4], places)]
+                    blank, _ = mask(
+                        answer.text, places, [" " * (end - start) for start, end in places]
+                    )
+                    links = [
+                        link for link in answer.alignment if not overlapping(link[2:4], places)
+                    ]
                     links = _move(links, [], _shifts(zip(places, removed, strict=True)))
                     tokens = move_tokens(answer.tokens, blank, text)
                     answer = answer._replace(text=text, tokens=tokens, alignment=links)

@@ -56,12 +56,18 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
     has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
     answers = translate(sources, return_tokens=True, return_alignments=has_heads)
     texts = [answer["translation_text"] for answer in answers]
-    log_probabilities = [[token["log_probability"] for token in answer["tokens"]] for answer in answers]
+    log_probabilities = [
+        [token["log_probability"] for token in answer["tokens"]] for answer in answers
+    ]
     links = [answer.get("alignment", []) for answer in answers]
-    features = [measure_features(*row) for row in zip(sources, texts, log_probabilities, links, strict=True)]
+    features = [
+        measure_features(*row) for row in zip(sources, texts, log_probabilities, links, strict=True)
+    ]
     scores = [score / 100 for score in sentence_chrf(texts, targets)]
     agreement = measure_agreement(cross_validate(features, scores), scores)
-    return CalibratedModel(fit_calibration(features, scores), measure_limits(sources, targets), agreement)
+    return CalibratedModel(
+        fit_calibration(features, scores), measure_limits(sources, targets), agreement
+    )
 
 
 def check_enough(pairs: Sequence[SentencePair]) -> None:
@@ -73,11 +79,16 @@ def check_enough(pairs: Sequence[SentencePair]) -> None:
 
 def store_calibration(folder: str | Path, calibrated: CalibratedModel) -> None:
     """Write `confidence` and `warning_limits` to the configuration of a model folder."""
-    entries = {"confidence": asdict(calibrated.calibration), "warning_limits": asdict(calibrated.limits)}
+    entries = {
+        "confidence": asdict(calibrated.calibration),
+        "warning_limits": asdict(calibrated.limits),
+    }
     update_json(Path(folder) / CONFIG_NAME, entries)
 
 
-def fit_calibration(features: Sequence[Mapping[str, float]], scores: Sequence[float]) -> Calibration:
+def fit_calibration(
+    features: Sequence[Mapping[str, float]], scores: Sequence[float]
+) -> Calibration:
     """
     Fit weights of the features by least squares, and a curve from weighted sums to scores by isotonic regression.
 
@@ -92,13 +103,17 @@ def fit_calibration(features: Sequence[Mapping[str, float]], scores: Sequence[fl
     sums = columns @ [*weights, intercept]
     order = np.argsort(sums, kind="stable")
     groups = np.array_split(order, len(order) // _PER_POINT)
-    blocks = isotonic_regression([targets[group].mean() for group in groups], weights=[*map(len, groups)]).blocks
+    blocks = isotonic_regression(
+        [targets[group].mean() for group in groups], weights=[*map(len, groups)]
+    ).blocks
     pools = [np.concatenate(groups[begin:end]) for begin, end in pairwise(blocks)]
     xs, ys = ([float(values[pool].mean()) for pool in pools] for values in (sums, targets))
     # Sums estimate scores, so scores change with them where there are no sentences: in text unlike the fitted one.
     xs, ys = [xs[0] - ys[0], *xs, xs[-1] + 1 - ys[-1]], [0.0, *ys, 1.0]
     points = ([round(value, _DIGITS) for value in values] for values in (xs, ys))
-    return Calibration(dict(zip(names, map(float, weights), strict=True)), float(intercept), *points)
+    return Calibration(
+        dict(zip(names, map(float, weights), strict=True)), float(intercept), *points
+    )
 
 
 def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[float]) -> list[float]:
@@ -106,7 +121,9 @@ def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[flo
     found = [0.0] * len(scores)
     for fold in range(_FOLDS):
         kept = [place for place in range(len(scores)) if place % _FOLDS != fold]
-        calibration = fit_calibration([features[place] for place in kept], [scores[place] for place in kept])
+        calibration = fit_calibration(
+            [features[place] for place in kept], [scores[place] for place in kept]
+        )
         for place in range(fold, len(scores), _FOLDS):
             found[place] = calibration.predict(features[place])
     return found
@@ -118,7 +135,9 @@ def measure_agreement(confidences: Sequence[float], scores: Sequence[float]) -> 
     return Agreement(spearman_correlation(confidences, scores), sum(errors) / len(errors))
 
 
-def group_means(confidences: Sequence[float], scores: Sequence[float], count: int) -> list[tuple[float, float]]:
+def group_means(
+    confidences: Sequence[float], scores: Sequence[float], count: int
+) -> list[tuple[float, float]]:
     """Return the mean confidence and the mean score of groups of sentences of similar confidence, lowest first."""
     here, there = np.array(confidences), np.array(scores)
     groups = np.array_split(np.argsort(here, kind="stable"), min(count, len(here)))

@@ -24,7 +24,12 @@ from transformers.utils import logging
 
 from vanilla_transformer.decoding.forced_decoding import plan_scoring_batches
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
-from vanilla_transformer.decoding.pretrained import COMET_FILES, limit_threads, load_config, load_tokenizer
+from vanilla_transformer.decoding.pretrained import (
+    COMET_FILES,
+    limit_threads,
+    load_config,
+    load_tokenizer,
+)
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
 HPARAMS, CHECKPOINT = COMET_FILES
@@ -65,15 +70,26 @@ class Comet(nn.Module):
     def __init__(self, name: str, options: Mapping[str, Any], encoder: nn.Module, tokenizer: Any):
         super().__init__()
         config: Any = encoder.config
-        self.name, self.tokenizer, self.most_tokens = name, tokenizer, config.max_position_embeddings - 2
+        self.name, self.tokenizer, self.most_tokens = (
+            name,
+            tokenizer,
+            config.max_position_embeddings - 2,
+        )
         self.needs_references = options["class_identifier"] == REGRESSION
         self.pool = options["pool"] if self.needs_references else "cls"
         self.encoder = nn.ModuleDict({"model": encoder})
         self.layerwise_attention = LayerMix(config.num_hidden_layers + 1, options)
-        widths = [config.hidden_size * (6 if self.needs_references else 1), *options["hidden_sizes"]]
+        widths = [
+            config.hidden_size * (6 if self.needs_references else 1),
+            *options["hidden_sizes"],
+        ]
         layers: list[nn.Module] = []
         for inputs, outputs in zip(widths, widths[1:], strict=False):
-            layers += [nn.Linear(inputs, outputs), _ACTIVATIONS[options["activations"]](), nn.Dropout()]
+            layers += [
+                nn.Linear(inputs, outputs),
+                _ACTIVATIONS[options["activations"]](),
+                nn.Dropout(),
+            ]
         layers.append(nn.Linear(widths[-1], 1))
         if options["final_activation"] is not None:
             layers.append(_ACTIVATIONS[options["final_activation"]]())
@@ -91,12 +107,16 @@ class Comet(nn.Module):
         if not folder.is_dir():
             try:
                 folder = Path(snapshot_download(str(name), allow_patterns=[*COMET_FILES]))
-            except Exception as error:  # of the Hub library, of the network, or of a name that no model can have
+            except (
+                Exception
+            ) as error:  # of the Hub library, of the network, or of a name that no model can have
                 reason = next(iter(str(error).splitlines()), "") or type(error).__name__
                 rule = f"There is no folder {name}, and the Hub gives no such model"
                 raise MissingFileError(f"{rule}: {reason}") from error
         if not all((folder / file).is_file() for file in COMET_FILES):
-            raise MissingFileError(f"A COMET model must have the files {' and '.join(COMET_FILES)}, not so {name}.")
+            raise MissingFileError(
+                f"A COMET model must have the files {' and '.join(COMET_FILES)}, not so {name}."
+            )
         content = load_pickled_checkpoint(folder / CHECKPOINT, "COMET", "state_dict", mmap=True)
         options = _read_options(folder / HPARAMS, content.get("hyper_parameters") or {})
         if without_references and options["class_identifier"] != UNIFIED:
@@ -114,9 +134,13 @@ class Comet(nn.Module):
             missing = model.load_state_dict(weights, strict=False, assign=True).missing_keys
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:200]
-            raise UserFileError(f"The weights of {name} do not fit its options: {reason}") from error
+            raise UserFileError(
+                f"The weights of {name} do not fit its options: {reason}"
+            ) from error
         if missing:
-            raise UserFileError(f"The weights of {name} lack {missing[0]}. Copy or download the model again.")
+            raise UserFileError(
+                f"The weights of {name} lack {missing[0]}. Copy or download the model again."
+            )
         return model.eval().requires_grad_(False)
 
     @torch.inference_mode()
@@ -133,12 +157,18 @@ class Comet(nn.Module):
             references: The references, if the model needs them.
             progress_bar: Whether a terminal shows the progress.
         """
-        sides = [translations, sources, references] if self.needs_references else [translations, sources]
+        sides = (
+            [translations, sources, references]
+            if self.needs_references
+            else [translations, sources]
+        )
         rows = list(zip(*sides, strict=True))
         order = sorted(range(len(rows)), key=lambda place: sum(map(len, rows[place])), reverse=True)
         scores = np.zeros(len(rows))
         hidden = None if progress_bar else True  # or where there is no terminal
-        with logging.tqdm(total=len(rows), unit="pair", desc=f"Scoring by {self.name}", disable=hidden) as bar:
+        with logging.tqdm(
+            total=len(rows), unit="pair", desc=f"Scoring by {self.name}", disable=hidden
+        ) as bar:
             for start in range(0, len(order), _WINDOW):
                 places = order[start : start + _WINDOW]
                 scores[places] = self._estimate([rows[place] for place in places]).cpu().numpy()
@@ -152,14 +182,22 @@ class Comet(nn.Module):
     def _estimate(self, rows: Sequence[tuple[str, ...]]) -> Tensor:
         """Return the score of each row, which has a translation, a source and perhaps a reference."""
         limits = {"truncation": True, "max_length": self.most_tokens - 2}
-        ids = [self.tokenizer(list(side), **limits)["input_ids"] for side in zip(*rows, strict=True)]
+        ids = [
+            self.tokenizer(list(side), **limits)["input_ids"] for side in zip(*rows, strict=True)
+        ]
         if self.needs_references:
             mt, src, ref = self._embed([text for side in ids for text in side]).chunk(3)
-            features = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], dim=1)
+            features = torch.cat(
+                [mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], dim=1
+            )
         else:
             pad, sep = self.tokenizer.pad_token_id, self.tokenizer.sep_token_id
-            texts = [[*translation, sep, *source[1:]] for translation, source in zip(*ids, strict=True)]
-            features = self._embed([[each for each in text if each != pad][: self.most_tokens] for text in texts])
+            texts = [
+                [*translation, sep, *source[1:]] for translation, source in zip(*ids, strict=True)
+            ]
+            features = self._embed(
+                [[each for each in text if each != pad][: self.most_tokens] for text in texts]
+            )
         return self.estimator["ff"](features)[:, 0]
 
     def _embed(self, texts: Sequence[Sequence[int]]) -> Tensor:
@@ -178,11 +216,15 @@ class Comet(nn.Module):
         ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(device)
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(ids.shape[1], device=device) < lengths[:, None]
-        found = self.encoder["model"](input_ids=ids, attention_mask=mask.long(), output_hidden_states=True)
+        found = self.encoder["model"](
+            input_ids=ids, attention_mask=mask.long(), output_hidden_states=True
+        )
         mixed = self.layerwise_attention(found.hidden_states, mask)
         if self.pool == "cls":
             return mixed[:, 0]
-        return (mixed * (ids != pad)[:, :, None]).sum(dim=1) / lengths[:, None]  # a text may contain "<pad>"
+        return (mixed * (ids != pad)[:, :, None]).sum(dim=1) / lengths[
+            :, None
+        ]  # a text may contain "<pad>"
 
 
 class LayerMix(nn.Module):
@@ -192,7 +234,10 @@ class LayerMix(nn.Module):
         super().__init__()
         self.scalar_parameters = nn.ParameterList([torch.zeros(1) for _ in range(num_layers)])
         self.gamma = nn.Parameter(torch.ones(1))
-        self.normalizes, self.transformation = options["layer_norm"], options["layer_transformation"]
+        self.normalizes, self.transformation = (
+            options["layer_norm"],
+            options["layer_transformation"],
+        )
 
     def forward(self, hidden: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Return the mix of hidden states, `(B, S, hidden size)` each; the mask is True for tokens."""
@@ -200,7 +245,9 @@ class LayerMix(nn.Module):
         weights = sparsemax(scores) if self.transformation == "sparsemax" else scores.softmax(0)
         if self.normalizes:
             hidden = [_normalize(states, mask) for states in hidden]
-        return self.gamma * sum(weight * states for weight, states in zip(weights, hidden, strict=True))
+        return self.gamma * sum(
+            weight * states for weight, states in zip(weights, hidden, strict=True)
+        )
 
 
 def _normalize(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -224,10 +271,14 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{path} must be YAML of plain values: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(
+            f"{path} must be YAML of plain values: {' '.join(str(error).split())[:200]}"
+        ) from error
     if not isinstance(given, dict) or given.get("class_identifier") not in _OPTIONS:
         found = given.get("class_identifier") if isinstance(given, dict) else type(given).__name__
-        raise UserError(f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {found!r}. {_ELSEWHERE}")
+        raise UserError(
+            f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {found!r}. {_ELSEWHERE}"
+        )
     known = _OPTIONS[given["class_identifier"]]
     options = {key: default for key, (default, _) in known.items()} | {"hidden_sizes": [3072, 1024]}
     options |= given | dict(of_checkpoint) | {"class_identifier": given["class_identifier"]}
@@ -235,11 +286,17 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
         options["layer_transformation"] = "softmax"
     for key, (_, values) in known.items():
         if options[key] not in values:
-            rule = f"`{key}` in {path} must be {' or '.join(map(repr, values))}, got {options[key]!r}"
+            rule = (
+                f"`{key}` in {path} must be {' or '.join(map(repr, values))}, got {options[key]!r}"
+            )
             raise UserError(f"{rule}. {_ELSEWHERE}")
     sizes, name = options["hidden_sizes"], options.get("pretrained_model")
-    if not (isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)):
-        raise UserError(f"`hidden_sizes` in {path} must be a list of positive integers, got {sizes!r}.")
+    if not (
+        isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
+    ):
+        raise UserError(
+            f"`hidden_sizes` in {path} must be a list of positive integers, got {sizes!r}."
+        )
     if not isinstance(name, str) or not name:
         raise UserError(f"`pretrained_model` in {path} must name a model, got {name!r}.")
     return options

@@ -31,9 +31,13 @@ def calibrate_command(arguments: Sequence[str]) -> None:
     options = parse(CalibrateArguments, arguments)
     folder = options.model
     if not Path(folder).is_dir():
-        raise UserError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
+        raise UserError(
+            f"The model must be a folder, whose config.json can be changed, got {folder}."
+        )
     if not os.access(folder, os.W_OK):
-        raise UserError(f"The model's folder must be writable, to store the calibration in it, but {folder} is not.")
+        raise UserError(
+            f"The model's folder must be writable, to store the calibration in it, but {folder} is not."
+        )
     from vanilla_transformer.data.readers import read_text_files
 
     from .calibration import calibrate, check_enough, store_calibration
@@ -46,7 +50,9 @@ def calibrate_command(arguments: Sequence[str]) -> None:
     for name, weight in found.calibration.weights.items():
         print(f"{name}: weight {weight:.4f}")
     limits, agreement = found.limits, found.agreement
-    print(f"length ratio: {limits.shortest:.2f} to {limits.longest:.2f}, scripts: {', '.join(limits.scripts)}")
+    print(
+        f"length ratio: {limits.shortest:.2f} to {limits.longest:.2f}, scripts: {', '.join(limits.scripts)}"
+    )
     print(
         f"On sentences left out of the fit, the confidence has Spearman's correlation {agreement.correlation:.3f} to "
         f"chrF and calibration error {agreement.error:.3f}."
@@ -60,21 +66,42 @@ class CheckLanguageArguments(OverwriteArguments):
     source: Annotated[Input, ARGUMENT] = Field("", description="Text file, one sentence per line.")
     target: Annotated[Input, ARGUMENT] = Field("", description="Its translation, line by line.")
     recipe: Input | None = Field(
-        None, description="Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora."
+        None,
+        description="Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora.",
     )
-    source_language: str | None = Field(None, description="Code of the source language, such as hi.")
-    target_language: str | None = Field(None, description="Code of the target language, such as en.")
-    json_file: Output | None = Field(None, alias="json", description="Write the page to this file as JSON, too.")
+    source_language: str | None = Field(
+        None, description="Code of the source language, such as hi."
+    )
+    target_language: str | None = Field(
+        None, description="Code of the target language, such as en."
+    )
+    json_file: Output | None = Field(
+        None, alias="json", description="Write the page to this file as JSON, too."
+    )
 
 
 def check_language_command(arguments: Sequence[str]) -> None:
     options = parse(CheckLanguageArguments, arguments)
     files = [name for name in (options.source, options.target) if name]
     if len(files) not in (0, 2) or (not files and options.recipe is None):
-        raise UserError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
-    recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
-    data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
-    from vanilla_transformer.data.readers import CorpusSpec, SentencePair, has_invalid_unicode, open_corpus, read_rows
+        raise UserError(
+            f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files."
+        )
+    recipe = (
+        ["--train_source", files[0], "--train_target", files[1]]
+        if options.recipe is None
+        else [options.recipe]
+    )
+    data = parse_recipe(
+        [*recipe, "--output_dir", "unused"], "vanilla-transformer check-language"
+    ).data
+    from vanilla_transformer.data.readers import (
+        CorpusSpec,
+        SentencePair,
+        has_invalid_unicode,
+        open_corpus,
+        read_rows,
+    )
     from vanilla_transformer.utils.text_files import invalid_unicode_error
 
     from .language_check import check_language
@@ -89,9 +116,14 @@ def check_language_command(arguments: Sequence[str]) -> None:
                     if not bad:
                         yield pair
                     for side in bad:
-                        invalid.append(str(invalid_unicode_error(number, spec.location(side), pair[side])))
+                        invalid.append(
+                            str(invalid_unicode_error(number, spec.location(side), pair[side]))
+                        )
 
-    given = {name: getattr(options, name) or getattr(data, name) for name in ("source_language", "target_language")}
+    given = {
+        name: getattr(options, name) or getattr(data, name)
+        for name in ("source_language", "target_language")
+    }
     specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
     if options.json_file is not None:
         check_outputs([options.json_file], [file for spec in specs for file in spec.files])
@@ -103,4 +135,6 @@ def check_language_command(arguments: Sequence[str]) -> None:
         print("\n".join(reports[-1].lines()))
     if options.json_file is not None:
         values = [asdict(report) for report in reports]
-        write_text_atomically(options.json_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        write_text_atomically(
+            options.json_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+        )

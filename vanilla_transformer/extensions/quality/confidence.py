@@ -41,14 +41,20 @@ class Calibration:
         """Return the calibration of a model."""
         stored = getattr(config, "confidence", None)
         if stored is None:
-            raise UserError(f"A model must be calibrated to return confidence. {COMMAND} does that.")
+            raise UserError(
+                f"A model must be calibrated to return confidence. {COMMAND} does that."
+            )
         try:
             calibration = cls(**stored)
             unknown = calibration.weights.keys() - measure_features("", "", [], []).keys()
-            if unknown or not np.isfinite(calibration.predict(dict.fromkeys(calibration.weights, 0.0))):
+            if unknown or not np.isfinite(
+                calibration.predict(dict.fromkeys(calibration.weights, 0.0))
+            ):
                 raise UserError
         except (TypeError, ValueError, AttributeError) as error:
-            raise UserError(f"`confidence` in the configuration is damaged. {COMMAND} writes it again.") from error
+            raise UserError(
+                f"`confidence` in the configuration is damaged. {COMMAND} writes it again."
+            ) from error
         return calibration
 
     @property
@@ -58,12 +64,17 @@ class Calibration:
 
     def predict(self, features: Mapping[str, float]) -> float:
         """Return the confidence of a translation, from 0 to 1."""
-        total = self.intercept + sum(weight * features[name] for name, weight in self.weights.items())
+        total = self.intercept + sum(
+            weight * features[name] for name, weight in self.weights.items()
+        )
         return float(np.interp(total, self.sums, self.confidences))
 
 
 def measure_features(
-    source: str, translation: str, log_probabilities: Sequence[float], links: Sequence[Sequence[float]]
+    source: str,
+    translation: str,
+    log_probabilities: Sequence[float],
+    links: Sequence[Sequence[float]],
 ) -> dict[str, float]:
     """Return the features of a translation.
 
@@ -77,7 +88,9 @@ def measure_features(
         log_probabilities: Log-probabilities of the tokens of the translation, EOS included.
         links: See [`Link`]; none without alignments.
     """
-    starts = [start for start, end in split_units(source) if any(map(str.isalnum, source[start:end]))]
+    starts = [
+        start for start, end in split_units(source) if any(map(str.isalnum, source[start:end]))
+    ]
     linked = {int(link[0]) for link in links}
     return {
         "mean_log_probability": sum(log_probabilities) / max(1, len(log_probabilities)),

@@ -101,7 +101,10 @@ class LanguageReport:
         """Yield the lines of the page."""
         yield f"{self.pairs:,} pairs, of which {self.sampled:,} were examined."
         yield ""
-        words = ["no spaces" if (count := each.tokens_per_word) is None else f"{count:.2f}" for each in self.sides]
+        words = [
+            "no spaces" if (count := each.tokens_per_word) is None else f"{count:.2f}"
+            for each in self.sides
+        ]
         rows = [
             ("", *SIDES),
             ("language", *(each.language or "not given" for each in self.sides)),
@@ -113,7 +116,9 @@ class LanguageReport:
             ("BLEU tokens", "", self.sides[1].bleu_tokenizer),
         ]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        yield from (f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows)
+        yield from (
+            f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows
+        )
         for each in self.findings:
             yield ""
             yield f"{each.name}: {each.text}"
@@ -136,7 +141,9 @@ class Numbered(NamedTuple):
     def show(self) -> str:
         """Return the pair on one line, cut, with its line number."""
         texts = (" ".join(text.split()) for text in self.pair)
-        return f"line {self.line:,}: " + " | ".join(text[:_EXAMPLE] + "…" * (len(text) > _EXAMPLE) for text in texts)
+        return f"line {self.line:,}: " + " | ".join(
+            text[:_EXAMPLE] + "…" * (len(text) > _EXAMPLE) for text in texts
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +166,12 @@ class _Text:
         return f"{key}: [{value}]" if key == "drop" else f"{key}: {value}"
 
     def finding(
-        self, name: str, found: Sequence[Numbered], words: str, remedy: str, examined: Sequence[Numbered] | None = None
+        self,
+        name: str,
+        found: Sequence[Numbered],
+        words: str,
+        remedy: str,
+        examined: Sequence[Numbered] | None = None,
     ) -> Iterator[Finding]:
         """Yield a finding if some of the examined pairs have a fault; by default these are the sample."""
         if found:
@@ -191,7 +203,8 @@ def check_language(
     if not all(languages) and find_spec("py3langid"):
         some = sample[:: max(1, len(sample) // _IDENTIFIED)]
         languages = [
-            code or f"{Counter(identify(each.pair[side]) for each in some).most_common(1)[0][0]} (identified)"
+            code
+            or f"{Counter(identify(each.pair[side]) for each in some).most_common(1)[0][0]} (identified)"
             for side, code in enumerate(languages)
         ]
     if data.tokenizer is not None:
@@ -207,13 +220,21 @@ def check_language(
     findings = [finding for check in _CHECKS for finding in check(text, sides)]
     if invalid:
         words = f"{len(invalid):,} lines are not valid Unicode and were not examined."
-        findings.insert(0, Finding("invalid_unicode", words, invalid[0], text.remedy("drop", "invalid_unicode")))
+        findings.insert(
+            0, Finding("invalid_unicode", words, invalid[0], text.remedy("drop", "invalid_unicode"))
+        )
     return LanguageReport(count, len(sample), sides, findings)
 
 
 def _read(pairs: Iterable[SentencePair]) -> tuple[list[Numbered], list[Numbered], int]:
     """Return a sample in order, pairs that repeat an earlier one, and the number of all pairs."""
-    random, sample, repeated, seen, count = Random(0), list[Numbered](), list[Numbered](), set[bytes](), 0
+    random, sample, repeated, seen, count = (
+        Random(0),
+        list[Numbered](),
+        list[Numbered](),
+        set[bytes](),
+        0,
+    )
     for count, pair in enumerate(pairs, 1):
         if len(sample) < _SAMPLE:
             sample.append(Numbered(count, pair))
@@ -260,14 +281,19 @@ def _describe(text: _Text, index: int) -> Side:
 def _check_tokens(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Compare the tokens of both sides: a language with much longer sequences is learned worse."""
     lengths = [sum(len(each.pair[side]) for each in text.sample) for side in (0, 1)]
-    counts = [length / side.characters_per_token for length, side in zip(lengths, sides, strict=True)]
+    counts = [
+        length / side.characters_per_token for length, side in zip(lengths, sides, strict=True)
+    ]
     longer = counts[1] > counts[0]
     ratio = counts[longer] / max(1.0, counts[not longer])
     if ratio > _UNEVEN:
         words = f"The {SIDES[longer]} has {ratio:.1f} tokens for each of the {SIDES[not longer]}."
         remedy = "a tokenizer trained on this text (leave `tokenizer` out)"
         if text.data.tokenizer is None:
-            remedy = f"vocab_size: {2 * len(text.tokenizer):,}".replace(",", "_") + ", or more text of this language"
+            remedy = (
+                f"vocab_size: {2 * len(text.tokenizer):,}".replace(",", "_")
+                + ", or more text of this language"
+            )
         yield Finding("tokens", words, text.sample[0].show(), remedy)
 
 
@@ -301,11 +327,17 @@ def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find a usual mark at the end of lines at which lines are not split into sentences."""
     ends = Counter(source[-1] for each in text.sample if (source := each.pair.source.strip()))
     for mark, count in ends.items():
-        is_usual = count > _USUAL_END * len(text.sample) and unicodedata.category(mark) == "Po" and mark not in ":;,"
+        is_usual = (
+            count > _USUAL_END * len(text.sample)
+            and unicodedata.category(mark) == "Po"
+            and mark not in ":;,"
+        )
         if is_usual and len(split_simply(f"A{mark} B")) == 1:
             found = [each for each in text.sample if each.pair.source.strip().endswith(mark)]
             words = f"end in {mark}, at which lines are not split into sentences"
-            yield from text.finding("sentences", found, words, "sentence_splitter='my_module:split' of the pipeline")
+            yield from text.finding(
+                "sentences", found, words, "sentence_splitter='my_module:split' of the pipeline"
+            )
 
 
 def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -316,7 +348,9 @@ def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
         change = PERTURBATIONS.get(name)
         found = [each for each in text.sample if change and not change.suits(each.pair.source)]
         if change and 2 * len(found) > len(text.sample):
-            (finding,) = text.finding("augmentation", found, "have a source without them", f"`augment` without {name}")
+            (finding,) = text.finding(
+                "augmentation", found, "have a source without them", f"`augment` without {name}"
+            )
             yield replace(finding, text=f"{name} needs {change.needs}, and {finding.text}")
 
 
@@ -328,7 +362,9 @@ def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     names = [language_code(code) or "" for code in codes]
     found = [each for each in some if is_in_other_languages(each.pair, names)]
     words = f"are in another language than {' and '.join(codes)}, by their letters"
-    yield from text.finding("other_languages", found, words, text.remedy("drop", "other_languages"), some)
+    yield from text.finding(
+        "other_languages", found, words, text.remedy("drop", "other_languages"), some
+    )
 
 
 def _check_quotes(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -338,17 +374,31 @@ def _check_quotes(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     if rare:
         usual = kinds.most_common(1)[0][0]
         shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in (usual, *rare))
-        example = next(each for each in text.sample if (mark := _OPENING.search(each.pair.target)) and mark[0] in rare)
+        example = next(
+            each
+            for each in text.sample
+            if (mark := _OPENING.search(each.pair.target)) and mark[0] in rare
+        )
         remedy = "one kind in the file of the target: sed -i 's/[„“”«»「」]/\"/g' FILE"
-        yield Finding("quotes", f"The target has several kinds of quotation marks: {shown}.", example.show(), remedy)
+        yield Finding(
+            "quotes",
+            f"The target has several kinds of quotation marks: {shown}.",
+            example.show(),
+            remedy,
+        )
 
 
 def _check_duplicates(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     if text.repeated:
         compared = min(text.pairs, _COMPARED)
-        share = f"{len(text.repeated):,} of {compared:,} pairs ({len(text.repeated) / compared:.1%})"
+        share = (
+            f"{len(text.repeated):,} of {compared:,} pairs ({len(text.repeated) / compared:.1%})"
+        )
         yield Finding(
-            "duplicates", f"{share} repeat an earlier one.", text.repeated[0].show(), text.remedy("drop", "duplicates")
+            "duplicates",
+            f"{share} repeat an earlier one.",
+            text.repeated[0].show(),
+            text.remedy("drop", "duplicates"),
         )
 
 
@@ -379,14 +429,33 @@ def _has_letters(pair: SentencePair) -> bool:
 _PairCheck = tuple[str, str, Callable[[SentencePair], bool]]
 _PAIR_CHECKS: list[_PairCheck] = [
     ("empty", "have no text on a side", lambda pair: not _is_filled(pair)),
-    ("without_letters", "have a side without a letter", lambda pair: _is_filled(pair) and not _has_letters(pair)),
-    ("identical", "have a target that is its source", lambda pair: _has_letters(pair) and pair.source == pair.target),
-    ("bad_encoding", "have text that was read in a wrong encoding, or control characters", is_in_bad_encoding),
+    (
+        "without_letters",
+        "have a side without a letter",
+        lambda pair: _is_filled(pair) and not _has_letters(pair),
+    ),
+    (
+        "identical",
+        "have a target that is its source",
+        lambda pair: _has_letters(pair) and pair.source == pair.target,
+    ),
+    (
+        "bad_encoding",
+        "have text that was read in a wrong encoding, or control characters",
+        is_in_bad_encoding,
+    ),
     ("markup", "have tags or entities of HTML or XML", is_marked_up),
     ("numbers", "have a number that only one side has", has_unequal_numbers),
-    ("placeholders", "have a placeholder, URL or emoji that only one side has", _has_other_placeholders),
+    (
+        "placeholders",
+        "have a placeholder, URL or emoji that only one side has",
+        _has_other_placeholders,
+    ),
 ]
-_OTHER_REMEDIES = {"without_letters": ("min_letter_ratio", "0.3"), "numbers": ("drop", "other_numbers")}
+_OTHER_REMEDIES = {
+    "without_letters": ("min_letter_ratio", "0.3"),
+    "numbers": ("drop", "other_numbers"),
+}
 _OTHER_REMEDIES["placeholders"] = ("augment", "{placeholders: 0.05}")
 
 
@@ -395,7 +464,9 @@ def _check_pairs(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     other: _PairCheck = ("other_scripts", "have letters of other scripts than the rest", scripts)
     for name, words, has_fault in [*_PAIR_CHECKS, other]:
         faulty = [numbered for numbered in text.sample if has_fault(numbered.pair)]
-        yield from text.finding(name, faulty, words, text.remedy(*_OTHER_REMEDIES.get(name, ("drop", name))))
+        yield from text.finding(
+            name, faulty, words, text.remedy(*_OTHER_REMEDIES.get(name, ("drop", name)))
+        )
 
 
 _CHECKS = (

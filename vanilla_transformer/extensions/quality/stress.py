@@ -80,7 +80,9 @@ def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[Stres
     rows = sorted(by_length[: -(-len(pairs) // _SHORT_SHARE)])
     yield StressText("short", [pairs[row] for row in rows], rows)
     groups = [pairs[start : start + _JOINED] for start in range(0, len(pairs), _JOINED)]
-    joined = [SentencePair(*(" ".join(side) for side in zip(*group, strict=True))) for group in groups]
+    joined = [
+        SentencePair(*(" ".join(side) for side in zip(*group, strict=True))) for group in groups
+    ]
     yield StressText("joined", joined, None)
 
 
@@ -97,12 +99,17 @@ def measure_stress(
         report: Called with each row once it is there. Changes that touch no pair have none.
     """
     config = translate.model.config
-    is_calibrated, limits = getattr(config, "confidence", None) is not None, WarningLimits.from_config(config)
+    is_calibrated, limits = (
+        getattr(config, "confidence", None) is not None,
+        WarningLimits.from_config(config),
+    )
     rows, groups, plain = list[StressRow](), list[tuple[float, float]](), list[str]()
     for name, changed, places in stress_texts(pairs):
         if not changed:
             continue
-        sources, targets = ([getattr(pair, side) for pair in changed] for side in ("source", "target"))
+        sources, targets = (
+            [getattr(pair, side) for pair in changed] for side in ("source", "target")
+        )
         answers = translate(sources, return_confidence=is_calibrated)
         texts = [answer["translation_text"] for answer in answers]
         scores, before = score(texts, targets), None
@@ -110,15 +117,22 @@ def measure_stress(
         confidence = correlation = None
         if confidences:
             chrf = sentence_chrf(texts, targets)
-            confidence, found = sum(confidences) / len(confidences), spearman_correlation(confidences, chrf)
+            confidence, found = (
+                sum(confidences) / len(confidences),
+                spearman_correlation(confidences, chrf),
+            )
             correlation = None if math.isnan(found) else found
             if name == PLAIN:
                 groups = group_means(confidences, [each / 100 for each in chrf], _GROUPS)
         if name == PLAIN:
             plain = texts
         elif places is not None:
-            before = score([plain[place] for place in places], [pairs[place].target for place in places])
-        warned = [find_warnings(source, text, limits) for source, text in zip(sources, texts, strict=True)]
+            before = score(
+                [plain[place] for place in places], [pairs[place].target for place in places]
+            )
+        warned = [
+            find_warnings(source, text, limits) for source, text in zip(sources, texts, strict=True)
+        ]
         row = StressRow(
             name,
             len(changed),
@@ -146,13 +160,27 @@ def format_row(row: StressRow) -> str:
     def show(value: float | None, form: str) -> str:
         return "–" if value is None else f"{value:{form}}"
 
-    scores = [f"{row.bleu:.2f}", show(row.bleu_change, "+.2f"), f"{row.chrf:.2f}", show(row.chrf_change, "+.2f")]
+    scores = [
+        f"{row.bleu:.2f}",
+        show(row.bleu_change, "+.2f"),
+        f"{row.chrf:.2f}",
+        show(row.chrf_change, "+.2f"),
+    ]
     warnings = [f"{100 * row.warnings[name]:.1f}" for name in OF_TEXT]
     return _format(
-        row.name, [str(row.pairs), *scores, *warnings, show(row.confidence, ".3f"), show(row.correlation, ".3f")]
+        row.name,
+        [
+            str(row.pairs),
+            *scores,
+            *warnings,
+            show(row.confidence, ".3f"),
+            show(row.correlation, ".3f"),
+        ],
     )
 
 
 def _format(name: str, cells: Sequence[str]) -> str:
     widths = [max(8, len(column) + 2) for column in _COLUMNS]
-    return f"{name:<15}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    return f"{name:<15}" + "".join(
+        f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)
+    )

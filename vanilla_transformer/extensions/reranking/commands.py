@@ -43,5 +43,7 @@ def tune_reranking_command(arguments: Sequence[str]) -> None:
     languages = language_settings(translate.tokenizer, options)
     direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
     found = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
-    print(f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:")
+    print(
+        f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:"
+    )
     print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")

@@ -13,7 +13,12 @@ from vanilla_transformer.decoding.options import MBR_SAMPLES, OptionError, Trans
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report
 
-_SAMPLING = {"do_sample": True, "num_beams": 1, "top_k": 0, "epsilon_cutoff": 0.02}  # as Freitag et al. (2023)
+_SAMPLING = {
+    "do_sample": True,
+    "num_beams": 1,
+    "top_k": 0,
+    "epsilon_cutoff": 0.02,
+}  # as Freitag et al. (2023)
 _DIGITS = 9  # beyond which two expected utilities are a tie
 
 
@@ -27,7 +32,9 @@ def risk_candidates(options: TranslationOptions) -> TranslationOptions:
         missing = {name: value for name, value in _SAMPLING.items() if not options.is_given(name)}
         return options.override(**missing, num_return_sequences=count)
     if options.mbr_samples is not None:
-        raise OptionError("Give `num_beams` (candidates are the n-best list) or `mbr_samples`, not both.")
+        raise OptionError(
+            "Give `num_beams` (candidates are the n-best list) or `mbr_samples`, not both."
+        )
     if beams < 2:
         raise OptionError(f"`mbr` needs 2 or more candidates, got `num_beams={beams}`.")
     return options.override(num_return_sequences=beams, return_scores=True)
@@ -41,7 +48,9 @@ def choose_by_risk(decode: Decode) -> Decode:
     ) -> list[list[Translation]]:
         options = risk_candidates(options)
         found = decode(sentences, options, report)
-        return [[choose(candidates, str(options.mbr), not _samples(options))] for candidates in found]
+        return [
+            [choose(candidates, str(options.mbr), not _samples(options))] for candidates in found
+        ]
 
     return decode_by_risk
 
@@ -60,13 +69,17 @@ def choose(candidates: Sequence[Translation], utility: str, by_probability: bool
             for samples, which are repeated as often as they were drawn.
     """
     texts = [each.text for each in candidates]
-    weights = [each.log_probability for each in candidates] if by_probability else [0.0] * len(texts)
+    weights = (
+        [each.log_probability for each in candidates] if by_probability else [0.0] * len(texts)
+    )
     expected = expected_utilities(texts, weights, utility)
     best = candidates[int(np.argmax(expected.round(_DIGITS)))]
     return best._replace(score=float(expected.max()))
 
 
-def expected_utilities(texts: Sequence[str], log_weights: Sequence[float], utility: str) -> np.ndarray:
+def expected_utilities(
+    texts: Sequence[str], log_weights: Sequence[float], utility: str
+) -> np.ndarray:
     """Return the expected utility of each text, if the right one is drawn from the texts by their weights."""
     from .sentence_utilities import PAIRWISE  # which imports sacrebleu
 

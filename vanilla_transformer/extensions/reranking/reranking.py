@@ -48,16 +48,24 @@ def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         if options.mbr is not None:
-            raise OptionError(f"Give `mbr` or `{reranker.argument}`, not both: each one chooses from the candidates.")
+            raise OptionError(
+                f"Give `mbr` or `{reranker.argument}`, not both: each one chooses from the candidates."
+            )
         if options.do_sample:
-            raise OptionError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
+            raise OptionError(
+                "Reranking is for the n-best list of beam search. Leave out `do_sample`."
+            )
         beams, count = options.num_beams or 1, options.count
         if beams < 2 or count > beams:
             rule = f"at least as many candidates as translations, and 2 or more; got {count} of `num_beams={beams}`"
             raise OptionError(f"Reranking needs {rule}.")
-        search = options.override(num_return_sequences=beams, return_scores=True, return_tokens=True)
+        search = options.override(
+            num_return_sequences=beams, return_scores=True, return_tokens=True
+        )
         candidates = decode(sentences, search, report)
-        scores = iter(reranker.score([sentence.text for sentence in sentences], candidates, options))
+        scores = iter(
+            reranker.score([sentence.text for sentence in sentences], candidates, options)
+        )
         scored = [[each._replace(score=next(scores)) for each in row] for row in candidates]
         return [sorted(row, key=lambda each: each.score, reverse=True)[:count] for row in scored]
 
@@ -102,25 +110,42 @@ class Reranker:
         Args:
             direction: Languages of the candidates and of the sentences, if the model has several.
         """
-        pairs = [(each.text, sentence) for sentence, some in zip(sentences, candidates, strict=True) for each in some]
+        pairs = [
+            (each.text, sentence)
+            for sentence, some in zip(sentences, candidates, strict=True)
+            for each in some
+        ]
         different = list(dict.fromkeys(pairs))  # several candidates may have the same text
         texts, sources = [text for text, _ in different], [source for _, source in different]
         encoded = encode_as_trained(self.model, self.tokenizer, texts, sources, direction)
         rows = score_tokens(self.model, *encoded, _MOST_TOKENS)
         reverse = dict(zip(different, map(sum, rows), strict=True))
         return [
-            [Features(each.log_probability, float(reverse[each.text, sentence]), len(each.tokens)) for each in some]
+            [
+                Features(
+                    each.log_probability, float(reverse[each.text, sentence]), len(each.tokens)
+                )
+                for each in some
+            ]
             for sentence, some in zip(sentences, candidates, strict=True)
         ]
 
     def score(
-        self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], options: TranslationOptions
+        self,
+        sentences: Sequence[str],
+        candidates: Sequence[Sequence[Translation]],
+        options: TranslationOptions,
     ) -> list[float]:
         """Return the score of each candidate of each sentence, one after the other."""
         reverse, length = (getattr(options, name) for name in RERANKING)
-        weights = REVERSE_WEIGHT if reverse is None else reverse, LENGTH_WEIGHT if length is None else length
+        weights = (
+            REVERSE_WEIGHT if reverse is None else reverse,
+            LENGTH_WEIGHT if length is None else length,
+        )
         is_multilingual = find_languages(self.tokenizer) is not None
-        direction = Direction(options.tgt_lang, options.src_lang) if is_multilingual else NO_DIRECTION
+        direction = (
+            Direction(options.tgt_lang, options.src_lang) if is_multilingual else NO_DIRECTION
+        )
         features = self.features(sentences, candidates, direction)
         return [combine(each, weights) for some in features for each in some]
 
@@ -146,11 +171,18 @@ class QualityReranker:
         return cls(Comet.load(name, without_references=True).to(device))
 
     def score(
-        self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], options: TranslationOptions
+        self,
+        sentences: Sequence[str],
+        candidates: Sequence[Sequence[Translation]],
+        options: TranslationOptions,
     ) -> list[float]:
         """Return the quality of each candidate of each sentence, one after the other."""
-        sources = [sentence for sentence, some in zip(sentences, candidates, strict=True) for _ in some]
-        return self.model.score(sources, [each.text for some in candidates for each in some]).tolist()
+        sources = [
+            sentence for sentence, some in zip(sentences, candidates, strict=True) for _ in some
+        ]
+        return self.model.score(
+            sources, [each.text for some in candidates for each in some]
+        ).tolist()
 
 
 RERANKERS: dict[str, Any] = {kind.argument: kind for kind in (Reranker, QualityReranker)}
@@ -159,4 +191,8 @@ RERANKERS: dict[str, Any] = {kind.argument: kind for kind in (Reranker, QualityR
 def combine(features: Features, weights: tuple[float, float]) -> float:
     """Return the score of a candidate, given λ_reverse and λ_length."""
     reverse, length = weights
-    return features.log_probability + reverse * features.reverse_log_probability + length * features.length
+    return (
+        features.log_probability
+        + reverse * features.reverse_log_probability
+        + length * features.length
+    )

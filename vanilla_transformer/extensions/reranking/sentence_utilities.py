@@ -38,7 +38,9 @@ def pairwise_bleu(texts: Sequence[str]) -> np.ndarray:
     tokenize = BLEU(tokenize=bleu_tokenizer(texts)).tokenizer
     words = [tokenize(text.rstrip()).split() for text in texts]
     lengths = [len(each) for each in words]
-    found = [_matches([extract_word_ngrams(each, order) for each in words]) for order in range(1, 5)]
+    found = [
+        _matches([extract_word_ngrams(each, order) for each in words]) for order in range(1, 5)
+    ]
     matches, totals = (np.stack(each, axis=-1).tolist() for each in zip(*found, strict=True))
 
     def score(row: int, column: int) -> float:
@@ -54,7 +56,10 @@ PAIRWISE = {"chrf": pairwise_chrf, "bleu": pairwise_bleu}
 
 def _matches(counters: Sequence[Counter]) -> tuple[np.ndarray, np.ndarray]:
     """Return how many n-grams each pair of texts shares, `(K, K)`, and how many each one has, `(K,)`."""
-    columns = {ngram: column for column, ngram in enumerate(dict.fromkeys(key for each in counters for key in each))}
+    columns = {
+        ngram: column
+        for column, ngram in enumerate(dict.fromkeys(key for each in counters for key in each))
+    }
     counts = np.zeros((len(counters), len(columns)), dtype=np.int64)  # (K, G)
     for row, counter in enumerate(counters):
         counts[row, [columns[ngram] for ngram in counter]] = list(counter.values())

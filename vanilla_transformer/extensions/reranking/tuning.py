@@ -47,12 +47,17 @@ def tune_reranking(
         direction: The languages of the model, if it has several.
     """
     if num_beams < 2:
-        raise UserError(f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}.")
+        raise UserError(
+            f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}."
+        )
     options: dict[str, Any] = {"num_beams": num_beams, "num_return_sequences": num_beams}
     options |= {"protect": False, "src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
     candidates = [
-        [Translation(each["translation_text"], 0.0, each["log_probability"], each["tokens"]) for each in some]
+        [
+            Translation(each["translation_text"], 0.0, each["log_probability"], each["tokens"])
+            for each in some
+        ]
         for some in answers
     ]
     texts = [[each.text for each in some] for some in candidates]
@@ -61,21 +66,34 @@ def tune_reranking(
 
 
 def choose_weights(
-    texts: Sequence[Sequence[str]], features: Sequence[Sequence[Features]], references: Sequence[str]
+    texts: Sequence[Sequence[str]],
+    features: Sequence[Sequence[Features]],
+    references: Sequence[str],
 ) -> TunedWeights:
     """Return the best weights for n-best lists of equal sizes, in the order of beam search; of a tie, the smallest."""
     check_same_length([some[0] for some in texts], references)
     metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
     pairs = zip(texts, references, strict=True)
-    scores = [[metric.sentence_score(text, [reference]) for text in some] for some, reference in pairs]
+    scores = [
+        [metric.sentence_score(text, [reference]) for text in some] for some, reference in pairs
+    ]
     # Matches and n-grams of 4 orders, and both lengths: (sentences, candidates, 10)
-    counts = np.array([[[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in some] for some in scores])
-    forward, reverse, lengths = np.moveaxis(np.array(features, dtype=np.float64), 2, 0)  # (sentences, candidates) each
+    counts = np.array(
+        [
+            [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in some]
+            for some in scores
+        ]
+    )
+    forward, reverse, lengths = np.moveaxis(
+        np.array(features, dtype=np.float64), 2, 0
+    )  # (sentences, candidates) each
     sentences = np.arange(len(references))
 
     def bleu_of(chosen: Any) -> float:
         *total, length, reference_length = counts[sentences, chosen].sum(axis=0).tolist()
-        return sacrebleu.BLEU.compute_bleu(total[:4], total[4:], length, reference_length, smooth_method="exp").score
+        return sacrebleu.BLEU.compute_bleu(
+            total[:4], total[4:], length, reference_length, smooth_method="exp"
+        ).score
 
     def bleu_with(weights: tuple[float, float]) -> float:
         return bleu_of((forward + weights[0] * reverse + weights[1] * lengths).argmax(axis=1))

@@ -64,12 +64,18 @@ class WorkerPipeline(TranslationPipeline):
         # The workers decode, but these decide here which options a call may have.
         self._ensemble, self.reranker = loaded._ensemble, loaded.reranker
         # The share of each worker, and not more threads than this process has.
-        self.workers, threads = workers, max(1, min(usable_cores() // workers, torch.get_num_threads()))
+        self.workers, threads = (
+            workers,
+            max(1, min(usable_cores() // workers, torch.get_num_threads())),
+        )
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
         with _starting_processes():  # the tracker of its semaphores
             self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, threads))
-        frozen = [(key, tuple(value) if isinstance(value, list) else value) for key, value in loading.items()]
+        frozen = [
+            (key, tuple(value) if isinstance(value, list) else value)
+            for key, value in loading.items()
+        ]
         self._task = partial(_translate_chunk, str(name), precision, tuple(frozen))
 
     def close(self) -> None:
@@ -81,7 +87,9 @@ class WorkerPipeline(TranslationPipeline):
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         translations = dict[int, list[Translation]]()
-        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index].text), reverse=True)
+        order = sorted(
+            range(len(sentences)), key=lambda index: len(sentences[index].text), reverse=True
+        )
         futures = dict[Future, list[int]]()
         options = options.without_columns()
         try:
@@ -130,9 +138,13 @@ def open_workers(
     model = translate.model
     precision = None if precision is None else resolve_precision(model, precision)
     if backend is not None:
-        raise UserError(f"Workers translate with PyTorch, but `backend` is {backend!r}. Use one worker.")
+        raise UserError(
+            f"Workers translate with PyTorch, but `backend` is {backend!r}. Use one worker."
+        )
     if model.device.type != "cpu":
-        raise UserError(f"Workers translate on the CPU, but this process uses {model.device}. Use one worker.")
+        raise UserError(
+            f"Workers translate on the CPU, but this process uses {model.device}. Use one worker."
+        )
     of_workers = {key: value for key, value in loading.items() if key not in ("backend", "device")}
     with closing(WorkerPipeline(name, translate, workers, precision, **of_workers)) as parallel:
         del translate
@@ -164,13 +176,19 @@ def _start_worker(lifeline: Connection, threads: int) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # whose threads would be as many as cores
     torch.set_num_threads(threads)
-    compiled_steps.EAGER_SECONDS = math.inf  # or each worker would compile the same steps in the background
+    compiled_steps.EAGER_SECONDS = (
+        math.inf
+    )  # or each worker would compile the same steps in the background
     logging.set_verbosity_error()  # the parent has loaded the same model, and shown its warnings
     logging.disable_progress_bar()
 
 
 def _translate_chunk(
-    name: str, precision: str | None, loading: Loading, sentences: list[Sentence], options: TranslationOptions
+    name: str,
+    precision: str | None,
+    loading: Loading,
+    sentences: list[Sentence],
+    options: TranslationOptions,
 ) -> list[list[Translation]]:
     return _load(name, precision, loading).decode(sentences, options, lambda count: None)
 

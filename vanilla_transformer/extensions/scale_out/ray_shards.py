@@ -43,7 +43,11 @@ def work_by_ray(
         import pyarrow
         import ray
         from ray.data import ActorPoolStrategy, DataContext
-    columns = {"number": pyarrow.int64(), "start": pyarrow.int64(), "lines": pyarrow.list_(pyarrow.string())}
+    columns = {
+        "number": pyarrow.int64(),
+        "start": pyarrow.int64(),
+        "lines": pyarrow.list_(pyarrow.string()),
+    }
     schema = pyarrow.schema(columns.items())
     is_own = not ray.is_initialized()
     if is_own:
@@ -51,13 +55,17 @@ def work_by_ray(
     try:
         gpus = int(ray.cluster_resources().get("GPU", 0))
         workers = workers or gpus or count_workers(ray.nodes(), threads)
-        blocks: list[Any] = [ray.put(pyarrow.Table.from_pylist([shard._asdict()], schema)) for shard in shards]
+        blocks: list[Any] = [
+            ray.put(pyarrow.Table.from_pylist([shard._asdict()], schema)) for shard in shards
+        ]
         if not blocks:
             return
         context = DataContext.get_current()
         context.enable_progress_bars = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)
-        pool = ActorPoolStrategy(size=min(workers, len(blocks)), max_tasks_in_flight_per_actor=_SHARDS_PER_ACTOR)
+        pool = ActorPoolStrategy(
+            size=min(workers, len(blocks)), max_tasks_in_flight_per_actor=_SHARDS_PER_ACTOR
+        )
         actor: Any = _Actor
         results = ray.data.from_arrow_refs(blocks).map(
             actor,
@@ -103,5 +111,7 @@ def count_workers(nodes: Iterable[dict[str, Any]], threads: int) -> int:
     cpus = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
     count = sum(number // threads for number in cpus)
     if not count:
-        raise UserError(f"A machine of the cluster must have {threads} CPUs, but the largest one has {max(cpus)}.")
+        raise UserError(
+            f"A machine of the cluster must have {threads} CPUs, but the largest one has {max(cpus)}."
+        )
     return count

@@ -23,7 +23,12 @@ from vanilla_transformer.cli.flags import (
     read_keys,
 )
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
+from vanilla_transformer.text.languages import (
+    NO_DIRECTION,
+    Direction,
+    find_direction,
+    find_languages,
+)
 from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
 
@@ -40,7 +45,9 @@ _OF_ONE_MODEL = (
     *("source_language", "target_language", "direction"),
 )
 # A browser leaves out the usual port.
-_ORIGIN = re.compile(r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
+_ORIGIN = re.compile(
+    r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?"
+)
 
 
 class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
@@ -72,11 +79,13 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all interfaces.")
     port: int = Field(8000, description="Port to listen on.")
     backend: str | None = Field(
-        None, description="ctranslate2 or onnx for a model converted to it; by default what its folder was made for."
+        None,
+        description="ctranslate2 or onnx for a model converted to it; by default what its folder was made for.",
     )
     precision: str | None = Field(None, description=PRECISION_HELP)
     api_key_file: Input | None = Field(
-        None, description="File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."
+        None,
+        description="File with API keys, one per line; requests need one: `Authorization: Bearer KEY`.",
     )
     cors: list[str] | None = Field(
         None,
@@ -91,7 +100,8 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
         "abbreviations, which end no sentence (default: en).",
     )
     target_language: str | None = Field(
-        None, description="Likewise the language of their translations, for models that translate into several."
+        None,
+        description="Likewise the language of their translations, for models that translate into several.",
     )
     direction: str | None = Field(
         None,
@@ -144,9 +154,15 @@ def serve_command(arguments: Sequence[str]) -> None:
             add_page(service, **page)
         host, port = listener.getsockname()[:2]
         if not keys and not ipaddress.ip_address(host.split("%")[0]).is_loopback:
-            print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
+            print(
+                "warning: Other machines can use this service without a key. See --api_key_file.",
+                file=sys.stderr,
+            )
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        print(f"Serving {options.name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops it).", flush=True)
+        print(
+            f"Serving {options.name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops it).",
+            flush=True,
+        )
         run_server(service, listener, options)
 
 
@@ -154,12 +170,18 @@ def parse_models(options: ServeArguments) -> dict[Direction, str]:
     """Return the folders of models by their languages, none if there is one MODEL."""
     if options.model is None:
         if options.max_loaded is not None:
-            raise UserError("`max_loaded` is for several models. Name them by --model, or leave it out.")
+            raise UserError(
+                "`max_loaded` is for several models. Name them by --model, or leave it out."
+            )
         if not options.name:
-            raise UserError("Name one MODEL (its folder or Hub name), or several by --model, got none.")
+            raise UserError(
+                "Name one MODEL (its folder or Hub name), or several by --model, got none."
+            )
         return {}
     if options.name:
-        raise UserError(f"Name one MODEL or several by --model, got {options.name!r} and --model {options.model[0]}.")
+        raise UserError(
+            f"Name one MODEL or several by --model, got {options.name!r} and --model {options.model[0]}."
+        )
     for name in _OF_ONE_MODEL:
         if getattr(options, name):
             raise UserError(f"`{name}` is for one MODEL. Leave it out with --model.")
@@ -168,7 +190,9 @@ def parse_models(options: ServeArguments) -> dict[Direction, str]:
         name, _, folder = model.partition("=")
         direction = _parse_direction(name)
         if direction is None or not folder:
-            raise UserError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {model!r}.")
+            raise UserError(
+                f"`model` must be languages and a folder, such as en-de=runs/en-de, got {model!r}."
+            )
         if not Path(folder).is_dir():
             reason = f"There is no folder {folder}. `model` must be the folder of a model, got {model!r}."
             raise MissingFileError(reason)
@@ -194,7 +218,13 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
     # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
     # instead of spinning, and a request would take three times as long.
     with ThreadPoolExecutor(1) as loading:
-        load = partial(load_pipeline, options.name, options.backend, options.precision, **further_models(options))
+        load = partial(
+            load_pipeline,
+            options.name,
+            options.backend,
+            options.precision,
+            **further_models(options),
+        )
         translate = loading.submit(load).result()
     settings = language_settings(translate.tokenizer, options)
     languages, flag = find_languages(translate.tokenizer), options.direction
@@ -213,14 +243,22 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         default = known if all(known) else NO_DIRECTION
     glossary, files = None, options.glossary or []
     if len(files) > 1 or (files and languages is not None and "tgt_lang" not in settings):
-        rule = "must be one file and, for a model of several languages, given with --target_language"
-        raise UserError(f"`glossary` {rule}, got {', '.join(files)}. Serve several models by --model.")
+        rule = (
+            "must be one file and, for a model of several languages, given with --target_language"
+        )
+        raise UserError(
+            f"`glossary` {rule}, got {', '.join(files)}. Serve several models by --model."
+        )
     if files:
         source = default.source or options.source_language or DEFAULT_LANGUAGE
         glossary = read_glossary(files[0], source, default.target or options.target_language)
-    model = _wrap(translate, settings, options.source_language or default.source, default, options, glossary)
+    model = _wrap(
+        translate, settings, options.source_language or default.source, default, options, glossary
+    )
     folder = Path(options.name).name
-    served = ServedModel(flag or folder, options, loaded=model, directions=directions, default=default)
+    served = ServedModel(
+        flag or folder, options, loaded=model, directions=directions, default=default
+    )
     return [served], {"title": folder, "directions": choices, "default": settings}
 
 
@@ -234,13 +272,19 @@ def _several_models(
     from .models import ModelLoader, ServedModel
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
-        translate = load_pipeline(folder, options.backend, options.precision, normalize=options.normalize)
+        translate = load_pipeline(
+            folder, options.backend, options.precision, normalize=options.normalize
+        )
         find_direction(translate.tokenizer, *direction)  # refuses a model of other languages
         languages = {}
         if find_languages(translate.tokenizer) is not None:
-            flags = LanguageArguments(source_language=direction.source, target_language=direction.target)
+            flags = LanguageArguments(
+                source_language=direction.source, target_language=direction.target
+            )
             languages = language_settings(translate.tokenizer, flags)
-        return _wrap(translate, languages, direction.source, direction, options, glossaries.get(direction))
+        return _wrap(
+            translate, languages, direction.source, direction, options, glossaries.get(direction)
+        )
 
     glossaries: dict[Direction, Any] = {}
     for each in options.glossary or []:
@@ -252,7 +296,9 @@ def _several_models(
         glossaries[direction] = read_glossary(file, *direction)
     loader = ModelLoader(options.max_loaded)
     models = [
-        ServedModel(str(direction), options, partial(load, direction, folder), None, [direction], loader)
+        ServedModel(
+            str(direction), options, partial(load, direction, folder), None, [direction], loader
+        )
         for direction, folder in folders.items()
     ]
     return models, {"title": "vanilla-transformer"}

@@ -22,8 +22,20 @@ LANGUAGES = ("src_lang", "tgt_lang")
 RISK = ("mbr", "mbr_samples")
 SAMPLING = ("seed", *FILTERS)  # known with `do_sample` and with `mbr`
 _FEATURES = (*RETURNED, "do_sample", "glossary", "constraints", "target_prefix")
-_OTHERS = ("num_return_sequences", "term_mode", "split_sentences", "protect", *SAMPLING, *LANGUAGES, *RISK, *RERANKING)
-ENGINE_OPTIONS = (*_FEATURES, *(name for name in options_of(JSON) if name not in (*_FEATURES, *_OTHERS)))
+_OTHERS = (
+    "num_return_sequences",
+    "term_mode",
+    "split_sentences",
+    "protect",
+    *SAMPLING,
+    *LANGUAGES,
+    *RISK,
+    *RERANKING,
+)
+ENGINE_OPTIONS = (
+    *_FEATURES,
+    *(name for name in options_of(JSON) if name not in (*_FEATURES, *_OTHERS)),
+)
 # Missing features of a model that does not know an option.
 _LACKING = {name: f"no {name.removeprefix('return_')}" for name in RETURNED}
 _LACKING |= dict.fromkeys(("glossary", "constraints"), "no beam search with constraints")
@@ -36,7 +48,9 @@ def known_options(translate: Any) -> list[str]:
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     config = getattr(translate.model, "config", None)
     has = {name: bool(getattr(config, entry, None)) for name, entry in needed.items()}
-    names = [name for name in ENGINE_OPTIONS if has.get(name, True)] if translate.uses_engine else []
+    names = (
+        [name for name in ENGINE_OPTIONS if has.get(name, True)] if translate.uses_engine else []
+    )
     if names and translate.reranks:
         names = [name for name in names if name not in ("do_sample", "alternatives")]
         names += translate.reranker.options
@@ -65,5 +79,7 @@ def find_term_mode(mode: str | None, known: Sequence[str]) -> str:
         hint = "Give `term_mode` 'hard', or leave it out."
         raise OptionError(f"The model of this service was not trained with inline terms. {hint}")
     if mode != SOFT and "glossary" not in known:
-        raise OptionError(f"The model of this service has {_LACKING['glossary']}. Leave `glossary` out.")
+        raise OptionError(
+            f"The model of this service has {_LACKING['glossary']}. Leave `glossary` out."
+        )
     return mode

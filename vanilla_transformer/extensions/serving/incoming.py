@@ -58,7 +58,9 @@ class BodyLimit:
         names = {name for name, _ in scope["headers"]}
         if {b"content-length", b"transfer-encoding"} <= names:  # RFC 9112, section 6.1
             reason = "A request may have one of `Content-Length` and `Transfer-Encoding`, but it has both."
-            return await JSONResponse({"detail": reason}, 400, {"Connection": "close"})(scope, receive, send)
+            return await JSONResponse({"detail": reason}, 400, {"Connection": "close"})(
+                scope, receive, send
+            )
         name = "max_document_bytes" if scope["path"] in self._paths else "max_body_bytes"
         most = max(limits.max_body_bytes, getattr(limits, name))
         read, more, deadline = 0, True, asyncio.get_running_loop().time() + limits.client_seconds
@@ -92,7 +94,9 @@ async def read_content(request: Request) -> Any:
     try:
         return json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, UserError) else "The body must be valid JSON in UTF-8."
+        reason = (
+            str(error) if isinstance(error, UserError) else "The body must be valid JSON in UTF-8."
+        )
     form = await read_form(request)
     if _content_type(request) != MULTIPART and not form.keys() & Question.model_fields.keys():
         raise Refusal(422, reason)
@@ -101,7 +105,9 @@ async def read_content(request: Request) -> Any:
     if "q" not in entries:
         raise Refusal(422, "The form must have the entry `q`.")
     texts = entries.pop("q")
-    return {name: values[-1] for name, values in entries.items()} | {"q": texts if len(texts) > 1 else texts[0]}
+    return {name: values[-1] for name, values in entries.items()} | {
+        "q": texts if len(texts) > 1 else texts[0]
+    }
 
 
 def _refuse_constant(name: str) -> None:

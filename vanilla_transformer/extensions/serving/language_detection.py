@@ -42,7 +42,10 @@ def closest_languages(code: str, known: Iterable[str]) -> list[str]:
         return fitting != code, subtags != asked, *unusual, subtags.count(None)
 
     def agrees(other: str) -> bool:
-        return all(part == its or None in (part, its) for part, its in zip(_subtags(other), asked, strict=True))
+        return all(
+            part == its or None in (part, its)
+            for part, its in zip(_subtags(other), asked, strict=True)
+        )
 
     return sorted(filter(agrees, known), key=distance)
 
@@ -89,11 +92,17 @@ def find_detector() -> DetectLanguages | None:
 def detect_languages(text: str) -> list[Detected]:
     """Return all languages that the classifier knows, with their ISO 639-1 codes where they have one."""
     ranked = load_identifier().rank(text[:_ENOUGH])
-    return [Detected(language=code, confidence=round(100 * probability, 1)) for code, probability in ranked]
+    return [
+        Detected(language=code, confidence=round(100 * probability, 1))
+        for code, probability in ranked
+    ]
 
 
 def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:
     """Return the most probable one of `codes`, which may name a script or a region too, such as `deu_Latn`."""
     confidences = {language["language"]: language["confidence"] for language in detected}
-    known = [Detected(language=code, confidence=confidences.get(language_code(code) or "", 0.0)) for code in codes]
+    known = [
+        Detected(language=code, confidence=confidences.get(language_code(code) or "", 0.0))
+        for code in codes
+    ]
     return max(known, key=lambda language: language["confidence"])

@@ -14,7 +14,13 @@ from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 
-from .language_detection import Detected, DetectLanguages, choose_language, closest_languages, language_name
+from .language_detection import (
+    Detected,
+    DetectLanguages,
+    choose_language,
+    closest_languages,
+    language_name,
+)
 from .limits import Limits, Refusal
 
 _LONGEST_NAME = 100  # characters
@@ -51,7 +57,9 @@ class TranslatedFiles:
             ((largest, _),) = sizes.most_common(1)
             oldest = next(token for token, file in self._files.items() if file.client == largest)
             sizes[largest] -= len(self._files.pop(oldest).content)
-        asyncio.get_running_loop().call_later(self._limits.file_seconds, self._files.pop, token, None)
+        asyncio.get_running_loop().call_later(
+            self._limits.file_seconds, self._files.pop, token, None
+        )
         return f"{token}.{name}"
 
     def find(self, name: str) -> TranslatedFile:
@@ -66,7 +74,9 @@ class TranslatedFiles:
 def name_translation(name: str, language: str) -> str:
     """Return the name of the translation of a file, which has only harmless characters."""
     path = PurePosixPath(name.replace("\\", "/"))
-    stem, code = (regex.sub(r"[^\w\p{N}-]+", "_", text)[:_LONGEST_NAME] for text in (path.stem, language))
+    stem, code = (
+        regex.sub(r"[^\w\p{N}-]+", "_", text)[:_LONGEST_NAME] for text in (path.stem, language)
+    )
     return f"{stem}.{code}{path.suffix.lower()}"
 
 
@@ -78,7 +88,9 @@ class Question(BaseModel):
     """A request in the form of LibreTranslate, in JSON or as a form or a query, whose numbers are texts."""
 
     q: Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})]
-    source: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description="Code of a language, or `auto`.")
+    source: Annotated[Any, WithJsonSchema(_STRING)] = Field(
+        None, description="Code of a language, or `auto`."
+    )
     target: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description="Code of a language.")
     format: Annotated[Any, WithJsonSchema(_STRING)] = "text"
     alternatives: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})] = 0
@@ -108,7 +120,9 @@ class Question(BaseModel):
             raise Refusal(422, "`alternatives` must be a number of 0 or more, of at most 9 digits.")
         return int(self.alternatives or 0) + 1
 
-    def detect_sources(self, detect: DetectLanguages, directions: Sequence[Direction]) -> list[Detected] | None:
+    def detect_sources(
+        self, detect: DetectLanguages, directions: Sequence[Direction]
+    ) -> list[Detected] | None:
         """Return the most probable one of the languages from which there is a translation, for each text.
 
         The answer is None without any. The texts were checked.
@@ -125,11 +139,23 @@ class Question(BaseModel):
         if not directions:
             return None
         for code in closest_languages(target, _targets(directions)):
-            sources = [str(direction.source) for direction in directions if direction.target == code]
+            sources = [
+                str(direction.source) for direction in directions if direction.target == code
+            ]
             if self.asks_for_detection and len(sources) > 1:
-                raise Refusal(422, "`source` must be given: the detection of languages is not installed.")
-            if fitting := sources if self.asks_for_detection else closest_languages(source, sources):
-                return next(pair for pair in directions if pair.target == code and str(pair.source) == fitting[0])
+                raise Refusal(
+                    422, "`source` must be given: the detection of languages is not installed."
+                )
+            if (
+                fitting := sources
+                if self.asks_for_detection
+                else closest_languages(source, sources)
+            ):
+                return next(
+                    pair
+                    for pair in directions
+                    if pair.target == code and str(pair.source) == fitting[0]
+                )
         known = ", ".join(map(str, directions[:12]))
         raise Refusal(422, f"`source` and `target` must be a direction of this service: {known}.")
 
@@ -146,7 +172,10 @@ class Question(BaseModel):
             columns["detectedLanguage"] = list(detected)
         if self.num_hypotheses > 1:
             columns["alternatives"] = [list(row[1:]) for row in translations]
-        return {name: values if isinstance(self.q, list) else values[0] for name, values in columns.items()}
+        return {
+            name: values if isinstance(self.q, list) else values[0]
+            for name, values in columns.items()
+        }
 
 
 def _targets(directions: Sequence[Direction]) -> list[str]:

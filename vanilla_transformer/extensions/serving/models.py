@@ -19,14 +19,29 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
-from .queue import Batcher, CountTokens, ModelFailure, TextRequest, Translate, call_on_thread, count_bytes
+from .queue import (
+    Batcher,
+    CountTokens,
+    ModelFailure,
+    TextRequest,
+    Translate,
+    call_on_thread,
+    count_bytes,
+)
 
 VERSION = version("vanilla-transformer")
 _WEIGHTS = (".safetensors", ".bin", ".onnx", ".onnx_data")
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
 _OF_BOTH = ("format", "split_sentences", "protect")  # options of both models of a pair
-_ABOUT_THE_SOURCE = (*TERMS, SOFT_TERMS, *LANGUAGES, "return_alignments", "return_confidence", "return_warnings")
+_ABOUT_THE_SOURCE = (
+    *TERMS,
+    SOFT_TERMS,
+    *LANGUAGES,
+    "return_alignments",
+    "return_confidence",
+    "return_warnings",
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +87,11 @@ class ModelLoader:
 
         async with self._lock:
             while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
-                idle = [each for each in self._loaded if each.requests == 0 and each.batcher.busy_seconds == 0]
+                idle = [
+                    each
+                    for each in self._loaded
+                    if each.requests == 0 and each.batcher.busy_seconds == 0
+                ]
                 if not idle:
                     reason = "The models in memory are at work, with no room for more (--max_loaded). Try again later."
                     raise Refusal(503, reason)
@@ -155,7 +174,9 @@ class ServedModel:
         loading = self._loading = self._loading or asyncio.create_task(self._load())
         await asyncio.wait([loading], timeout=self.limits.request_seconds)
         if not loading.done():
-            raise Refusal(503, f"The model {self.name} is still loading (--request_seconds). Try again later.")
+            raise Refusal(
+                503, f"The model {self.name} is still loading (--request_seconds). Try again later."
+            )
         try:
             refusal = loading.result()
         except asyncio.CancelledError:  # by `stop`
@@ -191,9 +212,12 @@ class ServedModel:
         except ModelFailure as failure:
             kind = self.batcher.last_failure = type(failure.__cause__).__name__
             # The reason may name files, which are not for clients.
-            logging.getLogger(__name__).error("The model %s cannot be loaded: %s", self.name, failure)
+            logging.getLogger(__name__).error(
+                "The model %s cannot be loaded: %s", self.name, failure
+            )
             return Refusal(
-                500, f"The model {self.name} cannot be loaded ({kind}). The log of the service has the reason."
+                500,
+                f"The model {self.name} cannot be loaded ({kind}). The log of the service has the reason.",
             )
         finally:
             self._loading = None
@@ -207,7 +231,9 @@ def hash_models(models: Sequence[ServedModel], names: Sequence[str]) -> None:
             model.sha256 = " ".join(value for file, value in files if Path(file).suffix in _WEIGHTS)
 
 
-def language_entries(directions: Sequence[Direction], direction: Direction | None) -> dict[str, str]:
+def language_entries(
+    directions: Sequence[Direction], direction: Direction | None
+) -> dict[str, str]:
     """Return the entries of requests by which a model translates in one of its directions."""
     if direction is None or len(directions) < 2:
         return {}
@@ -228,7 +254,9 @@ class PivotModels:
 
     def __init__(self, first: tuple[ServedModel, Direction], second: tuple[ServedModel, Direction]):
         (self._first, into), (self._second, out) = first, second
-        self._languages = [language_entries(model.directions, direction) for model, direction in (first, second)]
+        self._languages = [
+            language_entries(model.directions, direction) for model, direction in (first, second)
+        ]
         self.directions = [Direction(into.source, out.target)]
         self.default = self.directions[0]
         self.name = str(self.default)
@@ -255,18 +283,26 @@ class PivotModels:
     async def translate(self, request: TextRequest) -> list[list[Any]]:
         """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does."""
         options, (into, out), limits = dict(request.options), self._languages, self._second.limits
-        if options.get("format") in ("xliff", "po", "ts"):  # of which the second model would find nothing to do
+        if options.get("format") in (
+            "xliff",
+            "po",
+            "ts",
+        ):  # of which the second model would find nothing to do
             raise Refusal(
                 422,
                 f"{options['format'].upper()} needs one model from {' to '.join(map(str, self.default))}, got two.",
             )
         limits.check_request(request.texts, request.num_hypotheses, options.get("format", "text"))
         into = into | {name: value for name, value in options.items() if name in _OF_BOTH}
-        first = TextRequest(request.texts, client=request.client, options=tuple(sorted(into.items())))
+        first = TextRequest(
+            request.texts, client=request.client, options=tuple(sorted(into.items()))
+        )
         try:
             async with asyncio.timeout(limits.request_seconds):
                 between = [row[0] for row in await self._first.translate(first)]
-                second = request._replace(texts=between, options=tuple(sorted((options | out).items())))
+                second = request._replace(
+                    texts=between, options=tuple(sorted((options | out).items()))
+                )
                 return await self._second.translate(second)
         except TimeoutError as error:
             raise limits.late() from error
@@ -290,15 +326,26 @@ class Models:
         self.choices: list[Choice] = [*models]
         if pivot is None:
             return
-        steps = [(model, each) for model in models for each in model.directions if each.source is not None]
+        steps = [
+            (model, each)
+            for model in models
+            for each in model.directions
+            if each.source is not None
+        ]
         direct = {direction for _, direction in steps}
         before = [step for step in steps if step[1].target == pivot]
         after = [step for step in steps if step[1].source == pivot]
         pairs = [PivotModels(first, second) for first in before for second in after]
-        chosen = {pair.name: pair for pair in pairs if pair.default not in direct and len({*pair.default}) > 1}
+        chosen = {
+            pair.name: pair
+            for pair in pairs
+            if pair.default not in direct and len({*pair.default}) > 1
+        }
         if not chosen:
             example = "such as en with de-en and en-fr"
-            requirement = f"a language between two others that no model translates directly, {example}"
+            requirement = (
+                f"a language between two others that no model translates directly, {example}"
+            )
             raise UserError(f"`pivot` must be {requirement}, got {pivot!r}.")
         self.choices += chosen.values()
 
@@ -333,9 +380,19 @@ class Models:
     def health(self) -> tuple[dict[str, Any], int]:
         """Describe the state of the models, and return the HTTP status that fits."""
         states = {model.name: model.health() for model in self}
-        statuses, failures, kinds, hashes = zip(*(state.values() for state in states.values()), strict=True)
+        statuses, failures, kinds, hashes = zip(
+            *(state.values() for state in states.values()), strict=True
+        )
         status = next((status for status in _UNAVAILABLE if status in statuses), "ok")
-        content = {"status": status, "failures": sum(failures), "last_failure": next(filter(None, kinds), None)}
+        content = {
+            "status": status,
+            "failures": sum(failures),
+            "last_failure": next(filter(None, kinds), None),
+        }
         content["version"] = VERSION
-        content |= {"models": states} if len(states) > 1 else {"model": next(iter(states)), "sha256": hashes[0]}
+        content |= (
+            {"models": states}
+            if len(states) > 1
+            else {"model": next(iter(states)), "sha256": hashes[0]}
+        )
         return content, 200 if status == "ok" else 503

@@ -14,7 +14,13 @@ from .models import Models
 
 _NUM_HYPOTHESES = 4
 _RETURNED = ("return_scores", "return_alignments", "return_warnings")
-_SHOWN_LIMITS = ("max_texts", "max_characters", "max_tokens", "max_body_bytes", "max_document_bytes")
+_SHOWN_LIMITS = (
+    "max_texts",
+    "max_characters",
+    "max_tokens",
+    "max_body_bytes",
+    "max_document_bytes",
+)
 
 
 def add_page(
@@ -46,7 +52,9 @@ def add_page(
         by_source.setdefault(source or "", []).append(str(target))
     others_of = {source: [code for code in targets if code != source] for source in by_source}
     settings = {
-        "models": {} if loaded else {str(pair): model.name for model in models.choices for pair in model.directions},
+        "models": {}
+        if loaded
+        else {str(pair): model.name for model in models.choices for pair in model.directions},
         "features": list(loaded.known) if loaded else None,
         "returned": _RETURNED,
         "warnings": WARNINGS,
@@ -59,7 +67,9 @@ def add_page(
         "sources": list(by_source),
         "targets": targets,
         # Of each source, unless they are all others: two hundred languages have forty thousand directions.
-        "targets_of": {source: known for source, known in by_source.items() if known != others_of[source]},
+        "targets_of": {
+            source: known for source, known in by_source.items() if known != others_of[source]
+        },
     }
     page = fill_page(str(__package__), title, settings)
 

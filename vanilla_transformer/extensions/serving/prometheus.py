@@ -15,7 +15,10 @@ _BATCH_SIZES = [2**power for power in range(11)]
 _GAUGES: dict[str, tuple[str, Callable[[ServedModel], Any]]] = {
     "batches": ("Batches so far.", lambda model: model.batcher.batches),
     "texts": ("Texts so far.", lambda model: model.batcher.texts),
-    "failures": ("Texts so far that the model failed to translate.", lambda model: model.batcher.failures),
+    "failures": (
+        "Texts so far that the model failed to translate.",
+        lambda model: model.batcher.failures,
+    ),
     "waiting": ("Texts waiting.", lambda model: model.batcher.waiting),
     "compiled": (
         "1 if the model decodes by compiled steps.",
@@ -32,16 +35,22 @@ class CountRequests:
         registry: What `GET /metrics` exports.
     """
 
-    def __init__(self, app: ASGIApp, models: Models, registry: CollectorRegistry, paths: Sequence[str]):
+    def __init__(
+        self, app: ASGIApp, models: Models, registry: CollectorRegistry, paths: Sequence[str]
+    ):
         self._app, self._paths = app, paths
         self._requests = Counter(
             "requests", "Requests to translate, by status.", ["model", "status"], registry=registry
         )
-        self._request_seconds = Histogram("request_seconds", "From request to answer.", ["model"], registry=registry)
+        self._request_seconds = Histogram(
+            "request_seconds", "From request to answer.", ["model"], registry=registry
+        )
         tokens = Counter("tokens", "Tokens of the texts so far.", ["model"], registry=registry)
         about = "From the arrival of a text to its batch."
         queue_seconds = Histogram("queue_seconds", about, ["model"], registry=registry)
-        batch_size = Histogram("batch_size", "Texts per batch.", ["model"], registry=registry, buckets=_BATCH_SIZES)
+        batch_size = Histogram(
+            "batch_size", "Texts per batch.", ["model"], registry=registry, buckets=_BATCH_SIZES
+        )
 
         def count_batch(model: str, batch: Sequence[QueuedText]) -> None:
             now = time.monotonic()

@@ -92,8 +92,13 @@ class FairQueue:
         texts = [*self._small.waiting(request.client), *request.texts]
         is_small = sum(text.tokens for text in texts) <= _TOKENS_OF_SMALL_REQUESTS
         lane = self._small if is_small else self._large
-        if len(lane.waiting(request.client)) + len(request.texts) > self._limits.max_waiting_per_client:
-            raise Refusal(503, "Too many of your texts wait (--max_waiting_per_client). Try again later.")
+        if (
+            len(lane.waiting(request.client)) + len(request.texts)
+            > self._limits.max_waiting_per_client
+        ):
+            raise Refusal(
+                503, "Too many of your texts wait (--max_waiting_per_client). Try again later."
+            )
         if len(lane.waiting()) + len(request.texts) > self._limits.max_waiting:
             raise Refusal(503, "Too many texts wait (--max_waiting). Try again later.")
         if is_small:
@@ -175,7 +180,9 @@ def count_bytes(texts: Sequence[str]) -> list[int]:
 Result = TypeVar("Result")
 
 
-async def call_on_thread(thread: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Result:
+async def call_on_thread(
+    thread: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any
+) -> Result:
     """Run `function` on a thread and return its result."""
 
     def call() -> tuple[Any, BaseException | None]:
@@ -232,7 +239,9 @@ class Batcher:
         self._arrived = asyncio.Event()
         self._accepted: set[asyncio.Future[list[Any]]] = set()
         self._stopped: Exception | None = None
-        self._model_thread = model_thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="translate")
+        self._model_thread = model_thread or ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix="translate"
+        )
         self._counting_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="count")
         self._busy_since: float | None = None
 
@@ -259,12 +268,23 @@ class Batcher:
                     counts = [1 + len(text) // _CHARACTERS_PER_TOKEN for text in texts]
                 for start in range(len(counts), len(texts), _TEXTS_TO_COUNT):
                     some = texts[start : start + _TEXTS_TO_COUNT]
-                    counts += await loop.run_in_executor(self._counting_thread, self._count_tokens, some)
+                    counts += await loop.run_in_executor(
+                        self._counting_thread, self._count_tokens, some
+                    )
                     self.limits.check_tokens(counts)
                 phrases, arrived = constraints or [()] * len(texts), time.monotonic()
                 columns = zip(texts, counts, phrases, prefixes or [None] * len(texts), strict=True)
                 entries = deque(
-                    QueuedText(text, count, num_hypotheses, asyncio.Future(), options, required, prefix, arrived)
+                    QueuedText(
+                        text,
+                        count,
+                        num_hypotheses,
+                        asyncio.Future(),
+                        options,
+                        required,
+                        prefix,
+                        arrived,
+                    )
                     for text, count, required, prefix in columns
                 )
                 return await self._wait_for_translations(QueuedRequest(client, entries))
@@ -285,7 +305,9 @@ class Batcher:
             self._accepted.difference_update(futures)
             for future in futures:
                 future.cancel()
-            asyncio.gather(*futures, return_exceptions=True)  # asyncio reports exceptions that it returned to no one
+            asyncio.gather(
+                *futures, return_exceptions=True
+            )  # asyncio reports exceptions that it returned to no one
 
     async def run(self) -> None:
         """Translate batches until canceled or until the model is broken."""
@@ -293,7 +315,12 @@ class Batcher:
             while not self.broken:
                 groups: dict[Any, list[QueuedText]] = {}  # with the same options
                 for text in self._queue.take():
-                    key = text.num_hypotheses, text.options, bool(text.constraints), text.target_prefix is not None
+                    key = (
+                        text.num_hypotheses,
+                        text.options,
+                        bool(text.constraints),
+                        text.target_prefix is not None,
+                    )
                     groups.setdefault(key, []).append(text)
                 for group in groups.values():
                     self.batches += 1
@@ -338,7 +365,9 @@ class Batcher:
                 for entry in group:
                     await self._translate_group([entry])
                 return
-            reason = Refusal(422, str(failure.__cause__)[:LONGEST_REASON]) if is_refused else failure
+            reason = (
+                Refusal(422, str(failure.__cause__)[:LONGEST_REASON]) if is_refused else failure
+            )
             self.failures += not is_refused
             if not group[0].future.done():  # its request may be gone
                 group[0].future.set_exception(reason)
@@ -358,7 +387,9 @@ class Batcher:
             options["target_prefix"] = [entry.target_prefix for entry in group]
 
         def translate() -> list[list[Any]]:
-            self._busy_since = time.monotonic()  # stays so if the call is canceled or hangs: its thread still works
+            self._busy_since = (
+                time.monotonic()
+            )  # stays so if the call is canceled or hangs: its thread still works
             return self._translate(texts, first.num_hypotheses, **options)
 
         limit = _HANGING * self.limits.request_seconds
@@ -375,8 +406,12 @@ class Batcher:
         self._busy_since = None
         try:
             translations = call.result()
-            if [len(hypotheses) for hypotheses in translations] != [first.num_hypotheses] * len(texts):
-                raise ModelFailure(f"Each of {len(texts)} texts must have {first.num_hypotheses} translations.")
+            if [len(hypotheses) for hypotheses in translations] != [first.num_hypotheses] * len(
+                texts
+            ):
+                raise ModelFailure(
+                    f"Each of {len(texts)} texts must have {first.num_hypotheses} translations."
+                )
         except ModelFailure as failure:
             if not isinstance(failure.__cause__, _REFUSALS):
                 self.last_failure = type(failure.__cause__ or failure).__name__

@@ -9,7 +9,14 @@ from fastapi.encoders import jsonable_encoder
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
 from vanilla_transformer.decoding.options import JSON as BODY
-from vanilla_transformer.decoding.options import MBR_SAMPLES, SOFT, TERMS, OptionError, TranslationOptions, options_of
+from vanilla_transformer.decoding.options import (
+    MBR_SAMPLES,
+    SOFT,
+    TERMS,
+    OptionError,
+    TranslationOptions,
+    options_of,
+)
 from vanilla_transformer.utils.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
@@ -36,17 +43,21 @@ class _Texts(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     # `Limits` checks texts, and `Models` the name of a model.
-    text: Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})] = Field(
-        description="A text or several."
-    )
+    text: Annotated[
+        Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})
+    ] = Field(description="A text or several.")
     model: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description=_MODEL_HELP)
     format: str = Field("text", description="Format of documents, whose markup is kept.")
-    stream: bool = Field(False, description="Answer each text by a server-sent event as soon as it is translated.")
+    stream: bool = Field(
+        False, description="Answer each text by a server-sent event as soon as it is translated."
+    )
 
 
 _options: dict[str, Any] = {}
 for _name, _declared in options_of(BODY).items():
-    _about = re.sub(r"--(\w+)", r"`\1`", str(_declared.description))  # which names other options as flags
+    _about = re.sub(
+        r"--(\w+)", r"`\1`", str(_declared.description)
+    )  # which names other options as flags
     _type = Annotated[_declared.annotation, *_declared.metadata]  # type: ignore[name-defined]
     _options[_name] = _type, Field(_declared.default, description=_about)
 _Entries: Any = create_model("_Entries", __base__=_Texts, **_options)
@@ -66,18 +77,24 @@ class TranslationRequest(_Entries):
             nearest = find_nearest(unknown[:_LONGEST_NAME], cls.model_fields)
             hint = f"Did you mean `{nearest}`?" if nearest else "Correct its name, or leave it out."
             raise OptionError(f"The body has an unknown entry. {hint}")
-        return {name: value for name, value in content.items() if value is not None or name == "text"}
+        return {
+            name: value for name, value in content.items() if value is not None or name == "text"
+        }
 
     @model_validator(mode="after")
     def _check_options(self) -> "TranslationRequest":
         given: Any = self
         if given.seed is not None and abs(given.seed) > _LARGEST_SEED:
             raise OptionError("`seed` must be an integer of at most 63 bits.")
-        if given.glossary is not None and not isinstance(given.glossary, dict):  # a string would be the path of a file
+        if given.glossary is not None and not isinstance(
+            given.glossary, dict
+        ):  # a string would be the path of a file
             raise OptionError("`glossary` must be an object of terms with their translations.")
         alone = next((name for name in SAMPLING if getattr(given, name) is not None), None)
         if alone is not None and not given.do_sample and given.mbr is None:
-            raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")
+            raise OptionError(
+                f"`{alone}` is an option of sampling. Add `do_sample` or leave it out."
+            )
         if given.constraints and given.do_sample:
             raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
         return self
@@ -106,22 +123,35 @@ class TranslationRequest(_Entries):
         if "glossary" in options:
             mode = find_term_mode(options.get("term_mode"), known)
             if mode != SOFT and "do_sample" in options:
-                raise OptionError(f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
+                raise OptionError(
+                    f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out."
+                )
             options |= {"glossary": tuple(options["glossary"].items()), "term_mode": mode}
-        if "mbr" in options and options.setdefault("mbr_samples", min(MBR_SAMPLES, max_samples)) > max_samples:
+        if (
+            "mbr" in options
+            and options.setdefault("mbr_samples", min(MBR_SAMPLES, max_samples)) > max_samples
+        ):
             found = f"got {options['mbr_samples']}"
-            raise OptionError(f"`mbr_samples` may be at most {max_samples} (--max_mbr_samples), {found}.")
+            raise OptionError(
+                f"`mbr_samples` may be at most {max_samples} (--max_mbr_samples), {found}."
+            )
         TranslationOptions.resolve(options)  # which checks the options together
         count = options.pop("num_return_sequences", options.get("alternatives", 1))
-        constraints, prefixes = (_column(options, name, texts) for name in ("constraints", "target_prefix"))
+        constraints, prefixes = (
+            _column(options, name, texts) for name in ("constraints", "target_prefix")
+        )
         if self.format != "text":
             if "format" not in known:
                 raise OptionError("This service translates no documents. Leave `format` out.")
             is_alone = constraints is None and prefixes is None and count == 1
             if not is_alone or options.keys() - {*TERMS, *LANGUAGES, "protect"}:
-                raise OptionError("With `format` there is one translation. Leave the other options but terms out.")
+                raise OptionError(
+                    "With `format` there is one translation. Leave the other options but terms out."
+                )
             options["format"] = self.format
-        return TextRequest(texts, count, client, tuple(sorted(options.items())), constraints, prefixes)
+        return TextRequest(
+            texts, count, client, tuple(sorted(options.items())), constraints, prefixes
+        )
 
 
 ENTRIES = tuple(TranslationRequest.model_fields)
@@ -134,7 +164,11 @@ def _column(options: dict[str, Any], name: str, texts: Any) -> list[Any] | None:
         return None
     kind, place = (list, " for a text") if name == "constraints" else (str, "")
     count = len(texts) if isinstance(texts, list) else 0
-    rows = [value] * count if isinstance(value, str) or (kind is list and isinstance(value[0], str)) else value
+    rows = (
+        [value] * count
+        if isinstance(value, str) or (kind is list and isinstance(value[0], str))
+        else value
+    )
     requirement = f"`{name}` must be {options_of()[name].title}"
     if len(rows) != count:
         raise OptionError(f"{requirement}, but there are {len(rows)} for {count} texts.")
@@ -179,7 +213,9 @@ class Language(BaseModel):
 class Health(BaseModel):
     """The state of the service, and of each one of several models."""
 
-    status: Annotated[str, WithJsonSchema({"enum": ["ok", "slow", "broken", "loading", "not loaded"]})]
+    status: Annotated[
+        str, WithJsonSchema({"enum": ["ok", "slow", "broken", "loading", "not loaded"]})
+    ]
     failures: int
     last_failure: str | None
     version: str = ""
@@ -228,7 +264,9 @@ BODIES = {  # FastAPI knows models of fields only
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe answers whose `detail` is a reason, or whose `error` is in the form of LibreTranslate."""
-    return {status: {"description": _REFUSALS[status], "model": dict[str, str]} for status in statuses}
+    return {
+        status: {"description": _REFUSALS[status], "model": dict[str, str]} for status in statuses
+    }
 
 
 def _content(examples: Mapping[str, Any], **schema: Any) -> dict[str, Any]:
@@ -246,7 +284,8 @@ def _bodies(examples: Mapping[str, Any], *names: str) -> dict[str, Any]:
 TRANSLATE: dict[str, Any] = {
     "summary": "Translate texts",
     "openapi_extra": _bodies(
-        {name: request for name, (request, _) in _TEXTS.items()} | {"stream": _STREAM}, "TranslationRequest"
+        {name: request for name, (request, _) in _TEXTS.items()} | {"stream": _STREAM},
+        "TranslationRequest",
     ),
     "responses": {
         200: {
@@ -269,14 +308,22 @@ DETECT: dict[str, Any] = {
 _FILE_FORM = {
     "type": "object",
     "properties": {
-        "file": {"type": "string", "format": "binary", "description": "A document, or text in UTF-8."},
-        **{name: BODIES["Question"]["properties"][name] for name in ("source", "target", "api_key")},
+        "file": {
+            "type": "string",
+            "format": "binary",
+            "description": "A document, or text in UTF-8.",
+        },
+        **{
+            name: BODIES["Question"]["properties"][name] for name in ("source", "target", "api_key")
+        },
     },
     "required": ["file", "source", "target"],
 }
 TRANSLATE_FILE: dict[str, Any] = {
     "summary": "Translate a file in the format that the ending of its name says",
-    "openapi_extra": {"requestBody": {"required": True, "content": {MULTIPART: {"schema": _FILE_FORM}}}},
+    "openapi_extra": {
+        "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FILE_FORM}}}
+    },
     "response_model": dict[str, str],
     "responses": refusals(400, 403, 408, 413, 422, 500, 503),
 }

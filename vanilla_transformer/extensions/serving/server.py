@@ -19,7 +19,9 @@ from .models import Models
 
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
 _TOO_MANY += b"Content-Length: 50\r\n\r\nToo many connections are open (--max_connections)."
-_BYTES_AT_ONCE = 2048  # of a client, until others have their turn: h11 takes 15 µs for each chunk, however small
+_BYTES_AT_ONCE = (
+    2048  # of a client, until others have their turn: h11 takes 15 µs for each chunk, however small
+)
 # Time to send the last answers and to close connections, at the end of the grace period.
 _SECONDS_TO_CLOSE = 0.5
 
@@ -29,13 +31,17 @@ def bind(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise UserError(f"`port` must be from 0 to 65535, got {port}.")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserFileError(f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port.") from error
+        raise UserFileError(
+            f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port."
+        ) from error
     return listener
 
 
@@ -59,7 +65,9 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(self._grace_seconds - 2 * _SECONDS_TO_CLOSE, self._models.stop)
+        asyncio.get_running_loop().call_later(
+            self._grace_seconds - 2 * _SECONDS_TO_CLOSE, self._models.stop
+        )
         await super().shutdown(sockets)
 
 
@@ -84,8 +92,12 @@ def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> Non
         failures = [model.batcher.last_failure for model in models if model.batcher.broken]
         if failures:
             status = 1
-            sys.stderr.write(f"error: The model is broken ({failures[0]}); the service has ended.\n")
-    if models.is_busy:  # Python would wait for the thread, also after SIGTERM in the first process of a container
+            sys.stderr.write(
+                f"error: The model is broken ({failures[0]}); the service has ended.\n"
+            )
+    if (
+        models.is_busy
+    ):  # Python would wait for the thread, also after SIGTERM in the first process of a container
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -121,10 +133,14 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
         super().connection_made(transport)
         self._restart_timer()
         connections: Any = self.connections  # uvicorn creates no others than of this class
-        open_connections = [connection for connection in connections if not connection.transport.is_closing()]
+        open_connections = [
+            connection for connection in connections if not connection.transport.is_closing()
+        ]
         if len(open_connections) <= self._limits.max_connections:
             return
-        waiting = [each for each in open_connections if each.is_idle or each.cycle.more_body]  # for their clients
+        waiting = [
+            each for each in open_connections if each.is_idle or each.cycle.more_body
+        ]  # for their clients
         oldest = min(waiting, key=lambda connection: connection._timer.when())
         if oldest is self:
             self.transport.write(_TOO_MANY)

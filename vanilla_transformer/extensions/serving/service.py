@@ -45,10 +45,17 @@ from .queue import CountTokens, ModelFailure, TextRequest, Translate, count_byte
 from .schema import TranslationRequest
 
 CheckDocument = Callable[[str, str, Direction], object]
-TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
+TranslateDocuments = Callable[
+    ..., Sequence[str]
+]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
 # Entries of LibreTranslate by ours.
-_ENTRIES = {"text": "q", "num_return_sequences": "alternatives", "src_lang": "source", "tgt_lang": "target"}
+_ENTRIES = {
+    "text": "q",
+    "num_return_sequences": "alternatives",
+    "src_lang": "source",
+    "tgt_lang": "target",
+}
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _FAILED = "The model failed to translate the text."
 _TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
@@ -134,7 +141,9 @@ def create_service_of(
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
-    service.add_middleware(BodyLimit, limits=limits, paths=paths)  # outermost: no answer may precede it
+    service.add_middleware(
+        BodyLimit, limits=limits, paths=paths
+    )  # outermost: no answer may precede it
 
     @service.post("/translate", **schema.TRANSLATE)
     async def translate_texts(request: Request) -> Response:
@@ -163,7 +172,9 @@ def create_service_of(
             if not isinstance(question.q, str):
                 raise Refusal(422, "`q` must be a text.")
             best, *others = await asyncio.to_thread(detect, question.q)
-            return JSONResponse([best, *(other for other in others if other["confidence"] >= _LEAST_CONFIDENCE)])
+            return JSONResponse(
+                [best, *(other for other in others if other["confidence"] >= _LEAST_CONFIDENCE)]
+            )
 
     @service.post("/translate_file", **schema.TRANSLATE_FILE)
     async def translate_file(request: Request) -> Response:
@@ -198,9 +209,15 @@ def create_service_of(
         targets: dict[str, list[str]] = {}
         for source, target in models.directions:
             targets.setdefault(str(source), []).append(str(target))
-        return JSONResponse([name_language(code) | {"targets": known} for code, known in targets.items()])
+        return JSONResponse(
+            [name_language(code) | {"targets": known} for code, known in targets.items()]
+        )
 
-    @service.get("/frontend/settings", summary="Describe the service for pages", response_model=dict[str, Any])
+    @service.get(
+        "/frontend/settings",
+        summary="Describe the service for pages",
+        response_model=dict[str, Any],
+    )
     async def describe_settings() -> Response:
         source, target = next(iter(models.directions), Direction())
         settings = {
@@ -211,7 +228,10 @@ def create_service_of(
             "suggestions": False,
             "filesTranslation": check_document is not None,
             "supportedFilesFormat": list(DOCUMENT_ENDINGS) if check_document is not None else [],
-            "language": {"source": name_language(source or DETECTED), "target": name_language(target or "")},
+            "language": {
+                "source": name_language(source or DETECTED),
+                "target": name_language(target or ""),
+            },
         }
         return JSONResponse(settings)
 
@@ -226,7 +246,12 @@ def create_service_of(
         return JSONResponse(*models.health())
 
     if metrics:
-        info = Info("model", "Version of the package, and SHA-256 of the weights.", ["model"], registry=registry)
+        info = Info(
+            "model",
+            "Version of the package, and SHA-256 of the weights.",
+            ["model"],
+            registry=registry,
+        )
 
         @service.get(
             "/metrics",
@@ -271,12 +296,16 @@ async def _read_file(request: Request) -> tuple[Question, str, str, str]:
         raise Refusal(422, "`file` must be given: a file of a form, whose name says its format.")
     if missing := [name for name in ("source", "target") if name not in form]:
         raise Refusal(422, f"`{missing[0]}` must be given.")
-    entries = {name: read_texts(form, name)[-1] for name in ("source", "target", "api_key") if name in form}
+    entries = {
+        name: read_texts(form, name)[-1] for name in ("source", "target", "api_key") if name in form
+    }
     _check_unicode(request, Question(q="", **entries))
     name = file.filename or ""
     format = DOCUMENT_ENDINGS.get(PurePosixPath(name).suffix.lower())
     if format is None:
-        raise Refusal(422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}.")
+        raise Refusal(
+            422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}."
+        )
     content, encoding = await file.read(), "UTF-8"
     if format == "text":
         text = decode_text(content, "`file`")
@@ -313,16 +342,30 @@ def _find_client(request: Request, key: str = "") -> str:
     if not api_keys:
         return request.client.host if request.client else ""
     header = request.headers.get("authorization")  # as Latin-1
-    sent = f"Bearer {key}" if header is None else header.encode("latin-1").decode(errors="surrogateescape")
+    sent = (
+        f"Bearer {key}"
+        if header is None
+        else header.encode("latin-1").decode(errors="surrogateescape")
+    )
     scheme, _, given = sent.partition(" ")
     # All keys are compared, in a time that tells nothing about them.
-    matches = [hmac.compare_digest(given.encode(errors="surrogatepass"), key.encode()) for key in api_keys]
+    matches = [
+        hmac.compare_digest(given.encode(errors="surrogatepass"), key.encode()) for key in api_keys
+    ]
     if scheme.lower() != "bearer" or not any(matches):
         raise Refusal(401, "A valid API key is required: `Authorization: Bearer KEY`.")
     return given
 
 
-_REFUSED = (Refusal, HTTPException, ValidationError, UserError, RecursionError, ModelFailure, ClientDisconnect)
+_REFUSED = (
+    Refusal,
+    HTTPException,
+    ValidationError,
+    UserError,
+    RecursionError,
+    ModelFailure,
+    ClientDisconnect,
+)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -351,7 +394,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if status == 503:
         headers["Retry-After"] = "1"
     if getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE):
-        reason = re.sub(f"(?<=`)({'|'.join(_ENTRIES)})(?=`)", lambda found: _ENTRIES[found[0]], reason)
+        reason = re.sub(
+            f"(?<=`)({'|'.join(_ENTRIES)})(?=`)", lambda found: _ENTRIES[found[0]], reason
+        )
         return JSONResponse({"error": reason}, {401: 403, 422: 400}.get(status, status), headers)
     return JSONResponse({"detail": reason}, status, headers)
 
@@ -375,9 +420,13 @@ class _Translator:
         if content.stream:
             self.limits.check_request(resolved.texts, resolved.num_hypotheses, content.format)
             return StreamingResponse(stream_events(model, resolved), media_type=schema.EVENTS)
-        return JSONResponse({"translations": await unless_disconnected(request, model.translate(resolved))})
+        return JSONResponse(
+            {"translations": await unless_disconnected(request, model.translate(resolved))}
+        )
 
-    async def answer_question(self, request: Request, question: Question, client: str) -> dict[str, Any]:
+    async def answer_question(
+        self, request: Request, question: Question, client: str
+    ) -> dict[str, Any]:
         """Return the answer to a request in the form of LibreTranslate.
 
         Texts whose language is detected are translated language by language.
@@ -385,7 +434,9 @@ class _Translator:
         detected: list[Detected] | None = None
         if self.detect is not None and question.asks_for_detection:
             self.limits.check_request(question.texts, question.num_hypotheses, question.format)
-            detected = await asyncio.to_thread(question.detect_sources, self.detect, self.models.directions)
+            detected = await asyncio.to_thread(
+                question.detect_sources, self.detect, self.models.directions
+            )
         if detected is None:
             return question.answer(await self._translate_question(request, question, client))
         positions: dict[str, list[int]] = {}
@@ -397,26 +448,46 @@ class _Translator:
                 for code, places in positions.items():
                     part = {"q": [question.texts[position] for position in places], "source": code}
                     try:
-                        translated = await self._translate_question(request, question.model_copy(update=part), client)
+                        translated = await self._translate_question(
+                            request, question.model_copy(update=part), client
+                        )
                     except Refusal as refusal:  # which names a text by its position in this part
-                        named = re.fullmatch(r"(.*at position )(\d+)(\)?\.?)", str(refusal), re.DOTALL)
-                        reason = f"{named[1]}{places[int(named[2])]}{named[3]}" if named else str(refusal)
+                        named = re.fullmatch(
+                            r"(.*at position )(\d+)(\)?\.?)", str(refusal), re.DOTALL
+                        )
+                        reason = (
+                            f"{named[1]}{places[int(named[2])]}{named[3]}"
+                            if named
+                            else str(refusal)
+                        )
                         raise Refusal(refusal.status, reason) from refusal
                     rows |= zip(places, translated, strict=True)
         except TimeoutError as error:
             raise self.limits.late() from error
         return question.answer([rows[position] for position in range(len(detected))], detected)
 
-    async def _translate_question(self, request: Request, question: Question, client: str) -> list[list[Any]]:
+    async def _translate_question(
+        self, request: Request, question: Question, client: str
+    ) -> list[list[Any]]:
         direction = question.find_direction(self.models.directions)
         choices = self.models.choices
-        model = next(choice for choice in choices if direction is None or direction in choice.directions)
-        content = {"text": question.q, "num_return_sequences": question.num_hypotheses, "format": question.format}
+        model = next(
+            choice for choice in choices if direction is None or direction in choice.directions
+        )
+        content = {
+            "text": question.q,
+            "num_return_sequences": question.num_hypotheses,
+            "format": question.format,
+        }
         content |= language_entries(model.directions, direction)
-        resolved = await self._resolve(request, model, TranslationRequest.model_validate(content), client)
+        resolved = await self._resolve(
+            request, model, TranslationRequest.model_validate(content), client
+        )
         return await unless_disconnected(request, model.translate(resolved))
 
-    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest, client: str) -> TextRequest:
+    async def _resolve(
+        self, request: Request, model: Choice, content: TranslationRequest, client: str
+    ) -> TextRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         if content.format == "text" and request.state.body_bytes > self.limits.max_body_bytes:
@@ -434,8 +505,14 @@ class _Translator:
                 try:
                     await asyncio.to_thread(self.check_document, text, options["format"], direction)
                 except (UserError, RecursionError) as error:
-                    reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
-                    raise Refusal(422, f"{reason[: 2 * LONGEST_REASON]} (at position {position})") from error
+                    reason = (
+                        "It is nested too deeply."
+                        if isinstance(error, RecursionError)
+                        else str(error)
+                    )
+                    raise Refusal(
+                        422, f"{reason[: 2 * LONGEST_REASON]} (at position {position})"
+                    ) from error
         return resolved
 
 
@@ -445,7 +522,9 @@ async def stream_events(model: Choice, request: TextRequest) -> AsyncIterator[st
     async def translate(position: int) -> dict[str, Any]:
         phrases = request.constraints and [request.constraints[position]]
         prefixes = request.prefixes and [request.prefixes[position]]
-        one = request._replace(texts=[request.texts[position]], constraints=phrases, prefixes=prefixes)
+        one = request._replace(
+            texts=[request.texts[position]], constraints=phrases, prefixes=prefixes
+        )
         try:
             (row,) = await model.translate(one)
         except Refusal as refusal:
@@ -481,13 +560,21 @@ def translate_with(
         limits: Limits of requests. The translation of a document ends with the time of its request.
     """
 
-    def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:
+    def translate(
+        texts: Any, num_hypotheses: int, format: str | None = None, **options: Any
+    ) -> list[list[Any]]:
         options = {**(languages or {}), **options}
         if glossary is not None and options.items() >= (languages or {}).items():
-            mode = options.setdefault("term_mode", SOFT if knows_inline_terms(pipeline.tokenizer) else EXACT)
+            mode = options.setdefault(
+                "term_mode", SOFT if knows_inline_terms(pipeline.tokenizer) else EXACT
+            )
             if mode != SOFT and options.get("do_sample"):
-                raise OptionError("The glossary of this service needs beam search. Leave `do_sample` out.")
-            options["glossary"] = glossary.override(options["glossary"]) if "glossary" in options else glossary
+                raise OptionError(
+                    "The glossary of this service needs beam search. Leave `do_sample` out."
+                )
+            options["glossary"] = (
+                glossary.override(options["glossary"]) if "glossary" in options else glossary
+            )
         if format is not None:
             assert translate_documents is not None
             allowed = limits or Limits()
@@ -498,13 +585,20 @@ def translate_with(
                     raise allowed.late()
 
             options = choose_beams(options, pipeline.model.generation_config.num_beams)
-            return [[text] for text in translate_documents(texts, format, progress=check_time, **options)]
+            return [
+                [text]
+                for text in translate_documents(texts, format, progress=check_time, **options)
+            ]
         if num_hypotheses > 1 and "alternatives" not in options:
             options |= {"num_return_sequences": num_hypotheses}
-        options = choose_beams(options, pipeline.model.generation_config.num_beams, pipeline.reranks)
+        options = choose_beams(
+            options, pipeline.model.generation_config.num_beams, pipeline.reranks
+        )
         if options.get("split_sentences"):
             options |= {"source_language": options.get("src_lang", source_language)}
-        if "seed" in options:  # not counting repeated sentences, or the samples would depend on the batch
+        if (
+            "seed" in options
+        ):  # not counting repeated sentences, or the samples would depend on the batch
             options |= {"seed": SentenceSeeds(options["seed"], repeats_differ=False)}
         answers = pipeline(list(texts), progress_bar=False, **options)
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]

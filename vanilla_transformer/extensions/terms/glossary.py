@@ -72,8 +72,12 @@ class Glossary:
         name (`str`): What messages call the glossary.
     """
 
-    def __init__(self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"):
-        self.terms = [Term(*(" ".join(text.split()) for text in term[:2]), *term[2:]) for term in terms]
+    def __init__(
+        self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"
+    ):
+        self.terms = [
+            Term(*(" ".join(text.split()) for text in term[:2]), *term[2:]) for term in terms
+        ]
         self._exact, self._folded = dict[tuple[str, ...], Term](), dict[tuple[str, ...], Term]()
         self._base: Glossary | None = None
         doubles = list[str]()
@@ -82,15 +86,24 @@ class Glossary:
         for term in self.terms:
             for side, text in zip(("source", "target"), term[:2], strict=True):
                 if not split_units(text):
-                    raise UserError(f"{name} must have a word in each {side}, got {text!r}{_at(term)}.")
-            is_folded, units = casefold or term.source == term.source.lower(), _normalize(term.source)
+                    raise UserError(
+                        f"{name} must have a word in each {side}, got {text!r}{_at(term)}."
+                    )
+            is_folded, units = (
+                casefold or term.source == term.source.lower(),
+                _normalize(term.source),
+            )
             table = self._folded if is_folded else self._exact
-            known = table.setdefault(tuple(unit.casefold() if is_folded else unit for unit in units), term)
+            known = table.setdefault(
+                tuple(unit.casefold() if is_folded else unit for unit in units), term
+            )
             if known.target != term.target:
                 both = f"{known.target!r}{_at(known)} and {term.target!r}{_at(term)}"
                 doubles.append(f"{both} of {term.source!r}")
         if doubles:
-            raise UserError(f"{name} must have one translation of each term, got {'; '.join(doubles)}. Keep one.")
+            raise UserError(
+                f"{name} must have one translation of each term, got {'; '.join(doubles)}. Keep one."
+            )
         self._longest = max(map(len, [*self._exact, *self._folded]))
 
     def __len__(self) -> int:
@@ -121,7 +134,11 @@ class Glossary:
 
     def _look_up(self, exact: tuple[str, ...], folded: tuple[str, ...]) -> Term | None:
         found = self._exact.get(exact) or self._folded.get(folded)
-        return self._base._look_up(exact, folded) if found is None and self._base is not None else found
+        return (
+            self._base._look_up(exact, folded)
+            if found is None and self._base is not None
+            else found
+        )
 
     def is_ignored(self, source: str, translation: str) -> bool:
         """Return whether a translation lacks a wanted one of its source, whatever its ending."""
@@ -145,25 +162,37 @@ class Glossary:
 
 
 _LONGEST_ENDING = 3  # letters by which a form of a word is longer than the wanted one
-_SHORT = 4  # letters of a word, none of which a form lacks; of a longer word, it may lack the last one
+_SHORT = (
+    4  # letters of a word, none of which a form lacks; of a longer word, it may lack the last one
+)
 
 
 def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
     """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other endings."""
     normalized = [unicodedata.normalize("NFC", each) for each in (wanted, text)]
-    phrase, words = ([each[start:end].casefold() for start, end in split_units(each)] for each in normalized)
+    phrase, words = (
+        [each[start:end].casefold() for start, end in split_units(each)] for each in normalized
+    )
     windows = (words[first : first + len(phrase)] for first in range(len(words) - len(phrase) + 1))
     if exactly:
         return sum(window == phrase for window in windows)
-    forms = [(word[:-1] if len(word) > _SHORT else word, len(word) + _LONGEST_ENDING) for word in phrase]
+    forms = [
+        (word[:-1] if len(word) > _SHORT else word, len(word) + _LONGEST_ENDING) for word in phrase
+    ]
     return sum(
-        all(word.startswith(start) and len(word) <= most for word, (start, most) in zip(window, forms, strict=True))
+        all(
+            word.startswith(start) and len(word) <= most
+            for word, (start, most) in zip(window, forms, strict=True)
+        )
         for window in windows
     )
 
 
 def read_glossary(
-    path: str | Path, source_language: str | None = None, target_language: str | None = None, casefold: bool = False
+    path: str | Path,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    casefold: bool = False,
 ) -> Glossary:
     """
     Read a glossary from a file.
@@ -175,11 +204,17 @@ def read_glossary(
     """
     content = read_input(path)
     if not content.strip():
-        raise UserError(f"The glossary {path} must have a term with its translation, but it is empty.")
+        raise UserError(
+            f"The glossary {path} must have a term with its translation, but it is empty."
+        )
     if Path(path).suffix.lower() in _TBX:
-        entries: Iterable[tuple[str, str, int]] = parse_tbx(content, str(path), source_language, target_language)
+        entries: Iterable[tuple[str, str, int]] = parse_tbx(
+            content, str(path), source_language, target_language
+        )
     else:
-        entries = _parse_tsv(decode_text(content, str(path)), str(path), source_language, target_language)
+        entries = _parse_tsv(
+            decode_text(content, str(path)), str(path), source_language, target_language
+        )
     terms = [Term(source, target, f"line {number}") for source, target, number in entries]
     return Glossary(terms, casefold, f"The glossary {path}")
 
@@ -199,8 +234,14 @@ def as_glossary(value: object, *reading: Any) -> Glossary:
         kinds = "a path, a mapping of terms to translations, or a list of pairs"
         raise UserError(f"`glossary` must be {kinds}, got {type(value).__name__}.")
     for pair in pairs:
-        if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise UserError(f"`glossary` must have pairs of a term and its translation, got {pair!r}.")
+        if not (
+            isinstance(pair, list | tuple)
+            and len(pair) == 2
+            and all(isinstance(text, str) for text in pair)
+        ):
+            raise UserError(
+                f"`glossary` must have pairs of a term and its translation, got {pair!r}."
+            )
     return Glossary(map(tuple, pairs))
 
 
@@ -219,7 +260,9 @@ def _parse_tsv(
             continue
         if len(cells) != 2 or not all(cells):
             rule = "a term, a tab and its translation"
-            raise UserError(f"Each line of {path} must have {rule}, got {line.strip()[:60]!r} in line {number}.")
+            raise UserError(
+                f"Each line of {path} must have {rule}, got {line.strip()[:60]!r} in line {number}."
+            )
         yield cells[source], cells[target], number
 
 
@@ -257,8 +300,12 @@ def parse_tbx(
     concepts = [element for element in root.iter() if local_name(element) in _ENTRIES]
     if not concepts:
         found = f"<{local_name(root)}>"
-        raise UserError(f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in {found}.")
-    sections = [[child for child in concept if local_name(child) in _LANGUAGES] for concept in concepts]
+        raise UserError(
+            f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in {found}."
+        )
+    sections = [
+        [child for child in concept if local_name(child) in _LANGUAGES] for concept in concepts
+    ]
     for section in chain(*sections):
         if not section.get(LANG):
             rule = f"Each <{local_name(section)}> of {path} must have the attribute xml:lang"

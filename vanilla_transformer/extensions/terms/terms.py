@@ -41,10 +41,18 @@ def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
             return decode(_constrained(sentences, matches, tokenizer), options, report)
         found = decode(sentences, options, report)
         if mode == HARD:
-            texts, translations = [each.text for each in sentences], [[each.text for each in row] for row in found]
+            texts, translations = (
+                [each.text for each in sentences],
+                [[each.text for each in row] for row in found],
+            )
             lacking = lacking_terms(glossary, texts, translations)
-            some = [sentences[number] for number in lacking], [matches[number] for number in lacking]
-            again = decode(_constrained(*some, tokenizer), options, lambda _: None) if lacking else []
+            some = (
+                [sentences[number] for number in lacking],
+                [matches[number] for number in lacking],
+            )
+            again = (
+                decode(_constrained(*some, tokenizer), options, lambda _: None) if lacking else []
+            )
             for number, row in zip(lacking, again, strict=True):
                 found[number] = row
         return found
@@ -58,14 +66,22 @@ def term_mode(options: TranslationOptions, tokenizer: Any) -> str:
     if options.term_mode == SOFT and not is_trained:
         lacking = f"the vocabulary of this one has no {TERM_TOKENS[0]}"
         hint = "Give 'hard', or train with `augment: {inline_terms: 0.1}`."
-        raise OptionError(f"`term_mode` 'soft' is for models trained with inline terms, but {lacking}. {hint}")
+        raise OptionError(
+            f"`term_mode` 'soft' is for models trained with inline terms, but {lacking}. {hint}"
+        )
     return options.term_mode or SOFT if is_trained else EXACT
 
 
-def lacking_terms(glossary: Glossary, texts: Sequence[str], translations: Sequence[Sequence[str]]) -> list[int]:
+def lacking_terms(
+    glossary: Glossary, texts: Sequence[str], translations: Sequence[Sequence[str]]
+) -> list[int]:
     """Return the numbers of the texts with a translation that lacks a wanted one, whatever its ending."""
     rows = enumerate(zip(texts, translations, strict=True))
-    return [number for number, (text, row) in rows if any(glossary.is_ignored(text, each) for each in row)]
+    return [
+        number
+        for number, (text, row) in rows
+        if any(glossary.is_ignored(text, each) for each in row)
+    ]
 
 
 def _annotate(
@@ -78,13 +94,22 @@ def _annotate(
     """Return the sentences with the wanted translations, which must be plain text, written beside their terms."""
     targets = sorted({match.target for found in matches for match in found})
     unknown = getattr(tokenizer, "unk_token_id", None)
-    for target, ids in zip(targets, tokenizer(targets)["input_ids"] if targets else [], strict=True):
+    for target, ids in zip(
+        targets, tokenizer(targets)["input_ids"] if targets else [], strict=True
+    ):
         marks = [token for token in TERM_TOKENS if token in target]
         if marks or unknown in ids:
-            problem = f"has the mark {marks[0]}" if marks else "has characters that the model's vocabulary lacks"
-            raise OptionError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
+            problem = (
+                f"has the mark {marks[0]}"
+                if marks
+                else "has characters that the model's vocabulary lacks"
+            )
+            raise OptionError(
+                f"A translation of the glossary must be plain text, but {target!r} {problem}."
+            )
     annotations = [
-        annotate(sentence.text, found) if found else None for sentence, found in zip(sentences, matches, strict=True)
+        annotate(sentence.text, found) if found else None
+        for sentence, found in zip(sentences, matches, strict=True)
     ]
     rows = iter(encode([each.text for each in annotations if each is not None], options))
     return [
@@ -93,9 +118,16 @@ def _annotate(
     ]
 
 
-def _constrained(sentences: Sequence[Sentence], matches: Sequence[Sequence[Match]], tokenizer: Any) -> list[Sentence]:
+def _constrained(
+    sentences: Sequence[Sentence], matches: Sequence[Sequence[Match]], tokenizer: Any
+) -> list[Sentence]:
     """Return the sentences with the wanted translations of their terms among their constraints."""
     return [
-        sentence._replace(phrases=[*sentence.phrases, *(tokenize_phrase(tokenizer, match.target) for match in found)])
+        sentence._replace(
+            phrases=[
+                *sentence.phrases,
+                *(tokenize_phrase(tokenizer, match.target) for match in found),
+            ]
+        )
         for sentence, found in zip(sentences, matches, strict=True)
     ]

@@ -15,7 +15,10 @@ _TEMPLATE = Path(__file__).parent
 
 
 def create_space(
-    model: str | Path, output_dir: str | Path, title: str | None = None, examples: list[str] | None = None
+    model: str | Path,
+    output_dir: str | Path,
+    title: str | None = None,
+    examples: list[str] | None = None,
 ) -> Path:
     """
     Write a Space for a model and return its folder.
@@ -38,11 +41,17 @@ def create_space(
         check_local_model(model)
         check_repo_id(str(model))
     title = title or Path(model).name
-    settings = {"model": str(title if is_folder else model), "title": title, "examples": examples or []}
+    settings = {
+        "model": str(title if is_folder else model),
+        "title": title,
+        "examples": examples or [],
+    }
     with atomic_folder(output_dir) as folder:
         for name in ("app.py", "requirements.txt"):
             shutil.copyfile(_TEMPLATE / name, folder / name)
-        (folder / "space.json").write_text(json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        (folder / "space.json").write_text(
+            json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
+        )
         if is_folder:
             stage(model, folder / "model")
         data = SpaceCardData(

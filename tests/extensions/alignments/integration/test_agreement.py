@@ -23,11 +23,19 @@ def test_agreement_is_what_write_alignments_writes(corpus, tiny_tokenizer, tmp_p
         parse_recipe(flags(corpus, tmp_path / "run", train_alignments=name))
         for name in ("agreement", tmp_path / "found.align")
     ]
-    (values, sizes), (others, other_sizes) = (links_of(recipe, tiny_tokenizer, tmp_path) for recipe in recipes)
-    assert values.tolist() == others.tolist() and sizes.tolist() == other_sizes.tolist() and len(values) > 200
+    (values, sizes), (others, other_sizes) = (
+        links_of(recipe, tiny_tokenizer, tmp_path) for recipe in recipes
+    )
+    assert (
+        values.tolist() == others.tolist()
+        and sizes.tolist() == other_sizes.tolist()
+        and len(values) > 200
+    )
 
 
-@pytest.mark.parametrize("lines, found", [("A B\n", "the same number of lines, got 40 in"), ("", "empty")])
+@pytest.mark.parametrize(
+    "lines, found", [("A B\n", "the same number of lines, got 40 in"), ("", "empty")]
+)
 def test_write_alignments_names_files_that_do_not_fit(corpus, tmp_path, capsys, lines, found):
     (corpus / "other").write_text(lines)
     files = ["--source", str(corpus / "train.a"), "--target", str(corpus / "other")]

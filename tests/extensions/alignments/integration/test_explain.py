@@ -18,10 +18,27 @@ def test_explain_writes_a_page_and_prints_the_translation(folder, tmp_path, caps
     assert main(["translate", folder, "Two dogs.", "--num_beams", "2"]) == 0
     translation = capsys.readouterr().out
     for flags in ([], ["--overwrite"]):
-        assert main(["explain", folder, "Two dogs.", "--output", str(output), "--num_beams", "2", *flags]) == 0
+        assert (
+            main(
+                [
+                    "explain",
+                    folder,
+                    "Two dogs.",
+                    "--output",
+                    str(output),
+                    "--num_beams",
+                    "2",
+                    *flags,
+                ]
+            )
+            == 0
+        )
         assert capsys.readouterr().out == f"{translation}The page is {output}.\n"
     page = output.read_text()
-    assert page.startswith("<!doctype html>") and "<title>model: a translation explained</title>" in page
+    assert (
+        page.startswith("<!doctype html>")
+        and "<title>model: a translation explained</title>" in page
+    )
     assert [path.name for path in output.parent.iterdir()] == ["page.html"]
 
 
@@ -34,7 +51,9 @@ def refusal(arguments, capsys):
 
 
 @pytest.mark.parametrize("model", [tiny_causal_lm, tiny_masked_lm])
-def test_explain_refuses_models_without_encoder_and_decoder(model, tiny_tokenizer, tmp_path, capsys):
+def test_explain_refuses_models_without_encoder_and_decoder(
+    model, tiny_tokenizer, tmp_path, capsys
+):
     other = str(save_model_folder(model(), tiny_tokenizer, tmp_path / "other"))
     error = refusal([other, "A man.", "--output", f"{tmp_path}/page.html"], capsys)
     assert "A model with an encoder and a decoder can be explained, but" in error
@@ -67,5 +86,7 @@ def test_explain_leaves_the_old_page_if_it_is_interrupted(folder, tmp_path, caps
     output.parent.mkdir()
     output.write_text("old")
     assert main(["explain", folder, "A man.", "--output", str(output), "--overwrite"]) == 130
-    assert output.read_text() == "old" and [path.name for path in output.parent.iterdir()] == ["page.html"]
+    assert output.read_text() == "old" and [path.name for path in output.parent.iterdir()] == [
+        "page.html"
+    ]
     assert "Interrupted." in capsys.readouterr().err

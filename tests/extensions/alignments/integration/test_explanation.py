@@ -20,7 +20,9 @@ TEXT = "Two dogs run."
 
 
 def embedded_data(page):
-    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)[1])
+    return json.loads(
+        re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)[1]
+    )
 
 
 def test_explain_has_the_translation_of_the_pipeline(tiny_tokenizer):
@@ -51,9 +53,13 @@ def test_explain_begins_a_given_translation_with_its_language(tmp_path):
     model = tiny_model(vocab_size=200)
     found = explain(model, tokenizer, "A man", translation="Grass", src_lang="en", tgt_lang="fr")
     source, target = encode_sentences(tokenizer, ["A man", "Grass"])
-    (expected,) = score_tokens(model, [source], [[tokenizer.convert_tokens_to_ids("__fr__"), *target[1:]]])
+    (expected,) = score_tokens(
+        model, [source], [[tokenizer.convert_tokens_to_ids("__fr__"), *target[1:]]]
+    )
     assert found.target_tokens[0].text == "__fr__"
-    assert [np.log(each.probability) for each in found.target_tokens] == pytest.approx(expected, rel=1e-4)
+    assert [np.log(each.probability) for each in found.target_tokens] == pytest.approx(
+        expected, rel=1e-4
+    )
 
 
 def test_explain_has_the_attention_of_every_head(tiny_tokenizer):
@@ -104,7 +110,12 @@ LONG = "🐕" * MOST_TOKENS
         ({}, " ", {}, "The text must have a word at least"),
         ({}, "One.", {"translation": ""}, "The translation must have a word at least"),
         ({}, "One.\nTwo.", {}, "The text must be one line, got 2. Explain one of its sentences."),
-        ({}, "One.", {"translation": "Eins.\u2028Zwei."}, "The translation must be one line, got 2."),
+        (
+            {},
+            "One.",
+            {"translation": "Eins.\u2028Zwei."},
+            "The translation must be one line, got 2.",
+        ),
         ({}, LONG, {}, f"The text must have at most {MOST_TOKENS} tokens to fit a page, got"),
         (
             {},
@@ -144,14 +155,23 @@ def test_render_page_escapes_markup_and_names_no_address(tiny_tokenizer):
     assert "<title>&lt;i&gt;{{data}}: a translation explained</title>" in page
     assert "<i>" not in page and page.count("</script>") == 2
     links = {'href="data:,', 'href="#tokens', 'href="#attention', 'href="#search'}
-    addresses = re.findall(r"""https?://[^"'\s)]+|(?:src|href)=["'][^"']*|url\([^)]*|@import[^;]*""", page)
+    addresses = re.findall(
+        r"""https?://[^"'\s)]+|(?:src|href)=["'][^"']*|url\([^)]*|@import[^;]*""", page
+    )
     assert {*addresses} <= {"http://www.w3.org/2000/svg", *links}
 
 
 def test_render_page_of_30_tokens_has_less_than_1_megabyte(tiny_tokenizer):
     """The model has the layers and heads of the big one in the paper."""
-    sizes = {"encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 16, "decoder_attention_heads": 16}
-    (tokens,) = encode_sentences(tiny_tokenizer, [text := "A man is sleeping. Two dogs run. Zwei Hunde laufen weg."])
+    sizes = {
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "encoder_attention_heads": 16,
+        "decoder_attention_heads": 16,
+    }
+    (tokens,) = encode_sentences(
+        tiny_tokenizer, [text := "A man is sleeping. Two dogs run. Zwei Hunde laufen weg."]
+    )
     assert len(tokens) >= 30
     found = explain(tiny_model(d_model=32, **sizes), tiny_tokenizer, text)
     assert len(render_page(found, "model").encode()) < 1_000_000

@@ -15,7 +15,9 @@ def test_train_refuses_alignments_that_do_not_fit_the_text(corpus, alignments, t
     recipe = parse_recipe(flags(corpus, tmp_path / "run", train_alignments=alignments))
     lines = alignments.read_text().splitlines()
     alignments.write_text("\n".join(lines[1:]) + "\n")
-    with pytest.raises(ValueError, match="train.align must have a line for each of 40 lines of .*, got 39"):
+    with pytest.raises(
+        ValueError, match="train.align must have a line for each of 40 lines of .*, got 39"
+    ):
         train(recipe, evaluate=no_scores)
     alignments.write_text("\n".join([lines[0], "0-9", *lines[2:]]) + "\n")
     with pytest.raises(ValueError, match="got '0-9' in line 2 of .*train.align"):
@@ -42,15 +44,22 @@ def linked_words(table, row, tokenizer, text):
     """Return the words of the linked tokens of a row, without links to the source's EOS."""
     links = table.links.read(np.array([row]))[0].reshape(-1, 3)
     of_source, of_target = (
-        words_of_tokens(text[side], token_spans(tokenizer, [text[side]])[0]) for side in ("source", "target")
+        words_of_tokens(text[side], token_spans(tokenizer, [text[side]])[0])
+        for side in ("source", "target")
     )
     return {
-        pair for target, source, _ in links for pair in zip(of_source[source], of_target[target], strict=False)
+        pair
+        for target, source, _ in links
+        for pair in zip(of_source[source], of_target[target], strict=False)
     }, len(links)
 
 
-@pytest.mark.parametrize("name", ["upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"])
-def test_augmented_pairs_keep_links_of_words_that_stay_in_place(corpus, alignments, tiny_tokenizer, tmp_path, name):
+@pytest.mark.parametrize(
+    "name", ["upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"]
+)
+def test_augmented_pairs_keep_links_of_words_that_stay_in_place(
+    corpus, alignments, tiny_tokenizer, tmp_path, name
+):
     """In this text each word is aligned with the word at its place."""
     options = {"train_alignments": alignments, "augment": f"{{{name}: 0.5}}", "cache_dir": tmp_path}
     texts = load_texts(parse_recipe(flags(corpus, tmp_path / "run", **options)).data)

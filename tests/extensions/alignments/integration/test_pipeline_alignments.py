@@ -31,7 +31,10 @@ def pieces(text, spans):
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 3, "num_return_sequences": 2}])
 def test_pipeline_links_units_of_the_text_to_units_of_its_translation(tiny_tokenizer, options):
     translate = translator(tiny_tokenizer)
-    plain, aligned = translate(TEXTS, **options), translate(TEXTS, return_alignments=True, **options)
+    plain, aligned = (
+        translate(TEXTS, **options),
+        translate(TEXTS, return_alignments=True, **options),
+    )
     found = 0
     for source, texts, answers in zip(TEXTS, plain, aligned, strict=True):
         texts, answers = (each if isinstance(each, list) else [each] for each in (texts, answers))
@@ -48,7 +51,9 @@ def test_pipeline_links_units_of_the_text_to_units_of_its_translation(tiny_token
 
 def test_pipeline_shifts_links_of_segments(tiny_tokenizer):
     translate = translator(tiny_tokenizer, return_alignments=True, num_beams=1)
-    first, second, both = translate(["Two dogs.", "Across the grass.", "\n Two dogs.\n\n Across the grass.\n"])
+    first, second, both = translate(
+        ["Two dogs.", "Across the grass.", "\n Two dogs.\n\n Across the grass.\n"]
+    )
     shift, target_shift = len("\n Two dogs.\n\n "), len(first["translation_text"] + "\n\n ")
     expected = [link.shift(2, 0) for link in first["alignment"]]
     expected += [link.shift(shift, target_shift) for link in second["alignment"]]
@@ -57,8 +62,13 @@ def test_pipeline_shifts_links_of_segments(tiny_tokenizer):
 
 
 def test_pipeline_names_how_to_get_alignment_heads(tiny_tokenizer):
-    with pytest.raises(ValueError, match="configuration must have `alignment_heads`, got none. `vanilla-transformer"):
-        TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False)("A", return_alignments=True)
+    with pytest.raises(
+        ValueError,
+        match="configuration must have `alignment_heads`, got none. `vanilla-transformer",
+    ):
+        TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False)(
+            "A", return_alignments=True
+        )
 
 
 def test_translate_prints_pairs_of_words(tiny_tokenizer, tmp_path, capsys):

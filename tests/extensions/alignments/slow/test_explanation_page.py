@@ -41,7 +41,10 @@ def text_of(browser, name):
 
 
 def texts_of(browser, selector):
-    return [each.get_property("textContent") for each in browser.find_elements(By.CSS_SELECTOR, selector)]
+    return [
+        each.get_property("textContent")
+        for each in browser.find_elements(By.CSS_SELECTOR, selector)
+    ]
 
 
 def press(browser, *keys):
@@ -51,9 +54,17 @@ def press(browser, *keys):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
-def test_explanation_page_fits_loads_nothing_and_has_no_error(width, scheme, browser, show, tiny_tokenizer):
-    address = show(explain(tiny_model(d_model=32, decoder_attention_heads=16), tiny_tokenizer, TEXT), width, scheme)
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width, "nothing is cut off"
+def test_explanation_page_fits_loads_nothing_and_has_no_error(
+    width, scheme, browser, show, tiny_tokenizer
+):
+    address = show(
+        explain(tiny_model(d_model=32, decoder_attention_heads=16), tiny_tokenizer, TEXT),
+        width,
+        scheme,
+    )
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width, (
+        "nothing is cut off"
+    )
     assert browser.get_log("browser") == [] and set(requested_addresses(browser)) == {address}
     color = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert color == {"light": "rgb(246, 246, 243)", "dark": "rgb(18, 19, 24)"}[scheme]
@@ -66,7 +77,11 @@ def test_explanation_page_shows_tokens_and_hypotheses(browser, show, tiny_tokeni
         found.translation.split()
     )
     rows = texts_of(browser, "#token-list .percent")
-    assert len(rows) == len(found.target_tokens) == len(browser.find_elements(By.CSS_SELECTOR, "#queries button"))
+    assert (
+        len(rows)
+        == len(found.target_tokens)
+        == len(browser.find_elements(By.CSS_SELECTOR, "#queries button"))
+    )
     assert [float(row.strip("<%")) for row in rows] == pytest.approx(
         [100 * each.probability for each in found.target_tokens], abs=0.51
     )
@@ -89,12 +104,16 @@ def test_explanation_page_shows_every_head_of_every_kind(place, browser, show, t
     assert text_of(browser, "head-name") == "Layer 2, head 1"
     row = len(browser.find_elements(By.CSS_SELECTOR, "#queries button")) - 1
     browser.find_elements(By.CSS_SELECTOR, "#queries button")[row].click()
-    shown = [each.get_attribute("title") for each in browser.find_elements(By.CSS_SELECTOR, "#keys span")]
+    shown = [
+        each.get_attribute("title") for each in browser.find_elements(By.CSS_SELECTOR, "#keys span")
+    ]
     expected = [100 * weight for weight in attention.weights[1, 0, row].tolist()]
     assert [float(each.strip("<%")) for each in shown] == pytest.approx(expected, abs=0.71)
     heads[2].click()
     mean = [100 * weight for weight in attention.weights[0].mean(dim=0)[row].tolist()]
-    shown = [each.get_attribute("title") for each in browser.find_elements(By.CSS_SELECTOR, "#keys span")]
+    shown = [
+        each.get_attribute("title") for each in browser.find_elements(By.CSS_SELECTOR, "#keys span")
+    ]
     assert [float(each.strip("<%")) for each in shown] == pytest.approx(mean, abs=0.71)
 
 
@@ -109,7 +128,8 @@ def test_explanation_page_works_with_the_keyboard(browser, show, tiny_tokenizer)
     assert text_of(browser, "head-name") == "Layer 1, head 2"
     press(browser, Keys.TAB, Keys.TAB, Keys.ARROW_RIGHT)  # over the matrix to the tokens
     checked = [
-        each.get_attribute("aria-checked") for each in browser.find_elements(By.CSS_SELECTOR, "#queries button")
+        each.get_attribute("aria-checked")
+        for each in browser.find_elements(By.CSS_SELECTOR, "#queries button")
     ]
     assert checked[:3] == ["false", "true", "false"]
     browser.execute_script("document.querySelector('#tree [tabindex=\"0\"]').focus()")
@@ -117,9 +137,9 @@ def test_explanation_page_works_with_the_keyboard(browser, show, tiny_tokenizer)
     parents = [found.steps[step][place].parent]
     press(browser, Keys.ARROW_LEFT)
     parent = found.steps[step - 1][parents[0]].candidate
-    assert f"log-probability {parent.log_probability:.2f}".replace("-0", "−0").replace(" -", " −") in text_of(
-        browser, "node-note"
-    )
+    assert f"log-probability {parent.log_probability:.2f}".replace("-0", "−0").replace(
+        " -", " −"
+    ) in text_of(browser, "node-note")
     press(browser, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
     assert "kept: the next step continued it" in text_of(browser, "node-note")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#tree .node.on")) == step
@@ -137,12 +157,18 @@ def test_explanation_page_says_which_attention_has_no_weights(browser, show, tin
     show(found)
     assert "compute this attention without weights" in text_of(browser, "kind-note")
     assert not browser.find_element(By.ID, "attention-body").is_displayed()
-    assert browser.find_elements(By.CSS_SELECTOR, "#tree .kept") and browser.get_log("browser") == []
+    assert (
+        browser.find_elements(By.CSS_SELECTOR, "#tree .kept") and browser.get_log("browser") == []
+    )
 
 
-def test_explanation_page_of_a_given_translation_shows_the_models_own(browser, show, tiny_tokenizer):
+def test_explanation_page_of_a_given_translation_shows_the_models_own(
+    browser, show, tiny_tokenizer
+):
     found = explain(tiny_model(), tiny_tokenizer, TEXT, translation="Zwei <b>Hunde</b> laufen.")
     show(found)
     assert text_of(browser, "translation") == "Zwei <b>Hunde</b> laufen."
     assert text_of(browser, "translation-name") == "Given translation"
-    assert f"The model's own translation: {' '.join(found.hypotheses[0][0].split())}" in text_of(browser, "facts")
+    assert f"The model's own translation: {' '.join(found.hypotheses[0][0].split())}" in text_of(
+        browser, "facts"
+    )

@@ -3,7 +3,13 @@
 import pytest
 from transformers import AutoModelForSeq2SeqLM
 
-from tests.tiny_runs import assert_same_run, assert_two_processes_match_one, flags, kill_at_step, no_scores
+from tests.tiny_runs import (
+    assert_same_run,
+    assert_two_processes_match_one,
+    flags,
+    kill_at_step,
+    no_scores,
+)
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.extensions.alignments.alignment_scores import align_given, score_alignments
@@ -33,14 +39,18 @@ def test_train_with_alignments_lets_a_head_align_words(corpus, alignments, tmp_p
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_train_with_alignments_resumes_bit_for_bit(corpus, alignments, tmp_path, monkeypatch, given):
+def test_train_with_alignments_resumes_bit_for_bit(
+    corpus, alignments, tmp_path, monkeypatch, given
+):
     options = {
         "train_alignments": alignments if given else "agreement",
         "dropout": 0.3,
         "ema_decay": 0.9,
         "alignment_layer": 0,
     }
-    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
+    straight = train(
+        parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores
+    )
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
     kill_at_step(recipe, monkeypatch, 4)
     resumed = parse_recipe(flags(corpus, tmp_path / "killed", dataloader_num_workers=1, **options))
@@ -48,4 +58,6 @@ def test_train_with_alignments_resumes_bit_for_bit(corpus, alignments, tmp_path,
 
 
 def test_train_with_alignments_is_the_same_on_two_processes(corpus, alignments, tmp_path):
-    assert_two_processes_match_one(corpus, tmp_path, train_alignments=alignments, alignment_weight=1.0)
+    assert_two_processes_match_one(
+        corpus, tmp_path, train_alignments=alignments, alignment_weight=1.0
+    )

@@ -18,7 +18,11 @@ POSSIBLE = GoldAlignment({(0, 0)}, {(0, 0), (1, 1)})
     "found, gold, expected",
     [
         # one minus F1 if all links are sure
-        ([{(0, 0), (1, 1)}, {(2, 2)}], [sure((0, 0), (2, 1)), sure((2, 2), (3, 3))], (1 - 4 / 7, 2 / 3, 2 / 4)),
+        (
+            [{(0, 0), (1, 1)}, {(2, 2)}],
+            [sure((0, 0), (2, 1)), sure((2, 2), (3, 3))],
+            (1 - 4 / 7, 2 / 3, 2 / 4),
+        ),
         # Possible links are neither required nor wrong.
         ([{(0, 0)}], [POSSIBLE], (0.0, 1.0, 1.0)),
         ([{(0, 0), (1, 1)}], [POSSIBLE], (0.0, 1.0, 1.0)),
@@ -40,13 +44,19 @@ def run(folder, alignments, **texts):
         (folder / name).write_text(text)
     files = {"source": "en", "target": "de", "alignments": "align", "gold_alignments": "gold"}
     return main(
-        ["evaluate-alignments", *(word for flag, name in files.items() for word in (f"--{flag}", str(folder / name)))]
+        [
+            "evaluate-alignments",
+            *(word for flag, name in files.items() for word in (f"--{flag}", str(folder / name))),
+        ]
     )
 
 
 def test_evaluate_alignments_prints_error_rate_precision_and_recall(tmp_path, capsys):
     assert run(tmp_path, "0-0 1-1\n\n") == 0
-    assert capsys.readouterr().out == "AER 50.00  precision 50.00  recall 50.00  (2 sentences, 2 links)\n"
+    assert (
+        capsys.readouterr().out
+        == "AER 50.00  precision 50.00  recall 50.00  (2 sentences, 2 links)\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +70,9 @@ def test_evaluate_alignments_prints_error_rate_precision_and_recall(tmp_path, ca
         ("0-0\n0-0\n", {"de": "x y\n"}, "same number of lines"),
     ],
 )  # fmt: skip
-def test_evaluate_alignments_answers_wrong_files_in_one_line(alignments, texts, message, tmp_path, capsys):
+def test_evaluate_alignments_answers_wrong_files_in_one_line(
+    alignments, texts, message, tmp_path, capsys
+):
     assert run(tmp_path, alignments, **texts) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("error: ") and message in shown and shown.count("\n") == 1

@@ -37,7 +37,9 @@ def test_align_tokens_shares_a_target_token_among_its_words(tiny_tokenizer):
     totals[links[-1][0]] += 1 / links[-1][2]
     texts = [PAIR.target[start:end] for start, end in target[:-1]]
     for text, total in zip([*texts, "EOS"], totals.values(), strict=True):
-        is_in_a_word = any(map(str.isalpha, text))  # others are white space, or punctuation at a word
+        is_in_a_word = any(
+            map(str.isalpha, text)
+        )  # others are white space, or punctuation at a word
         assert total == pytest.approx(1.0 if is_in_a_word else 0.0)
     assert (len(target) - 1, len(source) - 1, 1) in links
 
@@ -53,19 +55,29 @@ def test_align_tokens_sends_words_without_a_counterpart_to_eos(tiny_tokenizer):
 def test_model_with_loss_adds_the_cross_entropy_of_the_attention(attention):
     model = tiny_model(vocab_size=40, decoder_layers=2, attention_bias=True)
     model.set_attn_implementation("eager")
-    ids, mask = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    ids, mask = (
+        torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]]),
+        torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]),
+    )
     labels = torch.tensor([[9, 8, 2], [7, 2, -100]])
     batch = {"input_ids": ids, "attention_mask": mask, "labels": labels}
     outputs = model(input_ids=ids, attention_mask=mask, labels=labels, output_attentions=True)
     expected = outputs.cross_attentions[1][:, 0].log()
-    links = [(0, 0, 1, 1.0), (0, 1, 0, 0.5), (0, 1, 2, 0.5), (1, 0, 0, 1.0)]  # pair, target, source, weight
+    links = [
+        (0, 0, 1, 1.0),
+        (0, 1, 0, 0.5),
+        (0, 1, 2, 0.5),
+        (1, 0, 0, 1.0),
+    ]  # pair, target, source, weight
     places = torch.tensor([(pair * 3 + target) * 4 + source for pair, target, source, _ in links])
     batch |= {"link_places": places, "link_weights": torch.tensor([link[3] for link in links])}
     model.set_attn_implementation(attention)
     prepared = batch_to_device(batch, BatchPreparation.for_model(model), torch.device("cpu"))
     plain = ModelWithLoss(model, 0.1)(prepared)
     guided = ModelWithLoss(model, 0.1, [GuidedAlignment(number=1, weight=0.3)])(prepared)
-    guidance = -sum(weight * expected[pair, target, source] for pair, target, source, weight in links)
+    guidance = -sum(
+        weight * expected[pair, target, source] for pair, target, source, weight in links
+    )
     torch.testing.assert_close(guided.smoothed, plain.smoothed + 0.3 * guidance)
     torch.testing.assert_close(guided.plain, plain.plain)
     assert not model.get_decoder().layers[1].encoder_attn._forward_pre_hooks
@@ -79,19 +91,35 @@ def test_alignment_loss_trains_the_adapters_of_its_head():
     attention = model.get_decoder().layers[0].encoder_attn
     with torch.no_grad():
         for name, each in adapters.named_parameters():
-            each.copy_(0.1 * torch.randn(each.shape, generator=torch.Generator().manual_seed(len(name))))
+            each.copy_(
+                0.1 * torch.randn(each.shape, generator=torch.Generator().manual_seed(len(name)))
+            )
     links = torch.tensor([0, 4]), torch.ones(2)
     loss = alignment_loss(attention, states, None, states, *links)
     loss.backward()
-    trained = {name for name, each in adapters.named_parameters() if each.grad is not None and each.grad.any()}
+    trained = {
+        name
+        for name, each in adapters.named_parameters()
+        if each.grad is not None and each.grad.any()
+    }
     assert {name.split(".")[-4] for name in trained} == {"q_proj", "k_proj"}
     merged = adapters.merge().get_decoder().layers[0].encoder_attn
     torch.testing.assert_close(alignment_loss(merged, states, None, states, *links), loss)
 
 
 def recipe_words(**changes):
-    options = {"train_source": "a", "train_target": "b", "train_alignments": "c", "output_dir": "runs/x"} | changes
-    return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    options = {
+        "train_source": "a",
+        "train_target": "b",
+        "train_alignments": "c",
+        "output_dir": "runs/x",
+    } | changes
+    return [
+        word
+        for name, value in options.items()
+        if value is not None
+        for word in (f"--{name}", str(value))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,16 +129,28 @@ def recipe_words(**changes):
         ({"drop": ["empty"]}, "without `drop`"),
         ({"min_letter_ratio": 0.5}, "without `min_letter_ratio`"),
         ({"score": "{forward: a, backward: b, keep: 0.5}"}, "without `score`"),
-        ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),
+        (
+            {"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"},
+            "without `corpora`",
+        ),
         ({"train_alignments": "agreement", "bpe_dropout": 0.1}, "without `bpe_dropout`"),
         (
             {"attn_implementation": "flex_attention"},
             "without attn_implementation: flex_attention, got both: the head .* needs the mask",
         ),
-        ({"layer_types": "linear_attention"}, "models for long sequences, got both: their attention .* no softmax"),
-        ({"alignment_layer": 6}, "`alignment_layer` must be below `decoder_layers`=6, counted from 0, got 6"),
+        (
+            {"layer_types": "linear_attention"},
+            "models for long sequences, got both: their attention .* no softmax",
+        ),
+        (
+            {"alignment_layer": 6},
+            "`alignment_layer` must be below `decoder_layers`=6, counted from 0, got 6",
+        ),
         ({"alignment_layer": -1}, "`alignment_layer` must be an integer from 0 to 1,000, got -1"),
-        ({"train_alignments": None, "alignment_layer": 1}, "must be given with `train_alignments`, got it without"),
+        (
+            {"train_alignments": None, "alignment_layer": 1},
+            "must be given with `train_alignments`, got it without",
+        ),
     ],
 )
 def test_recipe_refuses_guided_alignment_where_it_cannot_work(changes, text):
@@ -120,17 +160,25 @@ def test_recipe_refuses_guided_alignment_where_it_cannot_work(changes, text):
 
 def test_recipe_aligns_any_text_that_training_reads_at_once():
     corpora = {"train_source": None, "train_target": None, "corpora": "[{file: a.tsv, weight: 2}]"}
-    for changes in ({"drop": ["empty"], "max_length": 50}, corpora, corpora | {"drop": ["duplicates"]}):
+    for changes in (
+        {"drop": ["empty"], "max_length": 50},
+        corpora,
+        corpora | {"drop": ["duplicates"]},
+    ):
         recipe = parse_recipe(recipe_words(train_alignments="agreement", **changes))
         assert recipe.data.train_alignments == "agreement"
 
 
 @pytest.mark.parametrize(("layers", "layer"), [(1, 0), (2, 1), (3, 1), (6, 4)])
-def test_create_guided_alignment_trains_the_last_layer_but_one_and_never_the_first_of_several(layers, layer):
+def test_create_guided_alignment_trains_the_last_layer_but_one_and_never_the_first_of_several(
+    layers, layer
+):
     config = VanillaTransformerConfig(decoder_layers=layers)
     tuned = {"init_from": "x", "decoder_layers": None}  # the model's own layers count
     for changes in ({"decoder_layers": layers}, tuned):
-        assert create_guided_alignment(parse_recipe(recipe_words(**changes)), config) == GuidedAlignment(layer, 0.3)
+        assert create_guided_alignment(
+            parse_recipe(recipe_words(**changes)), config
+        ) == GuidedAlignment(layer, 0.3)
         recipe = parse_recipe(recipe_words(**changes, alignment_layer=0, alignment_weight=0.05))
         assert create_guided_alignment(recipe, config) == GuidedAlignment(0, 0.05)
 
@@ -139,7 +187,11 @@ def test_create_guided_alignment_refuses_models_that_cannot_have_it():
     recipe = parse_recipe(recipe_words(init_from="x", alignment_layer=7))
     config = VanillaTransformerConfig(decoder_layers=8)
     assert create_guided_alignment(recipe, config) == GuidedAlignment(7, 0.3)
-    with pytest.raises(ValueError, match="`alignment_layer` must be below `decoder_layers`=7, .* got 7"):
+    with pytest.raises(
+        ValueError, match="`alignment_layer` must be below `decoder_layers`=7, .* got 7"
+    ):
         create_guided_alignment(recipe, VanillaTransformerConfig(decoder_layers=7))
-    with pytest.raises(ValueError, match="`train_alignments` must be given for models with full attention only"):
+    with pytest.raises(
+        ValueError, match="`train_alignments` must be given for models with full attention only"
+    ):
         create_guided_alignment(recipe, VanillaTransformerLongConfig())

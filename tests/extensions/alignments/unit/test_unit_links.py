@@ -11,25 +11,43 @@ from tests.marian_models import build_marian_tokenizer
 from tests.tiny import TINY_SENTENCES, TINY_VOCAB_SIZE
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.decoding.token_texts import token_texts
-from vanilla_transformer.extensions.alignments.unit_links import link_units, moses_pairs, token_spans
+from vanilla_transformer.extensions.alignments.unit_links import (
+    link_units,
+    moses_pairs,
+    token_spans,
+)
 from vanilla_transformer.extensions.conversion.common import build_sentencepiece_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.units import split_units
 
 TOKENIZERS = {
-    kind: train_tokenizer(TINY_SENTENCES * 2, TINY_VOCAB_SIZE, model=kind) for kind in ("bpe", "unigram", "wordpiece")
+    kind: train_tokenizer(TINY_SENTENCES * 2, TINY_VOCAB_SIZE, model=kind)
+    for kind in ("bpe", "unigram", "wordpiece")
 }
-PIECES = ["</s>", "▁a", "b", "▁", ".", *(f"<0x{byte:02X}>" for byte in (0x41, 0xE2, 0x82, 0xAC, 0xC3, 0xBC))]
+PIECES = [
+    "</s>",
+    "▁a",
+    "b",
+    "▁",
+    ".",
+    *(f"<0x{byte:02X}>" for byte in (0x41, 0xE2, 0x82, 0xAC, 0xC3, 0xBC)),
+]
 
 
 def library_tokenizer(decoder):
     """Return a tokenizer whose tokens are pieces and bytes of SentencePiece."""
-    backend = Tokenizer(models.WordLevel({piece: number for number, piece in enumerate(PIECES)}, unk_token="."))
+    backend = Tokenizer(
+        models.WordLevel({piece: number for number, piece in enumerate(PIECES)}, unk_token=".")
+    )
     backend.decoder = decoder
-    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", clean_up_tokenization_spaces=False)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="</s>", clean_up_tokenization_spaces=False
+    )
 
 
-TOKENIZERS["metaspace"] = library_tokenizer(decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()]))
+TOKENIZERS["metaspace"] = library_tokenizer(
+    decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+)
 TOKENIZERS["pieces"] = library_tokenizer(decoders.Sequence([decoders.Metaspace(), decoders.Fuse()]))
 
 
@@ -62,7 +80,9 @@ def test_token_texts_join_to_any_text(text):
     tokenizer = TOKENIZERS["bpe"]
     ids = tokenizer(text)["input_ids"]
     assert token_texts(tokenizer, ids) == texts_of_prefixes(tokenizer, ids)
-    assert "".join(token_texts(tokenizer, ids)[:-1]) == tokenizer.decode(ids, skip_special_tokens=True)
+    assert "".join(token_texts(tokenizer, ids)[:-1]) == tokenizer.decode(
+        ids, skip_special_tokens=True
+    )
 
 
 def test_token_texts_names_tokens_by_the_vocabulary_of_their_side(tmp_path):
@@ -145,7 +165,9 @@ LETTERS = [(place, place + 1) for place in range(0, 12, 2)]
         ("a b c", LETTERS[:3], [0.5, 0.3, 0.2], [0, 2]),  # shared
     ],
 )
-def test_link_units_links_a_word_to_all_that_have_much_of_its_attention(source, spans, attention, starts):
+def test_link_units_links_a_word_to_all_that_have_much_of_its_attention(
+    source, spans, attention, starts
+):
     found = link_units(source, spans, "x", [(0, 1)], torch.tensor([attention]))
     assert [link.source_start for link in found] == starts
 
@@ -153,10 +175,20 @@ def test_link_units_links_a_word_to_all_that_have_much_of_its_attention(source, 
 @pytest.mark.parametrize(
     "source, target, links, expected",
     [
-        ("one two three", "aaa bbb ccc", [(0, 3, 0, 3), (4, 7, 8, 11), (8, 11, 4, 7)], "0-0 1-2 2-1"),
+        (
+            "one two three",
+            "aaa bbb ccc",
+            [(0, 3, 0, 3), (4, 7, 8, 11), (8, 11, 4, 7)],
+            "0-0 1-2 2-1",
+        ),
         ("one", "aaa", [], ""),
         # Punctuation at a word does not count.
-        ("He has one.", "Er hat eins .", [(0, 2, 0, 2), (7, 10, 7, 11), (10, 11, 12, 13)], "0-0 2-2"),
+        (
+            "He has one.",
+            "Er hat eins .",
+            [(0, 2, 0, 2), (7, 10, 7, 11), (10, 11, 12, 13)],
+            "0-0 2-2",
+        ),
         ("One .", "Er hat eins .", [(4, 5, 12, 13)], "1-3"),
     ],
 )

@@ -29,7 +29,10 @@ def write(folder, text):
 
 
 def test_read_alignments_returns_the_pairs_of_each_line(tmp_path):
-    assert read_alignments(write(tmp_path, "0-0 2-1  1-1\n\n"), PAIRS) == [{(0, 0), (2, 1), (1, 1)}, set()]
+    assert read_alignments(write(tmp_path, "0-0 2-1  1-1\n\n"), PAIRS) == [
+        {(0, 0), (2, 1), (1, 1)},
+        set(),
+    ]
 
 
 def test_read_gold_alignments_separates_sure_and_possible_pairs(tmp_path):
@@ -45,10 +48,20 @@ SIZES = "must have pairs such as 0-1 of 3 words of the source and 2 of the targe
 @pytest.mark.parametrize(
     "read, text, message",
     [
-        *((read_alignments, f"0-0 {text}\n\n", f"{SIZES} '{text}' in line 1 of .*text.align") for text in WRONG),
+        *(
+            (read_alignments, f"0-0 {text}\n\n", f"{SIZES} '{text}' in line 1 of .*text.align")
+            for text in WRONG
+        ),
         (read_alignments, "0p0\n\n", "got '0p0' in line 1 of"),
-        (read_alignments, "0-0\n", "text.align must have a line for each of 2 pairs of sentences, got 1"),
-        *((read_gold_alignments, f"0-0\n{text}\n", "in line 2 of") for text in ("1p0", "0pp0", "0p", "0?0")),
+        (
+            read_alignments,
+            "0-0\n",
+            "text.align must have a line for each of 2 pairs of sentences, got 1",
+        ),
+        *(
+            (read_gold_alignments, f"0-0\n{text}\n", "in line 2 of")
+            for text in ("1p0", "0pp0", "0p", "0?0")
+        ),
     ],
 )
 def test_alignments_that_do_not_fit_are_refused(read, text, message, tmp_path):
@@ -70,7 +83,9 @@ def prior(place, places, row, rows):
     """Return the prior of a place of the source for a row of the target; place 0 is no word."""
     if place == 0:
         return 0.08
-    weights = [math.exp(-2 * abs((row + 1) / rows - each / places)) for each in range(1, places + 1)]
+    weights = [
+        math.exp(-2 * abs((row + 1) / rows - each / places)) for each in range(1, places + 1)
+    ]
     return 0.92 * weights[place - 1] / sum(weights)
 
 
@@ -82,7 +97,8 @@ def align_by_definition(texts):
         for sources, targets in texts:
             for row, target in enumerate(targets):
                 shares = [
-                    probabilities[source, target] * (prior(place, len(sources), row, len(targets)) if step >= 5 else 1)
+                    probabilities[source, target]
+                    * (prior(place, len(sources), row, len(targets)) if step >= 5 else 1)
                     for place, source in enumerate([None, *sources])
                 ]
                 for source, share in zip([None, *sources], shares, strict=True):
@@ -105,17 +121,29 @@ def best_sources(probabilities, sources, targets):
 
 def test_align_lexically_does_what_em_does_by_definition(monkeypatch):
     monkeypatch.setattr(word_alignments, "_PAIRS_PER_CHUNK", 7)
-    pairs = [*read_demo_corpus("train", 40), SentencePair("alone", "allein"), SentencePair("Dogs!", "")]
-    texts = [[[word.strip('.,?!"').lower() for word in text.split()] for text in pair] for pair in pairs]
+    pairs = [
+        *read_demo_corpus("train", 40),
+        SentencePair("alone", "allein"),
+        SentencePair("Dogs!", ""),
+    ]
+    texts = [
+        [[word.strip('.,?!"').lower() for word in text.split()] for text in pair] for pair in pairs
+    ]
     forward = align_by_definition(texts)
     backward = align_by_definition([[target, source] for source, target in texts])
     assert align_lexically(pairs) == grow_diagonally(forward, backward)
 
 
 def shuffled_pairs(count):
-    draw, words = random.Random(0), {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
+    draw, words = (
+        random.Random(0),
+        {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"},
+    )
     sources = [draw.sample([*words], 3) for _ in range(count)]
-    return [SentencePair(" ".join(each), " ".join(words[word] for word in reversed(each))) for each in sources]
+    return [
+        SentencePair(" ".join(each), " ".join(words[word] for word in reversed(each)))
+        for each in sources
+    ]
 
 
 def test_align_lexically_finds_words_that_occur_together():
@@ -139,11 +167,16 @@ def test_align_lexically_keeps_marks_at_the_end_of_words():
 
 def test_align_lexically_accepts_blank_text():
     assert align_lexically([]) == []
-    assert align_lexically([SentencePair("", ""), SentencePair("a", ""), SentencePair("", "b")]) == [set()] * 3
+    assert (
+        align_lexically([SentencePair("", ""), SentencePair("a", ""), SentencePair("", "b")])
+        == [set()] * 3
+    )
 
 
 def test_align_lexically_is_near_gold_alignments():
     pairs, lines = zip(*aligned_pairs(1500), strict=True)
     gold = [parse_alignment(line, pair, "train") for line, pair in zip(lines, pairs, strict=True)]
-    scores = score_alignments(align_lexically(pairs), [GoldAlignment(links, links) for links in gold])
+    scores = score_alignments(
+        align_lexically(pairs), [GoldAlignment(links, links) for links in gold]
+    )
     assert scores.error_rate < 0.05

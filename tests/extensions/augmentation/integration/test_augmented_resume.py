@@ -8,7 +8,10 @@ import pytest
 from tests.sweeps import rare
 from tests.tiny import TINY_SIZES, tiny_model, tiny_tokenizer
 from tests.tiny_runs import assert_same_run, flags, kill_at_step, no_scores
-from vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerTokenizer
+from vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerTokenizer,
+)
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.training.recipe import parse_recipe
@@ -16,7 +19,9 @@ from vanilla_transformer.training.trainer import train
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 TOKENS = {"inline_terms": 0.5, "placeholders": 0.5}
-CHANGES = dict.fromkeys(["title_case", "upper_case", "typos", "no_final_period", "doubled_words", "noise_pairs"], 0.3)
+CHANGES = dict.fromkeys(
+    ["title_case", "upper_case", "typos", "no_final_period", "doubled_words", "noise_pairs"], 0.3
+)
 RUN = {
     "augment": json.dumps(TOKENS | CHANGES),
     "bpe_dropout": 0.1,
@@ -36,11 +41,15 @@ def write_text(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, rare({"bpe_dropout": None, "train_alignments": "agreement"})], ids=["dropout", "guided"]
+    "changes",
+    [{}, rare({"bpe_dropout": None, "train_alignments": "agreement"})],
+    ids=["dropout", "guided"],
 )
 def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes):
     text = write_text(tmp_path)
-    straight = train(parse_recipe(flags(text, tmp_path / "straight", **RUN | changes)), evaluate=no_scores)
+    straight = train(
+        parse_recipe(flags(text, tmp_path / "straight", **RUN | changes)), evaluate=no_scores
+    )
     recipe = parse_recipe(flags(text, tmp_path / "killed", **RUN | changes))
     kill_at_step(recipe, monkeypatch, 10)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
@@ -52,7 +61,9 @@ def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes)
 
 def test_train_resumes_bpe_dropout_bit_for_bit(tmp_path, monkeypatch):
     text, options = write_text(tmp_path), RUN | {"augment": None, "bpe_dropout": 0.3}
-    straight = train(parse_recipe(flags(text, tmp_path / "straight", **options)), evaluate=no_scores)
+    straight = train(
+        parse_recipe(flags(text, tmp_path / "straight", **options)), evaluate=no_scores
+    )
     recipe = parse_recipe(flags(text, tmp_path / "killed", **options))
     kill_at_step(recipe, monkeypatch, 9)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
@@ -61,8 +72,14 @@ def test_train_resumes_bpe_dropout_bit_for_bit(tmp_path, monkeypatch):
 def test_train_adds_the_tokens_of_augmented_text_to_another_model(tmp_path, monkeypatch):
     text = write_text(tmp_path)
     start = save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "ours")
-    tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": start, "max_steps": 5, "bpe_dropout": None}
-    straight = train(parse_recipe(flags(text, tmp_path / "straight", **RUN | tuning)), evaluate=no_scores)
+    tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {
+        "init_from": start,
+        "max_steps": 5,
+        "bpe_dropout": None,
+    }
+    straight = train(
+        parse_recipe(flags(text, tmp_path / "straight", **RUN | tuning)), evaluate=no_scores
+    )
     again = flags(text, tmp_path / "again", **RUN | tuning)
     kill_at_step(parse_recipe(again), monkeypatch, 3)
     assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
@@ -75,5 +92,9 @@ def test_train_adds_the_tokens_of_augmented_text_to_another_model(tmp_path, monk
 def test_parse_recipe_refuses_new_tokens_whose_embeddings_are_not_trained(tmp_path, other, value):
     tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": "ours", other: value}
     with pytest.raises(ValueError, match=f"`{other}`.* got both"):
-        parse_recipe(flags(tmp_path, tmp_path / "out", **tuning, augment="{typos: 0.1, inline_terms: 0.1}"))
-    parse_recipe(flags(tmp_path, tmp_path / "out", **tuning, augment="{typos: 0.1}"))  # adds no tokens
+        parse_recipe(
+            flags(tmp_path, tmp_path / "out", **tuning, augment="{typos: 0.1, inline_terms: 0.1}")
+        )
+    parse_recipe(
+        flags(tmp_path, tmp_path / "out", **tuning, augment="{typos: 0.1}")
+    )  # adds no tokens

@@ -64,7 +64,9 @@ def test_insert_inline_terms_annotates_hides_and_joins_terms():
     assert "The small <term> dog <trans> Hund </term> sleeps." in found
     assert "The small <term> <trans> Hund </term> sleeps." in found
     assert "The <term> small dog <trans> kleine Hund </term> sleeps." in found
-    assert "The <term> small <trans> kleine </term> <term> dog <trans> Hund </term> sleeps." in found
+    assert (
+        "The <term> small <trans> kleine </term> <term> dog <trans> Hund </term> sleeps." in found
+    )
     assert PAIR.source not in found
 
 
@@ -107,10 +109,15 @@ def test_insert_inline_terms_leaves_pairs_without_clear_terms():
 
 
 def test_insert_placeholders_masks_what_both_sides_have():
-    pair = SentencePair("Anna paid 1,250 at https://a.b/c to Max.", "An Max zahlte Anna 1,250 bei https://a.b/c.")
+    pair = SentencePair(
+        "Anna paid 1,250 at https://a.b/c to Max.", "An Max zahlte Anna 1,250 bei https://a.b/c."
+    )
     source, target = insert_placeholders(pair, Random(0))
     first, amount, url, last = [word.rstrip(".") for word in source.split() if word.startswith("<")]
-    assert source == f"{first} paid {amount} at {url} to {last}." and len({first, amount, url, last}) == 4
+    assert (
+        source == f"{first} paid {amount} at {url} to {last}."
+        and len({first, amount, url, last}) == 4
+    )
     assert target == f"An {last} zahlte {first} {amount} bei {url}."
     assert insert_placeholders(PAIR, Random(0)) == PAIR
     other = SentencePair("It costs 1,250.", "Es kostet 1.250.")
@@ -119,8 +126,13 @@ def test_insert_placeholders_masks_what_both_sides_have():
 
 def test_perturb_pair_draws_from_its_generator_and_keeps_pairs_of_which_nothing_would_be_left():
     found = {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
-    assert len(found) > 5 and found == {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
-    assert perturb_pair(PAIR, Random(0), "no_final_period") == ("The small dog sleeps", "Der kleine Hund schläft")
+    assert len(found) > 5 and found == {
+        perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)
+    }
+    assert perturb_pair(PAIR, Random(0), "no_final_period") == (
+        "The small dog sleeps",
+        "Der kleine Hund schläft",
+    )
     for pair in (SentencePair("...", "Hund."), SentencePair("Dog.", " .")):
         assert perturb_pair(pair, Random(0), "no_final_period") == pair
 
@@ -129,8 +141,14 @@ def test_replace_by_noise_shuffles_the_letters_of_the_source_on_both_sides():
     source, target = replace_by_noise(
         SentencePair("The dog sees 1,250 cats.", "Der Hund sieht 1.250 Katzen."), Random(0)
     )
-    assert source == target != "The dog sees 1,250 cats." and sorted(source) == sorted("The dog sees 1,250 cats.")
-    assert [len(word) for word in source.split()] == [3, 3, 4, 5, 5] and " 1,250 " in source and source[-1] == "."
+    assert source == target != "The dog sees 1,250 cats." and sorted(source) == sorted(
+        "The dog sees 1,250 cats."
+    )
+    assert (
+        [len(word) for word in source.split()] == [3, 3, 4, 5, 5]
+        and " 1,250 " in source
+        and source[-1] == "."
+    )
 
 
 def test_add_augmentation_tokens_adds_each_token_once():
@@ -145,7 +163,10 @@ def test_add_augmentation_tokens_adds_each_token_once():
     text = "A <term> man <trans> Mann </term> and <ph0>, <ph7>."
     tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
     assert set(TERM_TOKENS) <= set(tokens)
-    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == "A man Mann and <ph0>, <ph7>."
+    assert (
+        tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True)
+        == "A man Mann and <ph0>, <ph7>."
+    )
     assert tokenizer.tokenize("man") == tokenizer.tokenize("<term> man </term>")[1:-1]
 
 
@@ -154,29 +175,40 @@ def test_add_augmentation_tokens_adds_each_token_once():
 @given(data=st.data(), seed=st.integers())
 def test_replace_by_noise_keeps_letters_with_their_marks(script, data, seed):
     text = data.draw(sentences(script))
-    assert sorted(letters(replace_by_noise(SentencePair(text, text), Random(seed)).source)) == sorted(letters(text))
+    assert sorted(
+        letters(replace_by_noise(SentencePair(text, text), Random(seed)).source)
+    ) == sorted(letters(text))
 
 
 def test_recipes_name_each_perturbation():
     assert ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS) == AUGMENTATIONS
 
 
-HINDI = [SentencePair(f"यह कमरा {number} बड़ा है।", f"This room {number} is big.") for number in range(30)]
+HINDI = [
+    SentencePair(f"यह कमरा {number} बड़ा है।", f"This room {number} is big.") for number in range(30)
+]
 
 
 @pytest.mark.parametrize("tags", [[], ["<BT>"]])
 def test_find_augmentations_warns_of_skipped_sources(tags, tmp_path, caplog):
     pairs = [*HINDI, SentencePair("OK", "OK")]
     sources = [" ".join([*tags, pair.source]) for pair in pairs]
-    texts = datasets.Dataset.from_dict({"source": sources, "target": [pair.target for pair in pairs]})
+    texts = datasets.Dataset.from_dict(
+        {"source": sources, "target": [pair.target for pair in pairs]}
+    )
     shares = {"upper_case": 0.1, "typos": 0.2, "noise_pairs": 0.3}
     with caplog.at_level(logging.WARNING):
         upper_case, *_ = found = find_augmentations(shares, texts, "key", tmp_path, tags)
     reason = "it needs capitals, and they are in DEVANAGARI"
     assert caplog.messages == [f"`upper_case` of `augment` skips 97 % of the sources: {reason}."]
     assert [*found.values()] == [0.1, 0.2, 0.3]
-    assert upper_case(pairs[0]._replace(source=sources[0]), Random(0)) == (sources[0], pairs[0].target)
+    assert upper_case(pairs[0]._replace(source=sources[0]), Random(0)) == (
+        sources[0],
+        pairs[0].target,
+    )
     caplog.clear()
-    english = datasets.Dataset.from_dict({"source": [pair.target for pair in pairs], "target": sources})
+    english = datasets.Dataset.from_dict(
+        {"source": [pair.target for pair in pairs], "target": sources}
+    )
     find_augmentations(shares, english, "key", tmp_path)
     assert not caplog.messages

@@ -38,7 +38,9 @@ def decoded(tokenizer, pairs):
 
 def with_tokens(corpus, pairs):
     rows = corpus.texts.select(pairs.rows)
-    return [number for number, text in enumerate(rows["source"]) if "<term>" in text or "<ph" in text]
+    return [
+        number for number, text in enumerate(rows["source"]) if "<term>" in text or "<ph" in text
+    ]
 
 
 DROPOUT = {"augment": None, "bpe_dropout": 0.5}
@@ -56,7 +58,9 @@ def test_epochs_depend_on_their_number(texts, changes):
 def test_bpe_dropout_corpus_keeps_the_text(texts):
     corpus, tokenizer = opened(texts, **DROPOUT)
     plain, segmented = corpus.plain.epoch(0), corpus.epoch(3)
-    assert len(segmented) == len(plain) and segmented.source_lengths.sum() > plain.source_lengths.sum()
+    assert (
+        len(segmented) == len(plain) and segmented.source_lengths.sum() > plain.source_lengths.sum()
+    )
     assert decoded(tokenizer, segmented) == decoded(tokenizer, plain)
 
 
@@ -89,7 +93,9 @@ def test_augmented_corpus_texts_are_the_text_of_its_pairs(texts):
 
 def test_augmented_corpus_keeps_pairs_that_would_become_too_long(texts):
     corpus, _ = opened(texts)
-    limit = int(max(corpus.plain.epoch(0).source_lengths.max(), corpus.plain.epoch(0).target_lengths.max()))
+    limit = int(
+        max(corpus.plain.epoch(0).source_lengths.max(), corpus.plain.epoch(0).target_lengths.max())
+    )
     assert corpus.epoch(0).source_lengths.max() > limit
     bounded, _ = opened(texts, max_tokens=limit)
     assert bounded.epoch(0).source_lengths.max() <= limit
@@ -109,15 +115,25 @@ def test_augmented_corpus_perturbs_pairs_before_it_inserts_tokens(texts):
     pairs, plain = corpus.epoch(0), corpus.plain.epoch(0)
     rows, plain = corpus.texts.select(pairs.rows), corpus.plain.texts.select(plain.rows)
     upper = [
-        source for source, before in zip(rows["source"], plain["source"], strict=True) if source == before.upper()
+        source
+        for source, before in zip(rows["source"], plain["source"], strict=True)
+        if source == before.upper()
     ]
     assert 20 < len(upper) < 80
-    assert 10 <= sum(source == target for source, target in zip(rows["source"], rows["target"], strict=True)) < 40
+    assert (
+        10
+        <= sum(
+            source == target for source, target in zip(rows["source"], rows["target"], strict=True)
+        )
+        < 40
+    )
     marked = [source for source in rows["source"] if "<" in source]
     assert marked and not any("<PH" in source or "<TERM" in source for source in marked)
     assert ids(corpus.epoch(0)) == ids(opened(texts, augment=changes)[0].epoch(0))
 
 
 def test_augmented_corpus_needs_terms_to_annotate(corpus):
-    with pytest.raises(ValueError, match="^`inline_terms` of `augment` must be given for text whose words have"):
+    with pytest.raises(
+        ValueError, match="^`inline_terms` of `augment` must be given for text whose words have"
+    ):
         opened(corpus, augment='{"inline_terms": 0.3}')

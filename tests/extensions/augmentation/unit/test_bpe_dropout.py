@@ -14,9 +14,16 @@ from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.extensions.augmentation.bpe_dropout import BpeDropout
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-TEXTS = ["A man is sleeping.", "Two dogs run across the grass.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
+TEXTS = [
+    "A man is sleeping.",
+    "Two dogs run across the grass.",
+    "Ein Mann schläft.",
+    "Zwei Hunde laufen.",
+] * 3
 any_text = st.text(st.characters(exclude_categories=["Cs", "Cn"])) | st.lists(
-    st.sampled_from([" ", "\n", "</s>", "<2de>", "man", "Mann", "nnnn", "schläft", "日本", "🙂", "."])
+    st.sampled_from(
+        [" ", "\n", "</s>", "<2de>", "man", "Mann", "nnnn", "schläft", "日本", "🙂", "."]
+    )
 ).map("".join)
 
 
@@ -35,7 +42,9 @@ def tokenizer():
 @given(texts=st.lists(any_text, max_size=4), seed=st.integers())
 @example(texts=["", "a</s>b", "Ein <2de> Mann", "nnnnnnn"], seed=0)
 def test_bpe_dropout_of_zero_equals_the_tokenizer(tokenizer, texts, seed):
-    assert BpeDropout(tokenizer, 0.0).encode(texts, seed, epoch=0) == encode_sentences(tokenizer, texts)
+    assert BpeDropout(tokenizer, 0.0).encode(texts, seed, epoch=0) == encode_sentences(
+        tokenizer, texts
+    )
 
 
 @settings(deadline=None)
@@ -81,7 +90,9 @@ def probabilities(tokens, ranks, dropout):
             if not remaining:
                 result[tokens] += probability
                 continue
-            first = min(remaining, key=lambda place: (ranks[tokens[place], tokens[place + 1]], place))
+            first = min(
+                remaining, key=lambda place: (ranks[tokens[place], tokens[place + 1]], place)
+            )
             for segmentation, share in probabilities(merged(tokens, first), ranks, dropout).items():
                 result[segmentation] += probability * share
     return result
@@ -100,14 +111,20 @@ def test_bpe_dropout_matches_the_frequencies_of_the_papers_algorithm(dropout):
     assert set(found) <= set(expected)
     for segmentation, probability in expected.items():
         deviation = (probability * (1 - probability) / draws) ** 0.5
-        assert abs(found[segmentation] / draws - probability) < 4.5 * deviation + 1 / draws, segmentation
+        assert abs(found[segmentation] / draws - probability) < 4.5 * deviation + 1 / draws, (
+            segmentation
+        )
 
 
 # --- The draws ------------------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)
-@given(texts=st.lists(any_text, min_size=1, max_size=8), cut=st.integers(0, 8), first=st.integers(0, 10**9))
+@given(
+    texts=st.lists(any_text, min_size=1, max_size=8),
+    cut=st.integers(0, 8),
+    first=st.integers(0, 10**9),
+)
 def test_bpe_dropout_is_independent_of_shards(tokenizer, texts, cut, first):
     whole = BpeDropout(tokenizer, 0.5).encode(texts, seed=1, epoch=2, first_index=first)
     later = BpeDropout(tokenizer, 0.5).encode(texts[cut:], seed=1, epoch=2, first_index=first + cut)
@@ -123,7 +140,9 @@ def test_bpe_dropout_is_independent_of_earlier_calls(tokenizer):
     assert bpe.encode(TEXTS, seed=0, epoch=0) == first
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"epoch": 1}, {"first_index": 1}, {"stream": 1}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"epoch": 1}, {"first_index": 1}, {"stream": 1}], ids=str
+)
 def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
     bpe = BpeDropout(tokenizer, 0.5)
     texts = ["Ein Mann schläft."] * 10
@@ -141,7 +160,10 @@ def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
         ("unigram", 0.1, "must have a BPE tokenizer, .* got Unigram"),
         ("wordpiece", 0.1, "must have a BPE tokenizer, .* got WordPiece"),
         (None, 0.1, "must have a VanillaTransformerTokenizer, got NoneType"),
-        *(("bpe", value, rf"`dropout` must be in \[0, 1\], got {value}") for value in (-0.1, 1.1, float("nan"))),
+        *(
+            ("bpe", value, rf"`dropout` must be in \[0, 1\], got {value}")
+            for value in (-0.1, 1.1, float("nan"))
+        ),
     ],
 )
 def test_bpe_dropout_refuses(model, dropout, message):

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.text_of_scripts import SCRIPTS, UNSPACED, WITH_CASE, WITHOUT_PERIODS, in_form, letters, sentences
+from tests.text_of_scripts import (
+    SCRIPTS,
+    UNSPACED,
+    WITH_CASE,
+    WITHOUT_PERIODS,
+    in_form,
+    letters,
+    sentences,
+)
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS, perturb
 
@@ -18,11 +26,29 @@ CASE = ("title_case", "upper_case", "lower_case")
 @pytest.mark.parametrize(
     ("name", "pair", "source", "target"),
     [
-        ("title_case", SENTENCES, "The Dog Didn't See 1,250 Cats.", "Der Hund Sah 1.250 Katzen Nicht."),
-        ("upper_case", SENTENCES, "THE DOG DIDN'T SEE 1,250 CATS.", "DER HUND SAH 1.250 KATZEN NICHT."),
+        (
+            "title_case",
+            SENTENCES,
+            "The Dog Didn't See 1,250 Cats.",
+            "Der Hund Sah 1.250 Katzen Nicht.",
+        ),
+        (
+            "upper_case",
+            SENTENCES,
+            "THE DOG DIDN'T SEE 1,250 CATS.",
+            "DER HUND SAH 1.250 KATZEN NICHT.",
+        ),
         ("lower_case", SENTENCES, "the dog didn't see 1,250 cats.", SENTENCES.target),
-        ("no_final_period", SENTENCES, "The dog didn't see 1,250 cats", "Der Hund sah 1.250 Katzen nicht"),
-        *(("no_final_period", SentencePair(f"а{mark}", f"б{mark}"), "а", "б") for mark in ".。｡．।॥۔։။።៕།"),
+        (
+            "no_final_period",
+            SENTENCES,
+            "The dog didn't see 1,250 cats",
+            "Der Hund sah 1.250 Katzen nicht",
+        ),
+        *(
+            ("no_final_period", SentencePair(f"а{mark}", f"б{mark}"), "а", "б")
+            for mark in ".。｡．।॥۔։။።៕།"
+        ),
         # Both sides stay as they are if the source has no capitals.
         *((name, HINDI, *HINDI) for name in CASE),
         ("upper_case", SentencePair(*reversed(HINDI)), HINDI.target.upper(), HINDI.source),
@@ -39,31 +65,39 @@ def test_typos_change_one_long_word_in_ten():
     assert found == {(f"Ab cde {word} klm.", pair.target) for word in changed}
     words = " ".join(f"word{chr(97 + number)}" for number in range(26)) * 2
     source = perturb("typos", SentencePair(words, "x"), 0).source
-    assert 1 <= sum(here != there for here, there in zip(words.split(), source.split(), strict=True)) <= 6
+    assert (
+        1
+        <= sum(here != there for here, there in zip(words.split(), source.split(), strict=True))
+        <= 6
+    )
 
 
 def test_doubled_words_doubles_one_word_in_ten():
     found = {perturb("doubled_words", SENTENCES, seed) for seed in range(100)}
     words = ["The", "dog", "didn't", "see", "cats"]
-    assert found == {(SENTENCES.source.replace(word, f"{word} {word}"), SENTENCES.target) for word in words}
+    assert found == {
+        (SENTENCES.source.replace(word, f"{word} {word}"), SENTENCES.target) for word in words
+    }
 
 
 @pytest.mark.parametrize("name", ["emoji", "html_tags", "other_numbers"])
 def test_perturb_changes_both_sides_alike(name):
     for seed in range(20):
         source, target = perturb(name, SENTENCES, seed)
-        assert source.replace("The dog didn't see", "Der Hund sah").replace(",", ".") == target.replace(
-            " nicht", ""
-        ).replace("Katzen", "cats")
+        assert source.replace("The dog didn't see", "Der Hund sah").replace(
+            ",", "."
+        ) == target.replace(" nicht", "").replace("Katzen", "cats")
         assert source != SENTENCES.source
 
 
 def test_other_numbers_replaces_equal_numbers_by_equal_ones():
-    first, second, other = perturb("other_numbers", SentencePair("12 and 12 and 5 of 2,021", "x"), 3).source.split(
-        " and "
-    )
+    first, second, other = perturb(
+        "other_numbers", SentencePair("12 and 12 and 5 of 2,021", "x"), 3
+    ).source.split(" and ")
     assert first == second != "12" and other.startswith("5 of ") and other[6] == ","
-    assert all(here != there for here, there in zip("2021", other[5:].replace(",", ""), strict=True))
+    assert all(
+        here != there for here, there in zip("2021", other[5:].replace(",", ""), strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)
@@ -125,7 +159,9 @@ def test_perturbations_do_not_depend_on_the_normal_form(script, data, seed):
     text = data.draw(sentences(script))
     one, other = (SentencePair(in_form(form, text), "x") for form in ("NFC", "NFD"))
     for name in PERTURBATIONS:
-        assert in_form("NFC", perturb(name, one, seed).source) == in_form("NFC", perturb(name, other, seed).source)
+        assert in_form("NFC", perturb(name, one, seed).source) == in_form(
+            "NFC", perturb(name, other, seed).source
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,4 +190,6 @@ def test_other_numbers_keep_the_digits_of_their_script():
     source, target = perturb("other_numbers", SentencePair("سنة ١٩٩٩ و ١٢٫٥", "In 1999, 12.5"), 1)
     arabic = str.maketrans("٠١٢٣٤٥٦٧٨٩", "0123456789")
     assert source != "سنة ١٩٩٩ و ١٢٫٥" and not any(each in "0123456789" for each in source)
-    assert [each for each in source.translate(arabic) if each.isdigit()] == [each for each in target if each.isdigit()]
+    assert [each for each in source.translate(arabic) if each.isdigit()] == [
+        each for each in target if each.isdigit()
+    ]

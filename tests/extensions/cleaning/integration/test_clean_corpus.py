@@ -17,8 +17,12 @@ from vanilla_transformer.extensions.quality.comet import Comet
 def folder(tmp_path, monkeypatch):
     """Write a recipe of two corpora, one for each of two target languages, into a working folder."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.tsv").write_text("The house is old.\tDas Haus ist alt.\nIt has 25.\tEs hat 26.\nBerlin\tBerlin\n")
-    (tmp_path / "b.tsv").write_text("The house is old.\tLa maison est vieille.\nIt has 25.\tElle en a 26.\n")
+    (tmp_path / "a.tsv").write_text(
+        "The house is old.\tDas Haus ist alt.\nIt has 25.\tEs hat 26.\nBerlin\tBerlin\n"
+    )
+    (tmp_path / "b.tsv").write_text(
+        "The house is old.\tLa maison est vieille.\nIt has 25.\tElle en a 26.\n"
+    )
     recipe = [
         "corpora:",
         "  - {file: a.tsv, target_language: de, drop: [identical, other_numbers]}",
@@ -67,7 +71,21 @@ def test_clean_corpus_keeps_the_sides_of_one_language_apart(folder):
     words = ["--train_source", "bad.en", "--train_target", "good.en", "--source_language", "en"]
     (folder / "bad.en").write_text("He go.\n")
     (folder / "good.en").write_text("He goes.\n")
-    assert main(["clean-corpus", *words, "--target_language", "en", "--output_dir", "o", "--cache_dir", "c"]) == 0
+    assert (
+        main(
+            [
+                "clean-corpus",
+                *words,
+                "--target_language",
+                "en",
+                "--output_dir",
+                "o",
+                "--cache_dir",
+                "c",
+            ]
+        )
+        == 0
+    )
     assert (folder / "o/train.en-en.source").read_text() == "He go.\n"
     assert (folder / "o/train.en-en.target").read_text() == "He goes.\n"
 
@@ -75,12 +93,18 @@ def test_clean_corpus_keeps_the_sides_of_one_language_apart(folder):
 ON_TOKENS = "must be given to `train`, which counts tokens, got it in clean-corpus. Move it, or limit characters by "
 REFUSALS = [
     (["recipe.yaml", "--max-length", "9"], f"--max_length {ON_TOKENS}--max_characters."),
-    (["recipe.yaml", "--max_length_ratio=2"], f"--max_length_ratio {ON_TOKENS}--max_character_ratio."),
+    (
+        ["recipe.yaml", "--max_length_ratio=2"],
+        f"--max_length_ratio {ON_TOKENS}--max_character_ratio.",
+    ),
     *(
         (["recipe.yaml", *words], "There is no flag")
         for words in (["--max_steps", "9"], ["--stream"], ["--d_model=64"])
     ),
-    (["--corpora", '[{"file": "bad.tsv"}]', "--output_dir", "out"], "Line 1 of bad.tsv must have two columns"),
+    (
+        ["--corpora", '[{"file": "bad.tsv"}]', "--output_dir", "out"],
+        "Line 1 of bad.tsv must have two columns",
+    ),
 ]
 
 
@@ -96,13 +120,22 @@ def test_clean_corpus_writes_each_text_on_one_line(folder):
     row = {"source": "One\nhouse.", "target": "Ein\x0bHaus."}
     (folder / "c.jsonl").write_text(json.dumps(row))
     corpora = json.dumps([{"file": "c.jsonl"}])
-    assert main(["clean-corpus", "--corpora", corpora, "--output_dir", "plain", "--cache_dir", "cache"]) == 0
+    assert (
+        main(
+            ["clean-corpus", "--corpora", corpora, "--output_dir", "plain", "--cache_dir", "cache"]
+        )
+        == 0
+    )
     assert (folder / "plain/train.source").read_text() == "One house.\n"
     assert (folder / "plain/train.target").read_text() == "Ein Haus.\n"
 
 
 def test_clean_corpus_has_its_own_rules_which_a_recipe_or_a_flag_changes(folder):
-    rows = [("The <b>house</b> is old.", "Das Haus ist alt."), ("It has 25.", "Es hat 25."), ("= 25 + 1.", "25 + 1.")]
+    rows = [
+        ("The <b>house</b> is old.", "Das Haus ist alt."),
+        ("It has 25.", "Es hat 25."),
+        ("= 25 + 1.", "25 + 1."),
+    ]
     (folder / "c.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows))
     corpora = json.dumps([{"file": "c.tsv"}])
     (folder / "c.yaml").write_text(
@@ -110,7 +143,21 @@ def test_clean_corpus_has_its_own_rules_which_a_recipe_or_a_flag_changes(folder)
     )
 
     def kept(*words):
-        assert main(["clean-corpus", *words, "--corpora", corpora, "--output_dir", "o", "--cache_dir", "c"]) == 0
+        assert (
+            main(
+                [
+                    "clean-corpus",
+                    *words,
+                    "--corpora",
+                    corpora,
+                    "--output_dir",
+                    "o",
+                    "--cache_dir",
+                    "c",
+                ]
+            )
+            == 0
+        )
         return (folder / "o/train.source").read_text().splitlines()
 
     marked, plain, formula = (source for source, _ in rows)
@@ -125,19 +172,38 @@ def test_clean_corpus_has_its_own_rules_which_a_recipe_or_a_flag_changes(folder)
     ("languages", "reason"),
     [
         ([], "`source_language` of a.en | a.de is not given"),
-        (["--source_language", "en", "--target_language", "tlh"], "tlh has no code that py3langid knows"),
+        (
+            ["--source_language", "en", "--target_language", "tlh"],
+            "tlh has no code that py3langid knows",
+        ),
     ],
 )
-def test_clean_corpus_says_why_it_does_not_look_at_languages(folder, capsys, caplog, languages, reason):
+def test_clean_corpus_says_why_it_does_not_look_at_languages(
+    folder, capsys, caplog, languages, reason
+):
     (folder / "a.en").write_text("The house is old.\n")
     (folder / "a.de").write_text("La maison est vieille.\n")
-    words = ["--train_source", "a.en", "--train_target", "a.de", *languages, "--output_dir", "o", "--cache_dir", "c"]
+    words = [
+        "--train_source",
+        "a.en",
+        "--train_target",
+        "a.de",
+        *languages,
+        "--output_dir",
+        "o",
+        "--cache_dir",
+        "c",
+    ]
     caplog.set_level("INFO")
     assert main(["clean-corpus", *words]) == 0
     assert "Pairs in other languages are kept." in caplog.text and reason in caplog.text
     assert "1 of 1 pairs kept" in capsys.readouterr().out
     assert main(["clean-corpus", *words, "--drop", "other_languages"]) == 2
-    assert "target_language" in (line := capsys.readouterr().err) or "source_language" in line or "tlh" in line
+    assert (
+        "target_language" in (line := capsys.readouterr().err)
+        or "source_language" in line
+        or "tlh" in line
+    )
 
 
 def test_clean_corpus_drops_other_languages_by_default(folder):
@@ -146,7 +212,21 @@ def test_clean_corpus_drops_other_languages_by_default(folder):
     corpora = json.dumps([{"file": "c.tsv", "source_language": "en", "target_language": "de"}])
 
     def kept(*words):
-        assert main(["clean-corpus", *words, "--corpora", corpora, "--output_dir", "o", "--cache_dir", "c"]) == 0
+        assert (
+            main(
+                [
+                    "clean-corpus",
+                    *words,
+                    "--corpora",
+                    corpora,
+                    "--output_dir",
+                    "o",
+                    "--cache_dir",
+                    "c",
+                ]
+            )
+            == 0
+        )
         return (folder / "o/train.en-de.de").read_text().splitlines()
 
     assert kept() == ["Das Haus ist alt."] and len(kept("--drop=[]")) == 2
@@ -159,7 +239,10 @@ def test_clean_corpus_finds_what_corpora_have(folder, capsys):
     taken = iter(pairs)
 
     def change(count, source, target):
-        return [(source(pair.source), target(pair.target)) for pair, _ in zip(taken, range(count), strict=False)]
+        return [
+            (source(pair.source), target(pair.target))
+            for pair, _ in zip(taken, range(count), strict=False)
+        ]
 
     def same(text):
         return text
@@ -167,13 +250,21 @@ def test_clean_corpus_finds_what_corpora_have(folder, capsys):
     shifted = [next(taken) for _ in range(200)]
     copies = [next(taken) for _ in range(60)]
     kinds = {
-        "misaligned": [(here.source, there.target) for here, there in zip(shifted, shifted[1:], strict=False)],
+        "misaligned": [
+            (here.source, there.target) for here, there in zip(shifted, shifted[1:], strict=False)
+        ],
         "tags": change(50, "<p>{}</p>".format, "<p>{}</p>".format),
         "entities": change(50, same, lambda text: text.replace(" ", "&nbsp;", 1) + " &amp;"),
-        "long": change(20, lambda text: text + " and so on" * 300, lambda text: text + " und so weiter" * 220),
-        "copies": [(f"\u200b{one.source}", unicodedata.normalize("NFD", one.target)) for one in copies[:30]],
+        "long": change(
+            20, lambda text: text + " and so on" * 300, lambda text: text + " und so weiter" * 220
+        ),
+        "copies": [
+            (f"\u200b{one.source}", unicodedata.normalize("NFD", one.target)) for one in copies[:30]
+        ],
         "capitals": [(one.source.upper(), one.target.upper()) for one in copies[30:]],
-        "not translated": [(pair.source, pair.source) for pair, _ in zip(taken, range(50), strict=False)],
+        "not translated": [
+            (pair.source, pair.source) for pair, _ in zip(taken, range(50), strict=False)
+        ],
         "mojibake": change(50, same, lambda text: f"{text} Schön.".encode().decode("cp1252")),
         "replaced": change(20, same, "{}\ufffd".format),
         "empty": change(30, same, lambda text: ""),
@@ -183,13 +274,27 @@ def test_clean_corpus_finds_what_corpora_have(folder, capsys):
     draw.shuffle(rows)
     for side, name in enumerate(("a.en", "a.de")):
         (folder / name).write_text("".join(f"{row[side]}\n" for row in rows))
-    words = ["--train_source", "a.en", "--train_target", "a.de", "--source_language", "en", "--target_language", "de"]
+    words = [
+        "--train_source",
+        "a.en",
+        "--train_target",
+        "a.de",
+        "--source_language",
+        "en",
+        "--target_language",
+        "de",
+    ]
     assert main(["clean-corpus", *words, "--output_dir", "o", "--cache_dir", "c"]) == 0
-    files = [(folder / f"o/train.en-de.{language}").read_text().splitlines() for language in ("en", "de")]
+    files = [
+        (folder / f"o/train.en-de.{language}").read_text().splitlines() for language in ("en", "de")
+    ]
     kept = {*zip(*files, strict=True)}
     found = {name: sum(pair not in kept for pair in bad) / len(bad) for name, bad in kinds.items()}
     assert found.pop("misaligned") > 0.6
-    assert found.pop("copies") + sum((one.source, one.target) not in kept for one in copies[:30]) / 30 == 1
+    assert (
+        found.pop("copies") + sum((one.source, one.target) not in kept for one in copies[:30]) / 30
+        == 1
+    )
     assert found.pop("mojibake") == 1 and min(found.values()) >= 0.98, found
     assert sum(tuple(pair) not in kept for pair in clean[30:]) < 0.01 * len(clean)
     assert sum(tuple(one) in kept for one in copies[30:]) >= 29

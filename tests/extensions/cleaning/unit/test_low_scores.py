@@ -19,7 +19,10 @@ PAIRS = [("a b c", "A B"), ("two dogs run", "zwei"), ("x", "a much longer transl
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    return [str(save_model_folder(tiny_model(seed), tiny_tokenizer(), folder / str(seed))) for seed in (1, 2)]
+    return [
+        str(save_model_folder(tiny_model(seed), tiny_tokenizer(), folder / str(seed)))
+        for seed in (1, 2)
+    ]
 
 
 def loss(seed, source, target):
@@ -61,8 +64,13 @@ def load(tmp_path, monkeypatch):
 
     def load_with(**rule):
         models = {} if "quality" in rule else NAMES
-        entries = [{"file": str(tmp_path / "a.tsv"), "score": models | rule}, {"file": str(tmp_path / "b.tsv")}]
-        data = DataArguments(corpora=entries, cache_dir=str(tmp_path / "cache"), source_language="en")
+        entries = [
+            {"file": str(tmp_path / "a.tsv"), "score": models | rule},
+            {"file": str(tmp_path / "b.tsv")},
+        ]
+        data = DataArguments(
+            corpora=entries, cache_dir=str(tmp_path / "cache"), source_language="en"
+        )
         return load_texts(data).training, calls
 
     return load_with
@@ -112,7 +120,9 @@ def test_drop_low_scores_refuses_to_drop_everything(load, tmp_path, monkeypatch)
     with pytest.raises(ValueError, match="empty"):
         load(min_score=0.9)
     (tmp_path / "b.tsv").write_text("a\ta\n")
-    data = DataArguments(corpora=[{"file": str(tmp_path / "b.tsv"), "score": NAMES | {"min_score": 0.9}}])
+    data = DataArguments(
+        corpora=[{"file": str(tmp_path / "b.tsv"), "score": NAMES | {"min_score": 0.9}}]
+    )
     monkeypatch.setattr(low_scores, "corpus_scores", lambda *_: np.array([0.1]))
     with pytest.raises(ValueError, match="must leave some pairs .* got none"):
         load_texts(data, tmp_path / "cache")

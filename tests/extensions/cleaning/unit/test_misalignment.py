@@ -61,4 +61,6 @@ def test_find_broken_looks_for_misaligned_pairs_of_each_direction(shifted):
 def test_find_broken_says_that_a_corpus_is_too_small_for_misaligned_pairs():
     report, texts = CleaningReport(read=2), to_dataset([("a", "b"), ("c", "d")], corpus=[0, 0])
     assert not find_broken(texts, [PairRules(CleaningRules(drop=["misaligned"]))], report).any()
-    assert report.warnings == ["Misaligned pairs are not looked for: that needs 5,000 pairs of one direction, got 2."]
+    assert report.warnings == [
+        "Misaligned pairs are not looked for: that needs 5,000 pairs of one direction, got 2."
+    ]

@@ -75,22 +75,43 @@ def test_writers_refuse_damaged_weights(form, damage, tiny_tokenizer, tmp_path, 
 UNLIKE = {"normalize_before": True, "position_embedding_type": "learned", "attention_value_dim": 4}
 OTHER_HEADS = {"decoder_attention_heads": 4, "attention_key_dim": 4}
 NOT_REPRESENTED = [
-    *((form, {"source_eos": False}, "its sources have no EOS") for form in ("marian", "ctranslate2", "onnx")),
-    ("marian", {"sinusoid_layout": "tensor2tensor"}, r"sinusoids are not the paper's \(`sinusoid_layout`\)"),
-    ("marian", UNLIKE, r"normalizes before .*; its positions are no sinusoids .*; .*`attention_value_dim`"),
+    *(
+        (form, {"source_eos": False}, "its sources have no EOS")
+        for form in ("marian", "ctranslate2", "onnx")
+    ),
+    (
+        "marian",
+        {"sinusoid_layout": "tensor2tensor"},
+        r"sinusoids are not the paper's \(`sinusoid_layout`\)",
+    ),
+    (
+        "marian",
+        UNLIKE,
+        r"normalizes before .*; its positions are no sinusoids .*; .*`attention_value_dim`",
+    ),
     (
         "ctranslate2",
         {"activation_function": "tanh", "position_embedding_type": "none", **OTHER_HEADS},
         r"activation function is 'tanh'; .*numbers of heads; .*no positions; .*attention_key_dim",
     ),
-    ("ctranslate2", {"share_encoder_decoder_embeddings": False}, "separate vocabularies for source and target"),
-    ("transformers.js", {"source_eos": False}, "transformers.js cannot represent this model: its sources have no EOS"),
+    (
+        "ctranslate2",
+        {"share_encoder_decoder_embeddings": False},
+        "separate vocabularies for source and target",
+    ),
+    (
+        "transformers.js",
+        {"source_eos": False},
+        "transformers.js cannot represent this model: its sources have no EOS",
+    ),
     ("transformers.js", {"attention_key_dim": 4}, "its heads have separate widths"),
 ]
 
 
 @pytest.mark.parametrize(("form", "changes", "words"), NOT_REPRESENTED)
-def test_writers_list_every_reason_and_write_nothing(form, changes, words, tiny_tokenizer, tmp_path, capsys):
+def test_writers_list_every_reason_and_write_nothing(
+    form, changes, words, tiny_tokenizer, tmp_path, capsys
+):
     folder = save_model_folder(tiny_model(**changes), tiny_tokenizer, tmp_path / "ours")
     command = ["convert", str(folder), str(tmp_path / "theirs"), "--target_format", form]
     assert re.search(words, assert_refused(command, capsys, tmp_path))
@@ -99,9 +120,17 @@ def test_writers_list_every_reason_and_write_nothing(form, changes, words, tiny_
 @pytest.mark.parametrize("form", WRITERS)
 def test_writers_refuse_missing_weights_and_other_model_types(form, tmp_path, capsys):
     tiny_model().config.save_pretrained(tmp_path / "bare")
-    MarianMTModel(MarianConfig(**SIZES, pad_token_id=0, decoder_start_token_id=0)).save_pretrained(tmp_path / "other")
+    MarianMTModel(MarianConfig(**SIZES, pad_token_id=0, decoder_start_token_id=0)).save_pretrained(
+        tmp_path / "other"
+    )
     for name, said in (("bare", "model.safetensors"), ("other", "marian")):
-        command = ["convert", str(tmp_path / name), str(tmp_path / "theirs"), "--target_format", form]
+        command = [
+            "convert",
+            str(tmp_path / name),
+            str(tmp_path / "theirs"),
+            "--target_format",
+            form,
+        ]
         assert said in assert_refused(command, capsys, tmp_path)
 
 
@@ -125,7 +154,11 @@ def change_entries(name, *places, **changes):
     def damage(folder):
         path = folder / name
         kind = {".yaml": yaml, ".json": json}.get(path.suffix)
-        content = torch.load(path, weights_only=False) if kind is None else PARSERS[kind](path.read_text())
+        content = (
+            torch.load(path, weights_only=False)
+            if kind is None
+            else PARSERS[kind](path.read_text())
+        )
         for place in places or ("",):
             entries = content
             for key in filter(None, place.split("/")):
@@ -162,7 +195,10 @@ def drop_norm_bias(folder):
 
 
 def declare_too_much(folder):
-    header = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % 10**17
+    header = (
+        b"\x93NUMPY\x01\x00\x76\x00"
+        + b"{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % 10**17
+    )
     with zipfile.ZipFile(folder / "model.npz", "w") as archive:
         archive.writestr("weight.npy", header.ljust(127) + b"\n")
 
@@ -173,7 +209,11 @@ SIDES = ("model/encoder", "model/decoder")
 UNLIKE_MARIAN = {"transformer-decoder-autoreg": "rnn", "transformer-ffn-activation": "tanh"}
 UNLIKE_MARIAN["transformer-postprocess"] = "an"
 UNLIKE_FAIRSEQ = {"layernorm_embedding": True, "activation_fn": "linear", "decoder_embed_dim": 8}
-UNLIKE_OPENNMT = {"pos_ffn_activation_fn": "silu", "max_relative_positions": 20, "src_subword_model": ""}
+UNLIKE_OPENNMT = {
+    "pos_ffn_activation_fn": "silu",
+    "max_relative_positions": 20,
+    "src_subword_model": "",
+}
 UNLIKE_OPENNMT["data"] = {"corpus": {"transforms": ["onmt_tokenize"]}}
 # A format, the damage to a folder of it, and words of the message.
 REFUSALS = [
@@ -186,13 +226,24 @@ REFUSALS = [
     ("marian-npz", remove("model.vocab.yml"), ["one file *.yml"]),
     ("marian-npz", remove("target.spm"), ["neither target.spm nor vocab.spm"]),
     ("marian-npz", change_arrays(without=[OPTIONS]), ["must contain Marian's options"]),
-    ("marian-npz", change_arrays(encoder_l9_gate=np.zeros(3)), ["it has unknown weights ['encoder_l9_gate']"]),
-    ("marian-npz", change_arrays(without=["decoder_l1_ffn_b2"]), ["no weights for ['decoder_l1_ffn_b2']"]),
+    (
+        "marian-npz",
+        change_arrays(encoder_l9_gate=np.zeros(3)),
+        ["it has unknown weights ['encoder_l9_gate']"],
+    ),
+    (
+        "marian-npz",
+        change_arrays(without=["decoder_l1_ffn_b2"]),
+        ["no weights for ['decoder_l1_ffn_b2']"],
+    ),
     ("marian-npz", declare_too_much, []),
     (
         "marian-npz",
         change_arrays(options=UNLIKE_MARIAN),
-        ["is 'rnn', not 'self-attention'; `transformer-ffn-activation` is 'tanh', not 'relu' or", "its normalization"],
+        [
+            "is 'rnn', not 'self-attention'; `transformer-ffn-activation` is 'tanh', not 'relu' or",
+            "its normalization",
+        ],
     ),
     ("joeynmt", replace("config.yaml", b""), [DAMAGED]),
     ("joeynmt", replace("config.yaml", b"a: ["), [DAMAGED]),
@@ -217,13 +268,18 @@ REFUSALS = [
     ("fairseq", remove("bpecodes"), ["bpecodes"]),
     (
         "fairseq",
-        change_entries("checkpoint_best.pt", "model", **{"encoder.layers.0.gate.weight": torch.zeros(1)}),
+        change_entries(
+            "checkpoint_best.pt", "model", **{"encoder.layers.0.gate.weight": torch.zeros(1)}
+        ),
         ["unknown weights ['encoder.layers.0.gate.weight']"],
     ),
     (
         "fairseq",
         change_entries("checkpoint_best.pt", "cfg/model", **UNLIKE_FAIRSEQ),
-        ["`embed_dim` of encoder and decoder differ; `activation_fn` is 'linear'", "; `layernorm_embedding` is True"],
+        [
+            "`embed_dim` of encoder and decoder differ; `activation_fn` is 'linear'",
+            "; `layernorm_embedding` is True",
+        ],
     ),
     ("opennmt-py", change_entries("model.pt", opt=os.getcwd), ["cannot be read safely"]),
     ("opennmt-py", drop_norm_bias, ["no weights for ['encoder.layer_norm.bias']"]),
@@ -232,25 +288,41 @@ REFUSALS = [
     (
         "opennmt-py",
         change_entries("model.pt", "opt", **UNLIKE_OPENNMT),
-        ["`max_relative_positions` is 20, not 0", "'silu'", "with onmt_tokenize", "not tokenize with SentencePiece"],
+        [
+            "`max_relative_positions` is 20, not 0",
+            "'silu'",
+            "with onmt_tokenize",
+            "not tokenize with SentencePiece",
+        ],
     ),
     ("eole", replace("vocab.json", b"{}"), []),
     ("eole", remove("vocab.json"), ["vocab.json"]),
     ("eole", replace("config.json", b"{"), []),
     ("eole", replace("config.json", b"{}"), ["must have eole's format"]),
     ("eole", lambda folder: cut_off(folder / "sp.model"), []),
-    ("eole", lambda folder: None, ["must fill the model that the options declare"]),  # it has one tensor
     (
         "eole",
-        change_entries("config.json", *SIDES, position_encoding_type="Rotary", mlp_activation_fn="gated-silu"),
-        ["'Rotary', not 'SinusoidalInterleaved'", "`mlp_activation_fn` is 'gated-silu', not 'relu' or 'gelu'"],
+        lambda folder: None,
+        ["must fill the model that the options declare"],
+    ),  # it has one tensor
+    (
+        "eole",
+        change_entries(
+            "config.json", *SIDES, position_encoding_type="Rotary", mlp_activation_fn="gated-silu"
+        ),
+        [
+            "'Rotary', not 'SinusoidalInterleaved'",
+            "`mlp_activation_fn` is 'gated-silu', not 'relu' or 'gelu'",
+        ],
     ),
     ("m2m_100", replace("vocab.json", b"[1]"), []),
 ]
 
 
 @pytest.mark.parametrize(("form", "damage", "words"), REFUSALS)
-def test_readers_name_the_mistake_in_one_line_and_write_nothing(form, damage, words, text_folder, tmp_path, capsys):
+def test_readers_name_the_mistake_in_one_line_and_write_nothing(
+    form, damage, words, text_folder, tmp_path, capsys
+):
     MAKERS[form](tmp_path / "theirs", text_folder)
     damage(tmp_path / "theirs")
     source = tmp_path / "theirs" / ("model.pt" if form == "opennmt-py" else "")

@@ -27,14 +27,18 @@ FLOAT32, INT8 = "model.bin", "model.intgemm.alphas.bin"
 def engines(monkeypatch):
     """Return a list of what translates with a folder: no engine, whatever this machine has."""
     engines = []
-    monkeypatch.setattr(bergamot, "_find_engines", lambda folder: ((name, make(folder)) for name, make in engines))
+    monkeypatch.setattr(
+        bergamot, "_find_engines", lambda folder: ((name, make(folder)) for name, make in engines)
+    )
     return engines
 
 
 @pytest.fixture
 def imported(tmp_path):
     """Return a model of Marian with its tokenizer, in a folder of ours and in memory."""
-    folder = marian_folder(tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"})
+    folder = marian_folder(
+        tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"}
+    )
     model, tokenizer, _ = read_marian_npz(folder)
     tokenizer.init_kwargs["directions"] = [["en", "de"]]
     save_model_folder(model, tokenizer, tmp_path / "ours")
@@ -54,13 +58,24 @@ def test_to_bergamot_writes_what_marian_npz_reads_bit_for_bit(imported, tmp_path
     assert given.tokens == found.tokens and given.weights.keys() == found.weights.keys()
     assert all(np.array_equal(array, found.weights[name]) for name, array in given.weights.items())
     READERS["marian-npz"](tmp_path / "bergamot", tmp_path / "again", MARIAN_SENTENCES)
-    first, second = (AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name) for name in ("ours", "again"))
+    first, second = (
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name) for name in ("ours", "again")
+    )
     assert len({(tmp_path / name / "config.json").read_text() for name in ("ours", "again")}) == 1
-    assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
+    assert all(
+        torch.equal(tensor, second.state_dict()[name])
+        for name, tensor in first.state_dict().items()
+    )
 
 
 def test_to_bergamot_writes_the_files_that_apps_load(imported, tmp_path, capsys):
-    command = ["convert", str(tmp_path / "ours"), str(tmp_path / "bergamot"), "--target_format", "bergamot"]
+    command = [
+        "convert",
+        str(tmp_path / "ours"),
+        str(tmp_path / "bergamot"),
+        "--target_format",
+        "bergamot",
+    ]
     assert main(command) == 0
     assert "not compared, because the other toolkit cannot run here" in capsys.readouterr().out
     folder = tmp_path / "bergamot"
@@ -72,13 +87,20 @@ def test_to_bergamot_writes_the_files_that_apps_load(imported, tmp_path, capsys)
     assert settings["models"] == [INT8] and settings["gemm-precision"] == "int8shiftAlphaAll"
     assert "shortlist" not in settings and not (folder / "lex.bin").read_bytes()
     metadata = json.loads((folder / "metadata.json").read_text())
-    assert metadata["hash"] == hash_file(folder / INT8) and metadata["byteSize"] == (folder / INT8).stat().st_size
+    assert (
+        metadata["hash"] == hash_file(folder / INT8)
+        and metadata["byteSize"] == (folder / INT8).stat().st_size
+    )
     assert metadata["architecture"] == "tiny" and metadata["modelConfig"]["dim-emb"] == 16
     assert (metadata["sourceLanguage"], metadata["targetLanguage"]) == ("en", "de")
     weights = read_marian_folder(tmp_path / "theirs").weights
     counts = metadata["modelStatistics"]
-    assert counts["embeddings_bytes"] == weights["Wemb"].size + 8  # and both factors of the output layer
-    assert counts["parameters"] == sum(counts[f"{part}_parameters"] for part in ("encoder", "decoder", "embeddings"))
+    assert (
+        counts["embeddings_bytes"] == weights["Wemb"].size + 8
+    )  # and both factors of the output layer
+    assert counts["parameters"] == sum(
+        counts[f"{part}_parameters"] for part in ("encoder", "decoder", "embeddings")
+    )
     matrices = sum(name[:-1].endswith(("_W", "ffn_W")) for name in weights) + 1
     assert counts["parameters"] == sum(array.size for array in weights.values()) + matrices + 1
 
@@ -86,12 +108,24 @@ def test_to_bergamot_writes_the_files_that_apps_load(imported, tmp_path, capsys)
 def test_to_bergamot_writes_a_shortlist(imported, tmp_path):
     for side in ("en", "de"):
         (tmp_path / side).write_text("".join(f"{sentence}\n" for sentence in MARIAN_SENTENCES))
-    command = ["convert", str(tmp_path / "ours"), str(tmp_path / "bergamot"), "--target_format", "bergamot"]
+    command = [
+        "convert",
+        str(tmp_path / "ours"),
+        str(tmp_path / "bergamot"),
+        "--target_format",
+        "bergamot",
+    ]
     assert main([*command, "--shortlist", str(tmp_path / "en"), str(tmp_path / "de")]) == 0
     content = (tmp_path / "bergamot" / "lex.bin").read_bytes()
     *_, offsets, entries = struct.unpack_from("<6Q", content)
-    assert offsets == imported[1].pad_token_id + 1 and len(content) == 48 + 8 * offsets + 4 * entries > 48
-    assert yaml.safe_load((tmp_path / "bergamot" / "config.yml").read_text())["shortlist"] == ["lex.bin", False]
+    assert (
+        offsets == imported[1].pad_token_id + 1
+        and len(content) == 48 + 8 * offsets + 4 * entries > 48
+    )
+    assert yaml.safe_load((tmp_path / "bergamot" / "config.yml").read_text())["shortlist"] == [
+        "lex.bin",
+        False,
+    ]
 
 
 def test_to_bergamot_starts_from_zero_and_adds_biases(imported, tmp_path):
@@ -108,7 +142,8 @@ def test_to_bergamot_starts_from_zero_and_adds_biases(imported, tmp_path):
     batch = again(MARIAN_SENTENCES, padding=True, return_tensors="pt")
     targets = torch.tensor([[config.pad_token_id, 4, 5]] * 3)
     expected, found = (
-        each(**batch, decoder_input_ids=targets).logits[..., :-1].log_softmax(-1) for each in (model, converted)
+        each(**batch, decoder_input_ids=targets).logits[..., :-1].log_softmax(-1)
+        for each in (model, converted)
     )
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
@@ -118,11 +153,16 @@ def test_to_bergamot_rounds_weights_to_half_a_step_and_stores_a_factor_for_each(
     WRITERS["bergamot"](tmp_path / "ours", tmp_path / "bergamot", MARIAN_SENTENCES)
     exact, rounded = (read_bin(tmp_path / "bergamot" / name) for name in (FLOAT32, INT8))
     matrices = {
-        name for name in exact if name == "Wemb" or name.split("_")[-1] in ("Wq", "Wk", "Wv", "Wo", "W1", "W2")
+        name
+        for name in exact
+        if name == "Wemb" or name.split("_")[-1] in ("Wq", "Wk", "Wv", "Wo", "W1", "W2")
     }
     assert len(matrices) == 1 + 2 * 6 + 10
     factors = {f"{name}_QuantMultA" for name in [*matrices, "none"]}
-    assert rounded.keys() == exact.keys() | factors and [*rounded] == [*sorted(rounded)[:-1], "special:model.yml"]
+    assert rounded.keys() == exact.keys() | factors and [*rounded] == [
+        *sorted(rounded)[:-1],
+        "special:model.yml",
+    ]
     assert rounded["none_QuantMultA"] == rounded["Wemb_QuantMultA"]
     for name, array in exact.items():
         step = np.abs(array).max() / 127 if name in matrices else 0
@@ -141,12 +181,17 @@ def test_find_alphas_sees_the_inputs_of_each_matrix(imported):
     start = torch.tensor([[model.config.pad_token_id]])
     states = model(**batch, decoder_input_ids=start, output_hidden_states=True)
     for names, state in (
-        (("encoder_l1_self_Wq", "encoder_l1_self_Wk", "encoder_l1_self_Wv"), states.encoder_hidden_states[0]),
+        (
+            ("encoder_l1_self_Wq", "encoder_l1_self_Wk", "encoder_l1_self_Wv"),
+            states.encoder_hidden_states[0],
+        ),
         (("decoder_l1_context_Wk", "decoder_l1_context_Wv"), states.encoder_last_hidden_state),
         (("decoder_l1_self_Wq",), states.decoder_hidden_states[0]),
         (("Wemb",), states.decoder_hidden_states[-1]),
     ):
-        assert [alphas[name] for name in names] == pytest.approx([127 / state.abs().max().item()] * len(names), 1e-5)
+        assert [alphas[name] for name in names] == pytest.approx(
+            [127 / state.abs().max().item()] * len(names), 1e-5
+        )
 
 
 def test_find_alphas_adds_deviations_to_the_mean_of_all_calls():
@@ -162,7 +207,9 @@ def test_sentences_are_translated_within_the_limits_of_marian(imported):
     with torch.no_grad():
         model.lm_head.bias[tokenizer.unk_token_id] = 99
     together = bergamot._translate(model, tokenizer, MARIAN_SENTENCES)
-    assert together == [bergamot._translate(model, tokenizer, [each])[0] for each in MARIAN_SENTENCES]
+    assert together == [
+        bergamot._translate(model, tokenizer, [each])[0] for each in MARIAN_SENTENCES
+    ]
     assert any(together)
 
 
@@ -174,22 +221,30 @@ def test_bergamot_translates_in_node(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     engines = dict(_find_engines(tmp_path))
-    assert [engines[name](["a dog", "", "ü"]) for name in ("float32", "int8")] == [["A DOG", "", "ü"]] * 2
+    assert [engines[name](["a dog", "", "ü"]) for name in ("float32", "int8")] == [
+        ["A DOG", "", "ü"]
+    ] * 2
     program = tmp_path / "translate.cjs"
     assert (tmp_path / "log").read_text() == f"{program} float32\n{program} int8\n"
     (tmp_path / "node").write_text("#!/bin/sh\necho no >&2\necho memory >&2\nexit 3\n")
-    with pytest.raises(UserError, match="Bergamot in Node must translate .* but ended with: no memory"):
+    with pytest.raises(
+        UserError, match="Bergamot in Node must translate .* but ended with: no memory"
+    ):
         engines["int8"](["a"])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_to_bergamot_writes_no_float32_that_translates_otherwise(dtype, imported, tmp_path, engines):
+def test_to_bergamot_writes_no_float32_that_translates_otherwise(
+    dtype, imported, tmp_path, engines
+):
     engines.append((dtype, lambda folder: lambda sentences: ["x"] * len(sentences)))
     convert = (WRITERS["bergamot"], tmp_path / "ours", tmp_path / "bergamot", MARIAN_SENTENCES)
     if dtype == "int8":
         assert convert[0](*convert[1:]).num_identical == 0
         return
-    with pytest.raises(ValueError, match="must compute what the original does, but does not: 0 of 3 outputs"):
+    with pytest.raises(
+        ValueError, match="must compute what the original does, but does not: 0 of 3 outputs"
+    ):
         convert[0](*convert[1:])
     assert not (tmp_path / "bergamot").exists()
 
@@ -205,7 +260,10 @@ REFUSED = [
     ({"decoder_ffn_dim": 12}, "`decoder_ffn_dim` is no multiple of 8"),
     ({"sinusoid_layout": "interleaved"}, "`sinusoid_layout` is 'interleaved', not 'tensor2tensor'"),
     ({"position_embedding_type": "none"}, "`position_embedding_type` is 'none', not 'sinusoidal'"),
-    ({"position_embedding_type": "learned"}, "`position_embedding_type` is 'learned', not 'sinusoidal'"),
+    (
+        {"position_embedding_type": "learned"},
+        "`position_embedding_type` is 'learned', not 'sinusoidal'",
+    ),
     ({"decoder_attention_heads": 4}, "`decoder_attention_heads`"),
     ({"attention_key_dim": 4}, "`attention_key_dim`"),
     ({"source_eos": False}, "`source_eos`"),
@@ -229,7 +287,9 @@ def test_to_bergamot_names_vocabularies_that_it_cannot_hold(imported, tiny_token
     tokenizer.add_tokens(["<x>"])
     model.generation_config.forced_bos_token_id = 3
     sides = read_marian_npz(marian_folder(tmp_path / "sides")).tokenizer
-    uneven = read_marian_npz(marian_folder(tmp_path / "uneven", single=True, num_pieces=25)).tokenizer
+    uneven = read_marian_npz(
+        marian_folder(tmp_path / "uneven", single=True, num_pieces=25)
+    ).tokenizer
     for other, words in (
         (tokenizer, "its tokens are not the pieces"),
         (tokenizer, "`forced_bos_token_id`"),
@@ -237,7 +297,9 @@ def test_to_bergamot_names_vocabularies_that_it_cannot_hold(imported, tiny_token
         (sides, "`tokenizer_model: sentencepiece`"),
         (uneven, "`vocab_size` gives 25 pieces, no multiple of 8"),
     ):
-        folder = save_model_folder(model, other, tmp_path / f"ours of {words[:30]} {type(other).__name__}")
+        folder = save_model_folder(
+            model, other, tmp_path / f"ours of {words[:30]} {type(other).__name__}"
+        )
         with pytest.raises(ValueError, match="Bergamot cannot represent this model: .*") as refused:
             WRITERS["bergamot"](folder, tmp_path / "bergamot", MARIAN_SENTENCES)
         assert words in str(refused.value)
@@ -279,7 +341,15 @@ def test_marian_npz_refuses_damaged_binary_files_in_one_line(imported, tmp_path,
         (whole[:8] + b"\xff" * 8 + whole[16:], "truncated or corrupt"),
     ):
         (tmp_path / "bergamot" / FLOAT32).write_bytes(content)
-        command = ["convert", str(tmp_path / "bergamot"), str(tmp_path / "out"), "--source_format", "marian-npz"]
+        command = [
+            "convert",
+            str(tmp_path / "bergamot"),
+            str(tmp_path / "out"),
+            "--source_format",
+            "marian-npz",
+        ]
         assert main(command) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert words in line and str(tmp_path / "bergamot") in line and not (tmp_path / "out").exists()
+        assert (
+            words in line and str(tmp_path / "bergamot") in line and not (tmp_path / "out").exists()
+        )

@@ -39,7 +39,9 @@ def opus_mt(folder):
     """Return a model that decodes as the published ones: padding is forbidden, and EOS is forced."""
     model, tokenizer = marian(folder)
     pad = model.config.pad_token_id
-    model.generation_config.update(bad_words_ids=[[pad]], forced_eos_token_id=0, renormalize_logits=True, num_beams=3)
+    model.generation_config.update(
+        bad_words_ids=[[pad]], forced_eos_token_id=0, renormalize_logits=True, num_beams=3
+    )
     return model, tokenizer
 
 
@@ -58,7 +60,9 @@ def fsmt_model(folder):
 
 def m2m(folder):
     tokenizer = build_m2m_tokenizer(folder)
-    return m2m_100(1 + max(tokenizer.lang_code_to_id.values()), max_position_embeddings=300), tokenizer
+    return m2m_100(
+        1 + max(tokenizer.lang_code_to_id.values()), max_position_embeddings=300
+    ), tokenizer
 
 
 def nllb(folder):
@@ -66,10 +70,15 @@ def nllb(folder):
     return m2m_100(len(tokenizer), max_position_embeddings=300), tokenizer
 
 
-LANGUAGES = {m2m: {"src_lang": "en", "tgt_lang": "de"}, nllb: {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"}}
+LANGUAGES = {
+    m2m: {"src_lang": "en", "tgt_lang": "de"},
+    nllb: {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"},
+}
 
 
-@pytest.fixture(params=[marian, opus_mt, former_opus_mt, fsmt_model, m2m, nllb], ids=lambda make: make.__name__)
+@pytest.fixture(
+    params=[marian, opus_mt, former_opus_mt, fsmt_model, m2m, nllb], ids=lambda make: make.__name__
+)
 def case(request, tmp_path):
     """Return a model whose translations depend on the source, its tokenizer and the languages of requests."""
     model, tokenizer = request.param(tmp_path)
@@ -78,7 +87,9 @@ def case(request, tmp_path):
             parameter.mul_(1.0 if "embed_positions" in name or "norm" in name else 2.5)
     getattr(model, "final_logits_bias", torch.zeros(1)).mul_(0.2)
     model.generation_config.max_length = 21  # 20 is the library's own, which pipelines replace
-    if model.config.model_type != "marian":  # whose padding as a token of a translation has no position
+    if (
+        model.config.model_type != "marian"
+    ):  # whose padding as a token of a translation has no position
         model.generation_config.suppress_tokens = [model.config.pad_token_id]
     return model, tokenizer, LANGUAGES.get(request.param, {})
 
@@ -126,7 +137,9 @@ def test_conversion_in_memory_shares_weights_and_notices_changes(opus):
         opus.model.model.decoder.layers[0].fc1.weight.mul_(-3.0)
     after = opus("A man is sleeping.", return_scores=True)
     assert after != before and opus._engines._decoded is not converted
-    again = TranslationPipeline(copy.deepcopy(opus.model), opus.tokenizer, compile=False, max_length=21)
+    again = TranslationPipeline(
+        copy.deepcopy(opus.model), opus.tokenizer, compile=False, max_length=21
+    )
     assert again("A man is sleeping.", return_scores=True) == after
 
 
@@ -141,7 +154,9 @@ def replace_method(model):
 def replace_module(model):
     linear = model.model.decoder.layers[0].fc1
     linear.__class__ = type(
-        "Adapter", (torch.nn.Linear,), {"forward": lambda self, x: 9 * torch.nn.Linear.forward(self, x)}
+        "Adapter",
+        (torch.nn.Linear,),
+        {"forward": lambda self, x: 9 * torch.nn.Linear.forward(self, x)},
     )
 
 
@@ -165,7 +180,9 @@ def derive(model):
 def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
     change(opus.model)
     assert not opus.uses_engine
-    with pytest.raises(ValueError, match="With `return_scores`, the model must be one that is converted exactly"):
+    with pytest.raises(
+        ValueError, match="With `return_scores`, the model must be one that is converted exactly"
+    ):
         opus("A man.", return_scores=True)
     if change is not halve:
         assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=21)
@@ -174,7 +191,9 @@ def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
 def test_conversion_in_memory_is_tried_once_for_each_change_of_a_model(opus, monkeypatch):
     tried = []
     plain = from_transformers.convert_in_memory
-    monkeypatch.setattr(from_transformers, "convert_in_memory", lambda model: (tried.append(model), plain(model))[1])
+    monkeypatch.setattr(
+        from_transformers, "convert_in_memory", lambda model: (tried.append(model), plain(model))[1]
+    )
     opus.model.half()
     assert not opus.uses_engine and not opus.uses_engine and len(tried) == 1
     opus.model.float().train()
@@ -184,17 +203,27 @@ def test_conversion_in_memory_is_tried_once_for_each_change_of_a_model(opus, mon
     assert opus.uses_engine and opus.uses_engine and len(tried) == 3
     assert torch.equal(torch.random.get_rng_state(), state)
     opus.model.bfloat16()
-    assert opus.uses_engine and opus("A man.", return_scores=True) and opus._engines._decoded.dtype == torch.bfloat16
+    assert (
+        opus.uses_engine
+        and opus("A man.", return_scores=True)
+        and opus._engines._decoded.dtype == torch.bfloat16
+    )
     assert pickle.loads(pickle.dumps(opus._engines)).supports_model
 
 
 def test_conversion_in_memory_decodes_what_convert_writes(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
     WRITERS["marian"](folder, tmp_path / "marian", WORDS)
-    translate = pipeline("translation", model=str(tmp_path / "marian"), compile=False, max_new_tokens=20)
+    translate = pipeline(
+        "translation", model=str(tmp_path / "marian"), compile=False, max_new_tokens=20
+    )
     assert translate.uses_engine
-    assert translate(WORDS) == by_generate(translate.model, translate.tokenizer, WORDS, max_new_tokens=20)
-    ours = TranslationPipeline(tiny_model, tiny_tokenizer, compile=False, max_new_tokens=20, num_beams=1)
+    assert translate(WORDS) == by_generate(
+        translate.model, translate.tokenizer, WORDS, max_new_tokens=20
+    )
+    ours = TranslationPipeline(
+        tiny_model, tiny_tokenizer, compile=False, max_new_tokens=20, num_beams=1
+    )
     assert translate(WORDS, num_beams=1) == ours(WORDS)
 
 
@@ -205,16 +234,26 @@ def test_compile_converts_in_memory(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Engine, "compile_steps", lambda engine: steps.append(engine.options))
     assert main(["compile", str(tmp_path / "model")]) == 0
     assert "float32, beam size 4" in capsys.readouterr().out
-    assert [each.num_beams for each in steps] == [1, 4] and steps[1].renormalizes and len(steps[1].features) == 2
+    assert (
+        [each.num_beams for each in steps] == [1, 4]
+        and steps[1].renormalizes
+        and len(steps[1].features) == 2
+    )
 
 
 @pytest.mark.parametrize(
     "option",
-    [{"repetition_penalty": 1.5}, {"bad_words_ids": [[3, 4]]}, {"max_length": 40, **LANGUAGES[nllb]}],
+    [
+        {"repetition_penalty": 1.5},
+        {"bad_words_ids": [[3, 4]]},
+        {"max_length": 40, **LANGUAGES[nllb]},
+    ],
     ids=str,
 )
 def test_option_that_no_engine_decodes_is_said_once(tmp_path, caplog, option):
-    tokenizer = build_nllb_tokenizer() if "max_length" in option else build_marian_tokenizer(tmp_path)
+    tokenizer = (
+        build_nllb_tokenizer() if "max_length" in option else build_marian_tokenizer(tmp_path)
+    )
     make = m2m_100 if "max_length" in option else marian_model
     model = make(len(tokenizer), max_position_embeddings=24)
     translate = TranslationPipeline(model, tokenizer, **{"max_length": 9, **option})
@@ -233,7 +272,11 @@ def test_commands_and_pipeline_decode_a_folder_by_the_engine(case, tmp_path, cap
     expected = [each["translation_text"] for each in translate(WORDS[:3], num_beams=2, **languages)]
     assert translate.uses_engine
     names = {"src_lang": "--source_language", "tgt_lang": "--target_language"}
-    flags = ["--num_beams", "2", *(part for name, code in languages.items() for part in (names[name], code))]
+    flags = [
+        "--num_beams",
+        "2",
+        *(part for name, code in languages.items() for part in (names[name], code)),
+    ]
     assert main(["translate", str(folder), *WORDS[:3], *flags]) == 0
     assert capsys.readouterr().out.splitlines() == expected
     assert main(["translate", str(folder), WORDS[0], "--n_best", "2", *flags]) == 0

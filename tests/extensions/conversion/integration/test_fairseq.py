@@ -14,7 +14,10 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from tests.fairseq_files import FSMT_SENTENCES, build_fsmt_tokenizer, fairseq_folder
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import READERS
-from vanilla_transformer.extensions.conversion.fairseq import model_from_fairseq, read_fairseq_folder
+from vanilla_transformer.extensions.conversion.fairseq import (
+    model_from_fairseq,
+    read_fairseq_folder,
+)
 
 CHECKPOINT = Path(__file__).parent / "fairseq_0_12_2"
 
@@ -27,7 +30,9 @@ def test_from_fairseq_generates_the_tokens_of_fairseq_generate(tmp_path):
     sources, expected = read_lines("sources.en"), read_lines("hypotheses.de")
     comparison = READERS["fairseq"](CHECKPOINT, tmp_path / "ours", sources)
     assert comparison.num_identical == 40 and comparison.max_logit_difference < 1e-3
-    model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    model, tokenizer = (
+        kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
+    )
     assert tokenizer.init_kwargs["langs"] == ["en", "de"]
     tokens = read_fairseq_folder(CHECKPOINT).target_tokens
     answers = model.generate(**tokenizer(sources, padding=True, return_tensors="pt"))
@@ -47,14 +52,18 @@ def test_model_from_fairseq_decodes_as_fairseq_generate(tmp_path):
 def test_read_fairseq_ignores_copies_of_untrained_weights(tmp_path):
     names = torch.load(CHECKPOINT / "checkpoint_best.pt", weights_only=False)["model"].keys()
     assert {"encoder.layers.0.in_proj_weight", "encoder.layers.0.fc2_bias"} <= names
-    assert not any(name.endswith(("_weight", "_bias")) for name in read_fairseq_folder(CHECKPOINT).weights)
+    assert not any(
+        name.endswith(("_weight", "_bias")) for name in read_fairseq_folder(CHECKPOINT).weights
+    )
 
 
 def equal_dictionaries(folder):
     """Copy the checkpoint with two dictionaries of the same size, which fit both directions."""
     shutil.copytree(CHECKPOINT, folder)
     content = torch.load(folder / "checkpoint_best.pt", weights_only=False)
-    content["model"]["encoder.embed_tokens.weight"] = content["model"]["encoder.embed_tokens.weight"][:128]
+    content["model"]["encoder.embed_tokens.weight"] = content["model"][
+        "encoder.embed_tokens.weight"
+    ][:128]
     torch.save(content, folder / "checkpoint_best.pt")
     shutil.copy(folder / "dict.de.txt", folder / "dict.en.txt")
     return folder
@@ -62,7 +71,9 @@ def equal_dictionaries(folder):
 
 def test_read_fairseq_needs_languages_that_nothing_names(tmp_path):
     folder = equal_dictionaries(tmp_path / "fairseq")
-    with pytest.raises(ValueError, match=r"\(de, en\) fit 2 directions. Name both .*`--languages en de`"):
+    with pytest.raises(
+        ValueError, match=r"\(de, en\) fit 2 directions. Name both .*`--languages en de`"
+    ):
         read_fairseq_folder(folder)
     assert read_fairseq_folder(folder, ["de", "en"]).languages == ("de", "en")
 
@@ -91,19 +102,33 @@ def test_read_fairseq_translates_as_fsmt(old, tmp_path):
     assert (comparison.num_sentences, comparison.num_identical) == (3, 3)
     assert comparison.max_logit_difference < 1e-3
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
-    assert tokenizer(FSMT_SENTENCES)["input_ids"] == build_fsmt_tokenizer(tmp_path)(FSMT_SENTENCES)["input_ids"]
+    assert (
+        tokenizer(FSMT_SENTENCES)["input_ids"]
+        == build_fsmt_tokenizer(tmp_path)(FSMT_SENTENCES)["input_ids"]
+    )
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
-    assert (model.generation_config.num_beams, model.generation_config.decoder_start_token_id) == (5, 2)
+    assert (model.generation_config.num_beams, model.generation_config.decoder_start_token_id) == (
+        5,
+        2,
+    )
 
 
 def test_from_fairseq_keeps_the_options_of_the_model(tmp_path):
     choices = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-    choices |= {"encoder_learned_pos": True, "decoder_learned_pos": True, "share_decoder_input_output_embed": True}
+    choices |= {
+        "encoder_learned_pos": True,
+        "decoder_learned_pos": True,
+        "share_decoder_input_output_embed": True,
+    }
     choices |= {"max_source_positions": 64, "max_target_positions": 64, "no_scale_embedding": True}
     folder = fairseq_folder(tmp_path / "fairseq", **choices)
     model = model_from_fairseq(read_fairseq_folder(folder))
     config = model.config
-    assert config.normalize_before and config.tie_word_embeddings and not config.share_encoder_decoder_embeddings
+    assert (
+        config.normalize_before
+        and config.tie_word_embeddings
+        and not config.share_encoder_decoder_embeddings
+    )
     assert (config.max_position_embeddings, config.scale_embedding) == (64, False)
     theirs = read_fairseq_folder(folder).weights["encoder.embed_positions.weight"]
     assert torch.equal(model.model.encoder.embed_positions.weight, theirs[2:])

@@ -32,13 +32,20 @@ def folder(tokenizer, tmp_path):
 
 
 def test_from_m2m_100_searches_as_the_original_between_two_languages(folder, tokenizer, tmp_path):
-    languages, forced = LANGUAGES[type(tokenizer)], tokenizer.convert_tokens_to_ids(TARGETS[type(tokenizer)])
+    languages, forced = (
+        LANGUAGES[type(tokenizer)],
+        tokenizer.convert_tokens_to_ids(TARGETS[type(tokenizer)]),
+    )
     comparison = READERS["m2m_100"](folder, tmp_path / "ours", M2M_SENTENCES, languages=languages)
-    further = -(-len(tokenizer.extra_special_tokens) // 8) if tokenizer.is_fast else 0  # have its added tokens
+    further = (
+        -(-len(tokenizer.extra_special_tokens) // 8) if tokenizer.is_fast else 0
+    )  # have its added tokens
     assert comparison.num_sentences == comparison.num_identical == 3 + further
     assert comparison.max_logit_difference < 1e-3
 
-    ours, theirs = (AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name) for name in ("ours", "theirs"))
+    ours, theirs = (
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name) for name in ("ours", "theirs")
+    )
     assert type(ours) is VanillaTransformerForConditionalGeneration
     loaded = AutoTokenizer.from_pretrained(tmp_path / "ours")
     assert (loaded.src_lang, loaded.tgt_lang) == languages
@@ -52,7 +59,16 @@ def test_from_m2m_100_searches_as_the_original_between_two_languages(folder, tok
 
 
 def test_convert_m2m_100_refuses_an_unknown_language(folder, tmp_path, capsys):
-    command = ["convert", str(folder), str(tmp_path / "ours"), "--source_format", "m2m_100", "--languages", "en", "xx"]
+    command = [
+        "convert",
+        str(folder),
+        str(tmp_path / "ours"),
+        "--source_format",
+        "m2m_100",
+        "--languages",
+        "en",
+        "xx",
+    ]
     assert main(command) != 0
     assert "language must be one of" in capsys.readouterr().err
     assert not (tmp_path / "ours").exists()

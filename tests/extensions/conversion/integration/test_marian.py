@@ -47,8 +47,14 @@ def test_model_to_marian_has_our_logits(layout, bias):
     converted = model_to_marian(original).double()
     original = original.double()
     source, target = torch.randint(3, 31, (3, 9)), torch.randint(3, 31, (3, 7))
-    given = {"input_ids": source, "attention_mask": torch.ones_like(source), "decoder_input_ids": target}
-    torch.testing.assert_close(converted(**given).logits, original(**given).logits, atol=1e-12, rtol=1e-12)
+    given = {
+        "input_ids": source,
+        "attention_mask": torch.ones_like(source),
+        "decoder_input_ids": target,
+    }
+    torch.testing.assert_close(
+        converted(**given).logits, original(**given).logits, atol=1e-12, rtol=1e-12
+    )
 
 
 @torch.no_grad()
@@ -63,7 +69,11 @@ def test_model_to_marian_with_its_positions_and_epsilon_has_our_logits_to_the_bi
     start_from_zero(converted)
     source, target = torch.randint(3, 311, (3, 40)), torch.randint(3, 311, (3, 30))
     target[:, 0] = 0
-    given = {"input_ids": source, "attention_mask": torch.ones_like(source), "decoder_input_ids": target}
+    given = {
+        "input_ids": source,
+        "attention_mask": torch.ones_like(source),
+        "decoder_input_ids": target,
+    }
     assert torch.equal(converted(**given).logits, original(**given).logits)
 
 
@@ -88,25 +98,49 @@ def test_to_marian_adds_padding_as_the_last_token_and_starts_from_zero(model, tm
     ours = tiny_model(vocab_size=len(tokenizer) + 2, init_std=0.3)  # two ids without a token
     folder = save_model_folder(ours, tokenizer, tmp_path / "ours")
     comparison = WRITERS["marian"](folder, tmp_path / "marian", MARIAN_SENTENCES)
-    assert comparison.num_identical == comparison.num_sentences and comparison.max_logit_difference < 1e-2
-    words, limits = (
-        json.loads((tmp_path / "marian" / f"{name}_config.json").read_text()) for name in ("tokenizer", "generation")
+    assert (
+        comparison.num_identical == comparison.num_sentences
+        and comparison.max_logit_difference < 1e-2
     )
-    assert words["tokenizer_class"] == "PreTrainedTokenizerFast" and words["additional_special_tokens"] == ["<2de>"]
-    assert "extra_special_tokens" not in words and words["model_input_names"] == ["input_ids", "attention_mask"]
+    words, limits = (
+        json.loads((tmp_path / "marian" / f"{name}_config.json").read_text())
+        for name in ("tokenizer", "generation")
+    )
+    assert words["tokenizer_class"] == "PreTrainedTokenizerFast" and words[
+        "additional_special_tokens"
+    ] == ["<2de>"]
+    assert "extra_special_tokens" not in words and words["model_input_names"] == [
+        "input_ids",
+        "attention_mask",
+    ]
     assert "max_new_tokens" not in limits and limits["max_length"] == 512
     marian = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "marian").eval()
     plain = AutoTokenizer.from_pretrained(tmp_path / "marian")
     last = len(tokenizer) + 2
-    assert marian.config.pad_token_id == marian.generation_config.pad_token_id == plain.pad_token_id == last
-    assert len(plain) == marian.config.vocab_size == last + 1 and plain.convert_ids_to_tokens(last) == "<pad>"
-    assert not marian.get_input_embeddings().weight[[marian.config.decoder_start_token_id, last]].any()
+    assert (
+        marian.config.pad_token_id
+        == marian.generation_config.pad_token_id
+        == plain.pad_token_id
+        == last
+    )
+    assert (
+        len(plain) == marian.config.vocab_size == last + 1
+        and plain.convert_ids_to_tokens(last) == "<pad>"
+    )
+    assert (
+        not marian.get_input_embeddings().weight[[marian.config.decoder_start_token_id, last]].any()
+    )
     sentences = [*MARIAN_SENTENCES, "<2de> </s> <unused> <pad> 3 €"]
     sources = tokenizer(sentences)["input_ids"]
     assert plain(sentences)["input_ids"] == sources
     for ids in map(torch.tensor, sources):
-        inputs = {"input_ids": ids[None], "decoder_input_ids": torch.cat([torch.ones(1, dtype=int), ids])[None]}
-        expected, found = (each(**inputs).logits[..., :last].log_softmax(-1) for each in (ours, marian))
+        inputs = {
+            "input_ids": ids[None],
+            "decoder_input_ids": torch.cat([torch.ones(1, dtype=int), ids])[None],
+        }
+        expected, found = (
+            each(**inputs).logits[..., :last].log_softmax(-1) for each in (ours, marian)
+        )
         torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)  # Marian's epsilon
     if model == "bpe":
         back = READERS["marian"](tmp_path / "marian", tmp_path / "back", MARIAN_SENTENCES)
@@ -134,7 +168,9 @@ def test_to_marian_names_the_field_that_forbids_it(changes, field, tiny_tokenize
 
 def test_from_marian_refuses_another_model_type(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"):
+    with pytest.raises(
+        ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"
+    ):
         READERS["marian"](folder, tmp_path / "out", MARIAN_SENTENCES)
 
 
@@ -151,17 +187,24 @@ def test_to_marian_leaves_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_sentences_beyond_the_positions_of_marian_are_refused(marian_tokenizer, tiny_model, tiny_tokenizer, tmp_path):
+def test_sentences_beyond_the_positions_of_marian_are_refused(
+    marian_tokenizer, tiny_model, tiny_tokenizer, tmp_path
+):
     save_model_folder(marian_model(len(marian_tokenizer)), marian_tokenizer, tmp_path / "opus")
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
     for convert, source in ((READERS["marian"], tmp_path / "opus"), (WRITERS["marian"], folder)):
-        with pytest.raises(ValueError, match=r"must have at most \d+ tokens, .* in sentence 2. Leave it out of --sen"):
+        with pytest.raises(
+            ValueError,
+            match=r"must have at most \d+ tokens, .* in sentence 2. Leave it out of --sen",
+        ):
             convert(source, tmp_path / "out", ["dog", "dog " * 2000])
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("form", ["marian", "onnx"])
-def test_conversion_that_is_wrong_on_both_sides_writes_nothing(form, tiny_tokenizer, tmp_path, monkeypatch):
+def test_conversion_that_is_wrong_on_both_sides_writes_nothing(
+    form, tiny_tokenizer, tmp_path, monkeypatch
+):
     """The decoders of both sides negate their states, which the engine, that has its own decoder, does not."""
     folder = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "ours")
     for decoder in (VanillaTransformerDecoder, MarianDecoder):
@@ -177,7 +220,10 @@ def test_conversion_that_is_wrong_on_both_sides_writes_nothing(form, tiny_tokeni
     monkeypatch.setattr(onnx, "OnnxModel", lambda _: tiny_model())
     # Or the engine would see other methods, and leave the model to `generate()`.
     monkeypatch.setattr(engine, "is_supported", lambda model: True)
-    with pytest.raises(ValueError, match="The engine of this package must translate as .*: 0 of 2 outputs identical"):
+    with pytest.raises(
+        ValueError,
+        match="The engine of this package must translate as .*: 0 of 2 outputs identical",
+    ):
         WRITERS[form](folder, tmp_path / "out", ["A man is sleeping.", "Two dogs run."])
     assert not (tmp_path / "out").exists()
 
@@ -187,7 +233,10 @@ def test_convert_command_prints_the_comparison(tiny_model, tiny_tokenizer, tmp_p
     (tmp_path / "text").write_text("\n".join(MARIAN_SENTENCES))
     command = ["convert", folder, str(tmp_path / "marian"), "--target_format", "marian"]
     assert main([*command, "--sentences", str(tmp_path / "text")]) == 0
-    assert "3 of 3 outputs identical, chrF between both 100.0, largest logit difference" in capsys.readouterr().out
+    assert (
+        "3 of 3 outputs identical, chrF between both 100.0, largest logit difference"
+        in capsys.readouterr().out
+    )
     assert main(command) == 2
     assert "is not empty" in capsys.readouterr().err
     for flags, said in (

@@ -13,7 +13,10 @@ from tests.marian_models import MARIAN_SENTENCES
 from tests.sweeps import rare, sample
 from vanilla_transformer.extensions.conversion import READERS
 from vanilla_transformer.extensions.conversion.comparison import compare
-from vanilla_transformer.extensions.conversion.marian_npz import model_from_marian_npz, read_marian_folder
+from vanilla_transformer.extensions.conversion.marian_npz import (
+    model_from_marian_npz,
+    read_marian_folder,
+)
 
 TIED_OPTIONS = {"target": "", "src": "-src", "all": "-all"}
 
@@ -21,7 +24,9 @@ TIED_OPTIONS = {"target": "", "src": "-src", "all": "-all"}
 def compare_with_ctranslate2(folder, ours):
     """Convert a folder, and compare the result with CTranslate2."""
     assert READERS["marian-npz"](folder, ours, MARIAN_SENTENCES) is None
-    model, tokenizer = (kind.from_pretrained(ours) for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    model, tokenizer = (
+        kind.from_pretrained(ours) for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
+    )
     return compare(ctranslate2_translator(folder, tokenizer), model, tokenizer, MARIAN_SENTENCES)
 
 
@@ -34,10 +39,16 @@ def test_from_marian_npz_generates_the_tokens_of_ctranslate2(changes, tmp_path):
     folder = marian_folder(tmp_path / "marian", **changes)
     comparison = compare_with_ctranslate2(folder, tmp_path / "ours")
     assert (comparison.num_sentences, comparison.num_identical) == (3, 3)
-    model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    model, tokenizer = (
+        kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
+    )
     assert type(tokenizer) is MarianTokenizer and model.config.vocab_size == len(tokenizer)
     assert model.generation_config.decoder_start_token_id == tokenizer.pad_token_id
-    assert model(torch.ones(1, 2000, dtype=int), decoder_input_ids=torch.ones(1, 2, dtype=int)).logits.isfinite().all()
+    assert (
+        model(torch.ones(1, 2000, dtype=int), decoder_input_ids=torch.ones(1, 2, dtype=int))
+        .logits.isfinite()
+        .all()
+    )
 
 
 def test_from_marian_npz_reads_a_sentencepiece_vocabulary(tmp_path):
@@ -67,14 +78,22 @@ def test_from_marian_npz_ties_what_marian_ties(tied, tmp_path):
     READERS["marian-npz"](folder, tmp_path / "ours", MARIAN_SENTENCES)
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
     weights = read_marian_folder(folder).weights
-    source, target = weights.get("encoder_Wemb", weights.get("Wemb")), weights.get("decoder_Wemb", weights.get("Wemb"))
-    output = {"src": weights.get("decoder_ff_logit_out_Wt"), False: weights.get("decoder_ff_logit_out_W")}.get(tied)
+    source, target = (
+        weights.get("encoder_Wemb", weights.get("Wemb")),
+        weights.get("decoder_Wemb", weights.get("Wemb")),
+    )
+    output = {
+        "src": weights.get("decoder_ff_logit_out_Wt"),
+        False: weights.get("decoder_ff_logit_out_W"),
+    }.get(tied)
     output = target if output is None else output.T if not tied else output
     for parameter, expected in (
         (model.model.encoder.embed_tokens.weight, source),
         (model.model.decoder.embed_tokens.weight, target),
         (model.lm_head.weight, output),
     ):
-        torch.testing.assert_close(parameter[:-1].detach(), torch.from_numpy(expected), rtol=0, atol=0)
+        torch.testing.assert_close(
+            parameter[:-1].detach(), torch.from_numpy(expected), rtol=0, atol=0
+        )
     assert model.config.tie_word_embeddings == (tied in ("target", "all"))
     assert model.config.share_encoder_decoder_embeddings == (tied in ("src", "all"))

@@ -18,9 +18,14 @@ def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp
     """Export once, which takes seconds, and compare commands, greedy search and beam search."""
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(tiny_config).eval()
-    ours, onnx = str(save_model_folder(model, tiny_tokenizer, tmp_path / "ours")), str(tmp_path / "onnx")
+    ours, onnx = (
+        str(save_model_folder(model, tiny_tokenizer, tmp_path / "ours")),
+        str(tmp_path / "onnx"),
+    )
     (tmp_path / "validation.en").write_text("A man is sleeping.\nTwo dogs run.\n")
-    (tmp_path / "ours" / "recipe.json").write_text(json.dumps({"validation_source": f"{tmp_path}/validation.en"}))
+    (tmp_path / "ours" / "recipe.json").write_text(
+        json.dumps({"validation_source": f"{tmp_path}/validation.en"})
+    )
     assert main(["convert", ours, ours, "--target_format", "onnx"]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert main(["convert", ours, onnx, "--target_format", "onnx"]) == 0

@@ -22,7 +22,9 @@ def graph(body, inputs, outputs, **weights):
     """Return a model of the nodes in ONNX's textual syntax."""
     text = f'<ir_version: 10, opset_import: ["" : 20]> graph ({inputs}) => ({outputs}) {{ {body} }}'
     model = parser.parse_model(text)
-    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value, name) for name, value in weights.items()
+    )
     return model
 
 
@@ -83,7 +85,10 @@ def test_merge_decoders_runs_one_branch_and_stores_equal_weights_once():
 def test_repeat_eos_lets_only_eos_follow_eos():
     model, eos = tied(), 2
     input_ids = np.array([[5], [eos], [1]])
-    (expected,), (logits,) = run(model, input_ids=input_ids), run(repeat_eos(model, eos), input_ids=input_ids)
+    (expected,), (logits,) = (
+        run(model, input_ids=input_ids),
+        run(repeat_eos(model, eos), input_ids=input_ids),
+    )
     np.testing.assert_array_equal(logits[[0, 2]], expected[[0, 2]])
     assert logits[1, 0].argmax() == eos
     assert expected[1, 0].argmax() != eos
@@ -106,12 +111,16 @@ def test_to_float16_keeps_the_types_of_inputs_and_outputs():
     body = "product = MatMul(x, weight) y = Relu(product)"
     model = graph(body, "float[B, 6] x", "float[B, 4] y", weight=WEIGHT)
     half = to_float16(model)
-    assert [numpy_helper.to_array(tensor).dtype for tensor in half.graph.initializer] == [np.float16]
+    assert [numpy_helper.to_array(tensor).dtype for tensor in half.graph.initializer] == [
+        np.float16
+    ]
     x = np.ones((2, 6), dtype=np.float32)
     (expected,), (y,) = run(model, x=x), run(half, x=x)
     assert y.dtype == np.float32
     np.testing.assert_allclose(y, expected, atol=1e-2)
-    assert numpy_helper.to_array(model.graph.initializer[0]).dtype == np.float32  # the argument is as it was
+    assert (
+        numpy_helper.to_array(model.graph.initializer[0]).dtype == np.float32
+    )  # the argument is as it was
 
 
 INPUTS = "float[b, s, 16] hidden, int64[b, s] mask, int64[b, t] ids, float[b, 2, p, 8] keys, float[b, 2, p, 8] values"
@@ -121,11 +130,20 @@ BODY = "copy = Identity(hidden) logits = Cast<to = 1>(ids) kept = Identity(keys)
 @pytest.mark.parametrize("prefixes", [("", ""), ("input.", "output.")])
 def test_to_optimum_decoder_names_inputs_and_outputs_as_optimum_does(prefixes):
     before, after = (f"{prefix}cache." for prefix in prefixes)
-    names = {"hidden": "encoder_outputs.last_hidden_state", "mask": "attention_mask", "ids": "decoder_input_ids"}
-    names |= {"keys": f"{before}self_attention_cache.layers.0.keys", "copy": "encoder_last_hidden_state"}
+    names = {
+        "hidden": "encoder_outputs.last_hidden_state",
+        "mask": "attention_mask",
+        "ids": "decoder_input_ids",
+    }
+    names |= {
+        "keys": f"{before}self_attention_cache.layers.0.keys",
+        "copy": "encoder_last_hidden_state",
+    }
     names |= {"values": f"{before}cross_attention_cache.layers.0.values"}
     names["present"] = f"{after}self_attention_cache.layers.11.keys"
-    exported = graph(BODY, INPUTS, "float[b, t] logits, float[b, 2, p, 8] present, float[b, s, 16] copy")
+    exported = graph(
+        BODY, INPUTS, "float[b, t] logits, float[b, 2, p, 8] present, float[b, s, 16] copy"
+    )
     for value in (*exported.graph.input, *exported.graph.output):
         value.name = names.get(value.name, value.name)
     for node in exported.graph.node:
@@ -138,5 +156,7 @@ def test_to_optimum_decoder_names_inputs_and_outputs_as_optimum_does(prefixes):
     assert [value.name for value in decoder.graph.input] == expected
     assert [value.name for value in decoder.graph.output] == ["logits", "present.11.decoder.key"]
     assert len(decoder.graph.node) == 3  # the copy of the encoder's output is gone
-    dims = [dim.dim_param or dim.dim_value for dim in decoder.graph.input[3].type.tensor_type.shape.dim]
+    dims = [
+        dim.dim_param or dim.dim_value for dim in decoder.graph.input[3].type.tensor_type.shape.dim
+    ]
     assert dims == ["batch_size", 2, "past_key_values_decoder_sequence_length", 8]

@@ -12,13 +12,25 @@ from vanilla_transformer.extensions.conversion import READERS
 
 def test_from_opennmt_py_masks_source_eos(text_folder, tmp_path):
     READERS["opennmt-py"](opennmt_checkpoint(text_folder, tmp_path), tmp_path / "ours", [])
-    model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
-    inputs = tokenizer(["The man sleeps.", "The old woman buys a red apple."], padding=True, return_tensors="pt")
-    without = tokenizer.pad({"input_ids": [[*ids[:-1]] for ids in tokenizer(["The man sleeps."])["input_ids"]]})
-    expected = model.generate(torch.tensor(without["input_ids"]), max_new_tokens=9, num_beams=3, eos_token_id=None)
+    model, tokenizer = (
+        kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
+    )
+    inputs = tokenizer(
+        ["The man sleeps.", "The old woman buys a red apple."], padding=True, return_tensors="pt"
+    )
+    without = tokenizer.pad(
+        {"input_ids": [[*ids[:-1]] for ids in tokenizer(["The man sleeps."])["input_ids"]]}
+    )
+    expected = model.generate(
+        torch.tensor(without["input_ids"]), max_new_tokens=9, num_beams=3, eos_token_id=None
+    )
     for mask in (inputs["attention_mask"], None):
         tokens = model.generate(
-            inputs["input_ids"], attention_mask=mask, max_new_tokens=9, num_beams=3, eos_token_id=None
+            inputs["input_ids"],
+            attention_mask=mask,
+            max_new_tokens=9,
+            num_beams=3,
+            eos_token_id=None,
         )
         assert tokens[0].tolist() == expected[0].tolist()
     decoder_input_ids = torch.tensor([[2, 5, 6]])
@@ -36,5 +48,7 @@ def test_model_without_source_eos_gives_finite_logits_for_eos_alone(attention):
     sizes = {"vocab_size": 9, "d_model": 8, "encoder_layers": 1, "decoder_layers": 1}
     config = VanillaTransformerConfig(**sizes, source_eos=False, attn_implementation=attention)
     model = Model(config).eval()
-    logits = model(torch.tensor([[4, 2], [2, 0]]), decoder_input_ids=torch.tensor([[1], [1]])).logits
+    logits = model(
+        torch.tensor([[4, 2], [2, 0]]), decoder_input_ids=torch.tensor([[1], [1]])
+    ).logits
     assert torch.isfinite(logits).all()

@@ -15,24 +15,42 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.extensions.conversion import shortlist
-from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator, write_ctranslate2
+from vanilla_transformer.extensions.conversion.ctranslate2 import (
+    ctranslate2_greedy_translator,
+    write_ctranslate2,
+)
 from vanilla_transformer.extensions.conversion.ctranslate2_runtime import token_names
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 NOUNS = {"dog": "Hund", "cat": "Kater", "tree": "Baum", "table": "Tisch"}
 ADJECTIVES = {"red": "roter", "old": "alter", "big": "großer"}
 PAIRS = [SentencePair(f"{a} {n}", f"{ADJECTIVES[a]} {NOUNS[n]}") for a in ADJECTIVES for n in NOUNS]
-PAIRS += [SentencePair(f"{a} seat", f"{ADJECTIVES[a]} {n}") for a in ADJECTIVES for n in ("Stuhl", "Stuhl", "Sitz")]
+PAIRS += [
+    SentencePair(f"{a} seat", f"{ADJECTIVES[a]} {n}")
+    for a in ADJECTIVES
+    for n in ("Stuhl", "Stuhl", "Sitz")
+]
 
 
 def word_tokenizer(pairs):
-    words = ["<pad>", "</s>", "<unk>", *sorted({word for pair in pairs for side in pair for word in side.split()})]
-    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, "<unk>"))
+    words = [
+        "<pad>",
+        "</s>",
+        "<unk>",
+        *sorted({word for pair in pairs for side in pair for word in side.split()}),
+    ]
+    backend = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(words)}, "<unk>")
+    )
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
 
 
-@pytest.mark.parametrize("best, of_seat", [(1, {"Stuhl"}), (2, {"Stuhl", "Sitz"}), (100, {"Stuhl", "Sitz"})])
+@pytest.mark.parametrize(
+    "best, of_seat", [(1, {"Stuhl"}), (2, {"Stuhl", "Sitz"}), (100, {"Stuhl", "Sitz"})]
+)
 def test_count_shortlist_has_the_likeliest_translations(best, of_seat, monkeypatch):
     monkeypatch.setattr(shortlist, "_BEST", best)
     monkeypatch.setattr(shortlist, "_FREQUENT", 4)
@@ -48,17 +66,27 @@ def test_count_shortlist_has_the_likeliest_translations(best, of_seat, monkeypat
 def read_lex(path):
     """Read a shortlist as Bergamot does: a header, offsets, and lists of 32 bits."""
     content = path.read_bytes()
-    header, words = np.frombuffer(content[:48], "<u8"), np.frombuffer(content[16 : len(content) // 8 * 8], "<u8")
+    header, words = (
+        np.frombuffer(content[:48], "<u8"),
+        np.frombuffer(content[16 : len(content) // 8 * 8], "<u8"),
+    )
     checksum = np.uint64(0)
     with np.errstate(over="ignore"):
         for word in words:
-            checksum ^= word + np.uint64(0x9E3779B9) + (checksum << np.uint64(6)) + (checksum >> np.uint64(2))
+            checksum ^= (
+                word
+                + np.uint64(0x9E3779B9)
+                + (checksum << np.uint64(6))
+                + (checksum >> np.uint64(2))
+            )
     assert (header[0], header[1]) == (0xF11A48D5013417F5, checksum)
     size, length = map(int, header[4:])
     offsets = np.frombuffer(content[48 : 48 + 8 * size], "<u8")
     lists = np.frombuffer(content[48 + 8 * size :], "<u4")
     assert len(lists) == length == offsets[-1]
-    return header[2:4].tolist(), [row.tolist() for row in np.split(lists, offsets[1:-1].astype(int))]
+    return header[2:4].tolist(), [
+        row.tolist() for row in np.split(lists, offsets[1:-1].astype(int))
+    ]
 
 
 @pytest.mark.parametrize("row", [[0, 3, 4], [0, 3, 4, 5]])
@@ -76,11 +104,21 @@ def converted(tiny_tokenizer, tmp_path_factory):
     """Return a folder that the command wrote, and its report."""
     folder = tmp_path_factory.mktemp("converted")
     save_model_folder(tiny_model(), tiny_tokenizer, folder / "ours")
-    for name, lines in (("en", ["A man is sleeping.", "", "Two dogs."]), ("de", ["Ein Mann schläft.", "", "Hunde."])):
+    for name, lines in (
+        ("en", ["A man is sleeping.", "", "Two dogs."]),
+        ("de", ["Ein Mann schläft.", "", "Hunde."]),
+    ):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "texts").write_text("\n".join(TEXTS))
     flags = ["--shortlist", folder / "en", folder / "de", "--sentences", folder / "texts"]
-    command = ["convert", folder / "ours", folder / "fast", "--target_format", "ctranslate2", *flags]
+    command = [
+        "convert",
+        folder / "ours",
+        folder / "fast",
+        "--target_format",
+        "ctranslate2",
+        *flags,
+    ]
     with redirect_stdout(io.StringIO()) as report:
         assert main([*map(str, command)]) == 0
     return folder / "fast", report.getvalue()
@@ -88,13 +126,19 @@ def converted(tiny_tokenizer, tmp_path_factory):
 
 def generate(folder, tokenizer):
     model = TranslationPipeline(folder, backend="ctranslate2").model
-    return model.generate(**tokenizer(TEXTS, padding=True, return_tensors="pt"), num_beams=2).tolist()
+    return model.generate(
+        **tokenizer(TEXTS, padding=True, return_tensors="pt"), num_beams=2
+    ).tolist()
 
 
 def test_ctranslate2_chooses_among_the_tokens_of_the_shortlist(converted, tiny_tokenizer, tmp_path):
     (folder, report), names = converted, token_names(tiny_tokenizer)
-    assert "float32: 2 of 2 outputs identical" in report and "; float32 with the shortlist: " in report
-    rows = dict(line.split("\t") for line in (folder / "vmap.txt").read_text(encoding="utf-8").splitlines())
+    assert (
+        "float32: 2 of 2 outputs identical" in report and "; float32 with the shortlist: " in report
+    )
+    rows = dict(
+        line.split("\t") for line in (folder / "vmap.txt").read_text(encoding="utf-8").splitlines()
+    )
     sources = {names[token] for ids in tiny_tokenizer(TEXTS)["input_ids"] for token in ids}
     listed = {each for token in sources for each in rows[token].split(" ")}
     found = generate(folder, tiny_tokenizer)
@@ -107,7 +151,9 @@ def test_ctranslate2_chooses_among_the_tokens_of_the_shortlist(converted, tiny_t
     assert generate(plain, tiny_tokenizer) == generate(whole, tiny_tokenizer) != found
 
 
-def test_ctranslate2_has_a_list_for_each_batch_of_a_model_that_starts_with_its_last_token(tiny_tokenizer, tmp_path):
+def test_ctranslate2_has_a_list_for_each_batch_of_a_model_that_starts_with_its_last_token(
+    tiny_tokenizer, tmp_path
+):
     """CTranslate2 keeps the place of the start token in the list of its first batch."""
     model = tiny_model(decoder_start_token_id=TINY_VOCAB_SIZE - 1)
     model.name_or_path = str(save_model_folder(model, tiny_tokenizer, tmp_path / "ours"))
@@ -125,16 +171,30 @@ def test_ctranslate2_has_a_list_for_each_batch_of_a_model_that_starts_with_its_l
 def test_write_vocabulary_map_leaves_out_names_with_white_space(tmp_path):
     names = {0: "</s>", 1: "New York", 2: "a", 3: "\N{NO-BREAK SPACE}"}
     shortlist.write_vocabulary_map({0: [0, 1, 3], 1: [2]}, names, tmp_path / "vmap.txt")
-    assert (tmp_path / "vmap.txt").read_text(encoding="utf-8") == "</s>\t</s> \xa0\na\ta\n\xa0\t\xa0\n"
+    assert (tmp_path / "vmap.txt").read_text(
+        encoding="utf-8"
+    ) == "</s>\t</s> \xa0\na\ta\n\xa0\t\xa0\n"
 
 
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--target_format", "ctranslate2", "--shortlist", "a"], "must be files of source and target text, such as"),
-        (["--target_format", "marian", "--shortlist", "a", "b"], "`--shortlist` needs a `--target_format` of ctransl"),
-        (["--source_format", "eole", "--shortlist", "a", "b"], "`--shortlist` needs a `--target_format` of ctransl"),
-        (["--target_format", "ctranslate2", "--shortlist", "one", "other"], "needs pairs of sentences, got none in"),
+        (
+            ["--target_format", "ctranslate2", "--shortlist", "a"],
+            "must be files of source and target text, such as",
+        ),
+        (
+            ["--target_format", "marian", "--shortlist", "a", "b"],
+            "`--shortlist` needs a `--target_format` of ctransl",
+        ),
+        (
+            ["--source_format", "eole", "--shortlist", "a", "b"],
+            "`--shortlist` needs a `--target_format` of ctransl",
+        ),
+        (
+            ["--target_format", "ctranslate2", "--shortlist", "one", "other"],
+            "needs pairs of sentences, got none in",
+        ),
     ],
 )
 def test_convert_names_mistakes_of_a_shortlist(flags, message, tmp_path, capsys, monkeypatch):

@@ -21,7 +21,18 @@ from vanilla_transformer.extensions.conversion.transformers_js import write_sett
 
 def refusal(folder, capsys):
     """Return the error message of the command, which must write nothing."""
-    assert main(["convert", str(folder), str(folder.parent / "js"), "--target_format", "transformers.js"]) == 2
+    assert (
+        main(
+            [
+                "convert",
+                str(folder),
+                str(folder.parent / "js"),
+                "--target_format",
+                "transformers.js",
+            ]
+        )
+        == 2
+    )
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     return capsys.readouterr().err
 
@@ -47,15 +58,26 @@ def test_write_settings_describes_the_model_as_marian_with_greedy_search(tmp_pat
         json.loads((tmp_path / f"{name}.json").read_text())
         for name in ("config", "generation_config", "tokenizer_config")
     )
-    expected = {"model_type": "marian", "is_encoder_decoder": True, "d_model": 16, "decoder_layers": 2}
-    expected |= {"decoder_attention_heads": 2, "max_position_embeddings": 1024, "decoder_start_token_id": 1}
+    expected = {
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "d_model": 16,
+        "decoder_layers": 2,
+    }
+    expected |= {
+        "decoder_attention_heads": 2,
+        "max_position_embeddings": 1024,
+        "decoder_start_token_id": 1,
+    }
     assert expected.items() <= config.items()
     assert (generation_config["num_beams"], generation_config["suppress_tokens"]) == (1, [0])
     assert not {"max_new_tokens_beyond_source", "length_penalty_type"} & generation_config.keys()
     assert tokenizer_config["tokenizer_class"] == "PreTrainedTokenizer"
     assert (tmp_path / "tokenizer.json").is_file()
     card = (tmp_path / "README.md").read_text()
-    assert all(options in card for options in ('{ dtype: "q8" }', '{ dtype: "fp32", device: "webgpu" }'))
+    assert all(
+        options in card for options in ('{ dtype: "q8" }', '{ dtype: "fp32", device: "webgpu" }')
+    )
 
     write_settings(tiny_model(), tiny_tokenizer(), tmp_path)
     assert "max_position_embeddings" not in json.loads((tmp_path / "config.json").read_text())
@@ -72,12 +94,18 @@ def test_to_proto_has_no_float64_which_the_runtime_with_webgpu_lacks():
         helper.make_tensor_value_info(name, kind, [2])
         for name, kind in (("positions", TensorProto.INT64), ("sines", TensorProto.FLOAT))
     ]
-    further = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [2]) for name in ("exact", "angles")]
+    further = [
+        helper.make_tensor_value_info(name, TensorProto.DOUBLE, [2]) for name in ("exact", "angles")
+    ]
     graph = helper.make_graph(nodes, "graph", ends[:1], ends[1:], [table], value_info=further)
-    exported = onnx_ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
+    exported = onnx_ir.from_proto(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    )
     proto = to_proto(exported)
     assert "DOUBLE" not in onnx.printer.to_text(proto).upper()
-    (found,) = InferenceSession(proto.SerializeToString()).run(None, {"positions": np.array([2, 4])})
+    (found,) = InferenceSession(proto.SerializeToString()).run(
+        None, {"positions": np.array([2, 4])}
+    )
     assert found.tolist() == [1.0, 1.0] and found.dtype == np.float32
 
 
@@ -106,8 +134,18 @@ def test_merged_greedy_translator_begins_with_the_forced_language(tmp_path, monk
     monkeypatch.setattr(transformers_js, "InferenceSession", Session)
     monkeypatch.setattr(Session, "model", tiny_model())
     options = Session.model.generation_config
-    options.update(num_beams=1, early_stopping=False, length_penalty=1.0, forced_bos_token_id=50, suppress_tokens=[0])
+    options.update(
+        num_beams=1,
+        early_stopping=False,
+        length_penalty=1.0,
+        forced_bos_token_id=50,
+        suppress_tokens=[0],
+    )
     options.save_pretrained(tmp_path)
-    (expected,) = Session.model.generate(Session.source, max_new_tokens=6, min_new_tokens=6)[:, 1:].tolist()
-    (found,) = transformers_js.merged_greedy_translator(tmp_path, tiny_tokenizer(), "fp32")(["A man."])
+    (expected,) = Session.model.generate(Session.source, max_new_tokens=6, min_new_tokens=6)[
+        :, 1:
+    ].tolist()
+    (found,) = transformers_js.merged_greedy_translator(tmp_path, tiny_tokenizer(), "fp32")(
+        ["A man."]
+    )
     assert found[:6] == expected and found[0] == 50

@@ -46,30 +46,52 @@ def test_converted_model_has_the_logits_of_the_original(build, convert, changes,
     source, target = torch.randint(4, 29, (3, 9)), torch.randint(4, 29, (3, 7))
     mask = torch.tensor([[1] * 9, [1] * 5 + [0] * 4, [1] * 2 + [0] * 7])
     source = source.masked_fill(mask == 0, original.config.pad_token_id)
-    given = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": target, "use_cache": False}
+    given = {
+        "input_ids": source,
+        "attention_mask": mask,
+        "decoder_input_ids": target,
+        "use_cache": False,
+    }
     torch.testing.assert_close(converted(**given).logits, original(**given).logits, **tolerance)
     places = {parameter.data_ptr() for parameter in original.parameters()}
-    assert places.isdisjoint(parameter.data_ptr() for parameter in converted.parameters()), "they are no copies"
+    assert places.isdisjoint(parameter.data_ptr() for parameter in converted.parameters()), (
+        "they are no copies"
+    )
 
 
-TOKENIZERS = {"marian": (build_marian_tokenizer, MarianTokenizer), "fsmt": (build_fsmt_tokenizer, FSMTTokenizer)}
+TOKENIZERS = {
+    "marian": (build_marian_tokenizer, MarianTokenizer),
+    "fsmt": (build_fsmt_tokenizer, FSMTTokenizer),
+}
 
 
 def save_original(form, tmp_path):
     """Write an original with its tokenizer, and return both, the sentences that they know, and their folder."""
     tokenizer = TOKENIZERS[form][0](tmp_path)
     size = len(tokenizer.encoder)
-    original, sentences = (marian_model(size), MARIAN_SENTENCES) if form == "marian" else (fsmt(size), FSMT_SENTENCES)
+    original, sentences = (
+        (marian_model(size), MARIAN_SENTENCES) if form == "marian" else (fsmt(size), FSMT_SENTENCES)
+    )
     original.generation_config.update(num_beams=3, max_new_tokens=20)
-    return original, tokenizer, sentences, save_model_folder(original, tokenizer, tmp_path / "theirs")
+    return (
+        original,
+        tokenizer,
+        sentences,
+        save_model_folder(original, tokenizer, tmp_path / "theirs"),
+    )
 
 
 @pytest.mark.parametrize("form", TOKENIZERS)
 def test_readers_write_a_folder_that_translates_as_the_original(form, tmp_path):
     original, tokenizer, sentences, folder = save_original(form, tmp_path)
     comparison = READERS[form](folder, tmp_path / "ours", sentences)
-    assert (comparison.num_sentences, comparison.num_identical) == (3, 3) and comparison.max_logit_difference < 1e-3
-    model, loaded = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    assert (comparison.num_sentences, comparison.num_identical) == (
+        3,
+        3,
+    ) and comparison.max_logit_difference < 1e-3
+    model, loaded = (
+        kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
+    )
     assert type(loaded) is TOKENIZERS[form][1] and model.generation_config.num_beams == 3
     pipelines = ((model, loaded), (original, tokenizer))
     ours, theirs = (TranslationPipeline(*pair)(sentences, max_new_tokens=20) for pair in pipelines)

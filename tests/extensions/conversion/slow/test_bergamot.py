@@ -25,7 +25,12 @@ from vanilla_transformer.utils.resources import find_recipe
 
 EXAMPLE = ROOT / "examples/pocket"
 PACKAGE = re.search(r"@browsermt/bergamot-translator@[\d.]+", (EXAMPLE / "build.sh").read_text())[0]
-TAUGHT = {"tokenizer_model": "sentencepiece", "sinusoid_layout": "tensor2tensor", "max_steps": 800, "save_steps": 800}
+TAUGHT = {
+    "tokenizer_model": "sentencepiece",
+    "sinusoid_layout": "tensor2tensor",
+    "max_steps": 800,
+    "save_steps": 800,
+}
 
 
 class Converted(NamedTuple):
@@ -41,7 +46,10 @@ def ours(tmp_path_factory):
     write_demo_corpus(folder / "corpus")
     options = {"output_dir": folder / "ours"} | TAUGHT
     for name in ("train", "validation"):
-        options |= {f"{name}_source": folder / f"corpus/{name}.en", f"{name}_target": folder / f"corpus/{name}.de"}
+        options |= {
+            f"{name}_source": folder / f"corpus/{name}.en",
+            f"{name}_target": folder / f"corpus/{name}.de",
+        }
     flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     train(parse_recipe([str(find_recipe("demo")), *flags]), evaluate=no_scores)
     return folder / "ours"
@@ -60,7 +68,9 @@ def converted(ours, tmp_path_factory):
         comparisons = WRITERS["bergamot"](ours, folder / "converted", sources[:200])
         engines = dict(bergamot._find_engines(folder / "converted"))
         texts = {name: translate(sources) for name, translate in engines.items()}
-    scores = {name: sacrebleu.corpus_bleu(found, [references]).score for name, found in texts.items()}
+    scores = {
+        name: sacrebleu.corpus_bleu(found, [references]).score for name, found in texts.items()
+    }
     return Converted(folder, comparisons, scores)
 
 
@@ -76,16 +86,22 @@ def test_bergamot_scores_as_high_in_int8(converted):
 
 def test_docs_commands_of_node_translate_as_the_conversion_does(converted):
     """The page's folder is `runs/pocket-bergamot`; of several lines at once the longest limits all translations."""
-    (install_line, translate_line), _ = (block.splitlines() for block in blocks(ROOT / "docs/pocket_model.md", "sh"))
+    (install_line, translate_line), _ = (
+        block.splitlines() for block in blocks(ROOT / "docs/pocket_model.md", "sh")
+    )
     assert install_line == f"npm install {PACKAGE}"
     (converted.folder / "runs").mkdir()
     (converted.folder / "runs/pocket-bergamot").symlink_to(converted.folder / "converted")
     sources = [pair.source for pair in read_demo_corpus("test", 100)]
     (converted.folder / "test.en").write_text("".join(f"{source}\n" for source in sources))
-    more = translate_line.replace("translate.cjs", "translate.cjs int8 64").replace("pocket.de", "more.de")
+    more = translate_line.replace("translate.cjs", "translate.cjs int8 64").replace(
+        "pocket.de", "more.de"
+    )
     for line in (translate_line, more):
         subprocess.run(line, shell=True, check=True, cwd=converted.folder, timeout=600)
-    one, several = ((converted.folder / f"{name}.de").read_text().splitlines() for name in ("pocket", "more"))
+    one, several = (
+        (converted.folder / f"{name}.de").read_text().splitlines() for name in ("pocket", "more")
+    )
     assert len(one) == len(several) == 100 and sum(map(eq, one, several)) >= 95
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(converted.folder)

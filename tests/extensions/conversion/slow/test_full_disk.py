@@ -27,12 +27,23 @@ print(json.dumps(results))
 
 
 def test_writers_leave_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp_path):
-    theirs = marian_folder(tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"})
+    theirs = marian_folder(
+        tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"}
+    )
     save_model_folder(*read_marian_npz(theirs)[:2], tmp_path / "ours" / "pieces")
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours" / "bytes")
     before = sorted(tmp_path.rglob("*"))
-    command = [sys.executable, "-B", "-c", CONVERT_ON_A_FULL_DISK, str(tmp_path / "ours"), str(tmp_path / "out")]
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # for processes that the child starts
+    command = [
+        sys.executable,
+        "-B",
+        "-c",
+        CONVERT_ON_A_FULL_DISK,
+        str(tmp_path / "ours"),
+        str(tmp_path / "out"),
+    ]
+    environment = os.environ | {
+        "PYTHONDONTWRITEBYTECODE": "1"
+    }  # for processes that the child starts
     child = subprocess.run([*command, *WRITERS], env=environment, capture_output=True, text=True)
     assert child.returncode == 0, child.stderr
     results = json.loads(child.stdout.splitlines()[-1])

@@ -23,7 +23,17 @@ def joey_path(tmp_path_factory):
     """Install JoeyNMT without its dependencies: it pins an old protobuf that the tested parts do not use."""
     target = tmp_path_factory.mktemp("joeynmt")
     packages = ["joeynmt==2.3.0", "subword-nmt", "importlib-metadata<9", "zipp"]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *packages]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(target),
+        *packages,
+    ]
     installed = subprocess.run(command, capture_output=True, text=True)
     assert installed.returncode == 0, installed.stderr
     return target
@@ -31,7 +41,9 @@ def joey_path(tmp_path_factory):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("same", "changes"), [(True, {}), (False, {"layer_norm": "pre", "activation": "gelu"})], ids=["post", "pre"]
+    ("same", "changes"),
+    [(True, {}), (False, {"layer_norm": "pre", "activation": "gelu"})],
+    ids=["post", "pre"],
 )
 def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_path, tmp_path):
     folder = joey_folder(tmp_path / "joey", same, **changes)
@@ -39,7 +51,10 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
     names = (folder / "src_vocab.txt").read_text().split("\n")
     sources = [
-        [names.index(piece) if piece in names else 0 for piece in [*pieces.encode(text, out_type=str), "</s>"]]
+        [
+            names.index(piece) if piece in names else 0
+            for piece in [*pieces.encode(text, out_type=str), "</s>"]
+        ]
         for text in texts
     ]
     program = Path(__file__).parents[3] / "joeynmt_model.py"
@@ -52,7 +67,9 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
     )
     assert ended.returncode == 0, ended.stderr
     READERS["joeynmt"](folder, tmp_path / "ours", MARIAN_SENTENCES)
-    model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    model, tokenizer = (
+        kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
+    )
     assert tokenizer(texts)["input_ids"] == sources
     largest = 0.0
     for source, theirs in zip(sources, json.loads(ended.stdout.splitlines()[-1]), strict=True):
@@ -61,5 +78,7 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
         assert ours[0].tolist() == theirs["tokens"]
         logits = model(ids, decoder_input_ids=ours[:, :-1]).logits[0]
         largest = max(largest, float((logits - torch.tensor(theirs["logits"])).abs().max()))
-    logging.getLogger(__name__).info("JoeyNMT: %d identical, largest logit difference %.1e", len(sources), largest)
+    logging.getLogger(__name__).info(
+        "JoeyNMT: %d identical, largest logit difference %.1e", len(sources), largest
+    )
     assert largest < 1e-3

@@ -30,7 +30,9 @@ def translations(translate, *languages):
     return [
         answer["translation_text"]
         for code in languages
-        for answer in translate(TEXTS, src_lang=translate.source, tgt_lang=code, num_beams=1, max_new_tokens=6)
+        for answer in translate(
+            TEXTS, src_lang=translate.source, tgt_lang=code, num_beams=1, max_new_tokens=6
+        )
     ]
 
 
@@ -44,18 +46,32 @@ def test_to_ctranslate2_keeps_language_tags(folder, tmp_path):
     theirs = with_source(TranslationPipeline(tmp_path / "ct2", backend="ctranslate2"), "en")
     ours = with_source(load_pipeline(folder), "en")
     assert translations(theirs, "de", "fr") == translations(ours, "de", "fr")
-    options = {"src_lang": "en", "tgt_lang": "de", "num_beams": 1, "max_new_tokens": 6, "forced_bos_token_id": 290}
-    assert theirs(TEXTS, **options) == ours(TEXTS, **options) != ours(TEXTS, **options | {"forced_bos_token_id": None})
+    options = {
+        "src_lang": "en",
+        "tgt_lang": "de",
+        "num_beams": 1,
+        "max_new_tokens": 6,
+        "forced_bos_token_id": 290,
+    }
+    assert (
+        theirs(TEXTS, **options)
+        == ours(TEXTS, **options)
+        != ours(TEXTS, **options | {"forced_bos_token_id": None})
+    )
     with pytest.raises(ValueError, match="The target language must be one of de, fr; got none"):
         theirs(TEXTS)
 
 
 def test_to_marian_keeps_language_tags(folder, tmp_path):
     WRITERS["marian"](folder, tmp_path / "marian", TEXTS)
-    model, tokenizer = (each.from_pretrained(tmp_path / "marian") for each in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    model, tokenizer = (
+        each.from_pretrained(tmp_path / "marian") for each in (AutoModelForSeq2SeqLM, AutoTokenizer)
+    )
     assert type(model) is MarianMTModel
     languages = find_languages(tokenizer)
-    assert languages == find_languages(AutoTokenizer.from_pretrained(folder)) and languages.directions
+    assert (
+        languages == find_languages(AutoTokenizer.from_pretrained(folder)) and languages.directions
+    )
     theirs = with_source(TranslationPipeline(model, tokenizer), "en")
     ours = with_source(load_pipeline(folder), "en")
     assert translations(theirs, "de", "fr") == translations(ours, "de", "fr")
@@ -70,6 +86,11 @@ def test_to_onnx_keeps_language_tags(tiny_tokenizer, tmp_path):
     exported = AutoTokenizer.from_pretrained(tmp_path / "onnx")
     assert find_languages(exported) == find_languages(tokenizer)
     texts = [f">>{code}<< A man is sleeping." for code in ("de", "fr")]
-    assert [ids[0] for ids in exported(texts)["input_ids"]] == list(find_languages(tokenizer).targets.values())
-    ours, theirs = greedy_translator(model, tokenizer), greedy_translator(OnnxModel(tmp_path / "onnx"), exported)
+    assert [ids[0] for ids in exported(texts)["input_ids"]] == list(
+        find_languages(tokenizer).targets.values()
+    )
+    ours, theirs = (
+        greedy_translator(model, tokenizer),
+        greedy_translator(OnnxModel(tmp_path / "onnx"), exported),
+    )
     assert theirs(texts) == ours(texts)

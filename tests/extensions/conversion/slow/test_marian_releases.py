@@ -28,9 +28,15 @@ def translated(tiny_tokenizer, tmp_path_factory):
     folder = save_model_folder(model, tiny_tokenizer, parent / "ours")
     WRITERS["marian"](folder, parent / "marian", sentences[:4])
     batch = tiny_tokenizer(sentences, padding=True, return_tensors="pt")
-    search = {"max_length": 48, "max_new_tokens_beyond_source": None, "length_penalty_type": "power"}
+    search = {
+        "max_length": 48,
+        "max_new_tokens_beyond_source": None,
+        "length_penalty_type": "power",
+    }
     lines = [
-        tiny_tokenizer.batch_decode(model.generate(**batch, num_beams=beams, **search), skip_special_tokens=True)
+        tiny_tokenizer.batch_decode(
+            model.generate(**batch, num_beams=beams, **search), skip_special_tokens=True
+        )
         for beams in (1, 4)
     ]
     assert all(len({*of_beams}) > 50 for of_beams in lines)
@@ -43,7 +49,9 @@ def check_equal(found, lines):
         assert sum(map(str.__eq__, of_beams, expected)) >= least
 
 
-@pytest.mark.parametrize("release", ["4.57.6", "5.0.0", "5.17.0", None], ids=lambda release: release or "installed")
+@pytest.mark.parametrize(
+    "release", ["4.57.6", "5.0.0", "5.17.0", None], ids=lambda release: release or "installed"
+)
 def test_marian_folder_translates_without_this_package(release, translated, tmp_path):
     """uv installs the release beside this environment's torch, in a folder that Python searches first."""
     folder, sentences, lines = translated
@@ -65,11 +73,16 @@ def test_marian_folder_translates_without_this_package(release, translated, tmp_
 def test_marian_folder_translates_by_the_converter_of_ctranslate2(translated, tmp_path):
     folder, sentences, lines = translated
     TransformersConverter(str(folder)).convert(str(tmp_path / "fast"))
-    translator, tokenizer = ctranslate2.Translator(str(tmp_path / "fast")), AutoTokenizer.from_pretrained(folder)
+    translator, tokenizer = (
+        ctranslate2.Translator(str(tmp_path / "fast")),
+        AutoTokenizer.from_pretrained(folder),
+    )
     sources = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(sentences)["input_ids"]]
     by_beams = []
     for beams in (1, 4):
-        results = translator.translate_batch(sources, beam_size=beams, length_penalty=0.6, max_decoding_length=47)
+        results = translator.translate_batch(
+            sources, beam_size=beams, length_penalty=0.6, max_decoding_length=47
+        )
         found = [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
         by_beams.append(tokenizer.batch_decode(found, skip_special_tokens=True))
     check_equal(by_beams, lines)

@@ -18,29 +18,69 @@ from vanilla_transformer.cli import main
 
 PACKAGES = {
     "eole": ["eole==0.6.4", "pyonmttok", "configargparse", "rapidfuzz", "pyahocorasick", "six"],
-    "opennmt-py": ["OpenNMT-py==3.5.1", "pyonmttok", "configargparse", "rapidfuzz", "pyahocorasick", "fasttext-wheel"],
+    "opennmt-py": [
+        "OpenNMT-py==3.5.1",
+        "pyonmttok",
+        "configargparse",
+        "rapidfuzz",
+        "pyahocorasick",
+        "fasttext-wheel",
+    ],
 }
 
 
 def toolkit_config(toolkit, text_folder, folder, shared, activation):
     """Return a training configuration; `shared` ties source, target and output projection."""
     shape = {"heads": 2, "hidden_size": 16, "transformer_ff": 32}
-    shape |= {"share_embeddings": shared, "share_decoder_embeddings": shared, "add_qkvbias": not shared}
+    shape |= {
+        "share_embeddings": shared,
+        "share_decoder_embeddings": shared,
+        "add_qkvbias": not shared,
+    }
     spm = {f"{side}_subword_model": str(text_folder / "sp.model") for side in ("src", "tgt")}
-    training = {"train_steps": 20, "save_checkpoint_steps": 20, "batch_size": 256, "batch_type": "tokens"}
-    training |= {"num_workers": 0, "optim": "adam", "learning_rate": 0.05, "normalization": "tokens"}
+    training = {
+        "train_steps": 20,
+        "save_checkpoint_steps": 20,
+        "batch_size": 256,
+        "batch_type": "tokens",
+    }
+    training |= {
+        "num_workers": 0,
+        "optim": "adam",
+        "learning_rate": 0.05,
+        "normalization": "tokens",
+    }
     corpus = {"path_src": str(text_folder / "source"), "path_tgt": str(text_folder / "target")}
     config = {f"{side}_vocab": str(text_folder / "vocab") for side in ("src", "tgt")}
-    config |= {"data": {"corpus": corpus | {"transforms": ["sentencepiece"]}}, "share_vocab": shared, "seed": 1}
+    config |= {
+        "data": {"corpus": corpus | {"transforms": ["sentencepiece"]}},
+        "share_vocab": shared,
+        "seed": 1,
+    }
     if toolkit == "opennmt-py":
-        shape |= {"enc_layers": 2, "dec_layers": 1, "word_vec_size": 16, "pos_ffn_activation_fn": activation}
-        shape |= {"encoder_type": "transformer", "decoder_type": "transformer", "position_encoding": True}
-        return config | shape | spm | training | {"world_size": 1, "save_model": str(folder / "model")}
+        shape |= {
+            "enc_layers": 2,
+            "dec_layers": 1,
+            "word_vec_size": 16,
+            "pos_ffn_activation_fn": activation,
+        }
+        shape |= {
+            "encoder_type": "transformer",
+            "decoder_type": "transformer",
+            "position_encoding": True,
+        }
+        return (
+            config | shape | spm | training | {"world_size": 1, "save_model": str(folder / "model")}
+        )
     shape["add_final_linear_bias"] = not shared  # or eole forgets the encoder's
     shape |= {"architecture": "transformer", "mlp_activation_fn": activation, "norm_eps": 1e-4}
     shape |= {"encoder": {"layers": 2}, "decoder": {"layers": 1}}
     shape["embeddings"] = {"word_vec_size": 16, "position_encoding_type": "SinusoidalInterleaved"}
-    config |= {"transforms": ["sentencepiece"], "transforms_configs": {"sentencepiece": spm}, "model": shape}
+    config |= {
+        "transforms": ["sentencepiece"],
+        "transforms_configs": {"sentencepiece": spm},
+        "model": shape,
+    }
     return config | {"training": training | {"world_size": 0, "model_path": str(folder / "model")}}
 
 
@@ -49,21 +89,35 @@ def encoded(text_folder):
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(text_folder / "sp.model"))
     vocabulary = [*SPECIAL, *(text_folder / "vocab").read_text().split("\n")[:-1]]
     sources = [pieces.encode(pair.source, out_type=str) for pair in PAIRS]
-    return [[vocabulary.index(piece) if piece in vocabulary else 0 for piece in source] for source in sources]
+    return [
+        [vocabulary.index(piece) if piece in vocabulary else 0 for piece in source]
+        for source in sources
+    ]
 
 
 @pytest.fixture(scope="module", params=list(PACKAGES))
 def toolkit(request, tmp_path_factory):
     """Install a toolkit without the dependencies that the tested parts do not use."""
     target = tmp_path_factory.mktemp(request.param)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(target),
+    ]
     installed = subprocess.run([*command, *PACKAGES[request.param]], capture_output=True, text=True)
     assert installed.returncode == 0, installed.stderr
     return request.param, target
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("shared", "activation"), [(True, "relu"), (False, "gelu")], ids=["shared", "separate"])
+@pytest.mark.parametrize(
+    ("shared", "activation"), [(True, "relu"), (False, "gelu")], ids=["shared", "separate"]
+)
 def test_opennmt_has_the_tokens_and_logits_of_the_toolkit(
     shared, activation, toolkit, text_folder, tmp_path, record_property
 ):
@@ -83,7 +137,9 @@ def test_opennmt_has_the_tokens_and_logits_of_the_toolkit(
     assert ended.returncode == 0, ended.stderr[-2000:]
     given = folder / "model" if name == "eole" else folder / "model_step_20.pt"
     assert main(["convert", str(given), str(tmp_path / "ours"), "--source_format", name]) == 0
-    model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    model, tokenizer = (
+        kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
+    )
     answers = json.loads((folder / "answers.json").read_text())
     identical, largest = 0, 0.0
     for pair, source, theirs in zip(PAIRS, sources, answers, strict=True):

@@ -54,7 +54,10 @@ def converted(tmp_path_factory):
     write_demo_corpus(folder / "corpus")
     options = {"output_dir": folder / "ours", "max_steps": 400, "save_steps": 400}
     for name in ("train", "validation"):
-        options |= {f"{name}_source": folder / f"corpus/{name}.en", f"{name}_target": folder / f"corpus/{name}.de"}
+        options |= {
+            f"{name}_source": folder / f"corpus/{name}.en",
+            f"{name}_target": folder / f"corpus/{name}.de",
+        }
     flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     train(parse_recipe([str(find_recipe("demo")), *flags]), evaluate=no_scores)
     model = load_model(VanillaTransformerForConditionalGeneration, folder / "ours")
@@ -76,21 +79,31 @@ def generate_in_node(tmp_path_factory):
         command = [require("node"), "generate.mjs", f"{folder}/", dtype, "batches.json"]
         ended = subprocess.run(command, cwd=library, capture_output=True, text=True, timeout=600)
         assert ended.returncode == 0, ended.stderr
-        return [[token for token in row if token > 2] for row in json.loads(ended.stdout.splitlines()[-1])]
+        return [
+            [token for token in row if token > 2]
+            for row in json.loads(ended.stdout.splitlines()[-1])
+        ]
 
     return generate
 
 
 def test_to_transformers_js_writes_a_demo_model_of_at_most_3_megabytes_in_int8(converted):
     comparisons = converted.comparisons
-    assert {dtype: comparison.num_sentences for dtype, comparison in comparisons.items()} == dict.fromkeys(
-        ("fp32", "fp16", "q8"), 200
-    )
+    assert {
+        dtype: comparison.num_sentences for dtype, comparison in comparisons.items()
+    } == dict.fromkeys(("fp32", "fp16", "q8"), 200)
     assert comparisons["fp32"].num_identical == 200
-    sizes = {path.name: path.stat().st_size for path in (converted.folder / "converted/onnx").iterdir()}
+    sizes = {
+        path.name: path.stat().st_size for path in (converted.folder / "converted/onnx").iterdir()
+    }
     stems = ("encoder_model", "decoder_model_merged")
-    assert sizes.keys() == {f"{stem}{suffix}.onnx" for stem in stems for suffix in ("", "_fp16", "_quantized")}
-    parts = {suffix: sum(sizes[f"{stem}{suffix}.onnx"] for stem in stems) for suffix in ("", "_fp16", "_quantized")}
+    assert sizes.keys() == {
+        f"{stem}{suffix}.onnx" for stem in stems for suffix in ("", "_fp16", "_quantized")
+    }
+    parts = {
+        suffix: sum(sizes[f"{stem}{suffix}.onnx"] for stem in stems)
+        for suffix in ("", "_fp16", "_quantized")
+    }
     assert parts["_quantized"] <= 3e6
     assert parts["_fp16"] < 0.55 * parts[""]
     # The merged decoder stores its weights once, and the embedding is the output projection.
@@ -98,16 +111,24 @@ def test_to_transformers_js_writes_a_demo_model_of_at_most_3_megabytes_in_int8(c
     assert 4 * num_decoder_weights < sizes["decoder_model_merged.onnx"] < 4.2 * num_decoder_weights
 
 
-def test_transformers_js_generates_the_tokens_of_greedy_search_in_float32(converted, generate_in_node):
-    assert len({len(row) for row in converted.outputs}) > 3  # sentences of a batch end at different steps
+def test_transformers_js_generates_the_tokens_of_greedy_search_in_float32(
+    converted, generate_in_node
+):
+    assert (
+        len({len(row) for row in converted.outputs}) > 3
+    )  # sentences of a batch end at different steps
     batches = [[sentence] for sentence in converted.sentences[:100]] + [converted.sentences[100:]]
     assert generate_in_node(converted.folder, "fp32", batches) == converted.outputs
 
 
 # After some hundred updates the model is unsure, so that rounding to int8 decides more often than in a trained one.
 @pytest.mark.parametrize(("dtype", "num_same"), [("q8", 140), ("fp16", 180)])
-def test_transformers_js_generates_almost_the_same_in_int8_and_float16(converted, generate_in_node, dtype, num_same):
-    outputs = generate_in_node(converted.folder, dtype, [[sentence] for sentence in converted.sentences])
+def test_transformers_js_generates_almost_the_same_in_int8_and_float16(
+    converted, generate_in_node, dtype, num_same
+):
+    outputs = generate_in_node(
+        converted.folder, dtype, [[sentence] for sentence in converted.sentences]
+    )
     same = sum(first == second for first, second in zip(outputs, converted.outputs, strict=True))
     assert same >= num_same
 
@@ -116,10 +137,14 @@ def test_browser_page_translates_after_its_server_has_stopped(converted, browser
     check_page(EXAMPLE, converted.folder / "converted", tmp_path / "site", browser)
 
 
-@pytest.mark.parametrize("example", [EXAMPLE, EXAMPLE.with_name("pocket")], ids=["browser", "pocket"])
+@pytest.mark.parametrize(
+    "example", [EXAMPLE, EXAMPLE.with_name("pocket")], ids=["browser", "pocket"]
+)
 @pytest.mark.parametrize("arguments", [[], ["missing", "site"]])
 def test_build_names_missing_arguments_and_models(example, arguments, tmp_path):
-    ended = subprocess.run([example / "build.sh", *arguments], capture_output=True, text=True, cwd=tmp_path)
+    ended = subprocess.run(
+        [example / "build.sh", *arguments], capture_output=True, text=True, cwd=tmp_path
+    )
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())

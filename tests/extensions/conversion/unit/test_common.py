@@ -65,7 +65,11 @@ TOKENS = ["<unk>", "<pad>", "<s>", "</s>"]
 
 
 def build_marian(ffn, layers, width):
-    options = {"type": "transformer", "transformer-ffn-activation": "relu", "transformer-postprocess": "dan"}
+    options = {
+        "type": "transformer",
+        "transformer-ffn-activation": "relu",
+        "transformer-postprocess": "dan",
+    }
     options |= {"dim-emb": width, "enc-depth": layers, "dec-depth": layers, "transformer-heads": 2}
     options |= {"transformer-dim-ffn": ffn}
     weights = {"Wemb": np.zeros((4, 8), np.float32)}
@@ -76,11 +80,19 @@ def build_fairseq(ffn, layers, width):
     sizes = {"embed_dim": width, "layers": layers, "attention_heads": 2, "ffn_embed_dim": ffn}
     options = {f"{side}_{name}": value for side in SIDES for name, value in sizes.items()}
     weights = {"encoder.embed_tokens.weight": torch.zeros(4, 8)}
-    fairseq.model_from_fairseq(fairseq.FairseqCheckpoint(options, weights, ("en", "de"), TOKENS, TOKENS, []))
+    fairseq.model_from_fairseq(
+        fairseq.FairseqCheckpoint(options, weights, ("en", "de"), TOKENS, TOKENS, [])
+    )
 
 
 def build_joeynmt(ffn, layers, width):
-    side = {"type": "transformer", "hidden_size": width, "ff_size": ffn, "num_heads": 2, "num_layers": layers}
+    side = {
+        "type": "transformer",
+        "hidden_size": width,
+        "ff_size": ffn,
+        "num_heads": 2,
+        "num_layers": layers,
+    }
     side |= {"layer_norm": "pre", "embeddings": {"scale": True}}
     config = {"model": {"encoder": side, "decoder": side}, "data": {}}
     weights = {"src_embed.lut.weight": torch.zeros(4, 8)}
@@ -100,7 +112,9 @@ def build_opennmt(ffn, layers, width, weights=None):
 )
 @pytest.mark.parametrize("build", [build_marian, build_fairseq, build_joeynmt, build_opennmt])
 def test_build_model_refuses_more_than_the_weights_fill(build, huge):
-    with pytest.raises(ValueError, match="The weights must fill the model that the options declare"):
+    with pytest.raises(
+        ValueError, match="The weights must fill the model that the options declare"
+    ):
         build(**SIZES | huge)
 
 
@@ -108,10 +122,18 @@ MANY = {"first": torch.zeros(1000), "second": torch.zeros(1000)}
 
 
 def test_build_model_refuses_a_huge_table_of_positions():
-    sizes = {f"{side}_{name}": size for side in SIDES for name, size in (("layers", 1), ("ffn_dim", 16))}
-    sizes |= {f"{side}_attention_heads": 2 for side in SIDES} | {"position_embedding_type": "learned"}
-    config = VanillaTransformerConfig(vocab_size=4, d_model=8, max_position_embeddings=10**9, **sizes)
-    with pytest.raises(ValueError, match="must declare at most 65,536 positions, got 1,000,000,000"):
+    sizes = {
+        f"{side}_{name}": size for side in SIDES for name, size in (("layers", 1), ("ffn_dim", 16))
+    }
+    sizes |= {f"{side}_attention_heads": 2 for side in SIDES} | {
+        "position_embedding_type": "learned"
+    }
+    config = VanillaTransformerConfig(
+        vocab_size=4, d_model=8, max_position_embeddings=10**9, **sizes
+    )
+    with pytest.raises(
+        ValueError, match="must declare at most 65,536 positions, got 1,000,000,000"
+    ):
         build_model(config, MANY, None)
 
 

@@ -7,14 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size, load_pickled_checkpoint
+from vanilla_transformer.decoding.pickled_checkpoint import (
+    check_unpacked_size,
+    load_pickled_checkpoint,
+)
 from vanilla_transformer.extensions.conversion.marian_npz import read_marian_folder
 
 MANY_ZEROS = 3_000_000  # 12 MB of float32, which compress to 12 kB
 
 
 def compress(source, target):
-    with zipfile.ZipFile(source) as read, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as write:
+    with (
+        zipfile.ZipFile(source) as read,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as write,
+    ):
         for entry in read.infolist():
             write.writestr(entry.filename, read.read(entry))
 
@@ -51,7 +57,9 @@ def test_check_unpacked_size_accepts_uncompressed_archives(tmp_path):
     np.savez(tmp_path / "model.npz", weight=np.zeros(1_000_000, np.float32))
     check_unpacked_size(tmp_path / "model.npz")
     torch.save({"model": torch.zeros(10)}, tmp_path / "model.pt")
-    assert load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")["model"].shape == (10,)
+    assert load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")["model"].shape == (
+        10,
+    )
     with pytest.raises(ValueError, match="must be a fairseq checkpoint with the entry 'weights'"):
         load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "weights")
 
@@ -71,7 +79,9 @@ INCOMPLETE = "all values of its tensors, but"
     ],
     ids=["expanded", "expanded, old format", "many names of one tensor", "sparse"],
 )
-def test_load_pickled_checkpoint_refuses_tensors_without_their_values(weights, old_format, message, tmp_path):
+def test_load_pickled_checkpoint_refuses_tensors_without_their_values(
+    weights, old_format, message, tmp_path
+):
     path = tmp_path / "model.pt"
     torch.save({"model": weights}, path, _use_new_zipfile_serialization=not old_format)
     with pytest.raises(ValueError, match=message):

@@ -59,17 +59,29 @@ def test_distill_trains_on_translations_and_compares(straight, files):
     assert report.sentences == 40 and report.dropped == {"score": report.translations // 5}
     lines = (corpora / "corpus-0.tsv").read_text().splitlines()
     assert len(lines) == report.kept == report.translations - report.dropped["score"]
-    assert {line.split("\t")[0] for line in lines} <= {*(files / "train.a").read_text().splitlines()}
-    assert json.loads((straight.folder / "corpus.json").read_text())["cleaning"]["kept"] == report.kept
+    assert {line.split("\t")[0] for line in lines} <= {
+        *(files / "train.a").read_text().splitlines()
+    }
+    assert (
+        json.loads((straight.folder / "corpus.json").read_text())["cleaning"]["kept"] == report.kept
+    )
     stored = json.loads((straight.folder / RESULTS_FILE).read_text())
-    translations = [straight.folder / "distillation" / f"test.{name}.txt" for name in ("teacher", "student")]
+    translations = [
+        straight.folder / "distillation" / f"test.{name}.txt" for name in ("teacher", "student")
+    ]
     references = (files / "validation.b").read_text().splitlines()
     scores = [score(path.read_text().splitlines(), references) for path in translations]
-    assert [*stored["results"].values()] == [{"bleu": each.bleu, "chrf": each.chrf} for each in scores]
+    assert [*stored["results"].values()] == [
+        {"bleu": each.bleu, "chrf": each.chrf} for each in scores
+    ]
     assert stored["filter"]["kept"] == report.kept
-    rows = [f"| {name} | {each.bleu:.2f} | {each.chrf:.2f} |" for name, each in straight.scores.items()]
+    rows = [
+        f"| {name} | {each.bleu:.2f} | {each.chrf:.2f} |" for name, each in straight.scores.items()
+    ]
     lines = (straight.folder / TABLE_FILE).read_text().splitlines()
-    assert lines[2:5] == [*rows, ""] and lines[5].startswith(f"{report.kept} of 40 translations of 40 sentences ")
+    assert lines[2:5] == [*rows, ""] and lines[5].startswith(
+        f"{report.kept} of 40 translations of 40 sentences "
+    )
     assert sum(line.startswith("- ") for line in lines) == len(report.examples["score"]) == 8
 
 
@@ -98,15 +110,30 @@ REFUSALS = [
     ({"train_source": "{files}/empty"}, "empty"),
     ({"teacher_precision": "int4"}, "`precision` must be one of .*, got 'int4'"),
     ({"teacher_precision": "int8"}, '`precision="int8"` needs packages that are not installed'),
-    (INSIDE | {"teacher": "{files}/other", "reverse_model": "{files}/teacher"}, "`output_dir` must be another folder"),
+    (
+        INSIDE | {"teacher": "{files}/other", "reverse_model": "{files}/teacher"},
+        "`output_dir` must be another folder",
+    ),
     (INSIDE, "`output_dir` must be another folder than the one of a model that is read, but"),
     (TARGETS, "its translations of 40 sentences have"),
-    ({"teacher": "{files}/teacher,{files}/german"}, "The models of an ensemble must have one vocabulary"),
-    ({"train_source": None, "train_target": None, "corpora": "{corpora}"}, "text of one direction, got several. Tran"),
+    (
+        {"teacher": "{files}/teacher,{files}/german"},
+        "The models of an ensemble must have one vocabulary",
+    ),
+    (
+        {"train_source": None, "train_target": None, "corpora": "{corpora}"},
+        "text of one direction, got several. Tran",
+    ),
     ({"teacher": "{nllb}"}, "The target language must be one of .*; got none"),
-    (NLLB | {"target_language": "de"}, "The target language must be one of .*; got 'de'. Did you mean 'deu_Latn'"),
+    (
+        NLLB | {"target_language": "de"},
+        "The target language must be one of .*; got 'de'. Did you mean 'deu_Latn'",
+    ),
     ({"quality_model": "nowhere"}, "nowhere"),
-    ({"quality_model": "{files}/regression"}, "must be a unified_metric, which needs no references"),
+    (
+        {"quality_model": "{files}/regression"},
+        "must be a unified_metric, which needs no references",
+    ),
     (MONOLINGUAL | {"train_source": "{files}/empty"}, "empty"),
     (CANDIDATES | {"candidates": "nowhere"}, "There is no file nowhere"),
     (CANDIDATES | {"candidates": "{files}/train.a"}, "Line 1 of .*/train.a must be JSON such as"),
@@ -118,13 +145,20 @@ REFUSALS = [
 def test_distill_refuses_before_it_trains(files, tmp_path, monkeypatch, changes, message):
     monkeypatch.setitem(sys.modules, "torchao.quantization", None)
     (files / "empty").touch()
-    text = {"source": str(files / "train.a"), "target": str(files / "train.b"), "source_language": "en"}
+    text = {
+        "source": str(files / "train.a"),
+        "target": str(files / "train.b"),
+        "source_language": "en",
+    }
     names = {
         "files": files,
         "nllb": CHECKPOINTS / "nllb",
         "corpora": json.dumps([text | {"target_language": code} for code in ("de", "fr")]),
     }
-    given = {name: value.format(**names) if isinstance(value, str) else value for name, value in changes.items()}
+    given = {
+        name: value.format(**names) if isinstance(value, str) else value
+        for name, value in changes.items()
+    }
     with pytest.raises((ValueError, OSError), match=message):
         distill_tiny(files, None if "output_dir" in given else tmp_path / "run", **given)
     assert not list((tmp_path / "run").rglob("*.tsv"))
@@ -134,17 +168,30 @@ def test_distill_trains_on_all_translations_of_a_source(files, tmp_path):
     changes = {"teacher_targets": "n_best", "teacher_n_best": 2, "drop_lowest_scores": 0}
     found = distill_tiny(files, tmp_path / "run", drop=["repeated_sources"], **changes)
     assert found.report.sentences < 40 and found.report.kept > found.report.sentences
-    assert json.loads((found.folder / "corpus.json").read_text())["cleaning"]["kept"] == found.report.kept
+    assert (
+        json.loads((found.folder / "corpus.json").read_text())["cleaning"]["kept"]
+        == found.report.kept
+    )
 
 
 def test_distill_reads_a_dataset(files, tmp_path):
     splits = {}
     for split in ("train", "validation", "test"):
-        texts = [(files / f"{split.replace('test', 'validation')}.{end}").read_text().splitlines() for end in "ab"]
+        texts = [
+            (files / f"{split.replace('test', 'validation')}.{end}").read_text().splitlines()
+            for end in "ab"
+        ]
         rows = [{"en": source, "de": target} for source, target in zip(*texts, strict=True)]
         splits[split] = datasets.Dataset.from_dict({"translation": rows})
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "dataset")
-    names = ("train_source", "train_target", "validation_source", "validation_target", "test_source", "test_target")
+    names = (
+        "train_source",
+        "train_target",
+        "validation_source",
+        "validation_target",
+        "test_source",
+        "test_target",
+    )
     changes = dict.fromkeys(names) | {
         "dataset": tmp_path / "dataset",
         "source_language": "en",
@@ -152,18 +199,24 @@ def test_distill_reads_a_dataset(files, tmp_path):
     }
     found = distill_tiny(files, tmp_path / "run", **changes)
     validation = tmp_path / "run" / "distillation" / "validation.source"
-    assert validation.read_text() == (files / "validation.a").read_text() and found.report.sentences == 40
+    assert (
+        validation.read_text() == (files / "validation.a").read_text()
+        and found.report.sentences == 40
+    )
 
 
 def test_distill_needs_one_process(files, tmp_path, monkeypatch):
     monkeypatch.setattr(distill, "process_state", lambda: SimpleNamespace(num_processes=2))
-    with pytest.raises(ValueError, match="distill needs one process, got 2 of `accelerate launch`. Distill in one"):
+    with pytest.raises(
+        ValueError, match="distill needs one process, got 2 of `accelerate launch`. Distill in one"
+    ):
         distill_tiny(files, tmp_path / "run")
 
 
 def test_distill_refuses_other_options_of_the_teacher(straight, files):
     with pytest.raises(
-        ValueError, match="must continue with the same options .*`teacher_num_beams` was None and is 2"
+        ValueError,
+        match="must continue with the same options .*`teacher_num_beams` was None and is 2",
     ):
         distill_tiny(files, straight.folder, teacher_num_beams=2)
 
@@ -182,18 +235,28 @@ def results_of(student):
 def test_distill_chooses_among_candidates_of_a_file(files, tmp_path):
     """The first candidate has a warning, the second one the better score of the others; eight have the lowest."""
     found = distill_tiny(files, tmp_path / "run", **CANDIDATES, candidates=files / "three.jsonl")
-    pairs = [f"{line}\t{in_other_letters(line)}" for line in (files / "train.a").read_text().splitlines()]
+    pairs = [
+        f"{line}\t{in_other_letters(line)}" for line in (files / "train.a").read_text().splitlines()
+    ]
     assert corpus_of(found) == pairs[8:] and [*found.scores] == ["student"]
     dropped = {"numbers": 20, "script": 20, "score": 8, "choice": 40}
     assert found.report.dropped == dropped and found.report.translations == 120
     assert sorted(len(each) for each in found.report.examples.values()) == [8, 10, 10, 10]
     stored = json.loads((found.folder / RESULTS_FILE).read_text())
-    assert stored["filter"]["examples"] == found.report.examples and [*stored["results"]] == ["student"]
+    assert stored["filter"]["examples"] == found.report.examples and [*stored["results"]] == [
+        "student"
+    ]
 
 
 def test_distill_needs_no_test_text_with_candidates(files, tmp_path):
-    changes = CANDIDATES | {"test_source": None, "test_target": None, "candidates": files / "three.jsonl"}
-    found = distill_tiny(files, tmp_path / "run", **changes, teacher_targets="n_best", drop=["repeated_sources"])
+    changes = CANDIDATES | {
+        "test_source": None,
+        "test_target": None,
+        "candidates": files / "three.jsonl",
+    }
+    found = distill_tiny(
+        files, tmp_path / "run", **changes, teacher_targets="n_best", drop=["repeated_sources"]
+    )
     assert found.scores == {} and (found.folder / TABLE_FILE).read_text() == str(found.report)
     assert found.report.kept == 80  # of equal scores none is the lowest
     cleaning = json.loads((found.folder / "corpus.json").read_text())["cleaning"]
@@ -204,9 +267,17 @@ def test_distill_needs_no_test_text_with_candidates(files, tmp_path):
 def test_distill_scores_candidates_by_models(files, tmp_path, scored):
     """Scores of the reverse model, of COMET and of the file are in this order, and the best mean is chosen."""
     path = write_candidates(files / f"{scored}.jsonl", scored)
-    models = {"reverse_model": files / "other", "quality_model": files / "quality", "drop_lowest_scores": 0}
+    models = {
+        "reverse_model": files / "other",
+        "quality_model": files / "quality",
+        "drop_lowest_scores": 0,
+    }
     found = distill_tiny(files, tmp_path / "run", **CANDIDATES | models, candidates=path)
-    assert found.report.kept == 40 and found.report.dropped == {"numbers": 20, "script": 20, "choice": 40}
+    assert found.report.kept == 40 and found.report.dropped == {
+        "numbers": 20,
+        "script": 20,
+        "choice": 40,
+    }
     usable = np.array([each[2:] for row in results_of(found) for each in row if not each[1]])
     assert usable.shape == (80, 2 + scored)
     best = ((usable - usable.mean(0)) / usable.std(0)).mean(1).reshape(40, 2).argmax(1)
@@ -234,28 +305,45 @@ def test_distill_translates_text_without_translations(straight, files, tmp_path)
 
 
 def test_distill_chooses_among_the_n_best_list(files, tmp_path):
-    options = {"teacher_targets": "best", "teacher_num_beams": 4, "quality_model": files / "quality"}
-    found = distill_tiny(files, tmp_path / "run", **MONOLINGUAL | options | {"drop_lowest_scores": 0})
+    options = {
+        "teacher_targets": "best",
+        "teacher_num_beams": 4,
+        "quality_model": files / "quality",
+    }
+    found = distill_tiny(
+        files, tmp_path / "run", **MONOLINGUAL | options | {"drop_lowest_scores": 0}
+    )
     assert found.report.kept == 40 < found.report.translations
     assert found.report.dropped == {"choice": found.report.translations - 40}
 
 
 @pytest.mark.parametrize(
-    ("name", "languages"), [("nllb", ("eng_Latn", "deu_Latn")), ("m2m_100", ("en", "de")), ("ours", ("en", "de"))]
+    ("name", "languages"),
+    [("nllb", ("eng_Latn", "deu_Latn")), ("m2m_100", ("en", "de")), ("ours", ("en", "de"))],
 )
 def test_distill_takes_a_teacher_of_many_languages(files, tmp_path, monkeypatch, name, languages):
     """The teacher translates to the language that is named, as its pipeline does, and is scored in it."""
     checked = []
     monkeypatch.setattr(teacher, "check_direction", lambda *given: checked.append(given[2]))
-    folder = shutil.copytree(CHECKPOINTS / name, tmp_path / name) if name != "ours" else tmp_path / name
+    folder = (
+        shutil.copytree(CHECKPOINTS / name, tmp_path / name) if name != "ours" else tmp_path / name
+    )
     if name == "nllb":  # whose weights are random, and which has no limit of its own
         update_json(folder / "generation_config.json", {"max_length": 14})
     if name == "ours":
-        tokenizer, model = load_tokenizer(files / "teacher"), load_seq2seq(files / "teacher", "translates")
+        tokenizer, model = (
+            load_tokenizer(files / "teacher"),
+            load_seq2seq(files / "teacher", "translates"),
+        )
         add_language_tags(tokenizer, [Direction("en", code) for code in ("fr", "de")])
         model.resize_token_embeddings(len(tokenizer))
         save_model_folder(model, tokenizer, folder)
-    options = {"teacher": folder, "teacher_num_beams": 2, "drop_lowest_scores": 0.5, "max_tokens": 300}
+    options = {
+        "teacher": folder,
+        "teacher_num_beams": 2,
+        "drop_lowest_scores": 0.5,
+        "max_tokens": 300,
+    }
     options |= zip(("source_language", "target_language"), languages, strict=True)
     codes = dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
     found = distill_tiny(files, tmp_path / "run", **options)
@@ -263,14 +351,20 @@ def test_distill_takes_a_teacher_of_many_languages(files, tmp_path, monkeypatch,
     answers = translate(lines, **codes, num_beams=2)
     texts = [answer["translation_text"] for answer in answers]
     results = results_of(found)
-    assert [[target for target, *_ in row] for row in results] == [[text] * bool(text.strip()) for text in texts]
+    assert [[target for target, *_ in row] for row in results] == [
+        [text] * bool(text.strip()) for text in texts
+    ]
     pairs = [SentencePair(line, row[0][0]) for line, row in zip(lines, results, strict=True) if row]
-    scored = score_pairs(translate.model, translate.tokenizer, pairs, direction=Direction(*languages))
+    scored = score_pairs(
+        translate.model, translate.tokenizer, pairs, direction=Direction(*languages)
+    )
     scores = [each.log_probability / len(each.tokens) for each in scored]
     assert [row[0][2] for row in results if row] == pytest.approx(scores, abs=1e-4)
     answers = translate((files / "validation.a").read_text().splitlines(), **codes, num_beams=2)
     translated = (found.folder / "distillation" / "test.teacher.txt").read_bytes().decode()
-    assert translated == "".join(f"{answer['translation_text']}\n" for answer in answers) and checked == [codes]
+    assert translated == "".join(
+        f"{answer['translation_text']}\n" for answer in answers
+    ) and checked == [codes]
 
 
 def test_reverse_models_score_sources_given_translations_in_the_other_direction():
@@ -279,7 +373,9 @@ def test_reverse_models_score_sources_given_translations_in_the_other_direction(
     (score_all,) = teacher.load_scorers(options, Direction(code, other))
     model, tokenizer = load_seq2seq(name, "translates"), load_tokenizer(name)
     pairs = [SentencePair("A dog.", "Ein Hund schläft dort.")]
-    (expected,) = score_pairs(model, tokenizer, [SentencePair(*pairs[0][::-1])], direction=Direction(other, code))
+    (expected,) = score_pairs(
+        model, tokenizer, [SentencePair(*pairs[0][::-1])], direction=Direction(other, code)
+    )
     assert score_all(pairs) == pytest.approx([expected.log_probability / len(expected.tokens)])
 
 
@@ -299,10 +395,14 @@ def test_distill_continues_a_scoring_that_was_interrupted(files, tmp_path, monke
     monkeypatch.setattr(CorpusShards, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         distill_tiny(files, tmp_path / "run", **options)
-    monkeypatch.setattr(CorpusShards, "write", lambda *given: shards.append(given[1].number) or write(*given))
+    monkeypatch.setattr(
+        CorpusShards, "write", lambda *given: shards.append(given[1].number) or write(*given)
+    )
     resumed = distill_tiny(files, tmp_path / "run", **options)
     assert shards == [0, 1, 2] and resumed.report == straight.report
     assert_same_run(straight.folder, resumed.folder)
     other = write_candidates(files / "other.jsonl", scored=False)
-    with pytest.raises(ValueError, match="must continue with the same text as .*, but the text is another one"):
+    with pytest.raises(
+        ValueError, match="must continue with the same text as .*, but the text is another one"
+    ):
         distill_tiny(files, tmp_path / "run", **options | {"candidates": other})

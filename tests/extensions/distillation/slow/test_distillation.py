@@ -47,11 +47,18 @@ def files(tmp_path):
     ids=["translation", "filtering", "training", "comparison"],
 )
 def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, module, function, calls, kind):
-    candidates = {"candidates": write_candidates(files / "three.jsonl"), "reverse_model": files / "other"}
+    candidates = {
+        "candidates": write_candidates(files / "three.jsonl"),
+        "reverse_model": files / "other",
+    }
     calls -= kind == "candidates" and function == "translate_and_score"  # of the student alone
-    changes = {"parallel": {}, "monolingual": MONOLINGUAL, "candidates": CANDIDATES | candidates}[kind]
+    changes = {"parallel": {}, "monolingual": MONOLINGUAL, "candidates": CANDIDATES | candidates}[
+        kind
+    ]
     straight = distill_tiny(files, tmp_path / "straight", **changes)
-    run_until_killed(DISTILL, distillation_flags(files, tmp_path / "run", **changes), module, function, calls)
+    run_until_killed(
+        DISTILL, distillation_flags(files, tmp_path / "run", **changes), module, function, calls
+    )
     resumed = distill_tiny(files, tmp_path / "run", **changes)
     assert_same_run(straight.folder, resumed.folder)
     assert straight.scores == resumed.scores and straight.report == resumed.report
@@ -59,17 +66,31 @@ def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, module, funct
 
 def test_distill_starts_from_a_layer_of_its_teacher(files, tmp_path):
     sizes = dict.fromkeys(
-        name for name in TINY if name.endswith(("_layers", "_heads", "_dim", "d_model", "vocab_size"))
+        name
+        for name in TINY
+        if name.endswith(("_layers", "_heads", "_dim", "d_model", "vocab_size"))
     )
-    changes = {"init_from": files / "teacher", "init_decoder_layers": 0, "teacher_targets": "interpolated"}
-    ensemble = {"teacher": f"{files / 'teacher'},{files / 'other'}", "teacher_weights": "2,1", "teacher_num_beams": 4}
-    student = distill_tiny(files, tmp_path / "run", **sizes | changes | ensemble, reverse_model=files / "other")
+    changes = {
+        "init_from": files / "teacher",
+        "init_decoder_layers": 0,
+        "teacher_targets": "interpolated",
+    }
+    ensemble = {
+        "teacher": f"{files / 'teacher'},{files / 'other'}",
+        "teacher_weights": "2,1",
+        "teacher_num_beams": 4,
+    }
+    student = distill_tiny(
+        files, tmp_path / "run", **sizes | changes | ensemble, reverse_model=files / "other"
+    )
     teachers, students = (load_config(name) for name in (files / "teacher", student.folder))
     assert (students.d_model, students.decoder_layers) == (teachers.d_model, 1)
 
 
 def test_distill_overwrites_a_run_of_another_teacher(files, tmp_path):
     distill_tiny(files, tmp_path / "run")
-    found = distill_tiny(files, tmp_path / "run", teacher=files / "other", overwrite_output_dir=True)
+    found = distill_tiny(
+        files, tmp_path / "run", teacher=files / "other", overwrite_output_dir=True
+    )
     fresh = distill_tiny(files, tmp_path / "fresh", teacher=files / "other")
     assert_same_run(fresh.folder, found.folder)

@@ -7,7 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from vanilla_transformer.extensions.distillation import back_translation
-from vanilla_transformer.extensions.distillation.back_translation import back_translate, check_output
+from vanilla_transformer.extensions.distillation.back_translation import (
+    back_translate,
+    check_output,
+)
 
 LINES = ["ein mann", "", "zwei hunde", "das ist 25", "\tdrei"]
 
@@ -59,7 +62,9 @@ def test_back_translate_resumes_with_other_samples_in_each_shard(text, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         back_translate(Shouting("zwei hunde"), text, tmp_path / "out.tsv", seed_of(7))
     assert not (tmp_path / "out.tsv").exists()
-    with pytest.raises(ValueError, match="has 2 sentences of an interrupted run. Add --resume to continue it."):
+    with pytest.raises(
+        ValueError, match="has 2 sentences of an interrupted run. Add --resume to continue it."
+    ):
         back_translate(Shouting(), text, tmp_path / "out.tsv", seed_of(7))
     with pytest.raises(ValueError, match="`seed` was 7 and is 8"):
         back_translate(Shouting(), text, tmp_path / "out.tsv", seed_of(8), resume=True)

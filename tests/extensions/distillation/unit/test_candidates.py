@@ -10,10 +10,18 @@ import pytest
 from vanilla_transformer.decoding.corpus_shards import Shard
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.distillation import teacher
-from vanilla_transformer.extensions.distillation.candidates import Entry, read_candidates, text_of_file
+from vanilla_transformer.extensions.distillation.candidates import (
+    Entry,
+    read_candidates,
+    text_of_file,
+)
 from vanilla_transformer.extensions.distillation.distillation_arguments import DistillationArguments
 from vanilla_transformer.extensions.distillation.student import Row, write_student_corpora
-from vanilla_transformer.extensions.distillation.teacher import Candidate, choose_targets, measure_candidates
+from vanilla_transformer.extensions.distillation.teacher import (
+    Candidate,
+    choose_targets,
+    measure_candidates,
+)
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.utils import text_files
 
@@ -67,7 +75,9 @@ def test_read_candidates(tmp_path, ending):
 
 def test_read_candidates_with_scores(tmp_path):
     (tmp_path / "file").write_text(f"{LINES[2]}\n{SCORED}\n")
-    assert [*read_candidates(str(tmp_path / "file"))][1] == Entry(0, "A", None, ["B", ""], [-1.0, 0.5])
+    assert [*read_candidates(str(tmp_path / "file"))][1] == Entry(
+        0, "A", None, ["B", ""], [-1.0, 0.5]
+    )
 
 
 BAD_LINES = [
@@ -78,19 +88,34 @@ BAD_LINES = [
     ("null", "but: Input should be an object"),
     ('{"candidates": ["B"]}', "but: source: Field required"),
     ('{"source": "A"}', "but: candidates: Field required"),
-    ('{"source": " ", "candidates": ["B"]}', "but: source: String should have at least 1 character"),
+    (
+        '{"source": " ", "candidates": ["B"]}',
+        "but: source: String should have at least 1 character",
+    ),
     ('{"source": 5, "candidates": ["B"]}', "but: source: Input should be a valid string"),
     ('{"source": "A", "candidates": "B"}', "but: candidates: Input should be a valid "),
     ('{"source": "A", "candidates": ["B", null]}', "but: candidates.1: Input should be "),
     ('{"source": "A", "candidates": [{"content": "B"}]}', "but: candidates.0.text: Field required"),
-    ('{"source": "A", "candidates": [{"text": ["B"]}]}', "but: candidates.0.text: Input should be a valid string"),
+    (
+        '{"source": "A", "candidates": [{"text": ["B"]}]}',
+        "but: candidates.0.text: Input should be a valid string",
+    ),
     *(
-        (f'{{"source": "A", "candidates": [{{"text": "B", "score": {score}}}]}}', f"candidates.0.score: {words}")
-        for words, scores in (("Input should be a valid number", ['"1"', "true", "[]"]), ("Inp", ["NaN", "1e999"]))
+        (
+            f'{{"source": "A", "candidates": [{{"text": "B", "score": {score}}}]}}',
+            f"candidates.0.score: {words}",
+        )
+        for words, scores in (
+            ("Input should be a valid number", ['"1"', "true", "[]"]),
+            ("Inp", ["NaN", "1e999"]),
+        )
         for score in scores
     ),
     ('{"source": "A", "candidates": ["B"], "scores": [1]}', "but: scores: Input should be "),
-    (SCORED.replace('"score": -1', '"score": null'), "must have a `score`, or none, but line 2 of .* has 1 of 2"),
+    (
+        SCORED.replace('"score": -1', '"score": null'),
+        "must have a `score`, or none, but line 2 of .* has 1 of 2",
+    ),
     (SCORED, "All candidates of a file must have a `score`, or none, but line 2 of .* has 2 of 2"),
 ]
 
@@ -148,7 +173,9 @@ def test_measure_candidates_scores_the_usable_ones():
     del scored[:]
     measure_candidates(entries, WarningLimits(), [score], drop_warnings=True)
     assert scored == [("A man.", "Ein Mann."), ("A man.", "Mann.")]
-    assert measure_candidates([Entry(0, "A", None, ["C"])], WarningLimits(), []) == [[Candidate("C", [], [])]]
+    assert measure_candidates([Entry(0, "A", None, ["C"])], WarningLimits(), []) == [
+        [Candidate("C", [], [])]
+    ]
     given = Entry(0, "A", None, ["", "C", "C", "D"], [4.0, 3.0, 2.0, 1.0])
     assert measure_candidates([given], WarningLimits(), [score]) == [
         [
@@ -189,11 +216,15 @@ ROWS = [
 
 def written(folder, rows=ROWS, corpora=2, **changes):
     values = {"teacher": ["big"], "teacher_targets": "n_best", "drop_lowest_scores": 0.0} | changes
-    report = write_student_corpora(folder, lambda: iter(rows), corpora, DistillationArguments(**values))
+    report = write_student_corpora(
+        folder, lambda: iter(rows), corpora, DistillationArguments(**values)
+    )
     return report, [(folder / f"corpus-{number}.tsv").read_text() for number in range(corpora)]
 
 
-@pytest.mark.parametrize(("share", "lowest"), [(0.0, None), (0.2, None), (0.25, -3.0), (0.5, -2.0), (0.74, -2.0)])
+@pytest.mark.parametrize(
+    ("share", "lowest"), [(0.0, None), (0.2, None), (0.25, -3.0), (0.5, -2.0), (0.74, -2.0)]
+)
 def test_write_student_corpora_drops_a_share_of_the_lowest_scores(tmp_path, share, lowest):
     assert written(tmp_path / "corpora", drop_lowest_scores=share)[0].least_score == lowest
 
@@ -218,12 +249,17 @@ def test_write_student_corpora_keeps_warnings(tmp_path):
 
 
 def test_write_student_corpora_needs_pairs_of_each_corpus(tmp_path):
-    with pytest.raises(ValueError, match="must leave translations of each corpus .* none of corpus 1: 1 by length."):
+    with pytest.raises(
+        ValueError, match="must leave translations of each corpus .* none of corpus 1: 1 by length."
+    ):
         written(tmp_path / "corpora", rows=ROWS[1:])
     assert not (tmp_path / "corpora").exists()
 
 
-CHOICES = [Candidate(*each) for each in [("a", ["copy"], [9.0]), ("b", [], [1.0]), ("c", [], [3.0]), ("d", [], [3.0])]]
+CHOICES = [
+    Candidate(*each)
+    for each in [("a", ["copy"], [9.0]), ("b", [], [1.0]), ("c", [], [3.0]), ("d", [], [3.0])]
+]
 
 
 @pytest.mark.parametrize(
@@ -246,22 +282,35 @@ def test_write_student_corpora_chooses_by_score(tmp_path, changes, kept):
 
 def test_write_student_corpora_chooses_the_first_without_scores(tmp_path):
     rows = [Row(0, "x", [Candidate(letter, [], []) for letter in "bac"])]
-    assert written(tmp_path / "corpora", rows, 1, teacher_targets="best", drop_lowest_scores=0.9)[1] == ["x\tb\n"]
+    assert written(tmp_path / "corpora", rows, 1, teacher_targets="best", drop_lowest_scores=0.9)[
+        1
+    ] == ["x\tb\n"]
 
 
 def test_write_student_corpora_weighs_several_scores_alike(tmp_path):
     """The second score has 500 times the range of the first, which standardization takes away."""
     pairs = {"a": [0.0, 1000.0], "b": [2.0, 0.0], "c": [1.9, 900.0]}
-    rows = [Row(0, "x", [Candidate(letter, [], [first, second]) for letter, (first, second) in pairs.items()])]
+    rows = [
+        Row(
+            0,
+            "x",
+            [Candidate(letter, [], [first, second]) for letter, (first, second) in pairs.items()],
+        )
+    ]
     table = np.array([*pairs.values()])
     means = ((table - table.mean(0)) / table.std(0)).mean(1)
     report, texts = written(tmp_path / "corpora", rows, 1, drop_lowest_scores=0.7)
     assert texts == ["x\tc\n"] and report.least_score == pytest.approx(max(means))
-    same = [Row(0, "x", [Candidate("a", [], [1.0, 2.0]), Candidate("b", [], [1.0, 3.0])])]  # one of no use
+    same = [
+        Row(0, "x", [Candidate("a", [], [1.0, 2.0]), Candidate("b", [], [1.0, 3.0])])
+    ]  # one of no use
     assert written(tmp_path / "same", same, 1, teacher_targets="best")[1] == ["x\tb\n"]
 
 
-OTHERS = [{"drop_warnings": False}, *({name: "b"} for name in ("reverse_model", "quality_model", "text", "direction"))]
+OTHERS = [
+    {"drop_warnings": False},
+    *({name: "b"} for name in ("reverse_model", "quality_model", "text", "direction")),
+]
 
 
 @pytest.mark.parametrize("changes", OTHERS, ids=[*map(str, OTHERS)])
@@ -269,7 +318,9 @@ def test_open_shards_continues_the_same_scoring_only(changes, tmp_path, monkeypa
     monkeypatch.setattr(teacher, "hash_model", str)
 
     def reopened(overwrite=False, text="a", direction="a", **options):
-        given = DistillationArguments(**{"candidates": "c", "reverse_model": "a", "quality_model": "a"} | options)
+        given = DistillationArguments(
+            **{"candidates": "c", "reverse_model": "a", "quality_model": "a"} | options
+        )
         return teacher.open_shards(tmp_path, given, text, {"direction": direction}, overwrite)
 
     reopened().write(Shard(0, 0, ["line"]), ["result"])
@@ -280,6 +331,8 @@ def test_open_shards_continues_the_same_scoring_only(changes, tmp_path, monkeypa
 
 
 def test_write_student_corpora_shows_ten_examples(tmp_path):
-    row = Row(0, "x", [Candidate("b" * 1000, [], []), *(Candidate("", ["empty"], []) for _ in range(99))])
+    row = Row(
+        0, "x", [Candidate("b" * 1000, [], []), *(Candidate("", ["empty"], []) for _ in range(99))]
+    )
     report, _ = written(tmp_path / "corpora", [row], 1)
     assert len(report.examples["empty"]) == 10 and report.dropped == {"empty": 99}

@@ -11,7 +11,12 @@ FILES = ["train_source", "train_target", "test_source", "test_target"]
 
 def parsed(recipe="", **changes):
     values = dict.fromkeys(FILES, "a.txt") | {"teacher": "big", "output_dir": "out"} | changes
-    flags = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
+    flags = [
+        word
+        for name, value in values.items()
+        if value is not None
+        for word in (f"--{name}", str(value))
+    ]
     return parse_distillation([*([recipe] if recipe else []), *flags])
 
 
@@ -28,13 +33,22 @@ CANDIDATES = dict.fromkeys(["teacher", *FILES]) | {"candidates": "a.jsonl"}
 
 @pytest.mark.parametrize(
     ("changes", "file"),
-    [(CANDIDATES, "a.jsonl"), (MONOLINGUAL, "a.txt"), (MONOLINGUAL | {"reverse_model": "back"}, "a.txt"), ({}, None)],
+    [
+        (CANDIDATES, "a.jsonl"),
+        (MONOLINGUAL, "a.txt"),
+        (MONOLINGUAL | {"reverse_model": "back"}, "a.txt"),
+        ({}, None),
+    ],
 )
 def test_parse_distillation_takes_text_without_translations(changes, file):
     recipe, options = parsed(**changes)
-    assert options.candidates == file and options.teacher == ([] if changes is CANDIDATES else ["big"])
+    assert options.candidates == file and options.teacher == (
+        [] if changes is CANDIDATES else ["big"]
+    )
     corpora = None if file is None else [{"file": "out/distillation/corpora/corpus-0.tsv"}]
-    assert recipe.data.corpora == corpora and recipe.data.train_source == (None if file else "a.txt")
+    assert recipe.data.corpora == corpora and recipe.data.train_source == (
+        None if file else "a.txt"
+    )
 
 
 BOTH, WEIGHTED = ["big", "other"], "\nteacher_weights: [2, 1]\n"
@@ -45,11 +59,18 @@ BOTH, WEIGHTED = ["big", "other"], "\nteacher_weights: [2, 1]\n"
     [
         (f"teacher: [big, other]{WEIGHTED}", {"teacher": None}, BOTH, [2.0, 1.0]),
         (f"teacher: ['big', \"other\"]{WEIGHTED}", {"teacher": None}, BOTH, [2.0, 1.0]),
-        ("distillation: {teacher: big}\ndata: {vocab_size: 70}\n", {"teacher": None}, ["big"], None),
+        (
+            "distillation: {teacher: big}\ndata: {vocab_size: 70}\n",
+            {"teacher": None},
+            ["big"],
+            None,
+        ),
         ("d_model: 32\n", {"teacher": "big,other"}, BOTH, None),
     ],
 )
-def test_parse_distillation_reads_an_ensemble_and_its_section(tmp_path, recipe, changes, teacher, weights):
+def test_parse_distillation_reads_an_ensemble_and_its_section(
+    tmp_path, recipe, changes, teacher, weights
+):
     (tmp_path / "recipe.yaml").write_text(recipe)
     found, options = parsed(str(tmp_path / "recipe.yaml"), **changes)
     assert (options.teacher, options.teacher_weights) == (teacher, weights)
@@ -58,7 +79,9 @@ def test_parse_distillation_reads_an_ensemble_and_its_section(tmp_path, recipe, 
 
 def test_parse_distillation_names_the_section_of_a_key(tmp_path):
     (tmp_path / "recipe.yaml").write_text("output: {teacher: big}\n")
-    with pytest.raises(ValueError, match="`teacher` must be in the section `distillation`, got it in `output`"):
+    with pytest.raises(
+        ValueError, match="`teacher` must be in the section `distillation`, got it in `output`"
+    ):
         parsed(str(tmp_path / "recipe.yaml"), teacher=None)
 
 
@@ -66,34 +89,61 @@ def test_parse_distillation_names_the_section_of_a_key(tmp_path):
     ("changes", "message"),
     [
         ({"teacher": None}, "`teacher` must be given: the folder or Hub name of a model"),
-        ({"teacher_target": "beam"}, "There is no flag 'teacher_target'. Did you mean 'teacher_targets'?"),
+        (
+            {"teacher_target": "beam"},
+            "There is no flag 'teacher_target'. Did you mean 'teacher_targets'?",
+        ),
         (
             {"teacher_targets": "worst"},
             "`teacher_targets` must be one of 'beam', 'n_best', 'interpolated', 'best', got 'worst'.",
         ),
         ({"teacher_n_best": 0}, "`teacher_n_best` must be an integer from 1 to 100,000, got 0."),
         ({"drop_lowest_scores": 1}, r"`drop_lowest_scores` must be a number in \[0, 1\), got 1."),
-        ({"drop_lowest_scores": 0, "reverse_model": "back"}, "`reverse_model` scores pairs, but `drop_lowest_scores`"),
+        (
+            {"drop_lowest_scores": 0, "reverse_model": "back"},
+            "`reverse_model` scores pairs, but `drop_lowest_scores`",
+        ),
         ({"teacher": "[]"}, "`teacher` must be given"),
         ({"teacher_weights": "1,b"}, "`teacher_weights` must be a list of numbers, got 'b'."),
         ({"teacher_weights": "1,2"}, "`teacher_weights` must have 1 numbers, got 2."),
-        ({"teacher_targets": "n_best", "teacher_num_beams": 2}, "`teacher_n_best` must be at most .*=2, got 4."),
-        ({"test_source": None, "test_target": None}, "`test_source` and `test_target` must be given: teacher and"),
+        (
+            {"teacher_targets": "n_best", "teacher_num_beams": 2},
+            "`teacher_n_best` must be at most .*=2, got 4.",
+        ),
+        (
+            {"test_source": None, "test_target": None},
+            "`test_source` and `test_target` must be given: teacher and",
+        ),
         (
             {"candidates": "a.jsonl"},
             "`teacher` must be left out with `candidates`, which has sources and",
         ),
-        ({"candidates": "a.jsonl", "teacher": None}, "`train_source` must be left out with `candidates`"),
-        (CANDIDATES | {"teacher_num_beams": 2}, "`teacher_num_beams` must be left out with `candidates`, which no"),
+        (
+            {"candidates": "a.jsonl", "teacher": None},
+            "`train_source` must be left out with `candidates`",
+        ),
+        (
+            CANDIDATES | {"teacher_num_beams": 2},
+            "`teacher_num_beams` must be left out with `candidates`, which no",
+        ),
         (
             CANDIDATES | {"teacher_targets": "interpolated"},
             "`teacher_targets: interpolated` needs references, but a",
         ),
         (MONOLINGUAL | {"teacher_targets": "interpolated"}, "needs references, but a.txt has none"),
-        (MONOLINGUAL | {"test_source": None, "test_target": None}, "`test_source` and `test_target` must be given"),
+        (
+            MONOLINGUAL | {"test_source": None, "test_target": None},
+            "`test_source` and `test_target` must be given",
+        ),
         (MONOLINGUAL | {"teacher": None}, "`teacher` must be given"),
-        ({"drop_lowest_scores": 0, "quality_model": "a"}, "`quality_model` scores pairs, but `drop_lowest_scores`"),
-        ({"train_alignments": "a.align"}, "`train_alignments` must be agreement or left out, .*, got a.align."),
+        (
+            {"drop_lowest_scores": 0, "quality_model": "a"},
+            "`quality_model` scores pairs, but `drop_lowest_scores`",
+        ),
+        (
+            {"train_alignments": "a.align"},
+            "`train_alignments` must be agreement or left out, .*, got a.align.",
+        ),
     ],
 )
 def test_parse_distillation_refuses(changes, message):
@@ -104,4 +154,11 @@ def test_parse_distillation_refuses(changes, message):
 def test_parse_distillation_refuses_a_pipe_that_is_named_twice(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="A pipe is one input"):
-        parsed(**CANDIDATES | {"candidates": tmp_path / "pipe", "test_source": tmp_path / "pipe", "test_target": "b"})
+        parsed(
+            **CANDIDATES
+            | {
+                "candidates": tmp_path / "pipe",
+                "test_source": tmp_path / "pipe",
+                "test_target": "b",
+            }
+        )

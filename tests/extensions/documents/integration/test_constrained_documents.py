@@ -28,7 +28,9 @@ def test_translate_document_decodes_again_with_all_that_a_model_loses(pipeline):
         again.append((texts, phrases, constrain(texts, phrases)))
         return again[-1][2]
 
-    translated = translate_document(TEXT, "html", translate_once, split_simply, constrain=constrain_once)
+    translated = translate_document(
+        TEXT, "html", translate_once, split_simply, constrain=constrain_once
+    )
     ((texts, phrases, answers),) = again
     assert len(first) == 1 and texts == ["Dogs run to {place} across 2,500 fields."]
     assert phrases == [["{place}", "2,500"]] and all(kept in answers[0][0] for kept in phrases[0])
@@ -42,5 +44,7 @@ def test_translator_by_returns_none_where_no_translation_can_contain_phrases(pip
 
 
 def test_translator_by_constrains_by_an_engine_only(tiny_tokenizer):
-    slow = TranslationPipeline(tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer)
+    slow = TranslationPipeline(
+        tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer
+    )
     assert translator_by(slow, split_simply).constrain is None

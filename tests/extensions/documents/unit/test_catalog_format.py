@@ -60,33 +60,58 @@ def test_a_file_without_open_messages_stays_and_says_so():
 def test_summary_counts_messages_by_status():
     document = parse_document(PO, "po")
     document.render(document.blocks)
-    assert document.summary == "Translated 3 of 6 messages. Skipped: 1 obsolete; 2 with a translation."
+    assert (
+        document.summary == "Translated 3 of 6 messages. Skipped: 1 obsolete; 2 with a translation."
+    )
 
 
 @pytest.mark.parametrize("language", FORMS)
 def test_plurals_have_the_forms_of_the_language(language):
     translated = translate(PLURALS, "po", language)
     for number, forms in enumerate(FORMS[language]):
-        assert "|".join(re.findall(r'msgstr\[\d\] "(.*)"', translated.split("fuzzy")[number + 1])) == forms
-    assert f'"Language: {language}\\n"' in translated and f"nplurals={FORMS[language][1].count('|') + 1}" in translated
+        assert (
+            "|".join(re.findall(r'msgstr\[\d\] "(.*)"', translated.split("fuzzy")[number + 1]))
+            == forms
+        )
+    assert (
+        f'"Language: {language}\\n"' in translated
+        and f"nplurals={FORMS[language][1].count('|') + 1}" in translated
+    )
 
 
 def test_plurals_need_a_language():
     text = HEADER.format("", "") + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
-    with pytest.raises(TargetLanguageError, match="Add `Plural-Forms`, or name the language by --target_language"):
+    with pytest.raises(
+        TargetLanguageError, match="Add `Plural-Forms`, or name the language by --target_language"
+    ):
         parse_document(text, "po")
 
 
 def test_a_template_gets_an_encoding_that_its_translation_has():
     template = HEADER.format("", "").replace("UTF-8", "CHARSET") + 'msgid "ä"\nmsgstr ""\n'
     translated = translate(template.rstrip("\n"), "po", "pt-BR")
-    assert "charset=UTF-8" in translated and '"Language: pt_BR\\n"' in translated and not translated.endswith("\n")
+    assert (
+        "charset=UTF-8" in translated
+        and '"Language: pt_BR\\n"' in translated
+        and not translated.endswith("\n")
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "target"),
-    [("&File", "&FILE"), ("E&xit", "&EXIT"), ("Save _as", "SAVE _AS"), ("AT&T", "AT&T"), ("a &amp; b", "A &amp; B")]
-    + [("file_name", "FILE_NAME"), ("Q&A", "Q&A"), ("__COUNT__ items", "__COUNT__ ITEMS"), (" ", " ")],
+    [
+        ("&File", "&FILE"),
+        ("E&xit", "&EXIT"),
+        ("Save _as", "SAVE _AS"),
+        ("AT&T", "AT&T"),
+        ("a &amp; b", "A &amp; B"),
+    ]
+    + [
+        ("file_name", "FILE_NAME"),
+        ("Q&A", "Q&A"),
+        ("__COUNT__ items", "__COUNT__ ITEMS"),
+        (" ", " "),
+    ],
 )
 def test_accelerators_stay_before_a_word(source, target):
     assert f'\nmsgstr "{target}"' in translate(f'msgid "{source}"\nmsgstr ""\n', "po")
@@ -122,7 +147,9 @@ def test_resx_changes_in_texts():
 
 @pytest.mark.parametrize(("text", "form"), [(PO, "po"), (QT, "ts")])
 def test_a_file_for_another_language_is_refused(text, form):
-    with pytest.raises(UserError, match="language of the file must be fr, as of the model, but it is de"):
+    with pytest.raises(
+        UserError, match="language of the file must be fr, as of the model, but it is de"
+    ):
         translate(text, form, "fr")
 
 
@@ -131,11 +158,19 @@ def test_a_file_for_another_language_is_refused(text, form):
     [
         (PO + 'msgid "a\n', "po", "line 41: 'msgid \"a"),
         ("hello", "po", "line 1: 'hello"),
-        (PO.replace("UTF-8", "ISO-8859-1"), "po", "its header says ISO-8859-1. Convert it by `msgconv -t UTF-8`"),
+        (
+            PO.replace("UTF-8", "ISO-8859-1"),
+            "po",
+            "its header says ISO-8859-1. Convert it by `msgconv -t UTF-8`",
+        ),
         (PO.replace("n != 1", "n !"), "po", "`Plural-Forms` must be an expression of C, got"),
         (QT.replace("</source>", ""), "ts", "line 10"),
         (QT.replace("<name>MainWindow</name>", ""), "ts", "must have a <name>, got none in line 4"),
-        (QT.replace("2.1", "1.1"), "ts", "TS version '1.1' is not compatible with the TS 2.x format."),
+        (
+            QT.replace("2.1", "1.1"),
+            "ts",
+            "TS version '1.1' is not compatible with the TS 2.x format.",
+        ),
         ("const a: number = 1;", "ts", "must be well-formed XML"),
         (RESX.replace("</comment>", ""), "resx", "line 6"),
         (QT, "resx", "The root element must be <root>, got <TS>"),

@@ -58,12 +58,24 @@ REVERSED = [
     ("html", "<div><button>a b</button></div>", "<div><button>B A</button></div>"),
     ("html", "<select><option>a b</option></select>", "<select><option>B A</option></select>"),
     ("html", "<noscript><p>a b</p></noscript>", "<noscript><p>B A</p></noscript>"),
-    ("xml", "<d><p>a <b>b</b></p><q translate='no'>n o</q></d>", "<d><p><b>B</b> A</p><q translate='no'>n o</q></d>"),
+    (
+        "xml",
+        "<d><p>a <b>b</b></p><q translate='no'>n o</q></d>",
+        "<d><p><b>B</b> A</p><q translate='no'>n o</q></d>",
+    ),
     ("markdown", "# A *b*\n\n- c `d e`\n  f\n", "# *B* A\n\n- C `d e` F\n"),
     ("html", "<p><b>&nbsp;<br></b><b> a </b></p>", "<p><b><br></b>&nbsp; <b>A</b> </p>"),
     ("markdown", "   <u> `a * b` </u>\nd", "   <u>`a * b`</u> D"),
-    ("markdown", "---\na: b\n---\n| a b | **c** |\n|--|--|\n", "---\na: b\n---\n| B A | **C** |\n|--|--|\n"),
-    ("srt", "1\n00:00:01,000 --> 00:00:02,000\n- A <i>b</i>\n", "1\n00:00:01,000 --> 00:00:02,000\n- <i>B</i> A\n"),
+    (
+        "markdown",
+        "---\na: b\n---\n| a b | **c** |\n|--|--|\n",
+        "---\na: b\n---\n| B A | **C** |\n|--|--|\n",
+    ),
+    (
+        "srt",
+        "1\n00:00:01,000 --> 00:00:02,000\n- A <i>b</i>\n",
+        "1\n00:00:01,000 --> 00:00:02,000\n- <i>B</i> A\n",
+    ),
     ("html", "<p>x <img alt='a b'> y</p>", "<p><img alt='B A'> Y X</p>"),
     ("html", '<p title="a &quot;b&quot;">x</p>', '<p title="&quot;B&quot; A">X</p>'),
     ("html", "<p title='a \"b\"'>x</p>", "<p title='\"B\" A'>X</p>"),
@@ -77,33 +89,69 @@ REVERSED = [
     ("html", '<p translate="no" title="a b">c d</p>', '<p translate="no" title="a b">c d</p>'),
     ("html", '<p translate="No"><i>a b</i></p>c d', '<p translate="No"><i>a b</i></p>D C'),
     ("html", '<li class="notranslate x">a b<li>c d', '<li class="notranslate x">a b<li>D C'),
-    ("html", "<div translate=no><div>a b</div>c d</div>e f", "<div translate=no><div>a b</div>c d</div>F E"),
-    ("html", "<table><tr><td translate=no>a b<td>c d<tr><td>e f", "<table><tr><td translate=no>a b<td>D C<tr><td>F E"),
+    (
+        "html",
+        "<div translate=no><div>a b</div>c d</div>e f",
+        "<div translate=no><div>a b</div>c d</div>F E",
+    ),
+    (
+        "html",
+        "<table><tr><td translate=no>a b<td>c d<tr><td>e f",
+        "<table><tr><td translate=no>a b<td>D C<tr><td>F E",
+    ),
     ("html", "<title>a <b> b</title>", "<title>A &lt;b> B</title>"),
-    ("html", "<svg><title>a b</title><path/></svg> c d", "<svg><title>B A</title><path/></svg> D C"),
+    (
+        "html",
+        "<svg><title>a b</title><path/></svg> c d",
+        "<svg><title>B A</title><path/></svg> D C",
+    ),
     ("html", "<a title=x/>a b</a>", "<a title=X/>B A</a>"),
     ("html", "<p><b class=notranslate id=x/>a b</b> c", "<p><b class=notranslate id=x/>a b</b> C"),
     ("html", "a < b", "B &lt; A"),
     ("html", "<p>&mdash; a</p><p>— b</p>", "<p>A &mdash;</p><p>B —</p>"),
     ("html", "Two dogs<sup>1</sup> run", "RUN DOGS<sup>1</sup> TWO"),
-    ("html", "Two dogs<sup><a href=x>[1]</a></sup> run", "RUN DOGS<sup><a href=x>[1]</a></sup> TWO"),
+    (
+        "html",
+        "Two dogs<sup><a href=x>[1]</a></sup> run",
+        "RUN DOGS<sup><a href=x>[1]</a></sup> TWO",
+    ),
     ("html", "x log<sub>2</sub> y", "Y LOG<sub>2</sub> X"),
     ("html", "on the 1<sup>st</sup> day", "DAY <sup>1ST</sup> THE ON"),
     *(("html", f"{doctype}<p>a b</p>", f"{doctype}<p>B A</p>") for doctype in DOCTYPES),
-    ("xml", "<?xml version='1.0'  encoding='latin1'?><d>a b</d>", "<?xml version='1.0'  encoding='UTF-8'?><d>B A</d>"),
+    (
+        "xml",
+        "<?xml version='1.0'  encoding='latin1'?><d>a b</d>",
+        "<?xml version='1.0'  encoding='UTF-8'?><d>B A</d>",
+    ),
 ]
 SHOUTED = [
     ("markdown", "A note[^1] here.\n\n[^1]: The text.\n", "A NOTE[^1] HERE.\n\n[^1]: THE TEXT.\n"),
-    ("markdown", "A[^a] b.\n\n[^a]: Note.\n    More.\n\n    End.\n", "A[^a] B.\n\n[^a]: NOTE. MORE.\n\n    END.\n"),
+    (
+        "markdown",
+        "A[^a] b.\n\n[^a]: Note.\n    More.\n\n    End.\n",
+        "A[^a] B.\n\n[^a]: NOTE. MORE.\n\n    END.\n",
+    ),
     ("markdown", "| a[^1] |\n|---|\n| [^2] b |\n", "| A[^1] |\n|---|\n| [^2] B |\n"),
     ("markdown", "> [!WARNING]\n> Do not\n> touch.\n", "> [!WARNING]\n> DO NOT TOUCH.\n"),
-    ("markdown", "- > [!Note]- a\n  > b\n- > [!Tip]\n  > # c\n", "- > [!Note]- A\n  > B\n- > [!Tip]\n  > # C\n"),
+    (
+        "markdown",
+        "- > [!Note]- a\n  > b\n- > [!Tip]\n  > # c\n",
+        "- > [!Note]- A\n  > B\n- > [!Tip]\n  > # C\n",
+    ),
     ("markdown", "Not [!NOTE] [^no note]", "NOT [!NOTE] [^NO NOTE]"),
     ("xml", "<d>a ]]&gt; b<![CDATA[ c > d]]> e</d>", "<d>A ]]&gt; B C &gt; D E</d>"),
     # Attributes have namespaces.
     ("xml", "<d xmlns:i='http://www.w3.org/2005/11/its'><p i:translate='no'>x</p></d>", None),
-    ("xml", "<d xmlns:its='x'><p its:translate='no'>x</p></d>", "<d xmlns:its='x'><p its:translate='no'>X</p></d>"),
-    ("xml", "<?xml version='1.0' encoding='Utf-8'?><d>x</d>", "<?xml version='1.0' encoding='Utf-8'?><d>X</d>"),
+    (
+        "xml",
+        "<d xmlns:its='x'><p its:translate='no'>x</p></d>",
+        "<d xmlns:its='x'><p its:translate='no'>X</p></d>",
+    ),
+    (
+        "xml",
+        "<?xml version='1.0' encoding='Utf-8'?><d>x</d>",
+        "<?xml version='1.0' encoding='Utf-8'?><d>X</d>",
+    ),
     # No entity is expanded.
     ("xml", '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><d>x &b; y</d>', None),
     ("xml", '<!DOCTYPE d [<!ENTITY a SYSTEM "file:///etc/hostname">]><d>x &a; y</d>', None),
@@ -115,7 +163,9 @@ SHOUTED = [
     [*((reverse, *row) for row in REVERSED), *((shout, *row) for row in SHOUTED)],
 )
 def test_translate_document_moves_markup_with_words(translate, format, text, expected):
-    expected = text.replace("<d>x", "<d>X").replace("y</d>", "Y</d>") if expected is None else expected
+    expected = (
+        text.replace("<d>x", "<d>X").replace("y</d>", "Y</d>") if expected is None else expected
+    )
     assert translated(text, translate, format) == expected
 
 
@@ -123,12 +173,20 @@ def test_translate_document_moves_markup_with_words(translate, format, text, exp
     "format, text, expected",
     [
         ("html", "<p>Click <img src='i'> here.</p>", "<p>CLICK <img src='i'> HERE.</p>"),
-        ("html", "<p>Click <b><img src='i'></b> <i>on it</i></p>", "<p>CLICK <b><img src='i'></b> <i>ON IT</i></p>"),
+        (
+            "html",
+            "<p>Click <b><img src='i'></b> <i>on it</i></p>",
+            "<p>CLICK <b><img src='i'></b> <i>ON IT</i></p>",
+        ),
         ("html", "<p>At <img src='i'> <img src='j'></p>", "<p>AT <img src='i'> <img src='j'></p>"),
         ("xml", "<p>See <x/> (<y/> below) <z/>.</p>", "<p>SEE <x/> (<y/> BELOW) <z/>.</p>"),
         ("xml", "<p><x/> <y/> of <z/> done</p>", "<p><x/> <y/> OF <z/> DONE</p>"),
         ("xml", '<p xml:space="preserve">Go <x/> on</p>', '<p xml:space="preserve">GO <x/> ON</p>'),
-        ("markdown", "Click ![i](j) *here* and <u></u> now", "CLICK ![i](j) *HERE* AND <u></u> NOW"),
+        (
+            "markdown",
+            "Click ![i](j) *here* and <u></u> now",
+            "CLICK ![i](j) *HERE* AND <u></u> NOW",
+        ),
         ("markdown", "Click <u> here <i> and</u> there", "CLICK <u>HERE <i> AND</u> THERE"),
         ("markdown", "Click <u> here", "CLICK <u> HERE"),
         (
@@ -160,7 +218,9 @@ def test_markdown_document_adds_no_space_after_a_closed_tag():
 
 
 def test_translate_document_keeps_space_beside_codes_of_xliff():
-    source = '<x id="1"/> <x id="2"/> of <x id="3"/> files.<x id="4"/> Go to <x id="5"/> <x id="6"/>'
+    source = (
+        '<x id="1"/> <x id="2"/> of <x id="3"/> files.<x id="4"/> Go to <x id="5"/> <x id="6"/>'
+    )
     expected = source.replace("of", "OF").replace("files", "FILES").replace("Go to", "GO TO")
     assert target(translated(XLIFF.format(source), shout, "xliff")) == expected
 
@@ -175,14 +235,20 @@ def test_a_copied_page_is_the_same(page, line_end):
 def normal(page):
     """Return a page in one case, with single spaces and without other ways to write a character."""
     page = re.sub(r"\s+", " ", page.casefold())
-    return page.replace("at&t", "at&amp;t").replace("> there", "&gt; there").replace("cats.</a>", "cats</a>.")
+    return (
+        page.replace("at&t", "at&amp;t")
+        .replace("> there", "&gt; there")
+        .replace("cats.</a>", "cats</a>.")
+    )
 
 
 def test_a_translated_page_differs_in_its_text_only():
     for translate in (copy_kept(shout), without_alignment(copy_kept(shout))):
         found = translated(PAGES[0], translate)
         assert found != PAGES[0]
-        expected = normal(PAGES[0]).replace("a<wbr>b un<!-- c -->usual", "ab<wbr> unusual<!-- c -->")
+        expected = normal(PAGES[0]).replace(
+            "a<wbr>b un<!-- c -->usual", "ab<wbr> unusual<!-- c -->"
+        )
         assert normal(found) == expected
 
 
@@ -202,7 +268,10 @@ def test_xml_changes_its_text_only(line_end):
     text = "\ufeff" + XML.replace("\n", line_end)
     assert translated(text, copy, "xml") == text
     found = translated(text, format="xml")
-    assert found.casefold() == text.replace("<![CDATA[e < f]]>", "e &lt; f").replace("&#x2014;", "&#8212;").casefold()
+    assert (
+        found.casefold()
+        == text.replace("<![CDATA[e < f]]>", "e &lt; f").replace("&#x2014;", "&#8212;").casefold()
+    )
     assert "&#8212; &n; &#8212;<x />" in found
 
 
@@ -210,12 +279,32 @@ def test_xml_changes_its_text_only(line_end):
     "format, text, expected, direction",
     [
         ("html", '<html lang="en"><p>a b', '<html lang="de"><p>B A', DIRECTION),
-        ("html", "<html lang=en-US xml:lang='en'><p>a b", "<html lang=de xml:lang='de'><p>B A", DIRECTION),
+        (
+            "html",
+            "<html lang=en-US xml:lang='en'><p>a b",
+            "<html lang=de xml:lang='de'><p>B A",
+            DIRECTION,
+        ),
         ("html", '<html lang="en"><p>a b', '<html lang="pt-BR"><p>B A', Direction(None, "pt_BR")),
-        ("html", '<html lang="en"><p>a b', '<html lang="de"><p>B A', Direction("eng_Latn", "deu_Latn")),
-        ("html", '<html lang="en"><p>a b', '<html lang="zh-Hant"><p>B A', Direction("eng_Latn", "zho_Hant")),
+        (
+            "html",
+            '<html lang="en"><p>a b',
+            '<html lang="de"><p>B A',
+            Direction("eng_Latn", "deu_Latn"),
+        ),
+        (
+            "html",
+            '<html lang="en"><p>a b',
+            '<html lang="zh-Hant"><p>B A',
+            Direction("eng_Latn", "zho_Hant"),
+        ),
         ("html", '<html lang="en"><p>a b', '<html lang="en"><p>B A', Direction()),
-        ("html", '<html lang="fr"><p>a b<p lang=en>c d', '<html lang="de"><p>B A<p lang=de>D C', DIRECTION),
+        (
+            "html",
+            '<html lang="fr"><p>a b<p lang=en>c d',
+            '<html lang="de"><p>B A<p lang=de>D C',
+            DIRECTION,
+        ),
         (
             "html",
             '<html lang="en"><p lang="fr" title="x">a b<p>c d',
@@ -241,21 +330,28 @@ def test_xml_changes_its_text_only(line_end):
         ),
     ],
 )
-def test_translate_document_names_the_target_language_and_keeps_other_languages(format, text, expected, direction):
+def test_translate_document_names_the_target_language_and_keeps_other_languages(
+    format, text, expected, direction
+):
     assert translated(text, reverse, format, direction=direction) == expected
 
 
 @pytest.mark.parametrize("format", ["html", "xml"])
 def test_translations_are_written_in_characters_of_the_format(format):
     answer = "a\0b\x08 ]]> c > d"
-    assert translated("<p>a</p>", lambda texts: [(answer, None)], format) == "<p>ab ]]&gt; c > d</p>"
+    assert (
+        translated("<p>a</p>", lambda texts: [(answer, None)], format) == "<p>ab ]]&gt; c > d</p>"
+    )
 
 
 @pytest.mark.parametrize(
     "format, text",
     [
         ("markdown", "\ufeff# A *b*\n\n- c\n  d\n\n```\ncode\n```\n"),
-        ("srt", "\ufeff1\n00:00:01,000 --> 00:00:02,000\nA b\nc d\n\n2\n00:00:03,000 --> 00:00:04,000\nE\n"),
+        (
+            "srt",
+            "\ufeff1\n00:00:01,000 --> 00:00:02,000\nA b\nc d\n\n2\n00:00:03,000 --> 00:00:04,000\nE\n",
+        ),
         ("srt", "1\n00:00:01,000 --> 00:00:02,000\nA b"),
     ],
 )
@@ -277,7 +373,11 @@ def test_lines_end_as_before(format, text):
         ("xml", "<d>sleeping<lb></lb>Two dogs</d>", ["sleeping", "Two dogs"]),
         ("xml", "<d>a dog<pb n='1'/>and<!-- c --> b</d>", ["a dog and b"]),
         ("xliff", XLIFF.format("sleeping<x ctype='lb'/>Two dogs"), ["sleeping", "Two dogs"]),
-        ("xliff", XLIFF.format("sleeping<ph equiv='&lt;br/>' id='1'/>Two dogs"), ["sleeping", "Two dogs"]),
+        (
+            "xliff",
+            XLIFF.format("sleeping<ph equiv='&lt;br/>' id='1'/>Two dogs"),
+            ["sleeping", "Two dogs"],
+        ),
         (
             "xliff",
             XLIFF.format("sleeping\nsoundly").replace("unit id", "unit xml:space='preserve' id"),
@@ -340,7 +440,9 @@ def test_markup_within_a_word_that_stays_is_at_the_same_letters(form):
     ],
 )
 def test_units_keep_the_marks_of_their_letters(target, units):
-    assert [target[link.target_start : link.target_end] for link in proportional_links(10, target)] == units
+    assert [
+        target[link.target_start : link.target_end] for link in proportional_links(10, target)
+    ] == units
 
 
 def test_links_of_words_have_a_character_of_a_short_source():
@@ -364,7 +466,9 @@ def read_by_model(text, format="html", model=COPYING, **given):
 
     document = f"<p>{text}</p>" if format == "html" else XLIFF.format(text)
     (found,) = translate_documents([document], format, BlockTranslator(translate, SPLIT, **given))
-    return found.removeprefix("<p>").removesuffix("</p>") if format == "html" else target(found), read
+    return found.removeprefix("<p>").removesuffix("</p>") if format == "html" else target(
+        found
+    ), read
 
 
 @pytest.mark.parametrize(
@@ -388,14 +492,24 @@ def read_by_model(text, format="html", model=COPYING, **given):
             "Run <code>a b</code>https://a.example/x now",
             "RUN <code>a b</code>https://a.example/x NOW",
         ),
-        ("html", copy_kept(reverse), "1 <b>(2</b>) 3. Two <i>men</i> run.", "1 <b>(2</b>) 3. RUN. <i>MEN</i> TWO"),
+        (
+            "html",
+            copy_kept(reverse),
+            "1 <b>(2</b>) 3. Two <i>men</i> run.",
+            "1 <b>(2</b>) 3. RUN. <i>MEN</i> TWO",
+        ),
         (
             "html",
             COPYING,
             "{a} (<b>(</b>( {b}. Two <i>men</i> run.",
             "{a} (<b>(</b>( {b}. RUN. <i>MEN</i> TWO",
         ),
-        ("html", copy_kept(reverse), "{n, plural, one {# <code>f</code>} other {# files}} left.", None),
+        (
+            "html",
+            copy_kept(reverse),
+            "{n, plural, one {# <code>f</code>} other {# files}} left.",
+            None,
+        ),
         (
             "html",
             COPYING,
@@ -429,8 +543,12 @@ def test_block_translator_keeps_markup_at_text_that_survives(format, model, text
 
 
 def test_block_translator_translates_branches_of_messages_and_text_around_lost_text():
-    text = "You have {n, plural, one {# file} other {%d and %s of # files}} now. <u>Two men</u> run."
-    expected = "NOW. {n, plural, one {FILE #} other {%d AND %s OF # FILES}} HAVE YOU RUN. <u>MEN TWO</u>"
+    text = (
+        "You have {n, plural, one {# file} other {%d and %s of # files}} now. <u>Two men</u> run."
+    )
+    expected = (
+        "NOW. {n, plural, one {FILE #} other {%d AND %s OF # FILES}} HAVE YOU RUN. <u>MEN TWO</u>"
+    )
     translated, read = read_by_model(text)
     assert translated == expected
     branches = ["You have {0} now.", "{0} file", "%d and %s of {0} files"]
@@ -439,7 +557,9 @@ def test_block_translator_translates_branches_of_messages_and_text_around_lost_t
 
 def test_block_translator_masks_fixed_text_and_fields_together():
     model = copy_kept(shout)
-    translated, read = read_by_model("Press <kbd>B c</kbd> at {a} now", model=model, masks=["<ph0>", "<ph1>"])
+    translated, read = read_by_model(
+        "Press <kbd>B c</kbd> at {a} now", model=model, masks=["<ph0>", "<ph1>"]
+    )
     assert (translated, read) == ("PRESS <kbd>B c</kbd> AT {a} NOW", [["Press <ph0> at <ph1> now"]])
 
 
@@ -471,14 +591,22 @@ TOM = '<span translate="no">Tom</span> said that Tom is tired.'
     [
         (TOM, shout, '<span translate="no">Tom</span> SAID THAT TOM IS TIRED.'),
         (TOM, copy_words(shout, "Tom"), '<span translate="no">Tom</span> SAID THAT Tom IS TIRED.'),
-        (TOM, copy_words(reverse, "Tom"), 'TIRED. IS Tom THAT SAID <span translate="no">Tom</span>'),
+        (
+            TOM,
+            copy_words(reverse, "Tom"),
+            'TIRED. IS Tom THAT SAID <span translate="no">Tom</span>',
+        ),
         (
             "Tom and <i translate=no>Tom</i> run",
             copy_words(reverse, "Tom"),
             "RUN <i translate=no>Tom</i> AND Tom",
         ),
         ("the <code>git</code> command is of git", shout, "THE <code>git</code> COMMAND IS OF GIT"),
-        ("the <code>git</code> command is of git", copy_words(shout, "git"), "THE <code>git</code> COMMAND IS OF git"),
+        (
+            "the <code>git</code> command is of git",
+            copy_words(shout, "git"),
+            "THE <code>git</code> COMMAND IS OF git",
+        ),
         # A word of the translation that the source lacks
         (
             "use <kbd>on</kbd> now",
@@ -487,7 +615,9 @@ TOM = '<span translate="no">Tom</span> said that Tom is tired.'
         ),
     ],
 )
-def test_block_translator_keeps_places_and_translates_the_same_words_elsewhere(text, model, expected):
+def test_block_translator_keeps_places_and_translates_the_same_words_elsewhere(
+    text, model, expected
+):
     assert read_by_model(text, model=model)[0] == expected
 
 
@@ -505,7 +635,9 @@ def test_block_translator_translates_around_fixed_text_whose_markup_would_cross(
 
     text = "<b>a <code>x</code> b <code>y</code></b> <i>c <code>z</code></i>. Two <u>men</u> run."
     translated, _ = read_by_model(text, model=cross)
-    expected = "<b>A <code>x</code> B <code>y</code></b> <i>C <code>z</code></i>. TWO <u>MEN</u> RUN."
+    expected = (
+        "<b>A <code>x</code> B <code>y</code></b> <i>C <code>z</code></i>. TWO <u>MEN</u> RUN."
+    )
     assert translated == expected
 
 
@@ -515,21 +647,31 @@ def test_translate_document_translates_again_under_constraints_if_text_is_lost()
     def constrain(texts, phrases):
         seen.extend(zip(texts, phrases, strict=True))
         return [
-            ("DRÜCK <ph1> <kbd>", None) if "Press" in text else ("LOST", None) if "x" in text else None
+            ("DRÜCK <ph1> <kbd>", None)
+            if "Press" in text
+            else ("LOST", None)
+            if "x" in text
+            else None
             for text in texts
         ]
 
     text = "<p>Press <kbd>B c</kbd> {a}</p><p>x {b} y</p><p>no {c} z</p><p>fine</p>"
     given = {"splitter": SPLIT, "masks": ["<kbd>", "<ph1>"], "constrain": constrain}
     translated = translate_document(text, "html", without_alignment(shout), **given)
-    assert seen == [("Press <kbd> <ph1>", ["<kbd>", "<ph1>"]), ("x <kbd> y", ["<kbd>"]), ("no <kbd> z", ["<kbd>"])]
+    assert seen == [
+        ("Press <kbd> <ph1>", ["<kbd>", "<ph1>"]),
+        ("x <kbd> y", ["<kbd>"]),
+        ("no <kbd> z", ["<kbd>"]),
+    ]
     assert translated == "<p>DRÜCK {a} <kbd>B c</kbd></p><p>X {b} Y</p><p>NO {c} Z</p><p>FINE</p>"
 
 
 @pytest.mark.parametrize("inner", [" über", "<b> über </b>"])
 def test_kept_text_has_its_place_though_no_words_are_aligned(inner):
     translate = without_alignment(reverse)
-    text = translate_document(f"<p><kbd>Ctrl</kbd>{inner}</p>", "html", translate, SPLIT, constrain=contain(translate))
+    text = translate_document(
+        f"<p><kbd>Ctrl</kbd>{inner}</p>", "html", translate, SPLIT, constrain=contain(translate)
+    )
     assert re.sub("</?[bp]>", "", text).split() == ["ÜBER", "<kbd>Ctrl</kbd>"]
 
 
@@ -556,13 +698,33 @@ def test_find_masks_takes_tokens_that_appear_in_text():
             "of <its:translateRule> in line 2 must be an XPath of elements or attributes",
         ),
         ("xml", ITS_RULE.format("1 + 1"), "got '1 + 1'"),
-        ("xml", ITS_RULE.format("a").replace("<i:rules>", "<i:rules queryLanguage='css'>"), "got 'a'"),
+        (
+            "xml",
+            ITS_RULE.format("a").replace("<i:rules>", "<i:rules queryLanguage='css'>"),
+            "got 'a'",
+        ),
         ("xliff", "<a/>", "must have the root element <xliff>, got <a>"),
         ("xliff", "<xliff version='2.0'/>", "has no attribute `trgLang`"),
-        ("srt", "1\nnothing", "must be SubRip subtitles, but line 2 is 'nothing' instead of times such as 00:"),
-        ("srt", "1\n0:00:01 --> 0:00:02\na\n\n2\n0:00:03 --> x\nb", "but line 6 is '0:00:03 --> x' instead of times"),
-        ("vtt", "1\n00:01.000 --> 00:02.000\na", "must be WebVTT subtitles, but line 1 is '1' instead of WEBVTT"),
-        ("vtt", "WEBVTT\n\n00:01.000 --> 0d:02.000\na", "line 3 is '00:01.000 --> 0d:02.000' instead of times"),
+        (
+            "srt",
+            "1\nnothing",
+            "must be SubRip subtitles, but line 2 is 'nothing' instead of times such as 00:",
+        ),
+        (
+            "srt",
+            "1\n0:00:01 --> 0:00:02\na\n\n2\n0:00:03 --> x\nb",
+            "but line 6 is '0:00:03 --> x' instead of times",
+        ),
+        (
+            "vtt",
+            "1\n00:01.000 --> 00:02.000\na",
+            "must be WebVTT subtitles, but line 1 is '1' instead of WEBVTT",
+        ),
+        (
+            "vtt",
+            "WEBVTT\n\n00:01.000 --> 0d:02.000\na",
+            "line 3 is '00:01.000 --> 0d:02.000' instead of times",
+        ),
         ("pdf", "", "`format` must be one of html, xml, markdown, srt, vtt, xliff, po, ts, "),
         ("html", "<b>" * 300 + "a", "must be nested at most"),
         ("html", "<div>" * 2000, "must be nested at most"),
@@ -579,11 +741,19 @@ def test_translate_document_names_the_mistake(format, text, message):
     [
         (0, {"translate": lambda texts: []}),
         (2, {"translate": lambda texts: [*shout(texts), ("more", None)]}),
-        (0, {"translate": lambda texts: [("Lost", None) for _ in texts], "constrain": lambda texts, phrases: []}),
+        (
+            0,
+            {
+                "translate": lambda texts: [("Lost", None) for _ in texts],
+                "constrain": lambda texts, phrases: [],
+            },
+        ),
     ],
 )
 def test_another_number_of_translations_is_refused(found, given):
-    with pytest.raises(ValueError, match=rf"^`translate` must return 1 translations, got {found}\.$"):
+    with pytest.raises(
+        ValueError, match=rf"^`translate` must return 1 translations, got {found}\.$"
+    ):
         translated("<p>See https://a.example/x now.</p>", **given)
 
 
@@ -593,7 +763,9 @@ def test_read_document_names_a_closed_input(monkeypatch):
         read_document(None, "html")
 
 
-@pytest.mark.parametrize("inline", ["<math><mi>x</mi></math>", "<b>cow</b>", "H<sub>2</sub>O", "<code>x</code>"])
+@pytest.mark.parametrize(
+    "inline", ["<math><mi>x</mi></math>", "<b>cow</b>", "H<sub>2</sub>O", "<code>x</code>"]
+)
 def test_work_grows_with_the_markup_of_a_paragraph(inline):
     def count_calls(number):
         calls, text = 0, f"<p>{f'the big {inline} of. ' * number}</p>"

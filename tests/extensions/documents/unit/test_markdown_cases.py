@@ -22,7 +22,9 @@ def translate(path, model):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_document_has_what_the_authority_of_a_case_expects(path):
-    expected = re.search(r"must contain: (\[.*\])", path.with_name(f"{path.name}.expect.txt").read_text())
+    expected = re.search(
+        r"must contain: (\[.*\])", path.with_name(f"{path.name}.expect.txt").read_text()
+    )
     translated = translate(path, by_word(str.upper))
     assert [part for part in ast.literal_eval(expected[1]) if part not in translated] == []
     assert translate(path, copy) == path.read_text()

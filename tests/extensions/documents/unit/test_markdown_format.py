@@ -83,7 +83,9 @@ def test_markdown_is_written_in_its_own_form(name):
 
 
 @examples(100)
-@given(st.lists(st.sampled_from(LINES), max_size=12), st.randoms(use_true_random=False), st.booleans())
+@given(
+    st.lists(st.sampled_from(LINES), max_size=12), st.randoms(use_true_random=False), st.booleans()
+)
 def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
     text = "\n".join(lines)
     if is_broken:
@@ -114,7 +116,10 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ("Term\n: Text", "TERM\n: TEXT"),
         ("See [a b][c] and [c].\n\n[c]: /x 'T'", "SEE [A B][c] AND [C].\n\n[c]: /x 'T'"),
         ('[a b]({{< ref "c d" >}} "T") e', '[A B]({{< ref "c d" >}} "T") E'),
-        ("[a]({% link b_c.md %}) [d](x/{{ e f }}/g#h)", "[A]({% link b_c.md %}) [D](x/{{ e f }}/g#h)"),
+        (
+            "[a]({% link b_c.md %}) [d](x/{{ e f }}/g#h)",
+            "[A]({% link b_c.md %}) [D](x/{{ e f }}/g#h)",
+        ),
         ("![a]({{ b c }}/d.png) e", "![a]({{ b c }}/d.png) E"),
         ("[a b][c]\n\n[c]: {{ d e }}/f", "[A B][c]\n\n[c]: {{ d e }}/f"),
         ("a  \nb\\\nc", "A  \nB\\\nC"),
@@ -122,8 +127,14 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ("&lt;a&gt; & b", "&lt;a&gt; & B"),
         ("---\ntitle: My page\ndate: x\n---\n", "---\ntitle: MY PAGE\ndate: x\n---\n"),
         ("---\ntitle: 'My page' # old\n---", "---\ntitle: 'MY PAGE' # old\n---"),
-        ("---\ntitle: >-\n  My\n  page\n\n# c\na: b\n---", "---\ntitle: >-\n  MY PAGE\n\n# c\na: b\n---"),
-        ("---\nx: {title: a, label: 'b'}\ny: &z a\n---", "---\nx: {title: a, label: 'B'}\ny: &z a\n---"),
+        (
+            "---\ntitle: >-\n  My\n  page\n\n# c\na: b\n---",
+            "---\ntitle: >-\n  MY PAGE\n\n# c\na: b\n---",
+        ),
+        (
+            "---\nx: {title: a, label: 'b'}\ny: &z a\n---",
+            "---\nx: {title: a, label: 'B'}\ny: &z a\n---",
+        ),
         ("---\ntitle: &a b\nlabel: *a\n---", "---\ntitle: &a b\nlabel: *a\n---"),
         ("---\ntitle: a: b\n---", "---\ntitle: a: b\n---"),
         ('{\n\t"title": "a"\n}\nb', '{\n\t"title": "A"\n}\nB'),

@@ -15,12 +15,21 @@ TEXTS = {
     "json": (
         '{"key": "A \\"b\\"\\nc",  "n": {"x": ["One {name}", 2, null, true], "e": {}, "f": []},\n'
         '  "padded": " q ", "link": "@:common.off", "@meta": {"description": "no"}, "dots.in.key": "é"}\n',
-        {'"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"', "One {name}": "ONE {name}", '" q "': '" Q "', '"é"': '"É"'},
+        {
+            '"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"',
+            "One {name}": "ONE {name}",
+            '" q "': '" Q "',
+            '"é"': '"É"',
+        },
     ),
     "strings": (
         '/* "A" = "note"; */\n// another\n"key \\"q\\"" = "A \\"b\\" %1$@\\n%d \\U00e4";\n'
         'plain = "two {x}";  "c" = "d";\n"only a key";\n\n\n',
-        {'"A \\"b\\" %1$@\\n%d \\U00e4"': '"A \\"B\\" %1$@\\n%d Ä"', '"two {x}"': '"TWO {x}"', '= "d"': '= "D"'},
+        {
+            '"A \\"b\\" %1$@\\n%d \\U00e4"': '"A \\"B\\" %1$@\\n%d Ä"',
+            '"two {x}"': '"TWO {x}"',
+            '= "d"': '= "D"',
+        },
     ),
     "properties": (
         "# note = a\n  ! another\nkey=one \\\n    two\n\n"
@@ -37,7 +46,13 @@ TEXTS = {
         "# Note\nkey = Hello { $name }, <b>you</b>!\nlong =\n    One\n    two.\n\n    Three { -brand-name }.\n"
         "    .title = Four\nn = { $n ->\n    [one] a dog\n"
         "   *[other] { NUMBER($n) } dogs\n }\n-brand-name = Firefox\n-term = word\n",
-        {"Hello": "HELLO", ">you<": ">YOU<", "One\n    two.": "ONE TWO.", "Three": "THREE", "Four": "FOUR"}
+        {
+            "Hello": "HELLO",
+            ">you<": ">YOU<",
+            "One\n    two.": "ONE TWO.",
+            "Three": "THREE",
+            "Four": "FOUR",
+        }
         | {"a dog": "A DOG", "} dogs": "} DOGS", "= word": "= WORD"},
     ),
 }
@@ -65,7 +80,9 @@ def test_arb_keeps_what_describes_messages_and_names_the_target_language():
     text = '{\n  "@@locale": "en_US",\n  "a": "{n, plural, =1{one dog} other{{n} dogs}}",\n'
     text += '  "@a": {"description": "b"}\n}'
     translated = translate(text, "json", Direction("en", "deu_Latn"))
-    assert translated == text.replace("one dog", "ONE DOG").replace("} dogs", "} DOGS").replace("en_US", "de")
+    assert translated == text.replace("one dog", "ONE DOG").replace("} dogs", "} DOGS").replace(
+        "en_US", "de"
+    )
     assert '"@@locale": "en_US"' in translate(text, "json")
 
 
@@ -83,7 +100,9 @@ def test_letters_are_escaped_where_the_source_escapes_them():
 
 def test_braces_of_a_model_are_text_in_fluent():
     model = lambda texts: [("a } b", None) for _ in texts]  # noqa: E731
-    assert translate_document("a = b\n", "fluent", model, AbbreviationSplitter()) == 'a = a {"}"} b\n'
+    assert (
+        translate_document("a = b\n", "fluent", model, AbbreviationSplitter()) == 'a = a {"}"} b\n'
+    )
 
 
 def test_java_doubles_the_apostrophes_of_a_format_and_no_others():

@@ -89,18 +89,34 @@ def test_srt_document_keeps_cues_apart_after_a_pause_and_at_one_time():
         (("the man who", "sleeps here now."), shout, ("THE MAN WHO", "SLEEPS HERE NOW.")),
         (("a b c", "d\ne f"), reverse, ("F E D", "C B\nA")),
         (("a bb, cc", "dd ee ff."), shout, ("A BB,", "CC DD EE FF.")),
-        (("one two", "three", "four."), lambda all: [("Wort", None) for _ in all], ("Wort", "", "")),
+        (
+            ("one two", "three", "four."),
+            lambda all: [("Wort", None) for _ in all],
+            ("Wort", "", ""),
+        ),
         (
             ("one two", "three", "four."),
             lambda all: [("ein langesWort x", None) for _ in all],
             ("ein", "langesWort", "x"),
         ),
-        (("the man", "is here"), lambda all: [("男人在这里", None) for _ in all], ("男人", "在这里")),
+        (
+            ("the man", "is here"),
+            lambda all: [("男人在这里", None) for _ in all],
+            ("男人", "在这里"),
+        ),
         (("- x\n- a", "bbbbbbbbbbbb cc."), shout, ("- X\n- A", "BBBBBBBBBBBB CC.")),
         (("a man", "", "and a dog."), shout, ("A MAN", "", "AND A DOG.")),
         # Lines are wrapped by the text between tags.
-        (('<font color="#ff0000">aa bb</font>\ncc dd',), shout, ('<font color="#ff0000">AA BB</font>\nCC DD',)),
-        (("{\\an8} aa bb cc\n<b><i>dd</i></b> ee ff",), shout, ("{\\an8} AA BB CC\n<b><i>DD</i></b> EE FF",)),
+        (
+            ('<font color="#ff0000">aa bb</font>\ncc dd',),
+            shout,
+            ('<font color="#ff0000">AA BB</font>\nCC DD',),
+        ),
+        (
+            ("{\\an8} aa bb cc\n<b><i>dd</i></b> ee ff",),
+            shout,
+            ("{\\an8} AA BB CC\n<b><i>DD</i></b> EE FF",),
+        ),
         (("aa bb\u00a0cc\ndd <b> ee ff",), shout, ("AA BB\u00a0CC\nDD <b> EE FF",)),
     ],
 )
@@ -109,7 +125,15 @@ def test_srt_document_divides_a_translation_over_its_cues(contents, translate_te
 
 
 def test_srt_document_that_is_copied_is_the_same():
-    text = subtitles("When, the man", "came\nhome late", "late, he slept.", "", "- A\n- b", "c <i>d</i>.", "两只\n狗")
+    text = subtitles(
+        "When, the man",
+        "came\nhome late",
+        "late, he slept.",
+        "",
+        "- A\n- b",
+        "c <i>d</i>.",
+        "两只\n狗",
+    )
     for each in (text, "\ufeff" + text.replace("\n", "\r\n")):
         assert translate_document(each, "srt", copy, AbbreviationSplitter()) == each
 
@@ -134,7 +158,11 @@ def test_vtt_document_translates_speeches_only():
         "REGION\nid:fred\n\nintro\n00:01.000 --> 00:02.500 align:start\n<v Ann Lee>it is <c.red>cold &amp; wet</c>\n\n"
         "01:00:03.000 --> 01:00:04.000\n- so &lt;b\n- <00:03.500>no\n\nNOTE last\n\n01:01:00.000 --> 01:02:00.000\na"
     )
-    expected = text.replace("it is", "IT IS").replace("cold &amp; wet", "COLD &amp; WET").replace("&lt;b", "&lt;B")
+    expected = (
+        text.replace("it is", "IT IS")
+        .replace("cold &amp; wet", "COLD &amp; WET")
+        .replace("&lt;b", "&lt;B")
+    )
     expected = expected.replace("- so", "- SO").replace(">no", ">NO")[:-1] + "A"
     assert translate_document(text, "vtt", shout, AbbreviationSplitter()) == expected
     assert translate_document(text, "vtt", copy, AbbreviationSplitter()) == text
@@ -142,5 +170,7 @@ def test_vtt_document_translates_speeches_only():
 
 def test_vtt_document_escapes_what_the_specification_wants():
     text = "WEBVTT\n\n00:01.000 --> 00:02.000\na"
-    translated = translate_document(text, "vtt", lambda all: [("1 < 2 & 3\u00a0>", None)], AbbreviationSplitter())
+    translated = translate_document(
+        text, "vtt", lambda all: [("1 < 2 & 3\u00a0>", None)], AbbreviationSplitter()
+    )
     assert translated.splitlines()[-1] == "1 &lt; 2 &amp; 3&nbsp;&gt;"

@@ -23,7 +23,11 @@ NAMES = sorted(path.name for path in CASES.iterdir() if path.suffix in FORMATS)
 def translated(name, translate):
     text = (CASES / name).read_text(encoding="utf-8")
     return translate_document(
-        text, FORMATS[Path(name).suffix], translate, AbbreviationSplitter(), direction=Direction("en", "de")
+        text,
+        FORMATS[Path(name).suffix],
+        translate,
+        AbbreviationSplitter(),
+        direction=Direction("en", "de"),
     )
 
 
@@ -47,8 +51,14 @@ def texts(text, format="xml"):
     "text, seen",
     [
         # A footnote is no part of a word, and a list is none of its paragraph.
-        ("<p>the dog<fn>a small animal.</fn> runs fast.</p>", ["a small animal.", "the dog runs fast."]),
-        ("<para>one:<list><item>a dog</item><item>a cat</item></list></para>", ["one:", "a dog", "a cat"]),
+        (
+            "<p>the dog<fn>a small animal.</fn> runs fast.</p>",
+            ["a small animal.", "the dog runs fast."],
+        ),
+        (
+            "<para>one:<list><item>a dog</item><item>a cat</item></list></para>",
+            ["one:", "a dog", "a cat"],
+        ),
         # Elsewhere, elements of this name stand beside each other; these are on one line of text.
         ("<d><p>a <b>red</b> dog</p><p><b>See</b> <i>it</i></p></d>", ["a red dog", "See", "it"]),
         ("<d><p>a <n>b</n></p>\n<n>c</n>\n<n>d</n></d>", ["a ", "b", "c", "d"]),
@@ -61,7 +71,9 @@ def test_elements_that_have_text_elsewhere_are_blocks(text, seen):
 
 
 def test_documents_in_sections_have_the_last_blocks():
-    document = parse_document("<rss><title><![CDATA[<b>a</b>]]></title><title>b</title></rss>", "xml")
+    document = parse_document(
+        "<rss><title><![CDATA[<b>a</b>]]></title><title>b</title></rss>", "xml"
+    )
     assert [block.text for block in document.blocks] == ["b", "a"]
     assert isinstance(document.parts[0][-1], HtmlDocument)
     assert document.render(document.blocks) == document.text

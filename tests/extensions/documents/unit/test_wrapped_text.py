@@ -34,11 +34,20 @@ def paragraphs(text):
         ("I saw the\ndog. It ran.\na) b\n(2) c", ["I saw the dog. It ran.", "b", "c"]),
         ("He was born\nin the year\n1990.", ["He was born in the year 1990."]),
         ("See the page\nhttps://a.example/" + "b" * 90 + "\nfor the\nrest.", None),
-        ("　　两只小狗在草地上玩，\n后来走了。\n　　一个人。", ["两只小狗在草地上玩，后来走了。", "一个人。"]),
+        (
+            "　　两只小狗在草地上玩，\n后来走了。\n　　一个人。",
+            ["两只小狗在草地上玩，后来走了。", "一个人。"],
+        ),
         ("> a b\n> c\n>> d\n>> e\nf", ["a b c", "d e", "f"]),
         ("I saw a well-\nknown dog and ex\u00ad\nample.", ["I saw a well-known dog and example."]),
-        ("He saw the big dogs that\nwere\nhere all day.", ["He saw the big dogs that were", "here all day."]),
-        ("He saw the big dogs\nthat were here all day.", ["He saw the big dogs that were here all day."]),  # by hand
+        (
+            "He saw the big dogs that\nwere\nhere all day.",
+            ["He saw the big dogs that were", "here all day."],
+        ),
+        (
+            "He saw the big dogs\nthat were here all day.",
+            ["He saw the big dogs that were here all day."],
+        ),  # by hand
         ("", [""]),
     ],
 )
@@ -55,9 +64,18 @@ PROSE = textwrap.fill(WORDS, 40)
         ["A heading", PROSE],
         [PROSE, "=" * 40, PROSE],
         ["eggs", "milk and bread", "two apples", "", PROSE],
-        ["Tiger, tiger, burning bright,", "In the forests of the night;", "What immortal hand or eye,", PROSE],
+        [
+            "Tiger, tiger, burning bright,",
+            "In the forests of the night;",
+            "What immortal hand or eye,",
+            PROSE,
+        ],
         ["| a dog | a cat |", "|-------|-------|", "| a man | a boy |", PROSE],
-        ["a dog      a cat     a man     a house xx", "a dog      a cat     a man     a house xx", PROSE],
+        [
+            "a dog      a cat     a man     a house xx",
+            "a dog      a cat     a man     a house xx",
+            PROSE,
+        ],
         ["Name\tAge of each of the many members", "Ann\tthirty years and a few more days", PROSE],
         ["From: Ann", "To: Ben", "", PROSE, "--", "Ann"],
         ["* one", "* two", "  * three", "4) four", "5. five", PROSE],
@@ -74,20 +92,31 @@ def test_wrapped_text_joins_no_headings_lists_verses_and_tables(lines):
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_wrapped_text_wraps_translations_at_its_width(mark, line_end):
-    text = mark + line_end.join([*textwrap.wrap(WORDS, 40, initial_indent="  "), "", "- an item", "  more", ""])
+    text = mark + line_end.join(
+        [*textwrap.wrap(WORDS, 40, initial_indent="  "), "", "- an item", "  more", ""]
+    )
     width = max(map(len, textwrap.wrap(WORDS, 40, initial_indent="  ")))
-    expected = [*textwrap.wrap(reverse([WORDS])[0][0], width, initial_indent="  "), "", "- MORE ITEM AN", ""]
+    expected = [
+        *textwrap.wrap(reverse([WORDS])[0][0], width, initial_indent="  "),
+        "",
+        "- MORE ITEM AN",
+        "",
+    ]
     assert translate(text, reverse) == mark + line_end.join(expected)
 
 
 def test_wrapped_text_keeps_marks_of_items_and_quotations():
-    text = "\n".join([*textwrap.wrap(WORDS, 40, initial_indent="> ", subsequent_indent="> "), ">", "> 1. one"])
+    text = "\n".join(
+        [*textwrap.wrap(WORDS, 40, initial_indent="> ", subsequent_indent="> "), ">", "> 1. one"]
+    )
     assert translate(text, shout) == text.upper()
     item = "\n".join(textwrap.wrap(WORDS, 40, initial_indent=" * ", subsequent_indent="   "))
     assert translate(item, shout) == item.upper()
     long = "\n".join([*[PROSE] * 7, f"- {WORDS}"])
     width = WrappedText(long).width
-    item = "\n".join(textwrap.wrap(WORDS.upper(), width, initial_indent="- ", subsequent_indent="  "))
+    item = "\n".join(
+        textwrap.wrap(WORDS.upper(), width, initial_indent="- ", subsequent_indent="  ")
+    )
     assert width <= 40 and translate(long, shout).endswith("\n" + item)
 
 
@@ -134,15 +163,29 @@ def test_wrap_knows_characters_of_two_columns_and_no_punctuation_begins_a_line()
         ("\n".join(wrap(CHINESE, 20)), True),
         (textwrap.fill(HINDI, 30), True),
         (textwrap.fill(ARABIC, 30), True),
-        ("A man sleeps.\nTwo dogs are running on the grass.\nA child.\nIt is late now.\nYes.", False),
+        (
+            "A man sleeps.\nTwo dogs are running on the grass.\nA child.\nIt is late now.\nYes.",
+            False,
+        ),
         ("他睡觉。\n两只小狗在草地上玩球。\n今天很晚了。\n是的，他们都在这里。\n好。", False),
         ("เขานอน\nสุนัขสองตัวกำลังเล่นอยู่บนสนามหญ้า\nวันนี้ดึกแล้ว\nใช่\nดี", False),
-        ("\n".join(f"The dog {name} sleeps well." for name in ("Ann", "Ben", "Cat", "Dan", "Eve", "Fay")), False),
+        (
+            "\n".join(
+                f"The dog {name} sleeps well."
+                for name in ("Ann", "Ben", "Cat", "Dan", "Eve", "Fay")
+            ),
+            False,
+        ),
         ("\n".join([PROSE, PROSE, *["A man and a dog", "A cat and a cow"] * 5]), False),
         ("\n".join(["a dog      a cat     a man", "a cow      a pig     a boy"] * 4), False),
         ("eggs\nmilk\nbread\napples\nsugar", False),
         ("New York\nOld Town\nSan Jose\nLos Pinos\nSan Mateo", False),
-        ("\n".join(f"description_of_the_page_{name}" for name in ("ann", "ben", "cat", "dan", "eve")), False),
+        (
+            "\n".join(
+                f"description_of_the_page_{name}" for name in ("ann", "ben", "cat", "dan", "eve")
+            ),
+            False,
+        ),
         (WORDS, False),
         ("", False),
     ],

@@ -246,17 +246,26 @@ LOCKED = ' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="{}"'
 
 
 def target(text, state="", qualifier=""):
-    attributes = f' state="{state}"' * bool(state) + f' state-qualifier="{qualifier}"' * bool(qualifier)
+    attributes = f' state="{state}"' * bool(state) + f' state-qualifier="{qualifier}"' * bool(
+        qualifier
+    )
     return f"<target{attributes}>{text}</target>"
 
 
 @pytest.mark.parametrize(
     "unit, attributes, target, is_open",
     [
-        *((UNIT, "", text, True) for text in ("", "<target/>", target("\n  "), target("<!-- c -->"))),
+        *(
+            (UNIT, "", text, True)
+            for text in ("", "<target/>", target("\n  "), target("<!-- c -->"))
+        ),
         *((UNIT, "", target(text), True) for text in ("<x id='1'/>", "A <g id='1'>house</g>")),
         (UNIT, "", target("Ein Haus"), False),
-        *((UNIT, "", target(text, state), True) for text in TEXTS for state in ("new", "needs-translation")),
+        *(
+            (UNIT, "", target(text, state), True)
+            for text in TEXTS
+            for state in ("new", "needs-translation")
+        ),
         *((UNIT, "", target("A house", state), True) for state in OTHERS),
         *((UNIT, "", target("Ein Haus", state), False) for state in OTHERS),
         *((UNIT, "", target("A house", f"needs-review-{kind}"), False) for kind in REVIEW),
@@ -266,23 +275,38 @@ def target(text, state="", qualifier=""):
             (UNIT, "", target("Ein Haus", "new", name), False)
             for name in ("exact-match", "leveraged-tm", "mt-suggestion")
         ),
-        *((UNIT, "", target("Ein Haus", "new", f"rejected-{name}"), True) for name in ("grammar", "length")),
+        *(
+            (UNIT, "", target("Ein Haus", "new", f"rejected-{name}"), True)
+            for name in ("grammar", "length")
+        ),
         (UNIT, "", target("A house", "new", "leveraged-mt"), True),
         (UNIT, ' approved="yes"', target("A house"), False),
         (UNIT, ' approved="yes"', "<target/>", True),
         (UNIT, ' approved="no"', target("Ein Haus"), False),
         (UNIT, ' translate="no"', "", False),
         (UNIT, ' xmlns:i="http://www.w3.org/2005/11/its" i:translate="no"', "", False),
-        *((UNIT, MEMOQ_STATUS.format(name), target("A house"), True) for name in ("NotStarted", "")),
-        *((UNIT, MEMOQ_STATUS.format(name), target("A house"), False) for name in ("ManuallyConfirmed", "Proofread")),
+        *(
+            (UNIT, MEMOQ_STATUS.format(name), target("A house"), True)
+            for name in ("NotStarted", "")
+        ),
+        *(
+            (UNIT, MEMOQ_STATUS.format(name), target("A house"), False)
+            for name in ("ManuallyConfirmed", "Proofread")
+        ),
         (UNIT, LOCKED.format("true"), "", False),
         (UNIT, LOCKED.format("false"), "", True),
         (UNIT_2, "", "", True),
         (UNIT_2, "", target("Ein Haus"), False),
         (UNIT_2, "", target("A house"), True),
         *((UNIT_2, ' state="initial"', target(text), True) for text in TEXTS),
-        *((UNIT_2, f' state="{each}"', target("A house"), False) for each in ("translated", "reviewed", "final")),
-        *((UNIT_2, f' state="{each}"', "<target/>", False) for each in ("translated", "reviewed", "final")),
+        *(
+            (UNIT_2, f' state="{each}"', target("A house"), False)
+            for each in ("translated", "reviewed", "final")
+        ),
+        *(
+            (UNIT_2, f' state="{each}"', "<target/>", False)
+            for each in ("translated", "reviewed", "final")
+        ),
     ],
 )
 def test_xliff_follows_states_and_attributes(unit, attributes, target, is_open):
@@ -292,10 +316,15 @@ def test_xliff_follows_states_and_attributes(unit, attributes, target, is_open):
 def test_xliff_counts_what_it_translates_and_what_it_skips():
     document = parse_document(TRADOS, "xliff")
     document.render(document.blocks)
-    assert document.summary == "Translated 2 of 5 segments. Skipped: 2 not to be translated; 1 with a translation."
+    assert (
+        document.summary
+        == "Translated 2 of 5 segments. Skipped: 2 not to be translated; 1 with a translation."
+    )
     document = parse_document(BUSINESS_CENTRAL, "xliff")
     document.render(document.blocks)
-    expected = "Translated 2 of 3 segments. Skipped: 1 with a translation. Longer than their maxwidth: 1."
+    expected = (
+        "Translated 2 of 3 segments. Skipped: 1 with a translation. Longer than their maxwidth: 1."
+    )
     assert document.summary == expected
 
 
@@ -309,7 +338,10 @@ def test_xliff_counts_units_that_are_longer_than_a_whole_number(limit, longer):
 @pytest.mark.parametrize(
     "source, expected",
     [
-        *((source, source) for source in ("10", "<x id='1'/>", "<bpt id='1'/>10<ept id='1'/> <!-- c -->")),
+        *(
+            (source, source)
+            for source in ("10", "<x id='1'/>", "<bpt id='1'/>10<ept id='1'/> <!-- c -->")
+        ),
         # codes without a partner
         ('A<ept id="1"/> b<bpt id="1"/>', 'A<ept id="1"/> B<bpt id="1"/>'),
         ('A <bx id="1"/>b<ex id="2"/>', 'A <bx id="1"/>B<ex id="2"/>'),
@@ -320,7 +352,9 @@ def test_xliff_counts_units_that_are_longer_than_a_whole_number(limit, longer):
 )
 def test_xliff_writes_the_codes_of_the_source_in_its_target(source, expected):
     text = '<!DOCTYPE xliff [<!ENTITY c "Co">]>' + UNIT.format("", "").replace("A house", source)
-    assert translate(text) == text.replace("</source>", f"</source><target {MT}>{expected}</target>")
+    assert translate(text) == text.replace(
+        "</source>", f"</source><target {MT}>{expected}</target>"
+    )
 
 
 @pytest.mark.parametrize("source", ["", " ", "<!-- c -->"])
@@ -331,10 +365,15 @@ def test_xliff_leaves_segments_without_content(source):
     assert document.summary.endswith("Skipped: 1 without text.")
 
 
-@pytest.mark.parametrize("tag", ["<g id='a'>house</g>", "<g id='a' x=' state=\"y\"'>house</g>", "<x id = '1' />house"])
+@pytest.mark.parametrize(
+    "tag", ["<g id='a'>house</g>", "<g id='a' x=' state=\"y\"'>house</g>", "<x id = '1' />house"]
+)
 def test_xliff_keeps_the_tags_of_codes_as_they_are(tag):
     text = UNIT.format("", "<target a=' state=\"new\"'/>").replace("house", tag)
-    assert f"<target a=' state=\"new\"' {MT}>A {tag.replace('house', 'HOUSE')}</target>" in translate(text)
+    assert (
+        f"<target a=' state=\"new\"' {MT}>A {tag.replace('house', 'HOUSE')}</target>"
+        in translate(text)
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,8 +385,14 @@ def test_xliff_keeps_the_tags_of_codes_as_they_are(tag):
         ('<sc id="1"/>', '<ec startRef="1"/>'),
         ('<sm id="1" type="comment"/>', '<em startRef="1"/>'),
         ('<x id="START_LINK_1"/>', '<x id="CLOSE_LINK"/>'),
-        ('<x id="START_BLOCK_IF" equiv-text="@if (a) {"/>', '<x id="CLOSE_BLOCK_IF" equiv-text="}"/>'),
-        ('<x id="1" equiv-text="&lt;a href=&quot;b&quot;&gt;"/>', '<x id="2" equiv-text="&lt;/a&gt;"/>'),
+        (
+            '<x id="START_BLOCK_IF" equiv-text="@if (a) {"/>',
+            '<x id="CLOSE_BLOCK_IF" equiv-text="}"/>',
+        ),
+        (
+            '<x id="1" equiv-text="&lt;a href=&quot;b&quot;&gt;"/>',
+            '<x id="2" equiv-text="&lt;/a&gt;"/>',
+        ),
         ('<ph id="1">&lt;B></ph>', '<ph id="2">&lt;/b></ph>'),
         ('<ph id="1" disp="&lt;b&gt;"/>', '<ph id="2" disp="&lt;/b&gt;"/>'),
         ('<it id="1" pos="open">&lt;b></it>', '<it id="2" pos="close">&lt;/b></it>'),
@@ -364,7 +409,10 @@ def test_xliff_places_two_codes_of_a_pair_as_it_places_one_element(first, last):
 
 
 def test_xliff_parts_words_at_tags_of_the_original():
-    tags = [f"<x id='{number}' equiv-text='&lt;{name}&gt;'/>" for number, name in enumerate(("li", "/li"))]
+    tags = [
+        f"<x id='{number}' equiv-text='&lt;{name}&gt;'/>"
+        for number, name in enumerate(("li", "/li"))
+    ]
     source = "a {}b{}c".format(*tags)
     (block,) = parse_document(UNIT.format("", "").replace("A house", source), "xliff").blocks
     assert block.text == "a b c"
@@ -389,9 +437,18 @@ def test_parse_document_takes_variants_of_a_language(named, direction):
 @pytest.mark.parametrize(
     "direction, message",
     [
-        (Direction("en", "fr"), "target language of the file must be fr, as of the model, but it is de."),
-        (Direction("en", "fra_Latn"), "target language of the file must be fra_Latn, as of the model, but it is de."),
-        (Direction("it", "de"), "source language of the file must be it, as of the model, but it is en."),
+        (
+            Direction("en", "fr"),
+            "target language of the file must be fr, as of the model, but it is de.",
+        ),
+        (
+            Direction("en", "fra_Latn"),
+            "target language of the file must be fra_Latn, as of the model, but it is de.",
+        ),
+        (
+            Direction("it", "de"),
+            "source language of the file must be it, as of the model, but it is en.",
+        ),
     ],
 )
 @pytest.mark.parametrize("unit", [UNIT, UNIT_2])
@@ -407,11 +464,20 @@ def test_parse_document_checks_the_language_of_each_file():
 
 
 @pytest.mark.parametrize(("unit", "name"), [(UNIT, "target-language"), (UNIT_2, "trgLang")])
-@pytest.mark.parametrize(("target", "written"), [("de", "de"), ("deu_Latn", "de"), ("pt_BR", "pt-BR")])
-def test_xliff_without_a_target_language_gets_the_one_of_the_translation(unit, name, target, written):
+@pytest.mark.parametrize(
+    ("target", "written"), [("de", "de"), ("deu_Latn", "de"), ("pt_BR", "pt-BR")]
+)
+def test_xliff_without_a_target_language_gets_the_one_of_the_translation(
+    unit, name, target, written
+):
     direction = Direction("en", target)
     named, unnamed = f' {name}="de"', unit.replace(f' {name}="de"', "")
-    expected = translate_document(unit.format("", ""), "xliff", shout, SPLIT).replace(named, f' {name}="{written}"')
-    assert translate_document(unnamed.format("", ""), "xliff", shout, SPLIT, direction=direction) == expected
+    expected = translate_document(unit.format("", ""), "xliff", shout, SPLIT).replace(
+        named, f' {name}="{written}"'
+    )
+    assert (
+        translate_document(unnamed.format("", ""), "xliff", shout, SPLIT, direction=direction)
+        == expected
+    )
     done = unnamed.format("", "<target>Ein Haus</target>")
     assert translate_document(done, "xliff", shout, SPLIT, direction=direction) == done

@@ -83,12 +83,18 @@ RUNS = {
         ],
         [run("A DOG RUNS")],
     ),
-    "bold words": ([run("a "), run("big ", BOLD), run("dog", BOLD)], [run("A"), run(" BIG DOG", BOLD)]),
+    "bold words": (
+        [run("a "), run("big ", BOLD), run("dog", BOLD)],
+        [run("A"), run(" BIG DOG", BOLD)],
+    ),
     "bold base": ([run("a big dog", BOLD), run(" ran")], [run("A BIG DOG ", BOLD), run("RAN")]),
     "a tab": ([run("a"), TAB, run("b")], [run("A"), TAB, run("B")]),
     "a tab in a run": (["<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t></w:r>"], [run("A"), TAB, run("B")]),
     "a field": ([run("page "), BEGIN, CODE, run(" of")], [run("PAGE "), BEGIN, CODE, run(" OF")]),
-    "a line": ([run("a"), "<w:r><w:cr/></w:r>", run("b")], [run("A"), "<w:r><w:cr/></w:r>", run("B")]),
+    "a line": (
+        [run("a"), "<w:r><w:cr/></w:r>", run("b")],
+        [run("A"), "<w:r><w:cr/></w:r>", run("B")],
+    ),
     "moved text": ([run("a "), MOVED, run("b")], [run("A "), MOVED, run("B")]),
     "deleted text": ([run("a "), DELETED, run("b")], [run("A "), DELETED, run("B")]),
     "marks at the ends": ([MARKS[0], run("a"), MARKS[1]], [MARKS[0], run("A"), MARKS[1]]),
@@ -96,7 +102,10 @@ RUNS = {
         [run("see "), f'<w:hyperlink w:id="1">{run("it", BOLD)}</w:hyperlink>'],
         [run("SEE "), f'<w:hyperlink w:id="1">{run("IT", BOLD)}</w:hyperlink>'],
     ),
-    "a control": ([run("to "), CONTROL.format(run("all"))], [run("TO "), CONTROL.format(run("ALL"))]),
+    "a control": (
+        [run("to "), CONTROL.format(run("all"))],
+        [run("TO "), CONTROL.format(run("ALL"))],
+    ),
     "a box": (
         [run("a"), BOX.format(paragraph(run("in"))), run(" b")],
         [run("A"), BOX.format(paragraph(run("IN"))), run(" B")],
@@ -156,7 +165,10 @@ def epub(language, *texts):
 <item href="gone.xhtml" media-type="application/xhtml+xml"/>
 <item href="toc.ncx" media-type="application/x-dtbncx+xml"/></manifest></package>""",
         ),
-        (member("a b.xhtml"), f'<html lang="{language}"><body><p>{texts[1]}</p><p>&nbsp;</p></body></html>'),
+        (
+            member("a b.xhtml"),
+            f'<html lang="{language}"><body><p>{texts[1]}</p><p>&nbsp;</p></body></html>',
+        ),
         (
             member("toc.ncx"),
             f'<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><docAuthor><text>Me</text></docAuthor>'
@@ -168,9 +180,14 @@ def epub(language, *texts):
 
 def test_pages_and_titles_of_epub_are_translated():
     source, expected = epub("en", "one", "two", "three"), epub("de", "ONE", "TWO", "THREE")
-    found = unpack(translate_document(pack(*source), "epub", shout, split_simply, direction=Direction("en", "de")))
+    found = unpack(
+        translate_document(
+            pack(*source), "epub", shout, split_simply, direction=Direction("en", "de")
+        )
+    )
     assert [(name, found.read(name)) for name in found.namelist()] == [
-        (name, content if isinstance(content, bytes) else content.encode()) for name, content in expected
+        (name, content if isinstance(content, bytes) else content.encode())
+        for name, content in expected
     ]
     assert found.infolist()[0].compress_type == ZIP_STORED
     assert found.getinfo("META-INF/container.xml").compress_type == ZIP_DEFLATED
@@ -195,14 +212,22 @@ ENCRYPTED = bytearray(DOCX.encode("latin-1"))
 ENCRYPTED[DOCX.rindex("PK\1\2") + 8] |= 1
 PROTECTED = ("META-INF/manifest.xml", "<manifest:encryption-data/>")
 REFUSED = {
-    "no zip": ("docx", "a dog", "The file must be DOCX, a zip, but it cannot be read: File is not a zip file."),
+    "no zip": (
+        "docx",
+        "a dog",
+        "The file must be DOCX, a zip, but it cannot be read: File is not a zip file.",
+    ),
     "letters": ("docx", "\u3042", "The file must be DOCX, a zip, but"),
     "another format": ("odf", DOCX, "it has no member content.xml"),
     "a cut file": ("docx", DOCX[:-30], "File is not a zip file"),
     "damage": ("docx", DOCX[:60] + "x" + DOCX[61:], "cannot be read"),
     "a password": ("docx", ENCRYPTED.decode("latin-1"), "encrypted"),
     "encryption": ("odf", pack(("content.xml", b"\xff"), PROTECTED), "it is encrypted"),
-    "a bomb": ("docx", pack(("word/document.xml", " " * 10**7)), "10,000,000 bytes unpacked, more than the limit of"),
+    "a bomb": (
+        "docx",
+        pack(("word/document.xml", " " * 10**7)),
+        "10,000,000 bytes unpacked, more than the limit of",
+    ),
     "malformed XML": (
         "docx",
         pack(("word/document.xml", "<a>")),

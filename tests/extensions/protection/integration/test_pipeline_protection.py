@@ -13,7 +13,15 @@ from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.extensions.protection.icu_messages import parse_message
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-KEPT = ["https://a.example/x?y=1", "me@mail.example", "{name}", "%s", "12,345.60", "2026-11-25", "🙂"]
+KEPT = [
+    "https://a.example/x?y=1",
+    "me@mail.example",
+    "{name}",
+    "%s",
+    "12,345.60",
+    "2026-11-25",
+    "🙂",
+]
 TEXT = "Dogs " + " run ".join(KEPT) + " across."
 PLAIN = ["A man is sleeping.", "Two dogs, 2 men.", ""]
 
@@ -25,7 +33,9 @@ def translate(tiny_tokenizer):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, tiny_tokenizer):
-    return str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("models") / "tiny"))
+    return str(
+        save_model_folder(tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("models") / "tiny")
+    )
 
 
 def has_all(text):
@@ -59,7 +69,9 @@ def test_pipeline_protects_texts_and_changes_no_others(translate, options):
 
 
 def test_pipeline_protects_texts_of_a_model_without_an_engine(tiny_tokenizer):
-    translate = TranslationPipeline(tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer)
+    translate = TranslationPipeline(
+        tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer
+    )
     assert has_all(translate(TEXT)[0]["translation_text"])
 
 
@@ -75,7 +87,10 @@ def test_translate_protects_unless_a_flag_turns_it_off(folder, capsys):
 def test_pipeline_translates_the_branches_of_an_icu_message(translate, options):
     text = "Dogs {n, plural,\n one {# man. A man.} other {# {x} men.}} run."
     (found,) = translate(text, **options)
-    assert parse_message(found["translation_text"]).syntax[0][::2] == parse_message(text).syntax[0][::2]
+    assert (
+        parse_message(found["translation_text"]).syntax[0][::2]
+        == parse_message(text).syntax[0][::2]
+    )
 
 
 @pytest.mark.parametrize("options", [{"protect": True}, {"protect": False}, {"target_prefix": ""}])
@@ -84,6 +99,8 @@ def test_pipeline_shows_no_mask_that_the_source_does_not_have(options, tiny_toke
     tokenizer.add_tokens(["<ph0>"])
     translate = TranslationPipeline(tiny_model(vocab_size=len(tokenizer)), tokenizer)
     found = Translation("Zwei <ph0> Hunde")
-    monkeypatch.setattr(translate, "search", lambda sentences, options, report: [[found] for _ in sentences])
+    monkeypatch.setattr(
+        translate, "search", lambda sentences, options, report: [[found] for _ in sentences]
+    )
     assert texts_of(translate("Two dogs", **options)) == ["Zwei Hunde"]
     assert texts_of(translate("Two <ph0> dogs", **options)) == ["Zwei <ph0> Hunde"]

@@ -17,7 +17,18 @@ from vanilla_transformer.extensions.protection.protected_search import keep_prot
 from vanilla_transformer.text.protection import KINDS, find_protected
 
 FIELDS = [example for kind in KINDS.values() for example in kind.examples]
-FIELDS += ["%s", "%ld", "%.2f", "%d%%", "{}", "{:>5}", "#{name}", "@{name}", "{{count}}", "12\u202f345,60"]
+FIELDS += [
+    "%s",
+    "%ld",
+    "%.2f",
+    "%d%%",
+    "{}",
+    "{:>5}",
+    "#{name}",
+    "@{name}",
+    "{{count}}",
+    "12\u202f345,60",
+]
 WORDS = ["Datei", "files", "um 50 % mehr", "and/or", "e.g.", "(a)", "日本", "다", "x", "…", "Note:"]
 MASKS = tuple(f"<ph{number}>" for number in range(8))
 NUMBER = regex.compile(r"[\d\s+.,-]+")  # words may become numbers
@@ -39,7 +50,9 @@ class Tokenizer:
 
 def mangle(text, random):
     """Return a bad translation: fields and masks are dropped, repeated, moved, glued, changed or invented."""
-    shown = [text[start:end] for start, end in find_protected(text)] + [mask for mask in MASKS if mask in text]
+    shown = [text[start:end] for start, end in find_protected(text)] + [
+        mask for mask in MASKS if mask in text
+    ]
     shown = [one for one in shown if random.random() < 0.9]
     for chance, change in [
         (0.2, lambda: shown.append(random.choice([*INVENTED, *MASKS]))),
@@ -50,7 +63,12 @@ def mangle(text, random):
             change()
     pieces = [random.choice(WORDS)]
     for one in shown:
-        pieces += [random.choice(["", " ", " ", " "]), one, random.choice(["", " ", " ", " "]), random.choice(WORDS)]
+        pieces += [
+            random.choice(["", " ", " ", " "]),
+            one,
+            random.choice(["", " ", " ", " "]),
+            random.choice(WORDS),
+        ]
     return "".join(pieces)
 
 
@@ -68,13 +86,17 @@ def translate_block(text, random, masks):
     def translate(texts):
         return [(mangle(each, random), None) for each in texts]
 
-    translator = BlockTranslator(translate, lambda line: [line], masks, lambda texts, phrases: translate(texts))
+    translator = BlockTranslator(
+        translate, lambda line: [line], masks, lambda texts, phrases: translate(texts)
+    )
     (block,) = translator([Block(text)])
     return block.text
 
 
 parts = st.lists(st.sampled_from(WORDS) | st.sampled_from(FIELDS), max_size=8)
-sources = st.tuples(parts, st.sampled_from(FIELDS), parts).map(lambda each: " ".join([*each[0], each[1], *each[2]]))
+sources = st.tuples(parts, st.sampled_from(FIELDS), parts).map(
+    lambda each: " ".join([*each[0], each[1], *each[2]])
+)
 doors = st.sampled_from([search, translate_block])
 
 
@@ -82,13 +104,21 @@ doors = st.sampled_from([search, translate_block])
 @given(sources, st.integers(0, 999), st.sampled_from([(), MASKS]), doors)
 def test_fields_come_back_whatever_the_model_says(text, seed, masks, door):
     translation = door(text, Random(seed), masks)
-    fields, kept = ([each[start:end] for start, end in find_protected(each)] for each in (text, translation))
+    fields, kept = (
+        [each[start:end] for start, end in find_protected(each)] for each in (text, translation)
+    )
     messages = "{count, plural"
     simple, found = ([each for each in some if messages not in each] for some in (fields, kept))
-    found = [each for each in found if each in simple or each in INVENTED or not NUMBER.fullmatch(each)]
+    found = [
+        each for each in found if each in simple or each in INVENTED or not NUMBER.fullmatch(each)
+    ]
     assert Counter(found) == Counter(simple)
     assert text.count(messages) == translation.count(messages)
     for kind in (r"%[-.\d]*l?[dfs]", r"\{(?::>5)?\}"):
-        ordered = [[one for each in some for one in regex.findall(kind, each)] for some in (simple, found)]
+        ordered = [
+            [one for each in some for one in regex.findall(kind, each)] for some in (simple, found)
+        ]
         assert ordered[0] == ordered[1]
-    assert not regex.search(r"\p{Latin}(?:\{name\}|%ld|\$\{)|(?:\{\{count\}\}|%d%%|\{name\})\p{Latin}", translation)
+    assert not regex.search(
+        r"\p{Latin}(?:\{name\}|%ld|\$\{)|(?:\{\{count\}\}|%d%%|\{name\})\p{Latin}", translation
+    )

@@ -50,7 +50,13 @@ def test_parse_message_finds_the_texts_of_branches(text, texts, shouted):
 
 @pytest.mark.parametrize(
     "text",
-    ["{name} left", "{n, plural, one {x}", "{n, plural, one x}", "{n, plural, other {x}} }", "{n, choice, 0#a|1#b}"],
+    [
+        "{name} left",
+        "{n, plural, one {x}",
+        "{n, plural, one x}",
+        "{n, plural, other {x}} }",
+        "{n, choice, 0#a|1#b}",
+    ],
 )
 def test_parse_message_returns_none_without_branches_or_matching_braces(text):
     assert parse_message(text) is None
@@ -58,11 +64,19 @@ def test_parse_message_returns_none_without_branches_or_matching_braces(text):
 
 def test_render_quotes_what_would_be_syntax():
     message = parse_message("{n, plural, one {a} other {# b}}")
-    assert render(message, "{0}", "l'{7}", "{0}#'s")[0] == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
+    assert (
+        render(message, "{0}", "l'{7}", "{0}#'s")[0]
+        == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["{a,plural,other{" * 3000 + "}}" * 3000, "{a,plural,other{" * 8000, "{a,plural,other{x}}" * 3000]
+    "text",
+    [
+        "{a,plural,other{" * 3000 + "}}" * 3000,
+        "{a,plural,other{" * 8000,
+        "{a,plural,other{x}}" * 3000,
+    ],
 )
 def test_parse_message_takes_linear_time(text):
     started = time.process_time()
@@ -74,6 +88,12 @@ def test_message_tells_where_its_syntax_is_in_the_source_and_in_a_rendered_text(
     text = "it''s {name} or {n, plural, one {a} other {b}}!"
     message = parse_message(text)
     rendered, moved = render(message, "{1}! l'{0}", "A", "B")
-    assert [text[slice(*place)] for _, place in message.moved] == ["{name}", "{n, plural, one {a} other {b}}"]
+    assert [text[slice(*place)] for _, place in message.moved] == [
+        "{name}",
+        "{n, plural, one {a} other {b}}",
+    ]
     assert [message.text[slice(*place)] for place, _ in message.moved] == ["{0}", "{1}"]
-    assert [rendered[slice(*place)] for _, place in moved] == ["{n, plural, one {A} other {B}}", "{name}"]
+    assert [rendered[slice(*place)] for _, place in moved] == [
+        "{n, plural, one {A} other {B}}",
+        "{name}",
+    ]

@@ -21,23 +21,40 @@ def search(text, model, count=1, marks=()):
     def decode(sentences, options, report):
         read.extend(each.text for each in sentences)
         answers = model([each.text for each in sentences])
-        return [[Translation(answer, alignment=[Link(*link) for link in links])] * count for answer, links in answers]
+        return [
+            [Translation(answer, alignment=[Link(*link) for link in links])] * count
+            for answer, links in answers
+        ]
 
     options = TranslationOptions(protect=True, num_return_sequences=count)
-    (row,) = ProtectedSearch(decode, options, marks=marks)([Sentence(text, "", [1])], lambda done: None)
+    (row,) = ProtectedSearch(decode, options, marks=marks)(
+        [Sentence(text, "", [1])], lambda done: None
+    )
     return [each.text for each in row], read
 
 
 CASES = [
-    ("A &lt;strong&gt;woman&lt;/strong&gt; runs", ["A woman runs"], "RUNS &lt;strong&gt;WOMAN&lt;/strong&gt; A"),
+    (
+        "A &lt;strong&gt;woman&lt;/strong&gt; runs",
+        ["A woman runs"],
+        "RUNS &lt;strong&gt;WOMAN&lt;/strong&gt; A",
+    ),
     ("<b>a <i>big</i></b> dog", ["a big dog"], "DOG <b><i>BIG</i> A</b>"),
     ("It&#39;s caf&eacute; &amp; x", ["It's café & x"], "X &amp; CAFÉ IT&#39;S"),
     ("say &amp;quot;hi&amp;quot;", ['say "hi"'], "&amp;quot;HI&amp;quot; SAY"),
     (r"first line\nsecond line", ["first line", "second line"], r"LINE FIRST\nLINE SECOND"),
-    (r"say \"hi\" now\t\u0020it\u0027s on\N", ['say "hi" now', "it's on"], r"NOW \"HI\" SAY\t\u0020ON IT\u0027S\N"),
+    (
+        r"say \"hi\" now\t\u0020it\u0027s on\N",
+        ['say "hi" now', "it's on"],
+        r"NOW \"HI\" SAY\t\u0020ON IT\u0027S\N",
+    ),
     ("<p>one</p><p>a <b>dog</b></p>", ["one", "a dog"], "<p>ONE</p><p><b>DOG</b> A</p>"),
     ("a<br/>b c", ["a", "b c"], "A<br/>C B"),
-    ("<b>see</b> <i>https://a.b/x?y=1&amp;z=2</i>", None, "<i>https://a.b/x?y=1&amp;z=2</i> <b>SEE</b>"),
+    (
+        "<b>see</b> <i>https://a.b/x?y=1&amp;z=2</i>",
+        None,
+        "<i>https://a.b/x?y=1&amp;z=2</i> <b>SEE</b>",
+    ),
     ("Hello <name> <b>you</b>", ["Hello <name> you"], "<b>YOU</b> <name> HELLO"),
 ]
 
@@ -51,7 +68,15 @@ def test_markup_in_plain_text_is_written_as_it_was(text, read, expected):
 
 @pytest.mark.parametrize(
     "text",
-    [r"C:\new\table is a dog", r"\textbf{dog}", "a < b and c > d", "I <3 you", "A <b>dog", "R&D; x &nbsp; y", r"\\no"],
+    [
+        r"C:\new\table is a dog",
+        r"\textbf{dog}",
+        "a < b and c > d",
+        "I <3 you",
+        "A <b>dog",
+        "R&D; x &nbsp; y",
+        r"\\no",
+    ],
 )
 def test_other_signs_are_no_markup(text):
     assert parse_markup(text) is None
@@ -70,14 +95,18 @@ def test_text_without_words_between_breaks_is_copied(text):
     assert search(text, reverse) == ([text], [])
 
 
-@pytest.mark.parametrize(("text", "read", "expected"), [case for case in CASES if "<p>" not in case[0]])
+@pytest.mark.parametrize(
+    ("text", "read", "expected"), [case for case in CASES if "<p>" not in case[0]]
+)
 def test_documents_have_the_markup_of_plain_text(text, read, expected):
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     found = translate_document(f"<p>{escaped}</p>", "xml", copy_kept(reverse), split_simply)
     assert found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")[3:-4] == expected
 
 
-@pytest.mark.parametrize("text", [r"\n" * 20_000, "<b>" * 20_000, "</b>" * 20_000, "&amp;" * 20_000, "a:\\n" * 20_000])
+@pytest.mark.parametrize(
+    "text", [r"\n" * 20_000, "<b>" * 20_000, "</b>" * 20_000, "&amp;" * 20_000, "a:\\n" * 20_000]
+)
 def test_markup_is_read_in_linear_time(text):
     started = time.process_time()
     parse_markup(text)

@@ -9,7 +9,11 @@ from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintErr
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence, join_cut
 from vanilla_transformer.extensions.protection.icu_messages import parse_message
-from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch, keep_protected, remove_masks
+from vanilla_transformer.extensions.protection.protected_search import (
+    ProtectedSearch,
+    keep_protected,
+    remove_masks,
+)
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 
 SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"
@@ -59,7 +63,9 @@ class Model:
         report(len(sentences))
         self.searched += sentences
         assert all(each.tokens in ((), [len(each.text)]) for each in sentences)
-        return [[Translation(self._shout(each.text), score=-1.0)] * self.count for each in sentences]
+        return [
+            [Translation(self._shout(each.text), score=-1.0)] * self.count for each in sentences
+        ]
 
     def _shout(self, text):
         return " ".join(word if word in self.masks else word.upper() for word in text.split(" "))
@@ -84,13 +90,28 @@ SHOUTED_ICU = "YOU HAVE {n, plural, one {# FILE} other {# FILES}} BY {name} NOW"
     ("model", "sources", "translations", "searched"),
     [
         (Model(), ["A man.", "2 dogs at 10."], ["A MAN.", "2 DOGS AT 10."], None),
-        (Model(MASKS), [TEXT, "A man."], [SHOUTED, "A MAN."], ["Mail <ph0> to <ph1> by <ph2> <ph3> <ph4>", "A man."]),
+        (
+            Model(MASKS),
+            [TEXT, "A man."],
+            [SHOUTED, "A MAN."],
+            ["Mail <ph0> to <ph1> by <ph2> <ph3> <ph4>", "A man."],
+        ),
         (Model(), ["At 12:30, 2,015 MEN."], ["AT 12:30, 2,015 MEN."], None),
         # The model's own tokens are marks.
-        (Model(["<term>", "</term>", *MASKS]), ["A <term> dog </term> ."], ["A <term> DOG </term> ."], None),
+        (
+            Model(["<term>", "</term>", *MASKS]),
+            ["A <term> dog </term> ."],
+            ["A <term> DOG </term> ."],
+            None,
+        ),
         # What no translation has is copied; the vocabulary lacks the emoji.
         (Model(), [TEXT, "A man."], [SHOUTED, "A MAN."], [TEXT, "A man.", "Mail", "to", "by"]),
-        (Model(count=3), [TEXT, "A man."], [SHOUTED, "A MAN."], [TEXT, "A man.", "Mail", "to", "by"]),
+        (
+            Model(count=3),
+            [TEXT, "A man."],
+            [SHOUTED, "A MAN."],
+            [TEXT, "A man.", "Mail", "to", "by"],
+        ),
         (
             Model(count=2),
             ["https://a.example/x 🙂 12345", "A man."],
@@ -105,8 +126,12 @@ SHOUTED_ICU = "YOU HAVE {n, plural, one {# FILE} other {# FILES}} BY {name} NOW"
         ),
     ],
 )
-def test_protected_search_masks_or_translates_around_text_that_must_survive(model, sources, translations, searched):
-    assert model.translate([*map(sentence, sources)]) == [[each] * model.count for each in translations]
+def test_protected_search_masks_or_translates_around_text_that_must_survive(
+    model, sources, translations, searched
+):
+    assert model.translate([*map(sentence, sources)]) == [
+        [each] * model.count for each in translations
+    ]
     assert [each.text for each in model.searched] == (searched or sources)
     assert not model.constrained
 
@@ -115,14 +140,18 @@ def test_protected_search_translates_again_under_constraints():
     model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
     assert model.translate([sentence(text)]) == [[SHOUTED.replace("🙂 ", "")]]
     (again,) = model.constrained
-    assert [list(phrase) for phrase in again.phrases] == [[6], [15], [19], [9]] and len(model.searched) == 1
+    assert [list(phrase) for phrase in again.phrases] == [[6], [15], [19], [9]] and len(
+        model.searched
+    ) == 1
 
 
 @pytest.mark.parametrize("options", [{"do_sample": True}, {"mbr": "chrf"}])
 def test_protected_search_constrains_no_samples(options):
     model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
     search = keep_protected(model.decode, Tokenizer())
-    ((found,),) = search([sentence(text)], TranslationOptions(protect=True, **options), lambda done: None)
+    ((found,),) = search(
+        [sentence(text)], TranslationOptions(protect=True, **options), lambda done: None
+    )
     assert found.text == SHOUTED.replace("🙂 ", "") and not model.constrained
 
 
@@ -135,14 +164,20 @@ def test_protected_search_gives_up_constraints_of_single_sentences():
             calls.append((len(constrained), options.num_beams, options.count))
             if any("bad" in text for text in constrained):
                 raise ConstraintError("It has too many phrases.")
-        return [[Translation(each.text.upper().replace("{A}", "{a}" * bool(constrained)))] * 5 for each in sentences]
+        return [
+            [Translation(each.text.upper().replace("{A}", "{a}" * bool(constrained)))] * 5
+            for each in sentences
+        ]
 
     options = TranslationOptions(num_beams=2, num_return_sequences=5, protect=True)
     sentences = [sentence(f"{word} {{a}}") for word in ("good", "bad", "fine", "well")]
     found = keep_protected(decode, Tokenizer())(sentences, options, lambda done: None)
     assert [row[0].text for row in found] == ["GOOD {a}", "BAD {a}", "FINE {a}", "WELL {a}"]
     assert calls == [(4, 5, 5), (2, 5, 5), (1, 5, 5), (1, 5, 5), (2, 5, 5)]
-    assert [TranslationOptions(num_beams=beams).with_beams().num_beams for beams in (None, 8)] == [4, 8]
+    assert [TranslationOptions(num_beams=beams).with_beams().num_beams for beams in (None, 8)] == [
+        4,
+        8,
+    ]
 
 
 def test_protected_search_does_not_change_sentences_with_a_prefix_or_lose_phrases():
@@ -159,14 +194,21 @@ def test_protected_search_uses_no_masks_that_a_reverse_model_lacks():
 
 
 def test_join_cut_joins_segments_that_cut_text_to_keep():
-    cut = [Segment("A. {n, plural,", "\n"), Segment("other {# files.", " "), Segment("Yes.}}", " "), Segment("B.", "")]
+    cut = [
+        Segment("A. {n, plural,", "\n"),
+        Segment("other {# files.", " "),
+        Segment("Yes.}}", " "),
+        Segment("B.", ""),
+    ]
     joined = [Segment("A. {n, plural,\nother {# files. Yes.}}", " "), Segment("B.", "")]
     assert join_cut(cut, True) == joined and join_cut(cut, False) == cut
 
 
 def search(text, answer, kept=None):
     """Return the translation that a search makes, given the answer of a model to each text that it sees."""
-    search = ProtectedSearch(lambda some, options, report: [[answer(each.text)] for each in some], options_of())
+    search = ProtectedSearch(
+        lambda some, options, report: [[answer(each.text)] for each in some], options_of()
+    )
     ((found,),) = search([sentence(text, kept=kept)], lambda done: None)
     return found
 
@@ -174,7 +216,10 @@ def search(text, answer, kept=None):
 def test_protected_search_links_the_words_and_the_syntax_of_a_message():
     links = [Link(0, 2, 10, 12, 0.5), Link(9, 12, 0, 3, 0.5)]
     known = {"it's {0} men": Translation("MEN's {0} IT", alignment=links)}
-    text, expected = "it''s {n, plural, one {a} other {b}} men", "MEN''s {n, plural, one {A} other {B}} IT"
+    text, expected = (
+        "it''s {n, plural, one {a} other {b}} men",
+        "MEN''s {n, plural, one {A} other {B}} IT",
+    )
     found = search(text, lambda shown: known.get(shown, Translation(shown.upper())))
     assert found.text == expected
     pairs = {(text[start:end], expected[low:high]) for start, end, low, high, _ in found.alignment}
@@ -188,22 +233,33 @@ def test_protected_search_keeps_the_syntax_of_icu_messages_whatever_branches_say
 
 
 def test_protected_search_links_what_survives_with_itself():
-    found = search("see {a} 🙂 men", lambda shown: Translation(shown.upper(), alignment=[Link(0, 3, 0, 3, 0.5)]))
+    found = search(
+        "see {a} 🙂 men",
+        lambda shown: Translation(shown.upper(), alignment=[Link(0, 3, 0, 3, 0.5)]),
+    )
     assert found.text == "SEE {a} 🙂 MEN"
-    assert [link[:4] for link in found.alignment] == [(0, 3, 0, 3), (4, 7, 4, 7), (8, 9, 8, 9), (10, 13, 10, 13)]
+    assert [link[:4] for link in found.alignment] == [
+        (0, 3, 0, 3),
+        (4, 7, 4, 7),
+        (8, 9, 8, 9),
+        (10, 13, 10, 13),
+    ]
 
 
 def test_protected_search_spaces_translations_around_what_survives():
     answers = {"Name:": "NAME", ", or": "OR", "men": "MEN"}
     found = search(
-        "Name:{a}, or {b} men", lambda text: Translation(answers.get(text, ""), alignment=[Link(0, 1, 0, 1, 0.5)])
+        "Name:{a}, or {b} men",
+        lambda text: Translation(answers.get(text, ""), alignment=[Link(0, 1, 0, 1, 0.5)]),
     )
     assert found.text == "NAME {a} OR {b} MEN"
     assert Link(8, 9, 9, 10, 0.5) in found.alignment  # of ", or"
 
 
 def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
-    found = search("{a} men", lambda shown: Translation("{a}MEN", alignment=[Link(4, 7, 3, 6, 0.5)]))
+    found = search(
+        "{a} men", lambda shown: Translation("{a}MEN", alignment=[Link(4, 7, 3, 6, 0.5)])
+    )
     assert found.text == "{a} MEN" and Link(4, 7, 4, 7, 0.5) in found.alignment
 
 
@@ -216,10 +272,12 @@ def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
     ],
 )
 def test_protected_search_tells_text_to_keep_from_equal_words_by_links(links, place):
-    found = search("Tom and Tom", lambda shown: Translation("Tom und Tom", alignment=links), [(0, 3)])
-    assert found.text == "Tom und Tom" and [link for link in found.alignment if link.weight == 1] == [
-        Link(0, 3, *place, 1)
-    ]
+    found = search(
+        "Tom and Tom", lambda shown: Translation("Tom und Tom", alignment=links), [(0, 3)]
+    )
+    assert found.text == "Tom und Tom" and [
+        link for link in found.alignment if link.weight == 1
+    ] == [Link(0, 3, *place, 1)]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +298,9 @@ def test_protected_search_tells_text_to_keep_from_equal_words_by_links(links, pl
         ("ab{c} now", [(0, 2), (2, 5)], "{c}ab jetzt", False),
     ],
 )
-def test_protected_search_takes_only_translations_with_their_fields_and_no_others(text, kept, translation, is_right):
+def test_protected_search_takes_only_translations_with_their_fields_and_no_others(
+    text, kept, translation, is_right
+):
     found = search(text, lambda shown: Translation(translation), kept)
     assert (found.text == translation) == is_right
 
@@ -251,7 +311,12 @@ def test_protected_search_takes_only_translations_with_their_fields_and_no_other
         ("Two dogs.", "Zwei <ph1> Hunde.", "Zwei Hunde.", [(0, 4), (5, 11)]),
         ("Two dogs.", "<ph0> Hunde", "Hunde", [(0, 5)]),
         ("Two dogs.", "Hunde (<ph0>)<ph12>", "Hunde ()", [(0, 5)]),
-        ("Two <ph0> dogs.", "Zwei <ph0> Hunde <ph7>", "Zwei <ph0> Hunde", [(0, 4), (5, 10), (11, 16)]),
+        (
+            "Two <ph0> dogs.",
+            "Zwei <ph0> Hunde <ph7>",
+            "Zwei <ph0> Hunde",
+            [(0, 4), (5, 10), (11, 16)],
+        ),
         ("Two <b> dogs.", "Zwei <b> <phone> Hunde", "Zwei <b> <phone> Hunde", None),
     ],
 )
@@ -259,7 +324,9 @@ def test_masks_that_the_source_does_not_have_are_not_shown(source, answer, shown
     words = [*re.finditer(r"\S+", answer)]
     found = Translation(answer, alignment=[Link(0, 3, *word.span(), 1.0) for word in words])
     search = remove_masks(lambda some, options, report: [[found] for _ in some])
-    (((text, *_, links),),) = search([sentence(source)], options_of(protect=False), lambda done: None)
+    (((text, *_, links),),) = search(
+        [sentence(source)], options_of(protect=False), lambda done: None
+    )
     assert text == shown
     if places is not None:
         assert [(link.target_start, link.target_end) for link in links] == places

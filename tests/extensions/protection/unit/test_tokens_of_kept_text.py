@@ -18,16 +18,22 @@ MASKS = ["<ph0>", "<ph1>"]
 def translation(text):
     """Return a text whose tokens are half a word at most, each with the space before."""
     ends = [match.end() for match in re.finditer(r"\s?<\w*>|\s?\S{1,3}", text)]
-    return Translation(text, tokens=[*(Token(end, -1.0) for end in ends), Token(len(text), -0.5, EOS)])
+    return Translation(
+        text, tokens=[*(Token(end, -1.0) for end in ends), Token(len(text), -0.5, EOS)]
+    )
 
 
 def tokens_of(text, answer, masks=MASKS, step=lambda decode: decode):
     """Return the tokens of the translation of a text, given the answer of a model to what it sees."""
     decode = step(lambda some, options, report: [[translation(answer(each.text))] for each in some])
-    ((found,),) = ProtectedSearch(decode, TranslationOptions(protect=True), masks)([Sentence(text, "", [1])], print)
+    ((found,),) = ProtectedSearch(decode, TranslationOptions(protect=True), masks)(
+        [Sentence(text, "", [1])], print
+    )
     tokens = to_entries(found.tokens, found.text)
     assert joined(tokens) == found.text
-    assert all(not token["log_probability"] or token["log_probability"] in (-1, -0.5) for token in tokens)
+    assert all(
+        not token["log_probability"] or token["log_probability"] in (-1, -0.5) for token in tokens
+    )
     return [token["text"] for token in tokens]
 
 
@@ -40,13 +46,21 @@ def shout(text):
     [
         ("see {a} now", shout, ["SEE", " {a}", " NOW", EOS]),
         ("see https://a.b/see men", shout, ["SEE", " https://a.b/see", " MEN", EOS]),
-        ("see {a} men", lambda text: "MEN<ph0>SEE", ["MEN", " {a}", " SEE", EOS]),  # with spaces of the source
+        (
+            "see {a} men",
+            lambda text: "MEN<ph0>SEE",
+            ["MEN", " {a}", " SEE", EOS],
+        ),  # with spaces of the source
         ("{a}s %s", lambda text: "<ph1> <ph0> s", ["%s", " {a}", "s", EOS]),
         # The model knows no masks.
         ("see {abcd} now", lambda text: "NOW {abcd} SEE", ["NOW", " {ab", "cd}", " SEE", EOS]),
         ("see {abcd} now", lambda text: "NOW{abcd} SEE", ["NOW", " {ab", "cd}", " SEE", EOS]),
         # Only the text around is translated.
-        ("see {a} now", lambda text: text.upper() if "<" not in text else "", ["SEE", EOS, " {a}", " NOW", EOS]),
+        (
+            "see {a} now",
+            lambda text: text.upper() if "<" not in text else "",
+            ["SEE", EOS, " {a}", " NOW", EOS],
+        ),
         ("see {a} now", lambda text: "%d", ["see", "", EOS, " {a}", " now", "", EOS]),
         # Nothing is translated.
         ("{a} 🙂", shout, ["{a}", " 🙂"]),
@@ -65,7 +79,12 @@ def test_tokens_are_where_their_text_is(text, answer, expected):
 
 
 def test_tokens_of_masks_that_are_removed_have_no_text():
-    assert tokens_of("see men", lambda text: "SEE <ph1> MEN", step=remove_masks) == ["SEE", "", " MEN", EOS]
+    assert tokens_of("see men", lambda text: "SEE <ph1> MEN", step=remove_masks) == [
+        "SEE",
+        "",
+        " MEN",
+        EOS,
+    ]
 
 
 def test_tokens_of_a_translation_whose_spans_cross_have_no_text(monkeypatch):

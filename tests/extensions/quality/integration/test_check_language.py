@@ -6,7 +6,11 @@ import pytest
 
 from vanilla_transformer.cli import main
 
-LINES = [f"{number} dogs sleep in the garden of {name}." for number in range(20, 30) for name in ("Anna", "Tom")]
+LINES = [
+    f"{number} dogs sleep in the garden of {name}."
+    for number in range(20, 30)
+    for name in ("Anna", "Tom")
+]
 
 
 @pytest.fixture
@@ -21,10 +25,19 @@ def files(texts):
 
 
 def test_check_language_prints_a_page_and_writes_json(texts, capsys):
-    words = ["--source_language", "en", "--target_language", "de", "--json", str(texts / "page.json")]
+    words = [
+        "--source_language",
+        "en",
+        "--target_language",
+        "de",
+        "--json",
+        str(texts / "page.json"),
+    ]
     assert main(["check-language", *files(texts), *words]) == 0
     shown = capsys.readouterr().out
-    assert "22 pairs, of which 22 were examined." in shown and "remedy:  drop: [duplicates]" in shown
+    assert (
+        "22 pairs, of which 22 were examined." in shown and "remedy:  drop: [duplicates]" in shown
+    )
     (page,) = json.loads((texts / "page.json").read_text())
     assert page["pairs"] == 22 and page["sides"][0]["language"] == "en"
     assert "duplicates" in [each["name"] for each in page["findings"]]
@@ -32,10 +45,15 @@ def test_check_language_prints_a_page_and_writes_json(texts, capsys):
 
 
 def test_check_language_reports_bad_encodings_with_file_and_line(texts, capsys):
-    (texts / "a.de").write_bytes("\n".join([*LINES, "Hündin.", "Zwei Hunde."]).encode("latin-1") + b"\n")
+    (texts / "a.de").write_bytes(
+        "\n".join([*LINES, "Hündin.", "Zwei Hunde."]).encode("latin-1") + b"\n"
+    )
     assert main(["check-language", *files(texts)]) == 0
     shown = capsys.readouterr().out
-    assert "21 pairs, of which 21 were examined." in shown and "invalid_unicode: 1 lines are not valid" in shown
+    assert (
+        "21 pairs, of which 21 were examined." in shown
+        and "invalid_unicode: 1 lines are not valid" in shown
+    )
     assert f"example: {texts / 'a.de'} must be UTF-8, but line 21 has the byte 0xfc" in shown
     assert "remedy:  drop: [invalid_unicode]" in shown
 
@@ -43,10 +61,15 @@ def test_check_language_reports_bad_encodings_with_file_and_line(texts, capsys):
 def test_check_language_reads_keys_and_corpora_of_a_recipe(texts, capsys):
     source, target = files(texts)
     recipe = texts / "recipe.yaml"
-    recipe.write_text(f"train_source: {source}\ntrain_target: {target}\nnormalization: none\ndrop: [duplicates]\n")
+    recipe.write_text(
+        f"train_source: {source}\ntrain_target: {target}\nnormalization: none\ndrop: [duplicates]\n"
+    )
     assert main(["check-language", "--recipe", str(recipe)]) == 0
     shown = capsys.readouterr().out
-    assert "remedy:  normalization: nfc" in shown and "`duplicates` in `drop` of the recipe mends it" in shown
+    assert (
+        "remedy:  normalization: nfc" in shown
+        and "`duplicates` in `drop` of the recipe mends it" in shown
+    )
     assert main(["check-language", *files(texts), "--recipe", str(recipe)]) == 0
     assert capsys.readouterr().out == shown
 

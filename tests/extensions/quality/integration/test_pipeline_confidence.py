@@ -24,7 +24,10 @@ def translator(tokenizer, **options):
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 2, "num_return_sequences": 2}])
 def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
     translate = translator(tiny_tokenizer)
-    both, options = {"return_confidence": True, "return_warnings": True}, {"protect": False, **options}
+    both, options = (
+        {"return_confidence": True, "return_warnings": True},
+        {"protect": False, **options},
+    )
     found = translate(TEXTS, **both, **options)
     scored = translate(TEXTS, return_tokens=True, return_alignments=True, **options)
     warned, found_values = set(), set()
@@ -33,9 +36,13 @@ def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
         for answer, other in zip(answers, others, strict=True):
             assert [*answer] == ["translation_text", "confidence", "warnings"]
             values = [token["log_probability"] for token in other["tokens"]]
-            features = measure_features(text.strip(), answer["translation_text"], values, other["alignment"])
+            features = measure_features(
+                text.strip(), answer["translation_text"], values, other["alignment"]
+            )
             assert answer["confidence"] == close_to(CALIBRATION.predict(features))
-            assert answer["warnings"] == find_warnings(text.strip(), answer["translation_text"], LIMITS)
+            assert answer["warnings"] == find_warnings(
+                text.strip(), answer["translation_text"], LIMITS
+            )
             warned |= {*answer["warnings"]}
             found_values.add(answer["confidence"])
     assert {"length", "numbers"} <= warned and len(found_values) > 3
@@ -44,18 +51,29 @@ def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
 
 def test_pipeline_needs_a_calibration_for_confidence_and_names_damaged_limits(tiny_tokenizer):
     translate = TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False)
-    with pytest.raises(ValueError, match="A model must be calibrated to return confidence. `vanilla-transformer cali"):
+    with pytest.raises(
+        ValueError,
+        match="A model must be calibrated to return confidence. `vanilla-transformer cali",
+    ):
         translate("A man.", return_confidence=True)
     (answer,) = translate("A man.", return_warnings=True, num_beams=1)
-    assert answer["warnings"] == find_warnings("A man.", answer["translation_text"], WarningLimits())
+    assert answer["warnings"] == find_warnings(
+        "A man.", answer["translation_text"], WarningLimits()
+    )
     translate.model.config.warning_limits = {"shortest": "a"}
-    with pytest.raises(ValueError, match="`warning_limits` in the configuration is damaged. `vanilla-transformer cal"):
+    with pytest.raises(
+        ValueError,
+        match="`warning_limits` in the configuration is damaged. `vanilla-transformer cal",
+    ):
         translate("A man.", return_warnings=True, num_beams=1)
 
 
 def test_translate_prints_confidence_and_warnings_as_json(tiny_tokenizer, tmp_path, capsys):
     folder = str(save_model_folder(calibrated_model(), tiny_tokenizer, tmp_path / "model"))
-    assert main(["translate", folder, "A man in 1999.", "--num_beams", "1", "--no_protect", "--json"]) == 0
+    assert (
+        main(["translate", folder, "A man in 1999.", "--num_beams", "1", "--no_protect", "--json"])
+        == 0
+    )
     (translation,) = json.loads(capsys.readouterr().out)["translations"]
     assert 0 < translation["confidence"] < 1 and "numbers" in translation["warnings"]
 
@@ -74,7 +92,9 @@ def test_calibrate_stores_the_calibration(tiny_tokenizer, tmp_path, capsys):
     assert main(["calibrate", str(folder), *write_pairs(tmp_path, 100)]) == 0
     printed = capsys.readouterr().out
     assert "mean_log_probability: weight " in printed and "length ratio: 1.0" in printed
-    assert "Spearman's correlation " in printed and "has `confidence` and `warning_limits`" in printed
+    assert (
+        "Spearman's correlation " in printed and "has `confidence` and `warning_limits`" in printed
+    )
     config = VanillaTransformerConfig.from_pretrained(folder)
     assert Calibration.from_config(config).needs_alignments and config.alignment_heads == [[0, 1]]
     assert WarningLimits.from_config(config).scripts == ["LATIN"]
@@ -89,10 +109,15 @@ def test_calibrate_checks_its_input(tiny_tokenizer, tmp_path, capsys, monkeypatc
         assert main(["calibrate", *arguments]) == 2
         return capsys.readouterr().err
 
-    assert "There must be 100 sentences or more, such as the validation text, to calibrate a model, got 99." in error(
-        folder, *write_pairs(tmp_path, 99)
+    assert (
+        "There must be 100 sentences or more, such as the validation text, to calibrate a model, got 99."
+        in error(folder, *write_pairs(tmp_path, 99))
     )
     assert "must have the same number of lines" in error(folder, *write_pairs(tmp_path, 100, 99))
-    assert "The model must be a folder, whose config.json can be changed" in error("a/b", *write_pairs(tmp_path, 100))
+    assert "The model must be a folder, whose config.json can be changed" in error(
+        "a/b", *write_pairs(tmp_path, 100)
+    )
     monkeypatch.setattr(os, "access", lambda path, mode: path != folder)
-    assert "The model's folder must be writable, to store" in error(folder, *write_pairs(tmp_path, 100))
+    assert "The model's folder must be writable, to store" in error(
+        folder, *write_pairs(tmp_path, 100)
+    )

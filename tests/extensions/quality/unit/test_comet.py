@@ -18,7 +18,9 @@ from vanilla_transformer.extensions.quality.comet import Comet, sparsemax
 from vanilla_transformer.text.languages import NO_DIRECTION
 
 EXPECTED = json.loads((Path(__file__).parent / "comet_2_2_7.json").read_text())
-SOURCES, TRANSLATIONS, REFERENCES = ([each[side] for each in SAMPLES] for side in ("src", "mt", "ref"))
+SOURCES, TRANSLATIONS, REFERENCES = (
+    [each[side] for each in SAMPLES] for side in ("src", "mt", "ref")
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,10 @@ def test_scores_equal_the_ones_of_comet(name, tmp_path):
     model = Comet.load(write_comet(tmp_path / "model", VARIANTS[name]))
     found = model.score(SOURCES, TRANSLATIONS, REFERENCES)
     assert found.tolist() == pytest.approx(EXPECTED[name], abs=1e-5)
-    one_by_one = [model.score([s], [t], [r]).item() for s, t, r in zip(SOURCES, TRANSLATIONS, REFERENCES, strict=True)]
+    one_by_one = [
+        model.score([s], [t], [r]).item()
+        for s, t, r in zip(SOURCES, TRANSLATIONS, REFERENCES, strict=True)
+    ]
     assert one_by_one == pytest.approx(EXPECTED[name], abs=1e-5)
 
 
@@ -43,14 +48,21 @@ def test_variants_have_different_scores():
 def textbook_vector(text, options, name):
     """Return the mean over tokens of γ Σ_l sparsemax(w)_l h_l, of one text."""
     encoder = XLMRobertaModel(XLMRobertaConfig(**ENCODER), add_pooling_layer=False).eval()
-    weights = {key: formula(f"encoder.model.{key}", value.shape) for key, value in encoder.state_dict().items()}
+    weights = {
+        key: formula(f"encoder.model.{key}", value.shape)
+        for key, value in encoder.state_dict().items()
+    }
     encoder.load_state_dict(weights)
     ids = load_tokenizer(name)(text)["input_ids"]
     with torch.no_grad():
         hidden = encoder(torch.tensor([ids]), output_hidden_states=True).hidden_states
-    scores = [formula(f"layerwise_attention.scalar_parameters.{layer}", (1,)).item() for layer in range(4)]
+    scores = [
+        formula(f"layerwise_attention.scalar_parameters.{layer}", (1,)).item() for layer in range(4)
+    ]
     shares, gamma = project(scores), formula("layerwise_attention.gamma", (1,)).item()
-    return gamma * sum(share * states[0].mean(dim=0) for share, states in zip(shares, hidden, strict=True))
+    return gamma * sum(
+        share * states[0].mean(dim=0) for share, states in zip(shares, hidden, strict=True)
+    )
 
 
 def project(scores):
@@ -58,13 +70,16 @@ def project(scores):
     low, high = min(scores) - 1, max(scores)
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if sum(max(each - middle, 0) for each in scores) > 1 else (low, middle)
+        low, high = (
+            (middle, high) if sum(max(each - middle, 0) for each in scores) > 1 else (low, middle)
+        )
     return [max(each - low, 0) for each in scores]
 
 
 def test_regression_follows_the_formula(folder):
     source, translation, reference = (
-        textbook_vector(text, REGRESSION, f"{folder}-encoder") for text in ("A man.", "Ein Mann.", "man")
+        textbook_vector(text, REGRESSION, f"{folder}-encoder")
+        for text in ("A man.", "Ein Mann.", "man")
     )
     values = torch.cat(
         [
@@ -73,9 +88,14 @@ def test_regression_follows_the_formula(folder):
         ]
     )
     for place, shape in ((0, (12, 96)), (3, (7, 12)), (6, (1, 7))):
-        weight, bias = formula(f"estimator.ff.{place}.weight", shape), formula(f"estimator.ff.{place}.bias", shape[:1])
+        weight, bias = (
+            formula(f"estimator.ff.{place}.weight", shape),
+            formula(f"estimator.ff.{place}.bias", shape[:1]),
+        )
         values = weight @ (values if place == 0 else values.tanh()) + bias
-    assert Comet.load(folder).score(["A man."], ["Ein Mann."], ["man"]) == pytest.approx(values.item(), abs=1e-5)
+    assert Comet.load(folder).score(["A man."], ["Ein Mann."], ["man"]) == pytest.approx(
+        values.item(), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("scores", [[0.1, 1.4, 0.2, 0.9], [0.0, 0.0, 0.0], [5.0, 1.0], [-0.3]])
@@ -94,17 +114,45 @@ def test_a_long_corpus_is_scored_in_windows(folder):
 
 
 OTHER_OPTIONS = [
-    (REGRESSION, {"class_identifier": "ranking"}, "`class_identifier` in .* must be regression_metric or unified_me"),
-    (REGRESSION, {"encoder_model": "MiniLM"}, "`encoder_model` in .* must be 'XLM-RoBERTa', got 'MiniLM'. Score by"),
+    (
+        REGRESSION,
+        {"class_identifier": "ranking"},
+        "`class_identifier` in .* must be regression_metric or unified_me",
+    ),
+    (
+        REGRESSION,
+        {"encoder_model": "MiniLM"},
+        "`encoder_model` in .* must be 'XLM-RoBERTa', got 'MiniLM'. Score by",
+    ),
     (REGRESSION, {"layer": 3}, "`layer` in .* must be 'mix', got 3"),
     (REGRESSION, {"pool": "max"}, "`pool` in .* must be 'avg' or 'cls', got 'max'"),
-    (REGRESSION, {"layer_transformation": "entmax"}, "must be 'softmax' or 'sparsemax', got 'entmax'"),
+    (
+        REGRESSION,
+        {"layer_transformation": "entmax"},
+        "must be 'softmax' or 'sparsemax', got 'entmax'",
+    ),
     (REGRESSION, {"final_activation": "Relu"}, "must be None or 'Tanh' or 'Sigmoid', got 'Relu'"),
-    (REGRESSION, {"hidden_sizes": "12"}, "`hidden_sizes` in .* must be a list of positive integers, got '12'"),
-    (REGRESSION, {"hidden_sizes": [12]}, "The weights of .* do not fit its options: .*estimator.ff.3.weight"),
-    (REGRESSION, {"pretrained_model": None}, "`pretrained_model` in .* must name a model, got None"),
+    (
+        REGRESSION,
+        {"hidden_sizes": "12"},
+        "`hidden_sizes` in .* must be a list of positive integers, got '12'",
+    ),
+    (
+        REGRESSION,
+        {"hidden_sizes": [12]},
+        "The weights of .* do not fit its options: .*estimator.ff.3.weight",
+    ),
+    (
+        REGRESSION,
+        {"pretrained_model": None},
+        "`pretrained_model` in .* must name a model, got None",
+    ),
     (UNIFIED, {"sent_layer": 3}, "`sent_layer` in .* must be 'mix', got 3"),
-    (UNIFIED, {"input_segments": ["mt", "src", "ref"]}, r"must be \['mt', 'src'\], got \['mt', 'src', 'ref'\]"),
+    (
+        UNIFIED,
+        {"input_segments": ["mt", "src", "ref"]},
+        r"must be \['mt', 'src'\], got \['mt', 'src', 'ref'\]",
+    ),
 ]
 
 
@@ -141,7 +189,10 @@ def test_load_refuses_incomplete_models(tmp_path):
     refused(content, "The weights of .* lack layerwise_attention.gamma. Copy or download")
     weights["layerwise_attention.gamma"] = gamma * torch.nan
     refused(content, "The scores of .* must be numbers")
-    refused({**content, "state_dict": {**weights, "pickled": Path("x")}}, r"model.ckpt cannot be read safely")
+    refused(
+        {**content, "state_dict": {**weights, "pickled": Path("x")}},
+        r"model.ckpt cannot be read safely",
+    )
     refused(weights, "must be a COMET checkpoint with the entry 'state_dict'")
     (tmp_path / "model-encoder" / "config.json").write_text('{"model_type": "bert"}')
     refused(content, "The `pretrained_model` of .* must be an xlm-roberta model, got bert")
@@ -150,7 +201,9 @@ def test_load_refuses_incomplete_models(tmp_path):
 
 
 def test_quality_needs_a_model_without_references(folder):
-    with pytest.raises(ValueError, match="must be a unified_metric, which needs no references, but .* is a regres"):
+    with pytest.raises(
+        ValueError, match="must be a unified_metric, which needs no references, but .* is a regres"
+    ):
         Comet.load(folder, without_references=True)
 
 
@@ -159,14 +212,19 @@ def test_load_finds_a_model_of_the_hub(folder, monkeypatch):
 
     def snapshot_download(name, allow_patterns):
         if name == "none/such":
-            raise LocalEntryNotFoundError("Cannot find the requested files.\nCheck your connection.")
+            raise LocalEntryNotFoundError(
+                "Cannot find the requested files.\nCheck your connection."
+            )
         asked.append((name, allow_patterns))
         return str(folder)
 
     monkeypatch.setattr(comet, "snapshot_download", snapshot_download)
     assert Comet.load("Unbabel/wmt22-comet-da").name == "Unbabel/wmt22-comet-da"
     assert asked == [("Unbabel/wmt22-comet-da", ["hparams.yaml", "checkpoints/model.ckpt"])]
-    with pytest.raises(FileNotFoundError, match=r"no folder none/such, and the Hub .*: Cannot find the requested fi"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"no folder none/such, and the Hub .*: Cannot find the requested fi",
+    ):
         Comet.load("none/such")
 
 
@@ -176,7 +234,12 @@ def test_corpus_scores_are_of_quality_or_of_two_models(tmp_path, monkeypatch):
     found = low_scores.corpus_scores([str(model)], pairs, NO_DIRECTION)
     assert found.tolist() == pytest.approx(EXPECTED["unified"], abs=1e-5)
     monkeypatch.setattr(low_scores, "dual_scores", lambda *given: given)
-    assert low_scores.corpus_scores(["a", "b"], pairs, NO_DIRECTION) == ("a", "b", pairs, NO_DIRECTION)
+    assert low_scores.corpus_scores(["a", "b"], pairs, NO_DIRECTION) == (
+        "a",
+        "b",
+        pairs,
+        NO_DIRECTION,
+    )
 
 
 def test_hash_model_knows_the_files_of_comet(folder):

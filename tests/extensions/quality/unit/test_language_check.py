@@ -11,21 +11,38 @@ from vanilla_transformer.extensions.quality.language_check import check_language
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 NAMES = ["Anna", "Boris", "Clara", "David", "Emma", "Felix", "Greta", "Hugo", "Ida", "Jonas"]
-CLEAN = [SentencePair(f"{one} sees {two}.", f"{one} sieht {two}.") for one in NAMES for two in NAMES if one != two]
+CLEAN = [
+    SentencePair(f"{one} sees {two}.", f"{one} sieht {two}.")
+    for one in NAMES
+    for two in NAMES
+    if one != two
+]
 LONG = "again and again the same words come and go until no one can count them any more"
 # A pair with each fault, and how the recipe mends it.
 FAULTS = {
     "empty": (SentencePair("", "Anna schläft."), "drop: [empty]"),
     "without_letters": (SentencePair("(1) -", "Anna schläft."), "min_letter_ratio"),
     "identical": (SentencePair("Home page", "Home page"), "drop: [identical]"),
-    "bad_encoding": (SentencePair("Anna sees Zoë.", "Anna schlÃ¤ft jetzt."), "drop: [bad_encoding]"),
+    "bad_encoding": (
+        SentencePair("Anna sees Zoë.", "Anna schlÃ¤ft jetzt."),
+        "drop: [bad_encoding]",
+    ),
     "markup": (SentencePair("Anna <b>sees</b> Clara.", "Anna sieht Clara."), "drop: [markup]"),
-    "numbers": (SentencePair("Anna sees 300 birds.", "Anna sieht 500 Vögel."), "drop: [other_numbers]"),
+    "numbers": (
+        SentencePair("Anna sees 300 birds.", "Anna sieht 500 Vögel."),
+        "drop: [other_numbers]",
+    ),
     "placeholders": (SentencePair("Anna sees {name} now.", "Anna sieht jetzt alles."), "augment"),
-    "other_scripts": (SentencePair("Anna sees Boris now.", "Анна видит Бориса."), "drop: [other_scripts]"),
+    "other_scripts": (
+        SentencePair("Anna sees Boris now.", "Анна видит Бориса."),
+        "drop: [other_scripts]",
+    ),
     "lengths": (SentencePair("Anna sees.", LONG), "max_length_ratio"),
     "duplicates": (CLEAN[5], "drop: [duplicates]"),
-    "normalization": (SentencePair("Anna\u00a0sees Clara again.", "Anna sieht Clara wieder."), "normalization"),
+    "normalization": (
+        SentencePair("Anna\u00a0sees Clara again.", "Anna sieht Clara wieder."),
+        "normalization",
+    ),
 }
 SENTENCES = {
     "LATIN": ("Der Hund schläft im Garten.", "13a"),
@@ -79,7 +96,12 @@ def test_keys_of_the_recipe_that_mend_a_fault_are_named_as_such():
 
 def test_normalization_is_a_finding_where_the_tokenizer_does_not_normalize(tmp_path):
     decomposed = [
-        SentencePair(*(unicodedata.normalize("NFD", text) for text in ("Zoë sees Chloë.", "Zoë sieht Chloë.")))
+        SentencePair(
+            *(
+                unicodedata.normalize("NFD", text)
+                for text in ("Zoë sees Chloë.", "Zoë sieht Chloë.")
+            )
+        )
     ]
     pairs = [*CLEAN, *decomposed, FAULTS["normalization"][0]]
     report = check_language(pairs, "en", "de", data())
@@ -95,7 +117,10 @@ def test_normalization_is_a_finding_where_the_tokenizer_does_not_normalize(tmp_p
 def test_several_kinds_of_quotation_marks_are_found():
     quoted = [SentencePair(f'"{name}" it is.', f"„{name}“ ist es.") for name in NAMES]
     assert "quotes" not in found([*CLEAN, *quoted])
-    mixed = [pair if number % 2 else pair._replace(target=pair.source) for number, pair in enumerate(quoted)]
+    mixed = [
+        pair if number % 2 else pair._replace(target=pair.source)
+        for number, pair in enumerate(quoted)
+    ]
     assert found([*CLEAN, *mixed])["quotes"].text.endswith('marks: " 5, „ 5.')
 
 
@@ -105,8 +130,15 @@ def test_much_longer_sequences_are_found():
 
 
 def test_marks_that_end_no_sentence_are_found():
-    assert "⁂" in found([SentencePair(f"{pair.source[:-1]}⁂", pair.target) for pair in CLEAN])["sentences"].text
-    assert "sentences" not in found([SentencePair(f"{pair.source[:-1]}।", pair.target) for pair in CLEAN])
+    assert (
+        "⁂"
+        in found([SentencePair(f"{pair.source[:-1]}⁂", pair.target) for pair in CLEAN])[
+            "sentences"
+        ].text
+    )
+    assert "sentences" not in found(
+        [SentencePair(f"{pair.source[:-1]}।", pair.target) for pair in CLEAN]
+    )
 
 
 def test_augmentations_that_do_not_suit_the_script_are_found():
@@ -115,7 +147,10 @@ def test_augmentations_that_do_not_suit_the_script_are_found():
     assert "augmentation" not in found(pairs, **changes)
     indic = [SentencePair(f"{one} {SENTENCES['DEVANAGARI'][0]}", str(one)) for one in range(50)]
     finding = found(indic, **changes)["augmentation"]
-    assert finding.text.startswith("upper_case needs capitals, and 50 of 50 ") and "emoji" not in finding.remedy
+    assert (
+        finding.text.startswith("upper_case needs capitals, and 50 of 50 ")
+        and "emoji" not in finding.remedy
+    )
 
 
 @pytest.mark.parametrize("script", SENTENCES)
@@ -131,9 +166,13 @@ def test_long_texts_are_sampled_and_duplicates_counted_in_all_of_them(monkeypatc
     monkeypatch.setattr(language_check, "_SAMPLE", 50)
     report = check_language([*CLEAN, *CLEAN[:30]], "en", "de", data())
     assert (report.pairs, report.sampled) == (120, 50)
-    assert "30 of 120 pairs (25.0%)" in next(each.text for each in report.findings if each.name == "duplicates")
+    assert "30 of 120 pairs (25.0%)" in next(
+        each.text for each in report.findings if each.name == "duplicates"
+    )
 
 
 def test_text_without_a_character_is_refused():
-    with pytest.raises(ValueError, match="There must be text to check, got no line with a character"):
+    with pytest.raises(
+        ValueError, match="There must be text to check, got no line with a character"
+    ):
         check_language([SentencePair("", " ")], "en", "de", data())

@@ -7,9 +7,17 @@ import pytest
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS
-from vanilla_transformer.extensions.quality.stress import format_header, format_row, measure_stress, stress_texts
+from vanilla_transformer.extensions.quality.stress import (
+    format_header,
+    format_row,
+    measure_stress,
+    stress_texts,
+)
 
-PAIRS = [SentencePair(f"The small dog number {number} sleeps.", f"The dog {number}.") for number in range(8, 48)]
+PAIRS = [
+    SentencePair(f"The small dog number {number} sleeps.", f"The dog {number}.")
+    for number in range(8, 48)
+]
 PAIRS[3] = SentencePair("Yes, please!", "Ja, bitte!")
 
 
@@ -25,7 +33,9 @@ def test_stress_texts_have_the_pairs_that_change():
     assert texts["other_numbers"].rows == [row for row in range(2, 40) if row != 3]
     assert texts["short"].rows == [1, 3] or texts["short"].rows == [0, 3]
     assert texts["joined"].rows is None and len(texts["joined"].pairs) == 8
-    assert texts["joined"].pairs[7] == tuple(" ".join(side) for side in zip(*PAIRS[35:], strict=True))
+    assert texts["joined"].pairs[7] == tuple(
+        " ".join(side) for side in zip(*PAIRS[35:], strict=True)
+    )
     assert [*stress_texts(PAIRS)] == [*stress_texts(PAIRS)]
     assert [*stress_texts(PAIRS)][4] != [*stress_texts(PAIRS, seed=1)][4]
 
@@ -37,15 +47,23 @@ class Copier:
         self.model = SimpleNamespace(config=SimpleNamespace(**config))
 
     def __call__(self, sources, return_confidence=False):
-        entries = [{"confidence": 1 / len(source)} if return_confidence else {} for source in sources]
-        return [{"translation_text": source} | entry for source, entry in zip(sources, entries, strict=True)]
+        entries = [
+            {"confidence": 1 / len(source)} if return_confidence else {} for source in sources
+        ]
+        return [
+            {"translation_text": source} | entry
+            for source, entry in zip(sources, entries, strict=True)
+        ]
 
 
 def test_measure_stress_scores_each_text():
     seen = []
     table = measure_stress(Copier(warning_limits={"scripts": ["GREEK"]}), PAIRS, seen.append)
     assert seen == table.rows and table.groups == []
-    rows, texts = {row.name: row for row in table.rows}, {text.name: text for text in stress_texts(PAIRS)}
+    rows, texts = (
+        {row.name: row for row in table.rows},
+        {text.name: text for text in stress_texts(PAIRS)},
+    )
     for name, text in texts.items():
         expected = score([pair.source for pair in text.pairs], [pair.target for pair in text.pairs])
         assert (rows[name].bleu, rows[name].chrf) == (expected.bleu, expected.chrf)

@@ -33,22 +33,29 @@ def literal(utility, weights):
     pairs = zip(TEXTS, weights, strict=True)
     references = [(text, math.exp(weight) / total) for text, weight in pairs]
     score = METRICS[utility].sentence_score
-    return [sum(share * score(text, [other]).score for other, share in references) for text in TEXTS]
+    return [
+        sum(share * score(text, [other]).score for other, share in references) for text in TEXTS
+    ]
 
 
 @pytest.mark.parametrize("utility", METRICS)
 @pytest.mark.parametrize("weights", [[0.0] * len(TEXTS), WEIGHTS], ids=["samples", "n-best"])
 def test_expected_utilities_are_sacrebleus(utility, weights):
-    assert expected_utilities(TEXTS, weights, utility).tolist() == pytest.approx(literal(utility, weights), abs=1e-9)
+    assert expected_utilities(TEXTS, weights, utility).tolist() == pytest.approx(
+        literal(utility, weights), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("utility", METRICS)
 def test_choose_takes_the_highest_expected_utility(utility):
     expected = literal(utility, [0.0] * len(TEXTS))
     assert (
-        choose([*map(Translation, TEXTS)], utility, by_probability=False).text == TEXTS[expected.index(max(expected))]
+        choose([*map(Translation, TEXTS)], utility, by_probability=False).text
+        == TEXTS[expected.index(max(expected))]
     )
-    translations = [Translation(text, 1.0, weight) for text, weight in zip(TEXTS, WEIGHTS, strict=True)]
+    translations = [
+        Translation(text, 1.0, weight) for text, weight in zip(TEXTS, WEIGHTS, strict=True)
+    ]
     expected = literal(utility, WEIGHTS)
     best = choose(translations, utility, by_probability=True)
     assert best.text == TEXTS[expected.index(max(expected))]
@@ -65,7 +72,11 @@ def test_choose_takes_the_first_of_a_tie(texts):
     ("risk", "options", "text"),
     [
         ({"mbr": "chrf"}, {"num_beams": 1}, "`mbr` needs 2 or more candidates, got `num_beams=1`"),
-        ({"mbr": "chrf", "mbr_samples": 4}, {"num_beams": 4}, "`num_beams` .* or `mbr_samples`, not both"),
+        (
+            {"mbr": "chrf", "mbr_samples": 4},
+            {"num_beams": 4},
+            "`num_beams` .* or `mbr_samples`, not both",
+        ),
         ({"mbr": "chrf"}, {"num_return_sequences": 2}, "With `mbr` there is one translation"),
     ],
 )

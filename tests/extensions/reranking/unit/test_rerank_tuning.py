@@ -21,15 +21,22 @@ def random_lists(seed, size=3):
     """Return n-best lists of texts that lack some words, and features."""
     draw = random.Random(seed)
     texts = [
-        [" ".join(word for word in text.split() if draw.random() < 0.8) for _ in range(size)] for text in REFERENCES
+        [" ".join(word for word in text.split() if draw.random() < 0.8) for _ in range(size)]
+        for text in REFERENCES
     ]
     texts[0][-1] = ""
-    lists = [[Features(-draw.random() * 9, -draw.random() * 9, draw.randint(3, 9)) for _ in row] for row in texts]
+    lists = [
+        [Features(-draw.random() * 9, -draw.random() * 9, draw.randint(3, 9)) for _ in row]
+        for row in texts
+    ]
     return texts, lists
 
 
 def literal_bleu(texts, lists, weights):
-    best = [max(range(len(row)), key=lambda place, row=row: combine(row[place], weights)) for row in lists]
+    best = [
+        max(range(len(row)), key=lambda place, row=row: combine(row[place], weights))
+        for row in lists
+    ]
     chosen = [row[place] for row, place in zip(texts, best, strict=True)]
     return sacrebleu.BLEU().corpus_score(chosen, [REFERENCES]).score
 
@@ -42,7 +49,9 @@ def test_choose_weights_finds_the_best_ones_of_the_grid(seed):
     assert found.bleu == pytest.approx(max(scores.values()))
     assert scores[found.reverse, found.length] == pytest.approx(found.bleu)
     first = [row[0] for row in texts]
-    assert found.beam_search_bleu == pytest.approx(sacrebleu.BLEU().corpus_score(first, [REFERENCES]).score)
+    assert found.beam_search_bleu == pytest.approx(
+        sacrebleu.BLEU().corpus_score(first, [REFERENCES]).score
+    )
 
 
 def test_choose_weights_prefers_small_weights_of_a_tie():

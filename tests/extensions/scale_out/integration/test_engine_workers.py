@@ -13,7 +13,12 @@ from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(150))]
+TEXTS = [
+    "A man is sleeping.",
+    "",
+    "a b\n\nc. d.",
+    *(f"a {'dog ' * (index % 7)}" for index in range(150)),
+]
 
 
 @pytest.fixture
@@ -105,7 +110,10 @@ def test_open_pipeline_refuses_workers_on_another_device(executors, folder, monk
         return translate
 
     monkeypatch.setattr(engine_workers, "load_pipeline", on_meta)
-    with pytest.raises(ValueError, match="translate on the CPU, but this process uses meta"), open_pipeline(folder, 2):
+    with (
+        pytest.raises(ValueError, match="translate on the CPU, but this process uses meta"),
+        open_pipeline(folder, 2),
+    ):
         pass
     assert executors == []
 
@@ -118,18 +126,37 @@ def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
     for workers in ([], ["--workers", "2"]):
         assert main(["translate", folder, *texts.splitlines(), "--num_beams", "1", *workers]) == 0
         files = ["--source", f"{tmp_path}/a.en", "--target", f"{tmp_path}/a.de"]
-        assert main(["evaluate", folder, *files, "--output_file", f"{tmp_path}/out", "--overwrite", *workers]) == 0
+        assert (
+            main(
+                [
+                    "evaluate",
+                    folder,
+                    *files,
+                    "--output_file",
+                    f"{tmp_path}/out",
+                    "--overwrite",
+                    *workers,
+                ]
+            )
+            == 0
+        )
         outputs.append((capsys.readouterr().out, (tmp_path / "out").read_text()))
     assert outputs[0] == outputs[1] and len(outputs[0][0].splitlines()) > 5
     assert executors == [(2, 2)] * 2
 
 
-def test_evaluate_refuses_workers_beside_other_processes(executors, folder, tmp_path, monkeypatch, capsys):
+def test_evaluate_refuses_workers_beside_other_processes(
+    executors, folder, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(
-        "vanilla_transformer.utils.device_utils.process_state", lambda: SimpleNamespace(num_processes=2)
+        "vanilla_transformer.utils.device_utils.process_state",
+        lambda: SimpleNamespace(num_processes=2),
     )
     (tmp_path / "a").write_text("a\n")
     files = ["--source", f"{tmp_path}/a", "--target", f"{tmp_path}/a"]
     assert main(["evaluate", folder, *files, "--workers", "2"]) == 2
-    assert "error: --workers is for one process, got 2 of `accelerate launch`." in capsys.readouterr().err
+    assert (
+        "error: --workers is for one process, got 2 of `accelerate launch`."
+        in capsys.readouterr().err
+    )
     assert executors == []

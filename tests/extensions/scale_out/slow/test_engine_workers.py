@@ -20,8 +20,16 @@ from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(300))]
-VARIED = [" ".join(["a", "man", "dogs", "run", "green"][n % 5] for n in range(i, i * 3 % 17 + i)) for i in range(150)]
+TEXTS = [
+    "A man is sleeping.",
+    "",
+    "a b\n\nc. d.",
+    *(f"a {'dog ' * (index % 7)}" for index in range(300)),
+]
+VARIED = [
+    " ".join(["a", "man", "dogs", "run", "green"][n % 5] for n in range(i, i * 3 % 17 + i))
+    for i in range(150)
+]
 pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 SECONDS = 60  # until a test gives up
 
@@ -29,7 +37,9 @@ SECONDS = 60  # until a test gives up
 def test_worker_pipeline_translates_as_one_process_does(folder):
     expected, progress = load_pipeline(folder)(TEXTS, num_beams=2), []
     with open_pipeline(folder, 2) as translate:
-        assert translate(TEXTS, num_beams=2, progress=lambda *call: progress.append(call)) == expected
+        assert (
+            translate(TEXTS, num_beams=2, progress=lambda *call: progress.append(call)) == expected
+        )
         assert progress[-1] == (303, 303) and len(progress) > 1
         assert translate._executor.submit(torch.get_num_threads).result() == 1
         with pytest.raises(ValueError, match="num_return_sequences"):
@@ -47,20 +57,31 @@ def test_worker_pipeline_translates_a_text_as_one_process_does_alone(tiny_tokeni
             assert found == alone(text)[0]
 
 
-def test_worker_pipeline_returns_confidence_after_prefixes_as_one_process_does(tiny_tokenizer, tmp_path):
+def test_worker_pipeline_returns_confidence_after_prefixes_as_one_process_does(
+    tiny_tokenizer, tmp_path
+):
     folder = save_model_folder(calibrated_model(), tiny_tokenizer, tmp_path / "model")
     prefixes = [f"Das {'Gras ' * (index % 3)}" for index in range(200)]
-    options = {"target_prefix": prefixes, "return_confidence": True, "return_warnings": True, "num_beams": 2}
+    options = {
+        "target_prefix": prefixes,
+        "return_confidence": True,
+        "return_warnings": True,
+        "num_beams": 2,
+    }
     options |= {"max_new_tokens": 20}
     texts = [f"a {'dog ' * (index % 7)}." for index in range(200)]
     expected = load_pipeline(folder)(texts, **options)
     with open_pipeline(folder, 2) as translate:
         found = translate(texts, **options)
-    assert [each["translation_text"] for each in found] == [each["translation_text"] for each in expected]
+    assert [each["translation_text"] for each in found] == [
+        each["translation_text"] for each in expected
+    ]
     assert [each["warnings"] for each in found] == [each["warnings"] for each in expected]
     confidences = [each["confidence"] for each in found]
     assert confidences == close_to([each["confidence"] for each in expected])
-    assert len(set(confidences)) > 1 and all(each["translation_text"].startswith("Das") for each in found)
+    assert len(set(confidences)) > 1 and all(
+        each["translation_text"].startswith("Das") for each in found
+    )
 
 
 def test_worker_pipeline_ends_workers_that_translate(folder):
@@ -83,7 +104,9 @@ def test_worker_pipeline_reports_a_killed_worker(folder, busy):
         if not busy:
             wait_until(lambda: not workers[0].is_alive(), SECONDS)
         for _ in range(2):
-            with pytest.raises(ChildProcessError, match="A worker process was killed. .* use fewer than 2 workers"):
+            with pytest.raises(
+                ChildProcessError, match="A worker process was killed. .* use fewer than 2 workers"
+            ):
                 translate(long, num_beams=4, max_new_tokens=100)
     assert active_children() == []
 
@@ -91,9 +114,19 @@ def test_worker_pipeline_reports_a_killed_worker(folder, busy):
 @pytest.fixture
 def command(folder):
     """Start `translate --workers 2` in its own group with endless text. Return it and its two workers."""
-    command = [sys.executable, "-m", "vanilla_transformer", "translate", str(folder), "--workers", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "vanilla_transformer",
+        "translate",
+        str(folder),
+        "--workers",
+        "2",
+    ]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([*command, "--num_beams", "1"], **streams, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [*command, "--num_beams", "1"], **streams, text=True, start_new_session=True
+    )
     threading.Thread(target=write_forever, args=(process.stdin,), daemon=True).start()
     threading.Thread(target=process.stdout.read, daemon=True).start()
     yield process

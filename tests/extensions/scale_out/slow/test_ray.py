@@ -45,7 +45,16 @@ def texts(tmp_path):
 
 def run_translate(folder, texts, output, *flags):
     """Translate in 19 shards, and return the exit status."""
-    words = ["translate", str(folder), "--input", str(texts[0]), "--output", str(output), "--max_new_tokens", "12"]
+    words = [
+        "translate",
+        str(folder),
+        "--input",
+        str(texts[0]),
+        "--output",
+        str(output),
+        "--max_new_tokens",
+        "12",
+    ]
     return main([*words, "--batch_size", "1", "--quiet", *flags])
 
 
@@ -101,5 +110,8 @@ def test_translate_by_ray_reports_mistakes_in_one_line(folder, texts, node, tmp_
     assert run_translate(folder, texts, tmp_path / "ray", *RAY, "--constraint", " ") == 2
     assert "error: A constraint must have a word, got ' '." in capsys.readouterr().err
     assert run_translate(folder, texts, tmp_path / "ray", *RAY[:2], "--ray_threads", "64") == 2
-    assert "A machine of the cluster must have 64 CPUs, but the largest one has 1." in capsys.readouterr().err
+    assert (
+        "A machine of the cluster must have 64 CPUs, but the largest one has 1."
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "ray.partial").exists()

@@ -14,7 +14,9 @@ def test_check_workers_follows_the_quota_of_a_container(tmp_path, monkeypatch):
     (tmp_path / "membership").write_text("0::/\n")
     (tmp_path / "cpu.max").write_text("350000 100000\n")
     check_workers(3)
-    with pytest.raises(ValueError, match="from 1 to 3, the number of cores that this process may use, got 4"):
+    with pytest.raises(
+        ValueError, match="from 1 to 3, the number of cores that this process may use, got 4"
+    ):
         check_workers(4)
 
 

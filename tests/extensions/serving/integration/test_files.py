@@ -86,7 +86,9 @@ def test_a_file_keeps_its_encoding(client, encoding):
     mark, name = ("\ufeff", "UTF-16") if encoding == "utf-16-le" else ("", "ISO-8859-1")
     before, after = f"{mark}<?xml version='1.0' encoding='{name}'?>\n<a>", "</a><!-- ä -->"
     found = download(client, send(client, "a.xml", f"{before}Two dogs.{after}".encode(encoding)))
-    assert found.content.startswith(before.encode(encoding)) and found.content.endswith(after.encode(encoding))
+    assert found.content.startswith(before.encode(encoding)) and found.content.endswith(
+        after.encode(encoding)
+    )
 
 
 def test_a_request_joins_the_lines_of_wrapped_text(client):
@@ -103,7 +105,10 @@ def test_a_request_joins_the_lines_of_wrapped_text(client):
 def test_a_file_keeps_blank_lines_around_its_text(client):
     plain = download(client, send(client, "a.txt", "A man")).text
     for start, end in (("", "\n"), ("\r\n \r\n", "\r\n\r\n")):
-        assert download(client, send(client, "a.txt", f"{start}A man{end}")).text == f"{start}{plain}{end}"
+        assert (
+            download(client, send(client, "a.txt", f"{start}A man{end}")).text
+            == f"{start}{plain}{end}"
+        )
         assert download(client, send(client, "a.txt", start + end)).text == start + end
     assert download(client, send(client, "a.txt", b"\xef\xbb\xbfA man")).text == plain
 
@@ -113,7 +118,12 @@ REFUSED = {
     "an unknown ending": ("program.exe", b"MZ", {}, "must end with one of .txt, .html"),
     "no ending": ("program", b"a", {}, "must end with one of"),
     "an ending alone": (".html", b"a", {}, "must end with one of"),
-    "another encoding": ("a.txt", b"one\n\xff", {}, "`file` must be UTF-8, but line 2 has the byte 0xff"),
+    "another encoding": (
+        "a.txt",
+        b"one\n\xff",
+        {},
+        "`file` must be UTF-8, but line 2 has the byte 0xff",
+    ),
     "a malformed document": ("a.xml", b"<a>", {}, "(at position 0)"),
     "a long text": ("a.txt", b"a" * 5001, {}, "at most 5000 (--max_characters), got 5001"),
     "XLIFF of another language": (
@@ -122,8 +132,18 @@ REFUSED = {
         {},
         "The target language of the file must be de, as of the model, but it is fr.",
     ),
-    "another target": ("a.txt", b"a", {"target": "it"}, "must be a direction of this service: en-de."),
-    "another source": ("a.txt", b"a", {"source": "it"}, "must be a direction of this service: en-de."),
+    "another target": (
+        "a.txt",
+        b"a",
+        {"target": "it"},
+        "must be a direction of this service: en-de.",
+    ),
+    "another source": (
+        "a.txt",
+        b"a",
+        {"source": "it"},
+        "must be a direction of this service: en-de.",
+    ),
 }
 
 
@@ -131,7 +151,11 @@ REFUSED = {
 def test_a_file_is_refused_in_one_line(kind, client):
     name, content, entries, said = REFUSED[kind]
     answer = send(client, name, content, **entries)
-    assert answer.status_code == 400 and [*answer.json()] == ["error"] and said in answer.json()["error"]
+    assert (
+        answer.status_code == 400
+        and [*answer.json()] == ["error"]
+        and said in answer.json()["error"]
+    )
     assert len(answer.content) < 300
 
 
@@ -142,10 +166,16 @@ def test_a_form_that_is_not_utf_8_is_refused(charset, name, client):
     parts = [b'name="%s"\r\n\r\n%s' % pair for pair in entries.items()] + [
         b'name="file"; filename="\xe9.txt"\r\n\r\na'
     ]
-    body = b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--x--\r\n"
+    body = (
+        b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts)
+        + b"--x--\r\n"
+    )
     headers = {"content-type": "multipart/form-data; boundary=x" + charset}
     answer = client.post("/translate_file", content=body, headers=headers)
-    assert (answer.status_code, answer.json()) == (400, {"error": f"`{name}` must be UTF-8, got other bytes."})
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"error": f"`{name}` must be UTF-8, got other bytes."},
+    )
 
 
 def test_a_form_may_have_other_spellings_of_codes_and_entries_in_the_query(client):
@@ -162,8 +192,16 @@ def test_a_form_may_have_other_spellings_of_codes_and_entries_in_the_query(clien
         (LANGUAGES, {"other": ("a.txt", b"a")}, "`file` must be given"),
         ({"target": "de"}, {"file": ("a.txt", b"a")}, "`source` must be given"),
         ({"source": "en"}, {"file": ("a.txt", b"a")}, "`target` must be given"),
-        (LANGUAGES, {"file": ("a.txt", b"a"), "source": ("en", b"en")}, "`source` must be a text, not a file."),
-        (LANGUAGES, {"file": ("a.txt", b"a"), "target": ("en", b"en")}, "`target` must be a text, not a file."),
+        (
+            LANGUAGES,
+            {"file": ("a.txt", b"a"), "source": ("en", b"en")},
+            "`source` must be a text, not a file.",
+        ),
+        (
+            LANGUAGES,
+            {"file": ("a.txt", b"a"), "target": ("en", b"en")},
+            "`target` must be a text, not a file.",
+        ),
     ],
 )
 def test_a_form_without_an_entry_is_refused(data, files, said, client):
@@ -176,9 +214,15 @@ def test_a_form_without_an_entry_is_refused(data, files, said, client):
     [
         {"json": {"q": "a", **LANGUAGES}},
         {"data": {"file": "a", **LANGUAGES}},
-        {"content": b"--x\r\nbroken", "headers": {"content-type": "multipart/form-data; boundary=x"}},
+        {
+            "content": b"--x\r\nbroken",
+            "headers": {"content-type": "multipart/form-data; boundary=x"},
+        },
         {"content": b"", "headers": {"content-type": "multipart/form-data"}},
-        {"content": b"\xff" * 100, "headers": {"content-type": b"multipart/form-data; boundary=\xff"}},
+        {
+            "content": b"\xff" * 100,
+            "headers": {"content-type": b"multipart/form-data; boundary=\xff"},
+        },
     ],
 )
 def test_a_body_that_is_no_form_with_a_file_is_refused(body, client):
@@ -191,14 +235,21 @@ def test_a_large_file_is_refused_by_the_limit_of_its_kind(pipeline):
     limits = Limits(max_body_bytes=2000, max_document_bytes=4000, max_characters=10)
     with serving(pipeline, limits) as client:
         assert send(client, "a.html", b"<p>a</p>" + b"\n" * 3000).status_code == 200
-        for name, size, said in (("a.txt", 3000, "2000 bytes (--max_body"), ("a.html", 5000, "4000 bytes (--max_doc")):
+        for name, size, said in (
+            ("a.txt", 3000, "2000 bytes (--max_body"),
+            ("a.html", 5000, "4000 bytes (--max_doc"),
+        ):
             answer = send(client, name, b"a" * size)
             assert answer.status_code == 413 and said in answer.json()["error"]
 
 
 def test_a_file_needs_a_key_and_its_download_needs_none(pipeline):
     with serving(pipeline, api_keys=["first"]) as client:
-        assert send(client, "a.txt", b"a").status_code == send(client, "a.txt", b"a", api_key="x").status_code == 403
+        assert (
+            send(client, "a.txt", b"a").status_code
+            == send(client, "a.txt", b"a", api_key="x").status_code
+            == 403
+        )
         answer = send(client, "a.txt", b"a", api_key="first")
         assert download(client, answer).status_code == 200
         answer = client.post("/translate_file", data={"api_key": "first", **LANGUAGES})
@@ -227,7 +278,9 @@ def test_name_translation_is_harmless(name, expected):
 
 
 def test_a_strange_host_does_no_harm(client):
-    answer = client.post("/translate_file", files={"file": ("a.txt", b"a")}, data=LANGUAGES, headers={"host": "[a"})
+    answer = client.post(
+        "/translate_file", files={"file": ("a.txt", b"a")}, data=LANGUAGES, headers={"host": "[a"}
+    )
     assert answer.status_code in (200, 400)
 
 
@@ -266,7 +319,9 @@ def test_a_client_with_many_files_takes_room_from_itself():
 def test_a_zip_is_translated(pipeline):
     file, member = BytesIO(), "content.xml"
     with ZipFile(file, "w") as archive:
-        archive.writestr(member, '<p xmlns="urn:oasis:names:tc:opendocument:xmlns:text:1.0">Two dogs.</p>')
+        archive.writestr(
+            member, '<p xmlns="urn:oasis:names:tc:opendocument:xmlns:text:1.0">Two dogs.</p>'
+        )
         archive.writestr("picture.png", bytes(range(256)))
     with serving(pipeline, Limits(max_tokens=5000)) as client:
         found = download(client, send(client, "a.odt", file.getvalue()))

@@ -19,13 +19,21 @@ from vanilla_transformer.extensions.serving.language_detection import (
 )
 from vanilla_transformer.extensions.serving.libretranslate import Question
 from vanilla_transformer.extensions.serving.limits import Limits
-from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
+from vanilla_transformer.extensions.serving.models import (
+    LoadedModel,
+    ModelLoader,
+    Models,
+    ServedModel,
+)
 from vanilla_transformer.extensions.serving.service import create_service, create_service_of
 from vanilla_transformer.text.languages import Direction
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 MULTIPART = {"content-type": "multipart/form-data; boundary=x"}
-ENGLISH, GERMAN = "A young woman is reading a book in the park.", "Der Hund läuft durch das hohe Gras."
+ENGLISH, GERMAN = (
+    "A young woman is reading a book in the park.",
+    "Der Hund läuft durch das hohe Gras.",
+)
 
 
 def directions(names):
@@ -76,8 +84,14 @@ def error_of(answer, status=400):
         ({"source": "en-US", "target": "DE"}, {"translatedText": ["one 0", "two 0"]}),
         ({"source": "auto", "target": "de_AT"}, {"translatedText": ["one 0", "two 0"]}),
         ({"q": "one", "source": "auto", "format": "text"}, {"translatedText": "one 0"}),
-        ({"q": "one", "alternatives": "2"}, {"translatedText": "one 0", "alternatives": ["one 1", "one 2"]}),
-        ({"q": ["one"], "alternatives": 2}, {"translatedText": ["one 0"], "alternatives": [["one 1", "one 2"]]}),
+        (
+            {"q": "one", "alternatives": "2"},
+            {"translatedText": "one 0", "alternatives": ["one 1", "one 2"]},
+        ),
+        (
+            {"q": ["one"], "alternatives": 2},
+            {"translatedText": ["one 0"], "alternatives": [["one 1", "one 2"]]},
+        ),
     ],
 )
 def test_libretranslate_answers_in_its_form(client, entries, answer):
@@ -89,7 +103,9 @@ def test_libretranslate_forms_are_no_json(client):
     text = "A man & a dog.&q=Grass."
     answer = client.post("/translate", content=json.dumps({"text": text}), headers=FORM)
     assert answer.json() == {"translations": [[f"{text} 0"]]}
-    answer = client.post("/translate", content=json.dumps({"q": text, "source": "en", "target": "de"}), headers=FORM)
+    answer = client.post(
+        "/translate", content=json.dumps({"q": text, "source": "en", "target": "de"}), headers=FORM
+    )
     assert answer.json() == {"translatedText": f"{text} 0"}
 
 
@@ -99,9 +115,18 @@ def test_libretranslate_forms_are_no_json(client):
         ({"source": "fr"}, "`source` and `target` must be a direction of this service: en-de."),
         ({"target": "dex"}, "`source` and `target` must be a direction of this service: en-de."),
         ({"target": None}, "`source` and `target` must be given"),
-        ({"alternatives": -1}, "`alternatives` must be a number of 0 or more, of at most 9 digits."),
-        ({"alternatives": "9" * 5000}, "`alternatives` must be a number of 0 or more, of at most 9 digits."),
-        ({"alternatives": 99}, "`alternatives` must give 1 to at most 8 (--max_hypotheses), got 100."),
+        (
+            {"alternatives": -1},
+            "`alternatives` must be a number of 0 or more, of at most 9 digits.",
+        ),
+        (
+            {"alternatives": "9" * 5000},
+            "`alternatives` must be a number of 0 or more, of at most 9 digits.",
+        ),
+        (
+            {"alternatives": 99},
+            "`alternatives` must give 1 to at most 8 (--max_hypotheses), got 100.",
+        ),
         ({"q": [1]}, "text"),
         ({"q": {}}, "`q` must be a string or a list of strings, got an object."),
         ({"q": ["a"] * 300}, "`q` may be a list of at most 256 (--max_texts), got 300."),
@@ -114,7 +139,10 @@ def test_libretranslate_refuses_in_its_form(client, entries, message):
 
 def test_libretranslate_asks_for_a_missing_text_in_its_form(client):
     answer = client.post("/translate", json={"source": "en", "target": "de"})
-    assert (answer.status_code, answer.json()) == (400, {"error": "The body must have the entry `q`."})
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"error": "The body must have the entry `q`."},
+    )
 
 
 def test_libretranslate_key_may_be_in_the_body():
@@ -131,43 +159,75 @@ def test_libretranslate_without_the_classifier_detects_nothing():
             {"code": "de", "name": "German", "targets": ["fr"]},
         ]
         assert client.post("/detect", json={"q": "a"}).status_code == 404
-        assert "the detection of languages is not installed" in error_of(ask(client, source="auto", target="fr"))
-        assert "`source`" in error_of(ask(client))  # the only source, which this model does not know
+        assert "the detection of languages is not installed" in error_of(
+            ask(client, source="auto", target="fr")
+        )
+        assert "`source`" in error_of(
+            ask(client)
+        )  # the only source, which this model does not know
 
 
 # --- Detection of languages -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "code", "source"), [(ENGLISH, "en", "en"), (GERMAN, "de", "deu_Latn")])
+@pytest.mark.parametrize(
+    ("text", "code", "source"), [(ENGLISH, "en", "en"), (GERMAN, "de", "deu_Latn")]
+)
 def test_libretranslate_detects_the_language(detecting, text, code, source):
     for sent in ({"json": {"q": text}}, {"data": {"q": text}}):
         best, *others = detecting.post("/detect", **sent).json()
         assert best["language"] == code and 50 < best["confidence"] <= 100
-        assert all(1 <= other["confidence"] <= best["confidence"] for other in others) and len(others) < 20
+        assert (
+            all(1 <= other["confidence"] <= best["confidence"] for other in others)
+            and len(others) < 20
+        )
     answer = ask(detecting, q=text, source="auto", target="fr").json()
     assert answer["translatedText"] == f"{source}-fr {text}"
-    assert answer["detectedLanguage"]["language"] == source and answer["detectedLanguage"]["confidence"] > 50
+    assert (
+        answer["detectedLanguage"]["language"] == source
+        and answer["detectedLanguage"]["confidence"] > 50
+    )
 
 
 def test_libretranslate_detects_the_language_of_each_text(detecting):
-    body = {"q": [GERMAN, ENGLISH, GERMAN.upper(), ENGLISH], "source": "AUTO", "target": "fr-FR", "alternatives": 1}
+    body = {
+        "q": [GERMAN, ENGLISH, GERMAN.upper(), ENGLISH],
+        "source": "AUTO",
+        "target": "fr-FR",
+        "alternatives": 1,
+    }
     answer = ask(detecting, **body).json()
-    expected = [f"{code}-fr {text}" for code, text in zip(["deu_Latn", "en"] * 2, body["q"], strict=True)]
-    assert answer["translatedText"] == expected and answer["alternatives"] == [[text] for text in expected]
+    expected = [
+        f"{code}-fr {text}" for code, text in zip(["deu_Latn", "en"] * 2, body["q"], strict=True)
+    ]
+    assert answer["translatedText"] == expected and answer["alternatives"] == [
+        [text] for text in expected
+    ]
     for text, found in zip(body["q"], answer["detectedLanguage"], strict=True):
         assert ask(detecting, **body | {"q": text}).json()["detectedLanguage"] == found
     nothing = {"translatedText": [], "detectedLanguage": [], "alternatives": []}
     assert ask(detecting, **body | {"q": []}).json() == nothing
     answer = ask(detecting, q=[ENGLISH, GERMAN], source="auto").json()
-    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"], "the only source of German"
-    assert ask(detecting, q="Ein Hund.", target="fr").json() == {"translatedText": "en-fr Ein Hund."}
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"], (
+        "the only source of German"
+    )
+    assert ask(detecting, q="Ein Hund.", target="fr").json() == {
+        "translatedText": "en-fr Ein Hund."
+    }
 
 
 def test_libretranslate_names_a_refused_text_by_its_position_in_the_request():
-    with echoing("en-fr de-fr", limits=Limits(max_texts=3, max_tokens=60), detect=detect_languages) as client:
+    with echoing(
+        "en-fr de-fr", limits=Limits(max_texts=3, max_tokens=60), detect=detect_languages
+    ) as client:
         reason = f"The tokens of a text may be at most 60 (--max_tokens), got {len(ENGLISH) * 2} at position 2."
-        assert error_of(ask(client, q=[GERMAN, ENGLISH, ENGLISH * 2], source="auto", target="fr")) == reason
-        assert "at most 3 (--max_texts), got 4" in error_of(ask(client, q=[GERMAN] * 4, source="auto", target="fr"))
+        assert (
+            error_of(ask(client, q=[GERMAN, ENGLISH, ENGLISH * 2], source="auto", target="fr"))
+            == reason
+        )
+        assert "at most 3 (--max_texts), got 4" in error_of(
+            ask(client, q=[GERMAN] * 4, source="auto", target="fr")
+        )
 
 
 def test_libretranslate_detects_languages_of_models_that_take_turns_in_memory():
@@ -177,7 +237,13 @@ def test_libretranslate_detects_languages_of_models_that_take_turns_in_memory():
         return LoadedModel(lambda texts, count: [[f"{direction} {text}"] * count for text in texts])
 
     models = [
-        ServedModel(str(direction), Limits(), partial(load, direction), directions=[direction], loader=loader)
+        ServedModel(
+            str(direction),
+            Limits(),
+            partial(load, direction),
+            directions=[direction],
+            loader=loader,
+        )
         for direction in directions("en-fr de-fr")
     ]
     with TestClient(create_service_of(Models(models), detect=detect_languages)) as client:
@@ -191,13 +257,20 @@ def test_libretranslate_detects_languages_of_models_that_take_turns_in_memory():
         ("/detect", {"q": ["a"]}, "`q` must be a text."),
         ("/detect", {"q": None}, "`q` must be a text."),
         ("/detect", {}, "must have the entry `q`."),
-        ("/translate", {"q": ENGLISH, "source": "auto", "target": "it"}, "a direction of this service"),
+        (
+            "/translate",
+            {"q": ENGLISH, "source": "auto", "target": "it"},
+            "a direction of this service",
+        ),
         ("/translate", {"q": [3], "source": "auto", "target": "fr"}, "Each text must be a string"),
     ],
 )
 def test_libretranslate_detects_the_language_of_texts_only(detecting, path, entries, message):
     assert message in error_of(detecting.post(path, json=entries))
-    assert detecting.post(path, json={"q": "a"}, headers={"authorization": "Bearer x"}).status_code == 403
+    assert (
+        detecting.post(path, json={"q": "a"}, headers={"authorization": "Bearer x"}).status_code
+        == 403
+    )
 
 
 # --- Forms and queries ----------------------------------------------------------------------------------------------
@@ -206,7 +279,9 @@ def test_libretranslate_detects_the_language_of_texts_only(detecting, path, entr
 SENT = {
     "json": lambda entries: {"json": entries},
     "form": lambda entries: {"data": entries},
-    "multipart": lambda entries: {"files": {name: (None, value) for name, value in entries.items()}},
+    "multipart": lambda entries: {
+        "files": {name: (None, value) for name, value in entries.items()}
+    },
     "query": lambda entries: {"params": entries},
     "query and form": lambda entries: {
         "params": {name: value for name, value in entries.items() if name != "q"},
@@ -220,14 +295,20 @@ def test_libretranslate_reads_entries_of_every_kind(way, detecting):
     text = "Zwei Hunde & größere Ü\nGras=ja"
     del detecting.headers["authorization"]
     sent = {"q": text, "source": "en", "target": "fr", "api_key": "key"}
-    assert detecting.post("/translate", **SENT[way](sent)).json() == {"translatedText": f"en-fr {text}"}
+    assert detecting.post("/translate", **SENT[way](sent)).json() == {
+        "translatedText": f"en-fr {text}"
+    }
     assert detecting.post("/detect", **SENT[way](sent)).json()[0]["language"] == "de"
     assert error_of(detecting.post("/translate", **SENT[way](sent | {"api_key": "x"})), 403)
 
 
 def test_libretranslate_prefers_the_query_and_reads_several_texts(detecting):
-    answer = detecting.post("/translate?target=de", data={"q": ["a\r\nb", "c"], "source": "en", "target": "fr"})
-    assert answer.json() == {"translatedText": ["en-de a\nb", "en-de c"]}, "browsers send other line ends"
+    answer = detecting.post(
+        "/translate?target=de", data={"q": ["a\r\nb", "c"], "source": "en", "target": "fr"}
+    )
+    assert answer.json() == {"translatedText": ["en-de a\nb", "en-de c"]}, (
+        "browsers send other line ends"
+    )
 
 
 # Bodies with a text in Latin-1, which is not UTF-8.
@@ -237,7 +318,10 @@ ENTRIES = ((b"source", b"en"), (b"target", b"fr"), (b"api_key", b"key"), (b"q", 
 LATIN = {
     "form": (PAIRS + b"gr\xfcn", FORM),
     "escaped": (PAIRS + b"gr%FCn", FORM),
-    "declared": (PAIRS + b"gr%FCn", {"content-type": FORM["content-type"] + "; charset=ISO-8859-1"}),
+    "declared": (
+        PAIRS + b"gr%FCn",
+        {"content-type": FORM["content-type"] + "; charset=ISO-8859-1"},
+    ),
     "multipart": (b"".join(PARTS % pair for pair in ENTRIES) + b"--x--\r\n", MULTIPART),
 }
 
@@ -287,7 +371,10 @@ def test_libretranslate_refuses_a_lone_surrogate_in_each_entry(path, detecting):
 )
 def test_libretranslate_refuses_a_key_with_a_lone_surrogate(path, content, content_type):
     with echoing("", api_keys=["key"], detect=detect_languages) as client:
-        assert client.post(path, content=content, headers={"content-type": content_type}).status_code == 403
+        assert (
+            client.post(path, content=content, headers={"content-type": content_type}).status_code
+            == 403
+        )
 
 
 # --- Codes of languages ---------------------------------------------------------------------------------------------
@@ -301,7 +388,10 @@ CODES = "en-zho_Hans en-zho_Hant deu_Latn-pt_BR en-fr"
         ("en-US", "fr_CA", "en-fr"),
         ("eng", "zh", "en-zho_Hans"),
         ("de-AT", "pt-br", "deu_Latn-pt_BR"),
-        *((source, target, None) for source, target in (("de", "pt-PT"), ("de", "fr"), ("xx", "fr"), ("", "fr"))),
+        *(
+            (source, target, None)
+            for source, target in (("de", "pt-PT"), ("de", "fr"), ("xx", "fr"), ("", "fr"))
+        ),
         ("en", "f", None),
     ],
 )
@@ -343,7 +433,8 @@ def test_closest_languages_keeps_no_long_codes_in_memory():
 
 
 @pytest.mark.parametrize(
-    ("code", "name"), [("pt-BR", "Portuguese (Brazil)"), ("deu_Latn", "German"), ("xx", "xx"), ("!", "!"), ("", "")]
+    ("code", "name"),
+    [("pt-BR", "Portuguese (Brazil)"), ("deu_Latn", "German"), ("xx", "xx"), ("!", "!"), ("", "")],
 )
 def test_language_name_is_english_or_the_code(code, name):
     assert language_name(code) == name
@@ -352,12 +443,17 @@ def test_language_name_is_english_or_the_code(code, name):
 def test_libretranslate_describes_itself_for_pages():
     with echoing(CODES, limits=Limits(max_characters=7), api_keys=["key"]) as client:
         settings = client.get("/frontend/settings").json()
-    assert settings["charLimit"] == 7 and settings["keyRequired"] and not settings["filesTranslation"]
+    assert (
+        settings["charLimit"] == 7 and settings["keyRequired"] and not settings["filesTranslation"]
+    )
     assert settings["language"]["source"] == {"code": "en", "name": "English"}
     assert settings["language"]["target"]["code"] == "zho_Hans"
     with echoing("", check_document=lambda text, name: None) as client:
         settings = client.get("/frontend/settings").json()
-    assert ".html" in settings["supportedFilesFormat"] and settings["language"]["source"]["code"] == "auto"
+    assert (
+        ".html" in settings["supportedFilesFormat"]
+        and settings["language"]["source"]["code"] == "auto"
+    )
 
 
 # --- A public client runs unchanged against a service with its real server ------------------------------------------

@@ -14,7 +14,12 @@ from tests.service_models import echo, shout
 from tests.waiting import wait_until
 from vanilla_transformer import __version__
 from vanilla_transformer.extensions.serving.limits import Limits
-from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
+from vanilla_transformer.extensions.serving.models import (
+    LoadedModel,
+    ModelLoader,
+    Models,
+    ServedModel,
+)
 from vanilla_transformer.extensions.serving.service import create_service, create_service_of
 from vanilla_transformer.text.languages import Direction
 
@@ -52,14 +57,23 @@ class Shelf:
             raise self.failing[name]
         model = Model(name)
         self.models[name] = weakref.ref(model)
-        return LoadedModel(model, lambda texts: [1] * len(texts), ["return_scores"] if name == "en-fr" else ())
+        return LoadedModel(
+            model, lambda texts: [1] * len(texts), ["return_scores"] if name == "en-fr" else ()
+        )
 
 
 @contextmanager
 def serving(shelf, names=NAMES, max_loaded=None, limits=None, pivot=None, **options):
     limits, loader = limits or Limits(), ModelLoader(max_loaded)
     models = [
-        ServedModel(name, limits, lambda name=name: shelf.load(name), None, [Direction(*name.split("-"))], loader)
+        ServedModel(
+            name,
+            limits,
+            lambda name=name: shelf.load(name),
+            None,
+            [Direction(*name.split("-"))],
+            loader,
+        )
         for name in names
     ]
     with TestClient(create_service_of(Models(models, pivot), limits, **options)) as client:
@@ -69,7 +83,10 @@ def serving(shelf, names=NAMES, max_loaded=None, limits=None, pivot=None, **opti
 def loaded_models(loaded, names=("de-en", "en-fr"), limits=None):
     """Return models of two directions that are in memory."""
     directions = [Direction(*name.split("-")) for name in names]
-    return [ServedModel(str(each), limits or Limits(), loaded=loaded, directions=[each]) for each in directions]
+    return [
+        ServedModel(str(each), limits or Limits(), loaded=loaded, directions=[each])
+        for each in directions
+    ]
 
 
 def ask(client, name, text="a", **entries):
@@ -95,14 +112,19 @@ def test_models_are_loaded_when_a_request_needs_them():
         for _ in range(2):
             assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
         assert shelf.loaded == ["de-en"] and states(client)["de-en"] == "ok"
-        assert ask(client, "en-de", stream=True).text == 'data: {"position": 0, "translations": ["en-de a"]}\n\n'
+        assert (
+            ask(client, "en-de", stream=True).text
+            == 'data: {"position": 0, "translations": ["en-de a"]}\n\n'
+        )
         assert shelf.loaded == ["de-en", "en-de"]
         well = {"failures": 0, "last_failure": None}
         models = {
             name: {"status": status, "sha256": None} | well
             for name, status in zip(NAMES, ("ok", "ok", "not loaded"), strict=True)
         }
-        assert client.get("/health").json() == {"status": "ok", "version": __version__} | well | {"models": models}
+        assert client.get("/health").json() == {"status": "ok", "version": __version__} | well | {
+            "models": models
+        }
 
 
 def test_models_are_chosen_by_the_languages_of_libretranslate():
@@ -129,7 +151,9 @@ def test_unknown_models_are_refused_with_the_known_ones(name):
 
 def test_the_only_model_needs_no_name():
     with serving(Shelf(), ["en-de"]) as client:
-        assert client.post("/translate", json={"text": "a"}).json() == {"translations": [["en-de a"]]}
+        assert client.post("/translate", json={"text": "a"}).json() == {
+            "translations": [["en-de a"]]
+        }
         assert ask(client, "en-de").status_code == 200 and ask(client, "de-en").status_code == 422
         assert "models" not in client.get("/health").json()
     with TestClient(create_service(Model("x"), name="x")) as client:
@@ -146,7 +170,10 @@ def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
             (ask_question(client, "en", "de"), "error"),
             (client.get("/models/en-de"), "detail"),
         ):
-            assert (answer.status_code, answer.json()) == (500, {form: said}) and "/secret" in caplog.text
+            assert (answer.status_code, answer.json()) == (
+                500,
+                {form: said},
+            ) and "/secret" in caplog.text
         assert ask(client, "de-en").status_code == 200
         health = client.get("/health")
         assert health.status_code == 200
@@ -165,13 +192,18 @@ def test_a_model_describes_itself_once_it_is_loaded_to_clients_with_a_key():
     with serving(shelf, max_loaded=1, api_keys=["key"]) as client:
         assert client.get("/models/en-de").status_code == 401 and shelf.loaded == []
         client.headers["authorization"] = "Bearer key"
-        assert client.get("/models/en-fr").json() == {"name": "en-fr", "features": ["return_scores"]}
+        assert client.get("/models/en-fr").json() == {
+            "name": "en-fr",
+            "features": ["return_scores"],
+        }
         assert client.get("/models/en-de").json() == {"name": "en-de", "features": []}
         assert shelf.loaded == ["en-fr", "en-de"] and states(client)["en-fr"] == "not loaded"
         missing = client.get("/models/fr-en")
         assert (missing.status_code, missing.json()) == (404, {"detail": KNOWN})
         assert ask(client, "en-fr", return_scores=True).status_code == 200
-        assert "Leave `return_scores` out" in ask(client, "en-de", return_scores=True).json()["detail"]
+        assert (
+            "Leave `return_scores` out" in ask(client, "en-de", return_scores=True).json()["detail"]
+        )
 
 
 # --- Loading --------------------------------------------------------------------------------------------------------
@@ -211,7 +243,10 @@ def test_a_request_waits_for_loading_within_its_time():
     shelf.proceed.clear()
     with serving(shelf, limits=Limits(request_seconds=1)) as client:
         answer = ask(client, "en-de")
-        assert answer.status_code == 503 and "The model en-de is still loading" in answer.json()["detail"]
+        assert (
+            answer.status_code == 503
+            and "The model en-de is still loading" in answer.json()["detail"]
+        )
         shelf.proceed.set()
         assert ask(client, "en-de").status_code == 200 and shelf.loaded == ["en-de"]
 
@@ -224,7 +259,10 @@ def test_stopping_refuses_requests_that_wait_for_a_model():
         models = client.app.state.models
         wait_until(lambda: states(client)["en-de"] == "loading" and models.is_busy)
         client.portal.call(models.stop)
-        assert waiting.result().status_code == 503 and "shutting down" in waiting.result().json()["detail"]
+        assert (
+            waiting.result().status_code == 503
+            and "shutting down" in waiting.result().json()["detail"]
+        )
         assert models.is_busy  # the thread cannot be stopped
         shelf.proceed.set()
         wait_until(lambda: not models.is_busy)
@@ -238,7 +276,12 @@ def test_max_loaded_unloads_the_least_recently_used_model():
         assert states(client) == {"en-de": "ok", "de-en": "not loaded", "en-fr": "ok"}
         assert shelf.models["de-en"]() is None and shelf.models["en-de"]() is not None
         assert ask(client, "de-en").status_code == 200
-        assert states(client)["en-de"] == "not loaded" and shelf.loaded == ["en-de", "de-en", "en-fr", "de-en"]
+        assert states(client)["en-de"] == "not loaded" and shelf.loaded == [
+            "en-de",
+            "de-en",
+            "en-fr",
+            "de-en",
+        ]
 
 
 def test_max_loaded_keeps_a_model_that_is_at_work():
@@ -267,7 +310,9 @@ def test_limits_hold_for_each_model():
         wait_until(lambda: 'waiting{model="en-de"} 1.0' in client.get("/metrics").text)
         refused = ask(client, "en-de")
         assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
-        started.append(POOL.submit(ask, client, "de-en"))  # waits for the thread, not for room in the queue
+        started.append(
+            POOL.submit(ask, client, "de-en")
+        )  # waits for the thread, not for room in the queue
         shelf.models["en-de"]().proceed.set()
         assert [each.result().status_code for each in started] == [200] * 3
 
@@ -275,7 +320,10 @@ def test_limits_hold_for_each_model():
 def test_metrics_have_a_label_for_each_model_and_tell_whether_it_decodes_by_compiled_steps():
     compiled = []
     loaded = LoadedModel(shout, lambda texts: [1] * len(texts), is_compiled=lambda: bool(compiled))
-    models = [ServedModel("one", Limits(), loaded=loaded), ServedModel("two", Limits(), load=lambda: loaded)]
+    models = [
+        ServedModel("one", Limits(), loaded=loaded),
+        ServedModel("two", Limits(), load=lambda: loaded),
+    ]
     with TestClient(create_service_of(Models(models), metrics=True)) as client:
         assert 'compiled{model="one"} 0.0' in client.get("/metrics").text
         compiled.append("steps")
@@ -284,7 +332,10 @@ def test_metrics_have_a_label_for_each_model_and_tell_whether_it_decodes_by_comp
     for name, *values in (("loaded", 1, 0), ("texts", 1, 0), ("compiled", 1, 0)):
         for model, value in zip(("one", "two"), values, strict=True):
             assert f'{name}{{model="{model}"}} {value}.0' in lines
-    for sample in ('requests_total{model="one",status="200"}', 'requests_total{model="",status="422"}'):
+    for sample in (
+        'requests_total{model="one",status="200"}',
+        'requests_total{model="",status="422"}',
+    ):
         assert f"{sample} 1.0" in lines
     assert 'tokens_total{model="one"} 1.0' in lines
 
@@ -310,26 +361,43 @@ def test_a_broken_model_breaks_the_service():
 def test_a_pivot_translates_languages_that_no_model_has():
     shelf = Shelf()
     with serving(shelf, pivot="en") as client:
-        assert client.get("/languages").json()[1] == {"code": "de", "name": "German", "targets": ["en", "fr"]}
+        assert client.get("/languages").json()[1] == {
+            "code": "de",
+            "name": "German",
+            "targets": ["en", "fr"],
+        }
         answer = ask_question(client, "de", "fr", ["a", "b"])
         assert answer.json() == {"translatedText": ["en-fr de-en a", "en-fr de-en b"]}
         assert shelf.loaded == ["de-en", "en-fr"] and states(client)["en-de"] == "not loaded"
-        assert ask(client, "de-fr", num_return_sequences=2).json() == {"translations": [["en-fr de-en a"] * 2]}
-        assert ask(client, "de-fr", stream=True).text.endswith('"translations": ["en-fr de-en a"]}\n\n')
+        assert ask(client, "de-fr", num_return_sequences=2).json() == {
+            "translations": [["en-fr de-en a"] * 2]
+        }
+        assert ask(client, "de-fr", stream=True).text.endswith(
+            '"translations": ["en-fr de-en a"]}\n\n'
+        )
         assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
-        answer = client.post("/translate_file", files={"file": ("a.txt", b"a")}, data={"source": "de", "target": "fr"})
+        answer = client.post(
+            "/translate_file",
+            files={"file": ("a.txt", b"a")},
+            data={"source": "de", "target": "fr"},
+        )
         assert client.get(answer.json()["translatedFileUrl"]).text == "en-fr de-en a"
 
 
 def test_a_pivot_knows_the_options_of_its_second_model_but_those_about_the_source():
     with serving(Shelf(), max_loaded=1, pivot="en") as client:
-        assert client.get("/models/de-fr").json() == {"name": "de-fr", "features": ["return_scores"]}
+        assert client.get("/models/de-fr").json() == {
+            "name": "de-fr",
+            "features": ["return_scores"],
+        }
         for _ in range(2):  # the models take turns in memory
             answer = ask(client, "de-fr", return_scores=True)
             assert answer.json() == {"translations": [["en-fr de-en a"]]}
         assert "Leave `glossary` out" in ask(client, "de-fr", glossary={"a": "b"}).json()["detail"]
         answer = ask(client, "fr-de")
-        assert answer.status_code == 422 and answer.json()["detail"].endswith("en-de, de-en, en-fr, de-fr.")
+        assert answer.status_code == 422 and answer.json()["detail"].endswith(
+            "en-de, de-en, en-fr, de-fr."
+        )
 
 
 def test_a_pivot_fails_as_its_models_do():
@@ -338,12 +406,17 @@ def test_a_pivot_fails_as_its_models_do():
         assert client.get("/health").json()["models"]["de-en"]["failures"] == 1
     with serving(Shelf(en_fr=OSError("secret")), pivot="en") as client:
         answer = ask(client, "de-fr")
-        assert answer.status_code == 500 and "The model en-fr cannot be loaded" in answer.json()["detail"]
+        assert (
+            answer.status_code == 500
+            and "The model en-fr cannot be loaded" in answer.json()["detail"]
+        )
 
 
 @pytest.mark.parametrize("form", ["xliff", "po", "ts"])
 def test_a_pivot_refuses_formats_whose_sources_both_models_would_translate(form):
-    loaded = LoadedModel(lambda texts, count, **options: [[text.upper()] for text in texts], known=["format"])
+    loaded = LoadedModel(
+        lambda texts, count, **options: [[text.upper()] for text in texts], known=["format"]
+    )
     with TestClient(create_service_of(Models(loaded_models(loaded), "en"))) as client:
         answer = ask(client, "de-fr", format=form)
         assert answer.status_code == 422

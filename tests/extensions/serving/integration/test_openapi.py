@@ -58,25 +58,42 @@ def validate(value, content, document):
 def encode(kind, entries):
     if kind == MULTIPART:
         return {"files": {name: (None, value) for name, value in entries.items()}}
-    return {"json": entries} if kind == JSON else {"content": urlencode(entries), "headers": {"content-type": kind}}
+    return (
+        {"json": entries}
+        if kind == JSON
+        else {"content": urlencode(entries), "headers": {"content-type": kind}}
+    )
 
 
 def test_openapi_document_is_valid(document):
     pytest.importorskip("openapi_spec_validator").validate(document)
     paths = {"/translate", "/detect", "/models/{name}", "/languages", "/health", "/metrics"}
-    assert set(document["paths"]) == paths | {"/translate_file", "/download_file/{name}", "/frontend/settings"}
+    assert set(document["paths"]) == paths | {
+        "/translate_file",
+        "/download_file/{name}",
+        "/frontend/settings",
+    }
 
 
 def test_openapi_schemas_have_the_entries_of_requests(document):
     schemas = document["components"]["schemas"]
     schema = schemas["TranslationRequest"]
-    assert set(schema["properties"]) == set(ENTRIES) >= set(options_of(BODY)) and schema["required"] == ["text"]
+    assert set(schema["properties"]) == set(ENTRIES) >= set(options_of(BODY)) and schema[
+        "required"
+    ] == ["text"]
     assert all(entry["description"] for entry in schema["properties"].values())
     declared = TranslationOptions.model_json_schema()["properties"]
     for name in options_of(BODY):
         for part in ("type", "anyOf", "items", "additionalProperties"):
             assert schema["properties"][name].get(part) == declared[name].get(part), name
-    assert {*schemas["Question"]["properties"]} == {"q", "source", "target", "format", "alternatives", "api_key"}
+    assert {*schemas["Question"]["properties"]} == {
+        "q",
+        "source",
+        "target",
+        "format",
+        "alternatives",
+        "api_key",
+    }
     form = bodies(document, "/translate_file")[MULTIPART]["schema"]
     assert {*form["properties"]} == {"file", "source", "target", "api_key"}
     assert {*form["required"]} == {"file", "source", "target"}
@@ -92,7 +109,10 @@ def test_openapi_examples_of_requests_have_answers_of_the_documented_shape(clien
             answer = client.post("/translate", **encode(kind, request))
             assert answer.status_code == 200, answer.text
             content = documented[answer.headers["content-type"].partition(";")[0]]
-            example, found = examples(content)[name], answer.text if name == "stream" else answer.json()
+            example, found = (
+                examples(content)[name],
+                answer.text if name == "stream" else answer.json(),
+            )
             for value in (example, found):
                 validate(value, content, document)
             assert shape(found) == shape(example)

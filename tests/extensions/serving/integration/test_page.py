@@ -29,19 +29,25 @@ def get_page(limits=None, title="A model", api_keys=(), known=(), **options):
 def page_of(service, title="A model", **options):
     with TestClient(add_page(service, title, **options)) as client:
         answer = client.get("/")
-    assert answer.status_code == 200 and answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert (
+        answer.status_code == 200 and answer.headers["content-type"] == "text/html; charset=utf-8"
+    )
     return answer.text
 
 
 def settings_of(page):
     """Return what the script of the page reads."""
-    (data,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    (data,) = re.findall(
+        r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL
+    )
     return json.loads(data)
 
 
 def test_add_page_keeps_the_service():
     with TestClient(add_page(create_service(shout, docs=True), "A model")) as client:
-        assert client.post("/translate", json={"text": "one"}).json() == {"translations": [["ONE 0"]]}
+        assert client.post("/translate", json={"text": "one"}).json() == {
+            "translations": [["ONE 0"]]
+        }
         assert "/" not in client.get("/openapi.json").json()["paths"]
 
 
@@ -63,7 +69,9 @@ def test_page_names_the_model_as_text():
 
 
 def test_page_knows_the_limits_and_no_other_settings_of_the_service():
-    settings = settings_of(get_page(ServeArguments(max_characters=7, max_hypotheses=2, api_key_file="secret.txt")))
+    settings = settings_of(
+        get_page(ServeArguments(max_characters=7, max_hypotheses=2, api_key_file="secret.txt"))
+    )
     assert settings["limits"] == {
         "max_texts": 256,
         "max_characters": 7,
@@ -77,16 +85,25 @@ def test_page_knows_the_limits_and_no_other_settings_of_the_service():
 
 def test_page_shows_what_the_model_can_return():
     settings = settings_of(get_page(known=["return_scores", "format", "seed"]))
-    assert settings["features"] == ["return_scores", "format", "seed"] and settings["endings"][".md"] == "markdown"
+    assert (
+        settings["features"] == ["return_scores", "format", "seed"]
+        and settings["endings"][".md"] == "markdown"
+    )
     settings = settings_of(get_page(known=["return_scores", "return_alignments"]))
-    assert settings["features"] == ["return_scores", "return_alignments"] and settings["endings"] == {}
+    assert (
+        settings["features"] == ["return_scores", "return_alignments"] and settings["endings"] == {}
+    )
     assert settings["models"] == {}
 
 
 def test_page_says_what_each_warning_means():
     settings = settings_of(get_page())
     assert "return_warnings" in settings["returned"] and settings["warnings"] == WARNINGS
-    names = {name for pair in (("1 2", "3"), ("a", "a" * 99), ("a b", "c c c c")) for name in warnings_of(*pair)}
+    names = {
+        name
+        for pair in (("1 2", "3"), ("a", "a" * 99), ("a b", "c c c c"))
+        for name in warnings_of(*pair)
+    }
     assert names and names <= {*settings["warnings"]}
 
 
@@ -99,12 +116,25 @@ def test_page_knows_the_model_of_each_direction(names):
     directions = [Direction("en", "de"), Direction("en", "fr")][: len(names)]
     limits = Limits(max_characters=7)
     models = [
-        ServedModel(name, limits, load=lambda: pytest.fail("no request needs a model"), directions=[direction])
+        ServedModel(
+            name,
+            limits,
+            load=lambda: pytest.fail("no request needs a model"),
+            directions=[direction],
+        )
         for name, direction in zip(names, directions, strict=True)
     ]
-    settings = settings_of(page_of(create_service_of(Models(models), limits), directions=directions))
-    assert settings["models"] == {str(direction): name for name, direction in zip(names, directions, strict=True)}
-    assert settings["features"] is None and settings["endings"] and settings["limits"]["max_characters"] == 7
+    settings = settings_of(
+        page_of(create_service_of(Models(models), limits), directions=directions)
+    )
+    assert settings["models"] == {
+        str(direction): name for name, direction in zip(names, directions, strict=True)
+    }
+    assert (
+        settings["features"] is None
+        and settings["endings"]
+        and settings["limits"]["max_characters"] == 7
+    )
 
 
 def test_page_asks_for_a_key_if_the_service_does():
@@ -127,7 +157,11 @@ def test_page_asks_for_a_key_if_the_service_does():
 )  # fmt: skip
 def test_page_knows_the_targets_of_each_source(directions, sources, targets, targets_of):
     settings = settings_of(get_page(directions=directions, default={"tgt_lang": "fr"}))
-    assert (settings["sources"], settings["targets"], settings["targets_of"]) == (sources, targets, targets_of)
+    assert (settings["sources"], settings["targets"], settings["targets_of"]) == (
+        sources,
+        targets,
+        targets_of,
+    )
     names = {"en": "English", "de": "German", "fr": "French", "it": "Italian"}
     assert settings["names"] == {code: names[code] for code in {*sources, *targets} - {""}}
     assert settings["default"] == {"tgt_lang": "fr"}

@@ -26,7 +26,9 @@ TEXT = "A man is sleeping."
 def served(monkeypatch):
     """Let `serve` build its service and stop before it runs; return the services."""
     services = []
-    monkeypatch.setattr(server, "run_server", lambda service, listener, limits: services.append(service))
+    monkeypatch.setattr(
+        server, "run_server", lambda service, listener, limits: services.append(service)
+    )
     return services
 
 
@@ -56,8 +58,12 @@ def serve(*flags):
     return main(["serve", *map(str, flags), "--port", "0"])
 
 
-@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)])
-def test_serve_warns_that_other_machines_need_no_key(host, warned, served, loaded_on, capsys, tmp_path):
+@pytest.mark.parametrize(
+    ("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)]
+)
+def test_serve_warns_that_other_machines_need_no_key(
+    host, warned, served, loaded_on, capsys, tmp_path
+):
     if ":" in host and not socket.has_ipv6:
         pytest.skip("This machine has no IPv6")
     (tmp_path / "keys").write_text("first\nsecond\n")
@@ -73,7 +79,10 @@ def test_serve_warns_that_other_machines_need_no_key(host, warned, served, loade
 def test_serve_names_the_only_model_and_loads_it_on_a_thread_that_ends(served, loaded_on):
     """OpenMP's threads for the main thread would slow down the model's."""
     assert serve("runs/mine") == serve("runs/mine", "--direction", "en-de") == 0
-    assert [[model.name for model in service.state.models] for service in served] == [["mine"], ["en-de"]]
+    assert [[model.name for model in service.state.models] for service in served] == [
+        ["mine"],
+        ["en-de"],
+    ]
     assert not any(thread is threading.main_thread() or thread.is_alive() for thread in loaded_on)
 
 
@@ -93,13 +102,19 @@ def test_serve_loads_each_model_for_its_languages(served, tiny_tokenizer, tmp_pa
     with TestClient(served[0]) as client:
         for name, ((answer,)) in expected.items():
             source, target = name.split("-")
-            found = client.post("/translate", json={"q": TEXT, "source": source, "target": target}).json()
+            found = client.post(
+                "/translate", json={"q": TEXT, "source": source, "target": target}
+            ).json()
             assert found == {"translatedText": answer["translation_text"]}
-            found = client.post("/translate", json={"text": TEXT, "model": name, "return_scores": True}).json()
+            found = client.post(
+                "/translate", json={"text": TEXT, "model": name, "return_scores": True}
+            ).json()
             assert found["translations"][0][0]["text"] == answer["translation_text"]
 
 
-@pytest.mark.parametrize(("flags", "status"), [(["--page"], 200), (["--no_page"], 404), (["--page", "false"], 404)])
+@pytest.mark.parametrize(
+    ("flags", "status"), [(["--page"], 200), (["--no_page"], 404), (["--page", "false"], 404)]
+)
 def test_serve_has_a_page_unless_a_flag_turns_it_off(flags, status, served, tmp_path):
     assert serve("--model", f"en-de={tmp_path}", f"de-en={tmp_path}", *flags) == 0
     with TestClient(served[0]) as client:
@@ -123,7 +138,10 @@ def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):
     assert serve("--model", f"en-de={tmp_path}/first", f"de-en={tmp_path}/second") == 0
     with TestClient(served[0]) as client:
         answer = client.post("/translate", json={"text": TEXT, "model": "de-en"})
-        assert answer.status_code == 500 and "The model de-en cannot be loaded (" in answer.json()["detail"]
+        assert (
+            answer.status_code == 500
+            and "The model de-en cannot be loaded (" in answer.json()["detail"]
+        )
         assert str(tmp_path) not in answer.text and str(tmp_path) in caplog.text
         assert client.get("/health").status_code == 200
 
@@ -146,8 +164,13 @@ def xliff(target):
         ("en-de fr-de", ["{folder}"], "de"),
     ],
 )
-def test_serve_tells_documents_the_languages(trained, flags, named, served, tiny_tokenizer, tmp_path):
-    tokenizer, directions = copy.deepcopy(tiny_tokenizer), [Direction(*each.split("-")) for each in trained.split()]
+def test_serve_tells_documents_the_languages(
+    trained, flags, named, served, tiny_tokenizer, tmp_path
+):
+    tokenizer, directions = (
+        copy.deepcopy(tiny_tokenizer),
+        [Direction(*each.split("-")) for each in trained.split()],
+    )
     if len(directions) > 1:
         add_language_tags(tokenizer, directions)
     else:
@@ -177,7 +200,9 @@ def test_serve_refuses_other_languages_than_the_model_was_trained_with(
     store_direction(tokenizer, [Direction("en", "de")])
     save(tiny_model(), tokenizer, folder)
     assert serve(folder, "--direction", "english") == 2
-    assert "`direction` must be the codes of two languages, such as en-de" in capsys.readouterr().err
+    assert (
+        "`direction` must be the codes of two languages, such as en-de" in capsys.readouterr().err
+    )
     said = "The target language must be de, as of the model, got fr."
     assert serve(folder, "--direction", "en-fr") == 2
     assert capsys.readouterr().err.endswith(f"\nerror: {said}\n") and not served
@@ -195,7 +220,9 @@ def answer_of(client, text="A man sleeps.", **entries):
 
 
 @pytest.mark.parametrize("flags", [[], ["--direction", "en-de"], ["--source_language", "en"]])
-def test_serve_gives_all_requests_the_terms_of_its_glossary(flags, served, tiny_tokenizer, tmp_path):
+def test_serve_gives_all_requests_the_terms_of_its_glossary(
+    flags, served, tiny_tokenizer, tmp_path
+):
     save(tiny_model(), tiny_tokenizer, tmp_path / "model")
     (tmp_path / "terms.tsv").write_text("man\tMann\ndog\tHund\n")
     assert serve(tmp_path / "model", "--glossary", tmp_path / "terms.tsv", *flags) == 0
@@ -208,13 +235,17 @@ def test_serve_gives_all_requests_the_terms_of_its_glossary(flags, served, tiny_
         assert answer.status_code == 422 and "needs beam search" in answer.json()["detail"]
 
 
-def test_serve_gives_each_model_the_glossary_of_its_languages(served, tiny_tokenizer, tmp_path, capsys):
+def test_serve_gives_each_model_the_glossary_of_its_languages(
+    served, tiny_tokenizer, tmp_path, capsys
+):
     save(tiny_model(), tiny_tokenizer, tmp_path / "model")
     (tmp_path / "terms.tsv").write_text("de\ten\nMann\tman\n")
     models = [f"--model={name}={tmp_path / 'model'}" for name in ("en-de", "de-en")]
     assert serve(*models, f"--glossary=en-de={tmp_path / 'terms.tsv'}") == 0
     with TestClient(served[0]) as client:
-        assert "Mann" in answer_of(client, model="en-de") and "Mann" not in answer_of(client, model="de-en")
+        assert "Mann" in answer_of(client, model="en-de") and "Mann" not in answer_of(
+            client, model="de-en"
+        )
     for given in (tmp_path / "terms.tsv", f"en-fr={tmp_path / 'terms.tsv'}"):
         assert serve(*models, f"--glossary={given}") == 2
         assert "`glossary` must be the languages of a --model and a file" in capsys.readouterr().err
@@ -236,7 +267,9 @@ def test_serve_gives_requests_in_other_languages_no_terms(served, tiny_tokenizer
 def test_serve_refuses_a_glossary_for_a_model_without_terms(served, loaded_on, tmp_path, capsys):
     (tmp_path / "terms.tsv").write_text("man\tMann\n")
     assert serve("model", "--glossary", tmp_path / "terms.tsv") == 2
-    assert "The model of this service has no beam search with constraints." in capsys.readouterr().err
+    assert (
+        "The model of this service has no beam search with constraints." in capsys.readouterr().err
+    )
 
 
 def test_serve_shows_the_version_and_the_hash_of_the_weights(served, tiny_tokenizer, tmp_path):
@@ -260,15 +293,24 @@ ONE = ("--model", "en-de=first")
 REFUSED = [
     ((), "Name one MODEL (its folder or Hub name), or several by --model, got none."),
     (("first",), "error: "),  # a folder without a model
-    (("--model", "first"), "`model` must be languages and a folder, such as en-de=runs/en-de, got 'first'."),
+    (
+        ("--model", "first"),
+        "`model` must be languages and a folder, such as en-de=runs/en-de, got 'first'.",
+    ),
     (("--model", "de=first"), "`model` must be languages and a folder"),
     (("--model", "en-de="), "`model` must be languages and a folder"),
-    (("--model", "en-de=missing"), "There is no folder missing. `model` must be the folder of a model"),
+    (
+        ("--model", "en-de=missing"),
+        "There is no folder missing. `model` must be the folder of a model",
+    ),
     (("--model",), "--model must have a value."),
     ((*ONE, *ONE), "must have other languages, got en-de twice."),
     ((*ONE, "--direction", "en-de"), "`direction` is for one MODEL. Leave it out"),
     ((*ONE, "--ensemble", "first"), "`ensemble` is for one MODEL"),
-    ((*ONE, "--max_loaded", "0"), "`max_loaded` must be an integer from 1 to 1,000,000,000,000, got 0."),
+    (
+        (*ONE, "--max_loaded", "0"),
+        "`max_loaded` must be an integer from 1 to 1,000,000,000,000, got 0.",
+    ),
     (("--max_loaded", "1"), "`max_loaded` is for several models."),
     (("mine", *ONE), "Name one MODEL or several by --model, got 'mine' and --model en-de=first."),
     ((*ONE, "--pivot", "de"), "`pivot` must be a language between two others"),
@@ -289,7 +331,11 @@ REFUSED = [
 def test_serve_refuses_in_one_line(flags, said, served, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "first").mkdir()
-    for name, content in {"blank": b" \n", "comment": b"key\n\n# of a team\n", "latin": b"\xff"}.items():
+    for name, content in {
+        "blank": b" \n",
+        "comment": b"key\n\n# of a team\n",
+        "latin": b"\xff",
+    }.items():
         (tmp_path / name).write_bytes(content)
     with closing(server.bind("127.0.0.1", 0)) as taken:
         taken.listen()
@@ -303,7 +349,13 @@ def test_serve_refuses_in_one_line(flags, said, served, tmp_path, monkeypatch, c
 @pytest.mark.parametrize(
     "origin",
     [
-        *("*", "https://reader.example", "http://localhost:3000", "http://[::1]:8080", "moz-extension://0a1b-2c"),
+        *(
+            "*",
+            "https://reader.example",
+            "http://localhost:3000",
+            "http://[::1]:8080",
+            "moz-extension://0a1b-2c",
+        ),
         "https://a.example:80",
     ],
 )
@@ -327,6 +379,8 @@ def test_check_origins_accepts_what_browsers_send(origin):
     ],
 )
 def test_check_origins_refuses_what_no_browser_sends(origin):
-    with pytest.raises(ValueError, match="`cors` must be origins such as https://example.org: ") as refusal:
+    with pytest.raises(
+        ValueError, match="`cors` must be origins such as https://example.org: "
+    ) as refusal:
         ServeArguments(cors=["https://reader.example", origin])
     assert repr(origin) in str(refusal.value) and "\n" not in str(refusal.value)

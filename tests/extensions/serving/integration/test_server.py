@@ -32,7 +32,10 @@ def running(translate=shout, cors=(), **limits):
     service = create_service(translate, limits, cors=cors)
     with running_service(service, limits) as running_server:
         (running_server.model,) = service.state.models
-        yield running_server, lambda: closing(socket.create_connection(running_server.address, timeout=10))
+        yield (
+            running_server,
+            lambda: closing(socket.create_connection(running_server.address, timeout=10)),
+        )
 
 
 def read_status(connection):
@@ -86,7 +89,12 @@ def test_server_refuses_connections_beyond_requests_in_progress():
 
 @pytest.mark.parametrize(
     ("sent", "trickle"),
-    [rare((b"", b"")), rare((b"POST /translate HT", b"")), (b"GET / HTTP/1.1\r\n", b"a: b\r\n"), (REQUEST, b"")],
+    [
+        rare((b"", b"")),
+        rare((b"POST /translate HT", b"")),
+        (b"GET / HTTP/1.1\r\n", b"a: b\r\n"),
+        (REQUEST, b""),
+    ],
     ids=["silent", "half a line", "endless headers", "idle after an answer"],
 )
 def test_server_cuts_a_client_that_sends_no_request(sent, trickle):
@@ -107,7 +115,10 @@ def test_server_bounds_the_time_of_a_body(trickle):
 
 
 def test_server_cuts_a_client_that_does_not_read_its_answer():
-    with running(lambda texts, n: [["a" * 30_000_000]]) as (running_server, connect), connect() as connection:
+    with (
+        running(lambda texts, n: [["a" * 30_000_000]]) as (running_server, connect),
+        connect() as connection,
+    ):
         connection.sendall(REQUEST)
         connection.recv(10)
         time.sleep(1.6)
@@ -123,7 +134,9 @@ def test_server_admits_requests_beside_clients_that_pipeline_and_read_nothing():
         connections = running_server.server_state.connections
         for _ in range(count):
             deaf.enter_context(connect()).sendall(REQUEST * 20)
-        wait_until(lambda: sum(connection.flow.write_paused for connection in list(connections)) == count)
+        wait_until(
+            lambda: sum(connection.flow.write_paused for connection in list(connections)) == count
+        )
         with connect() as connection:
             connection.sendall(HEALTH)
             assert read_status(connection) == 200
@@ -144,7 +157,10 @@ PREFLIGHT = b"OPTIONS /translate HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAcc
         (PREFLIGHT + b"Content-Length: 5\r\nTransfer-Encoding: Chunked\r\n", [400]),
         (CHUNKED.replace(b"/1.1", b"/1.0") + b"Connection: keep-alive\r\n", [422]),
         (CHUNKED.replace(b": chunked", b": gzip, chunked"), [400]),
-        (b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n", [400]),
+        (
+            b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
+            [400],
+        ),
     ],
 )
 def test_server_closes_after_a_request_of_unclear_length(request_head, statuses):
@@ -200,7 +216,13 @@ def test_server_answers_accepted_requests_before_it_ends():
 def test_server_ends_within_its_grace_period_whatever_clients_hold_open():
     model = SlowModel()
     with running(model, max_connections=10) as (running_server, connect):
-        with connect(), connect() as head, connect() as body, connect() as waiting, connect() as idle:
+        with (
+            connect(),
+            connect() as head,
+            connect() as body,
+            connect() as waiting,
+            connect() as idle,
+        ):
             head.sendall(b"POST /translate HTTP/1.1\r\n")
             body.sendall(HEAD % 1000 + b"a")
             waiting.sendall(REQUEST)
@@ -240,7 +262,9 @@ def test_run_server_ends_with_status_1_if_the_model_is_broken(capsys):
         raise RuntimeError("no device")
 
     statuses = []
-    assert run_server(fail, lambda service, connection: statuses.append(read_status(connection))) == 1
+    assert (
+        run_server(fail, lambda service, connection: statuses.append(read_status(connection))) == 1
+    )
     assert statuses == [500] and "The model is broken (RuntimeError)" in capsys.readouterr().err
 
 

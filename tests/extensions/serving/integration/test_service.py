@@ -20,7 +20,11 @@ from tests.sweeps import examples
 from vanilla_transformer import TranslationPipeline, __version__
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
-from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service, translate_with
+from vanilla_transformer.extensions.serving.service import (
+    count_tokens_with,
+    create_service,
+    translate_with,
+)
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 
@@ -30,7 +34,9 @@ def shout_or_break(texts, hypotheses):
     return shout(texts, hypotheses)
 
 
-LIMITS = Limits(max_body_bytes=2000, max_texts=3, max_characters=20, max_tokens=40, max_hypotheses=2)
+LIMITS = Limits(
+    max_body_bytes=2000, max_texts=3, max_characters=20, max_tokens=40, max_hypotheses=2
+)
 
 
 def serving(translate=shout_or_break, limits=None, **options):
@@ -52,7 +58,9 @@ def client_of_shout():
 def test_translate_answers_a_text_and_a_list(client):
     assert client.post("/translate", json={"text": "one"}).json() == {"translations": [["ONE"]]}
     asked = {"text": ["one", "two"], "num_return_sequences": 2}
-    assert client.post("/translate", json=asked).json() == {"translations": [["ONE", "ONE"], ["TWO", "TWO"]]}
+    assert client.post("/translate", json=asked).json() == {
+        "translations": [["ONE", "ONE"], ["TWO", "TWO"]]
+    }
     assert client.post("/translate", json={"text": []}).json() == {"translations": []}
 
 
@@ -60,16 +68,32 @@ def test_translate_answers_a_text_and_a_list(client):
 REFUSED = {
     "many texts": ({"text": ["a"] * 4}, 422, "at most 3 (--max_texts), got 4"),
     "many characters": ({"text": "a" * 21}, 422, "at most 20 (--max_characters), got 21"),
-    "many tokens": ({"text": "\U0001f642" * 11}, 422, "tokens of a text may be at most 40 (--max_tokens), got 44"),
-    "many hypotheses": ({"text": "a", "num_return_sequences": 3}, 422, "at most 2 (--max_hypotheses), got 3"),
+    "many tokens": (
+        {"text": "\U0001f642" * 11},
+        422,
+        "tokens of a text may be at most 40 (--max_tokens), got 44",
+    ),
+    "many hypotheses": (
+        {"text": "a", "num_return_sequences": 3},
+        422,
+        "at most 2 (--max_hypotheses), got 3",
+    ),
     "enormous hypotheses": (
         b'{"text": "a", "num_return_sequences": 1%s}' % (b"0" * 1500),
         422,
         "must be an integer from 1 to 500, got 1000",
     ),
     "unknown entry": ({"text": "a", "texts": "a"}, 422, "unknown entry. Did you mean `text`?"),
-    "scores that the model lacks": ({"text": "a", "return_tokens": True}, 422, "Leave `return_tokens` out"),
-    "a number to stream": ({"text": "a", "stream": 1}, 422, "`stream` must be true or false, got 1."),
+    "scores that the model lacks": (
+        {"text": "a", "return_tokens": True},
+        422,
+        "Leave `return_tokens` out",
+    ),
+    "a number to stream": (
+        {"text": "a", "stream": 1},
+        422,
+        "`stream` must be true or false, got 1.",
+    ),
     "an integer beyond floats": (
         b'{"text": "a", "rerank_reverse_weight": 1%s}' % (b"0" * 999),
         422,
@@ -83,12 +107,20 @@ REFUSED = {
     "no text": ({"texts": "a"}, 422, "with the entry `text`"),
     "a number": ({"text": 7}, 422, "must be a string or a list of strings, got a number"),
     "a number in a list": ({"text": ["a", 7]}, 422, "must be a string, got a number at position 1"),
-    "a number in a stream": ({"text": ["a", 7], "stream": True}, 422, "must be a string, got a number at position 1"),
+    "a number in a stream": (
+        {"text": ["a", 7], "stream": True},
+        422,
+        "must be a string, got a number at position 1",
+    ),
     "null": ({"text": None}, 422, "got null"),
     "a list": ([], 422, "must be a JSON object"),
     "NaN": (b'{"text": "a", "num_return_sequences": NaN}', 422, "valid JSON, which has no NaN"),
     "Infinity": (b'{"text": Infinity}', 422, "has no Infinity"),
-    "a lone surrogate": (b'{"text": ["a", "\\ud800"]}', 422, "`text` must be valid Unicode, got a lone surrogate."),
+    "a lone surrogate": (
+        b'{"text": ["a", "\\ud800"]}',
+        422,
+        "`text` must be valid Unicode, got a lone surrogate.",
+    ),
     "no JSON": (b"{", 422, "must be valid JSON"),
     "no body": (b"", 422, "must be valid JSON"),
     "another encoding": (b'{"text": "\xff"}', 422, "must be valid JSON"),
@@ -101,7 +133,9 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_translate_explains_errors_and_keeps_serving(kind, client):
     body, status, said = REFUSED[kind]
-    answer = client.post("/translate", content=body if isinstance(body, bytes) else json.dumps(body))
+    answer = client.post(
+        "/translate", content=body if isinstance(body, bytes) else json.dumps(body)
+    )
     assert answer.status_code == status and said in answer.json()["detail"]
     assert len(answer.content) < 400, "an error must not repeat the request"
     assert client.post("/translate", json={"text": "one"}).status_code == 200
@@ -112,7 +146,9 @@ def test_translate_refuses_a_value_at_each_depth_of_nesting():
     with serving(known=["glossary"]) as client:
         for depth in range(800, 1000):
             nested = b"[" * depth + b"]" * depth
-            answer = client.post("/translate", content=b'{"text": "a", "glossary": {"a": %s}}' % nested)
+            answer = client.post(
+                "/translate", content=b'{"text": "a", "glossary": {"a": %s}}' % nested
+            )
             assert answer.status_code == 422 and len(answer.content) < 200, depth
 
 
@@ -122,7 +158,9 @@ def test_translate_refuses_a_lone_surrogate_in_each_entry():
         for name, value in product(ENTRIES, values):
             answer = client.post("/translate", content=json.dumps({"text": "a", name: value}))
             assert answer.status_code == 422 and len(answer.content) < 200, name
-        assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get("/health").json().items()
+        assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get(
+            "/health"
+        ).json().items()
 
 
 def test_translate_refuses_a_huge_invalid_list_at_once():
@@ -135,7 +173,12 @@ def test_translate_refuses_a_huge_invalid_list_at_once():
 
 
 def test_body_limit_counts_a_chunked_body(client):
-    assert client.post("/translate", content=iter([b'{"text": "', *[b"a" * 100] * 30, b'"}'])).status_code == 413
+    assert (
+        client.post(
+            "/translate", content=iter([b'{"text": "', *[b"a" * 100] * 30, b'"}'])
+        ).status_code
+        == 413
+    )
 
 
 def test_limits_refuse_a_value_below_1():
@@ -144,9 +187,15 @@ def test_limits_refuse_a_value_below_1():
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner))
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner)
+)
 REQUESTS = st.fixed_dictionaries(
-    {"text": VALUES | st.text(st.characters(), max_size=30) | st.lists(st.text(st.characters()), max_size=4)},
+    {
+        "text": VALUES
+        | st.text(st.characters(), max_size=30)
+        | st.lists(st.text(st.characters()), max_size=4)
+    },
     optional={"num_return_sequences": st.integers(-1, 9) | VALUES, "other": VALUES},
 )
 
@@ -162,7 +211,9 @@ def test_translate_answers_any_body(client_of_shout, body):
     else:
         content = json.loads(body)
         texts = [content["text"]] if isinstance(content["text"], str) else content["text"]
-        assert [translations[0] for translations in answer.json()["translations"]] == [text.upper() for text in texts]
+        assert [translations[0] for translations in answer.json()["translations"]] == [
+            text.upper() for text in texts
+        ]
     assert client_of_shout.get("/health").json()["status"] == "ok"
 
 
@@ -172,7 +223,9 @@ def test_translate_answers_any_body(client_of_shout, body):
 def events(translate, limits=None, **entries):
     with serving(translate, limits) as client:
         answer = client.post("/translate", json={"text": TEXTS, "stream": True} | entries)
-    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith(
+        "text/event-stream"
+    )
     assert answer.text.endswith("\n\n")
     found = [json.loads(event.removeprefix("data: ")) for event in answer.text.split("\n\n")[:-1]]
     return sorted(found, key=lambda event: event["position"])
@@ -180,23 +233,34 @@ def events(translate, limits=None, **entries):
 
 def test_stream_has_an_event_for_each_text(tiny_model, tiny_tokenizer):
     translate = TranslationPipeline(tiny_model, tiny_tokenizer)
-    expected = [[row["translation_text"] for row in rows] for rows in translate(TEXTS, num_return_sequences=2)]
+    expected = [
+        [row["translation_text"] for row in rows]
+        for rows in translate(TEXTS, num_return_sequences=2)
+    ]
     found = events(translate_with(translate), num_return_sequences=2)
     assert found == [{"position": index, "translations": row} for index, row in enumerate(expected)]
 
 
 def test_stream_reports_the_refusal_and_the_failure_of_one_text():
-    first, second, third = events(shout_or_break, Limits(max_tokens=6), text=["one", "two three", "break"])
+    first, second, third = events(
+        shout_or_break, Limits(max_tokens=6), text=["one", "two three", "break"]
+    )
     assert first["translations"] == ["ONE"]
     assert second["status"] == 422 and "at most 6" in second["detail"]
-    assert third == {"position": 2, "status": 500, "detail": "The model failed to translate the text."}
+    assert third == {
+        "position": 2,
+        "status": 500,
+        "detail": "The model failed to translate the text.",
+    }
 
 
 # --- Health and metrics ---------------------------------------------------------------------------------------------
 
 
 def test_health_counts_the_failures_of_the_model(client):
-    assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get("/health").json().items()
+    assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get(
+        "/health"
+    ).json().items()
     client.post("/translate", json={"text": "break"})
     answer = client.get("/health")
     assert answer.status_code == 200
@@ -213,7 +277,9 @@ def test_health_reports_a_broken_model():
         answer = client.get("/health")
         assert answer.status_code == client.head("/health").status_code == 503
         assert answer.json()["status"] == "broken"
-        assert client.post("/translate", json={"text": "one"}).status_code == 500, "later requests must not wait"
+        assert client.post("/translate", json={"text": "one"}).status_code == 500, (
+            "later requests must not wait"
+        )
 
 
 def test_health_reports_a_slow_batch():
@@ -231,9 +297,22 @@ def test_metrics_count_requests_texts_tokens_and_batches(client):
     client.post("/translate", json={"text": ["one", "three"]})
     client.post("/translate", json={"text": "a" * 21})
     lines = (line for line in client.get("/metrics").text.splitlines() if line[0] != "#")
-    samples = {name.replace('model="default"', ""): value for name, value in (line.rsplit(" ", 1) for line in lines)}
-    expected = {'requests_total{,status="200"}': 1, 'requests_total{,status="422"}': 1, "texts{}": 2, "waiting{}": 0}
-    expected |= {"loaded{}": 1, "batch_size_count{}": 1, "batch_size_sum{}": 2, "queue_seconds_count{}": 2}
+    samples = {
+        name.replace('model="default"', ""): value
+        for name, value in (line.rsplit(" ", 1) for line in lines)
+    }
+    expected = {
+        'requests_total{,status="200"}': 1,
+        'requests_total{,status="422"}': 1,
+        "texts{}": 2,
+        "waiting{}": 0,
+    }
+    expected |= {
+        "loaded{}": 1,
+        "batch_size_count{}": 1,
+        "batch_size_sum{}": 2,
+        "queue_seconds_count{}": 2,
+    }
     expected |= {"tokens_total{}": 8}  # a byte is a token
     assert {name: float(samples[name]) for name in expected} == expected
     assert 0 < float(samples["queue_seconds_sum{}"]) < 10
@@ -269,9 +348,13 @@ def test_create_service_requires_one_of_its_api_keys():
         admitted = dict.fromkeys(("Bearer first", "bearer schlüssel", "Bearer 鍵"), 200)
         for header, status in [*dict.fromkeys(REFUSED_KEYS, 401).items(), *admitted.items()]:
             sent = header if isinstance(header, bytes) else header.encode()
-            answer = client.post("/translate", json={"text": "one"}, headers={"Authorization": sent})
+            answer = client.post(
+                "/translate", json={"text": "one"}, headers={"Authorization": sent}
+            )
             assert answer.status_code == status, header
-        assert client.get("/metrics").status_code == 401 and client.get("/health").status_code == 200
+        assert (
+            client.get("/metrics").status_code == 401 and client.get("/health").status_code == 200
+        )
         assert client.get("/metrics", headers={"Authorization": "Bearer first"}).status_code == 200
 
 
@@ -279,7 +362,10 @@ def test_create_service_requires_one_of_its_api_keys():
 
 ORIGIN, OTHER = "https://reader.example", "https://other.example"
 ALLOWED = "access-control-allow-origin"
-ASKED = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+ASKED = {
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "authorization,content-type",
+}
 
 
 def translate_from(client, origin, text="a", **headers):
@@ -300,7 +386,9 @@ def test_cors_answers_a_browser_without_a_key_and_keeps_keys_and_limits():
         for path in ("/translate", "/translate_file", "/languages", "/frontend/settings"):
             answer = client.options(path, headers={"origin": ORIGIN, **ASKED})
             assert answer.status_code == 200 and answer.headers[ALLOWED] == ORIGIN
-            assert {"Authorization", "Content-Type"} <= {*answer.headers["access-control-allow-headers"].split(", ")}
+            assert {"Authorization", "Content-Type"} <= {
+                *answer.headers["access-control-allow-headers"].split(", ")
+            }
             assert "access-control-allow-credentials" not in answer.headers
             answer = client.options(path, headers={"origin": OTHER, **ASKED})
             assert answer.status_code == 400 and ALLOWED not in answer.headers
@@ -316,7 +404,9 @@ def test_cors_answers_a_browser_without_a_key_and_keeps_keys_and_limits():
 
 def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):
     texts = ["A man is sleeping.", "\U0001f642" * 5, ""]
-    assert count_tokens_with(tiny_tokenizer)(texts) == [len(ids) for ids in tiny_tokenizer(texts)["input_ids"]]
+    assert count_tokens_with(tiny_tokenizer)(texts) == [
+        len(ids) for ids in tiny_tokenizer(texts)["input_ids"]
+    ]
 
 
 # --- The command ----------------------------------------------------------------------------------------------------
@@ -337,8 +427,12 @@ def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path
                 assert process.poll() is None, process.communicate()[1]
                 time.sleep(0.2)
         body = json.dumps({"text": "A man is sleeping."}).encode()
-        answer = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/translate", body, timeout=30))
-        expected = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")("A man is sleeping.")
+        answer = json.load(
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/translate", body, timeout=30)
+        )
+        expected = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")(
+            "A man is sleeping."
+        )
         assert answer["translations"] == [[expected[0]["translation_text"]]]
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) in (0, -signal.SIGTERM)

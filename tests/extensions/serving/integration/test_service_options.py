@@ -52,7 +52,9 @@ def translate(tiny_tokenizer):
 
 @pytest.fixture(scope="module")
 def reverse(tiny_tokenizer, tmp_path_factory):
-    return save_model_folder(tiny_model(3), tiny_tokenizer, tmp_path_factory.mktemp("reverse") / "model")
+    return save_model_folder(
+        tiny_model(3), tiny_tokenizer, tmp_path_factory.mktemp("reverse") / "model"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,9 @@ def ask(client, text, **options):
 
 def rows_of(answers):
     rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
-    return {"translations": [[hypothesis["translation_text"] for hypothesis in row] for row in rows]}
+    return {
+        "translations": [[hypothesis["translation_text"] for hypothesis in row] for row in rows]
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,13 +131,17 @@ def test_service_reranks_like_the_pipeline(tiny_tokenizer, reverse, tmp_path):
     known = known_options(by_reverse)
     assert "mbr" not in known
     for options in ({}, {"rerank_reverse_weight": 2.0, "rerank_length_weight": 0.1}):
-        assert post(by_reverse, known, **options).json() == rows_of(by_reverse(TEXTS, num_beams=4, **options))
+        assert post(by_reverse, known, **options).json() == rows_of(
+            by_reverse(TEXTS, num_beams=4, **options)
+        )
     by_quality = pipeline(tiny_tokenizer, rerank_quality=write_comet(tmp_path / "quality", UNIFIED))
     known = known_options(by_quality)
     assert not {"mbr", "rerank_reverse_weight", "rerank_length_weight", "alternatives"} & {*known}
     assert post(by_quality, known).json() == rows_of(by_quality(TEXTS, num_beams=4))
     answer = post(by_quality, known, rerank_length_weight=1.0)
-    assert answer.status_code == 422 and "no model or search for `rerank_length_weight`" in answer.text
+    assert (
+        answer.status_code == 422 and "no model or search for `rerank_length_weight`" in answer.text
+    )
 
 
 def test_serve_loads_further_models(monkeypatch):
@@ -141,13 +149,25 @@ def test_serve_loads_further_models(monkeypatch):
         raise ValueError(f"{name} with {further}")
 
     monkeypatch.setattr("vanilla_transformer.decoding.loading.load_pipeline", load)
-    flags = ["--port", "0", "--ensemble", "b", "--ensemble_weights", "2", "1", "--rerank_reverse", "c"]
+    flags = [
+        "--port",
+        "0",
+        "--ensemble",
+        "b",
+        "--ensemble_weights",
+        "2",
+        "1",
+        "--rerank_reverse",
+        "c",
+    ]
     further = {"ensemble": ["b"], "ensemble_weights": [2.0, 1.0], "rerank_reverse": "c"}
     with pytest.raises(ValueError, match=re.escape(f"a with {further}")):
         serve_command(["a", *flags])
 
 
-@pytest.mark.parametrize("mode", [{}, {"term_mode": "soft"}, {"term_mode": "hard"}, {"term_mode": "exact"}])
+@pytest.mark.parametrize(
+    "mode", [{}, {"term_mode": "soft"}, {"term_mode": "hard"}, {"term_mode": "exact"}]
+)
 def test_service_uses_a_glossary_like_the_pipeline(inline_terms, mode):
     options = {"glossary": TERMS, **mode}
     answer = post(inline_terms, [*ENTRIES, SOFT_TERMS], **options)
@@ -164,7 +184,10 @@ def test_service_samples_like_the_pipeline(client, translate):
     options = {"do_sample": True, "seed": 7, "temperature": 1.5, "top_k": 20}
     found = ask(client, ["A man.", "Two dogs.\nA man."], num_return_sequences=3, **options)
     one, other = (
-        [answer["translation_text"] for answer in translate([text], num_return_sequences=3, num_beams=1, **options)[0]]
+        [
+            answer["translation_text"]
+            for answer in translate([text], num_return_sequences=3, num_beams=1, **options)[0]
+        ]
         for text in ("A man.", "Two dogs.")
     )
     assert found[0] == one and len(set(one)) > 1
@@ -178,7 +201,10 @@ def test_service_samples_depend_on_the_seed_only(client):
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda _: ask(client, "A man.", **options), range(8)))
     assert together == [[alone]] * 8
-    unseeded = {json.dumps(ask(client, "Two dogs run.", do_sample=True, temperature=3.0, top_k=0)) for _ in range(4)}
+    unseeded = {
+        json.dumps(ask(client, "Two dogs run.", do_sample=True, temperature=3.0, top_k=0))
+        for _ in range(4)
+    }
     assert len(unseeded) > 1
 
 
@@ -189,14 +215,23 @@ WORDS = ["a", "man", "two", "dogs", "run", "across", "the", "green", "grass"]
 
 @pytest.fixture(scope="module")
 def busy(tiny_tokenizer):
-    translate = TranslationPipeline(tiny_model(init_std=0.4), tiny_tokenizer, compile=False, num_beams=4)
-    with TestClient(create_service(translate_with(translate))) as client, ThreadPoolExecutor(12) as clients:
+    translate = TranslationPipeline(
+        tiny_model(init_std=0.4), tiny_tokenizer, compile=False, num_beams=4
+    )
+    with (
+        TestClient(create_service(translate_with(translate))) as client,
+        ThreadPoolExecutor(12) as clients,
+    ):
         client.clients = clients
         yield client
 
 
 @examples(20)
-@given(texts=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=2, max_size=8))
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=2, max_size=8
+    )
+)
 def test_requests_of_other_clients_change_nothing(busy, texts):
     alone = [ask(busy, text) for text in texts]
     assert [*busy.clients.map(lambda text: ask(busy, text), texts)] == alone
@@ -244,8 +279,13 @@ def test_service_checks_a_failed_model_in_the_language_of_the_request():
         return shout(texts, hypotheses)
 
     with TestClient(create_service(translate, known=["tgt_lang"])) as service:
-        assert service.post("/translate", json={"text": "break", "tgt_lang": "de"}).status_code == 500
-        assert calls == [(["break"], "de"), (["1"], "de")] and service.get("/health").json()["status"] == "ok"
+        assert (
+            service.post("/translate", json={"text": "break", "tgt_lang": "de"}).status_code == 500
+        )
+        assert (
+            calls == [(["break"], "de"), (["1"], "de")]
+            and service.get("/health").json()["status"] == "ok"
+        )
 
 
 # --- Documents ------------------------------------------------------------------------------------------------------
@@ -278,8 +318,13 @@ def test_service_names_the_language_of_a_page(translate):
 
 
 def test_service_translates_documents_with_terms_and_protected_text(translate):
-    documents, page = DocumentTranslator(translate), {"text": "<p>A man runs at 12:30.</p>", "format": "html"}
-    answers = [post(translate, documents=documents, **page, protect=protect) for protect in (None, False)]
+    documents, page = (
+        DocumentTranslator(translate),
+        {"text": "<p>A man runs at 12:30.</p>", "format": "html"},
+    )
+    answers = [
+        post(translate, documents=documents, **page, protect=protect) for protect in (None, False)
+    ]
     assert ["12:30" in answer.json()["translations"][0][0] for answer in answers] == [True, False]
     answer = post(translate, documents=documents, **page, glossary=TERMS, term_mode="exact")
     assert "Mann" in answer.json()["translations"][0][0]
@@ -288,13 +333,22 @@ def test_service_translates_documents_with_terms_and_protected_text(translate):
 def test_service_translates_a_document_beyond_the_limits_of_texts(translate):
     text = "<p>A man.</p>" + "<!-- -->" * 2000
     answer = post(translate, documents=DocumentTranslator(translate), text=text, format="html")
-    assert answer.status_code == 200 and answer.json()["translations"][0][0].endswith("<!-- -->" * 2000)
+    assert answer.status_code == 200 and answer.json()["translations"][0][0].endswith(
+        "<!-- -->" * 2000
+    )
     refused = post(translate, documents=DocumentTranslator(translate), text=text)
     assert refused.status_code == 422 and "(--max_characters)" in refused.json()["detail"]
     limits = Limits(max_body_bytes=1000, max_document_bytes=2000)
-    for format, flag, size in (("html", "--max_document_bytes", 3000), ("text", "--max_body_bytes", 1500)):
+    for format, flag, size in (
+        ("html", "--max_document_bytes", 3000),
+        ("text", "--max_body_bytes", 1500),
+    ):
         refused = post(
-            translate, documents=DocumentTranslator(translate), text="a" * size, format=format, limits=limits
+            translate,
+            documents=DocumentTranslator(translate),
+            text="a" * size,
+            format=format,
+            limits=limits,
         )
         assert refused.status_code == 413 and flag in refused.json()["detail"]
 
@@ -309,30 +363,51 @@ def test_service_annotates_the_terms_of_its_glossary_for_a_model_that_knows_them
 
 def test_service_ends_the_translation_of_a_document_in_time(translate):
     documents = DocumentTranslator(translate)
-    late = translate_with(translate, documents, limits=Limits().model_copy(update={"request_seconds": 0}))
+    late = translate_with(
+        translate, documents, limits=Limits().model_copy(update={"request_seconds": 0})
+    )
     with pytest.raises(Refusal, match=r"longer than 0 seconds \(--request_seconds\)"):
         late(["<p>A man.</p>"], 1, format="html")
     service = create_service(late, Limits(request_seconds=30), known=ENTRIES)
     with TestClient(service) as client:
-        assert client.post("/translate", json={"text": "<p>A man.</p>", "format": "html"}).status_code == 422
+        assert (
+            client.post("/translate", json={"text": "<p>A man.</p>", "format": "html"}).status_code
+            == 422
+        )
         assert client.get("/health").json()["failures"] == 0
 
 
 def test_service_translates_documents_beside_texts(client):
     html = DOCUMENTS["html"]
-    expected = ask(client, html, format="html"), ask(client, html), ask(client, "A man.", format="text")
+    expected = (
+        ask(client, html, format="html"),
+        ask(client, html),
+        ask(client, "A man.", format="text"),
+    )
     with ThreadPoolExecutor(3) as pool:
         waiting = threading.Barrier(3)
         requests = [(html, {"format": "html"}), (html, {}), ("A man.", {})]
-        found = pool.map(lambda request: waiting.wait() and None or ask(client, request[0], **request[1]), requests)
+        found = pool.map(
+            lambda request: waiting.wait() and None or ask(client, request[0], **request[1]),
+            requests,
+        )
     assert tuple(found) == expected
 
 
 @pytest.mark.parametrize("format", ["html", "xml", "markdown"])
 def test_service_survives_deep_nesting(format, client):
-    text = {"html": "<b>" * 600 + "a", "xml": "<b>" * 280 + "a" + "</b>" * 280, "markdown": "> " * 900 + "a"}[format]
-    assert client.post("/translate", json={"text": text, "format": format}).status_code in (200, 422)
-    assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get("/health").json().items()
+    text = {
+        "html": "<b>" * 600 + "a",
+        "xml": "<b>" * 280 + "a" + "</b>" * 280,
+        "markdown": "> " * 900 + "a",
+    }[format]
+    assert client.post("/translate", json={"text": text, "format": format}).status_code in (
+        200,
+        422,
+    )
+    assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get(
+        "/health"
+    ).json().items()
 
 
 # --- Refusals -------------------------------------------------------------------------------------------------------
@@ -340,7 +415,10 @@ def test_service_survives_deep_nesting(format, client):
 HTML, SAMPLE = {"text": "a", "format": "html"}, {"do_sample": True}
 # Body → words of the answer with status 422.
 REFUSED = [
-    ({"text": "a", "format": "xlsx"}, "`format` must be one of html, xml, markdown, srt, vtt, xliff"),
+    (
+        {"text": "a", "format": "xlsx"},
+        "`format` must be one of html, xml, markdown, srt, vtt, xliff",
+    ),
     ({"text": "a", "format": 1}, "`format` must be text, got 1."),
     ({"text": "a", "format": "docx"}, "The file must be DOCX, a zip, but it cannot be read"),
     ({"text": ["<a/>", "<a>"], "format": "xml"}, "(at position 1)"),
@@ -363,14 +441,29 @@ REFUSED = [
     (SAMPLE | {"top_k": 0.5}, "top_k"),
     (SAMPLE | {"constraints": ["a"]}, "`constraints` need beam search. Leave `do_sample` out."),
     (SAMPLE | {"glossary": TERMS}, "in the mode exact needs beam search"),
-    ({"mbr": "chrf", "mbr_samples": 1000}, "`mbr_samples` may be at most 64 (--max_mbr_samples), got 1000."),
+    (
+        {"mbr": "chrf", "mbr_samples": 1000},
+        "`mbr_samples` may be at most 64 (--max_mbr_samples), got 1000.",
+    ),
     ({"mbr": "chrf", "constraints": ["a"]}, "Constraints need beam search"),
     ({"rerank_reverse_weight": 1}, "`rerank_reverse_weight` needs `rerank_reverse`"),
     ({"constraints": [["a"], 3, []]}, "or a list of phrases for each text, got 3 for a text."),
-    ({"constraints": ["Hunde " * 10]}, "A translation may have 12 tokens, but its constraints have"),
-    ({"text": "a\nb", "constraints": ["a"]}, "A text with constraints must be one line or sentence"),
-    ({"target_prefix": ["a", 3, "b"]}, "`target_prefix` must be a string, or one for each text, got 3."),
-    ({"target_prefix": "Hunde " * 20}, "A target prefix must be shorter than the 12 tokens of the limit"),
+    (
+        {"constraints": ["Hunde " * 10]},
+        "A translation may have 12 tokens, but its constraints have",
+    ),
+    (
+        {"text": "a\nb", "constraints": ["a"]},
+        "A text with constraints must be one line or sentence",
+    ),
+    (
+        {"target_prefix": ["a", 3, "b"]},
+        "`target_prefix` must be a string, or one for each text, got 3.",
+    ),
+    (
+        {"target_prefix": "Hunde " * 20},
+        "A target prefix must be shorter than the 12 tokens of the limit",
+    ),
     ({"glossary": TERMS, "term_mode": "soft"}, "was not trained with inline terms. Give"),
     ({"glossary": {"": "x"}}, "The glossary must have a word in each source, got ''"),
     ({"glossary": {}}, "The glossary must have a term with its translation, but it is empty"),
@@ -384,7 +477,9 @@ REFUSED = [
 def test_service_explains_options_that_it_refuses(body, words, client):
     answer = client.post("/translate", json={"text": TEXTS} | body)
     assert answer.status_code == 422 and words in answer.json()["detail"], answer.text
-    assert len(answer.content) < 400 and "\n" not in answer.json()["detail"], "an error must not repeat the request"
+    assert len(answer.content) < 400 and "\n" not in answer.json()["detail"], (
+        "an error must not repeat the request"
+    )
     assert client.get("/health").json()["failures"] == 0
 
 
@@ -394,9 +489,21 @@ def test_service_explains_options_that_it_refuses(body, words, client):
         (SAMPLE, [], "no sampling"),
         (HTML, [], "no documents"),
         ({"tgt_lang": "de"}, [], "has only one direction. Leave `tgt_lang` out"),
-        ({"mbr": "chrf"}, ["do_sample"], "This service has no model or search for `mbr`. Leave it out."),
-        ({"split_sentences": True}, ["mbr"], "has no sentence splitter. Leave `split_sentences` out."),
-        ({"constraints": ["a"]}, ["do_sample"], "has no beam search with constraints. Leave `constraints` out."),
+        (
+            {"mbr": "chrf"},
+            ["do_sample"],
+            "This service has no model or search for `mbr`. Leave it out.",
+        ),
+        (
+            {"split_sentences": True},
+            ["mbr"],
+            "has no sentence splitter. Leave `split_sentences` out.",
+        ),
+        (
+            {"constraints": ["a"]},
+            ["do_sample"],
+            "has no beam search with constraints. Leave `constraints` out.",
+        ),
         ({"target_prefix": "a"}, ["do_sample"], "has no such search. Leave `target_prefix` out."),
         ({"glossary": TERMS}, ["do_sample"], "has no beam search with constraints"),
     ],
@@ -407,10 +514,20 @@ def test_service_names_an_option_that_its_model_lacks(body, known, words, transl
 
 
 def test_known_options_need_an_engine_and_alignment_heads(translate, tiny_tokenizer):
-    of_any_model, heads = ["split_sentences", "protect", "format"], {"return_alignments", "return_confidence"}
+    of_any_model, heads = (
+        ["split_sentences", "protect", "format"],
+        {"return_alignments", "return_confidence"},
+    )
     known = known_options(translate)
-    assert known[-3:] == of_any_model and {"return_scores", "do_sample", "glossary", "mbr"} < {*known}
+    assert known[-3:] == of_any_model and {"return_scores", "do_sample", "glossary", "mbr"} < {
+        *known
+    }
     assert not heads & {*known}
-    aligned = known_options(TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tiny_tokenizer))
+    aligned = known_options(
+        TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tiny_tokenizer)
+    )
     assert heads & {*aligned} == {"return_alignments"}
-    assert known_options(SimpleNamespace(model=object(), tokenizer=tiny_tokenizer, uses_engine=False)) == of_any_model
+    assert (
+        known_options(SimpleNamespace(model=object(), tokenizer=tiny_tokenizer, uses_engine=False))
+        == of_any_model
+    )

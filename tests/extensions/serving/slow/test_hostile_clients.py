@@ -13,7 +13,11 @@ def found(tmp_path_factory):
 
 def test_service_fails_no_request_beside_bad_ones(found):
     assert found["failed"] == {"requests": 80, "failed": 0}
-    assert [found[attack]["failed"] for attack in ("alone", "beside a rival", "memory")] == [0, 0, 0]
+    assert [found[attack]["failed"] for attack in ("alone", "beside a rival", "memory")] == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_service_answers_invalid_requests_briefly(found):

@@ -19,7 +19,12 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.limits import Limits
-from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
+from vanilla_transformer.extensions.serving.models import (
+    LoadedModel,
+    ModelLoader,
+    Models,
+    ServedModel,
+)
 from vanilla_transformer.extensions.serving.page import add_page
 from vanilla_transformer.extensions.serving.queue import count_bytes
 from vanilla_transformer.extensions.serving.service import (
@@ -57,7 +62,9 @@ def running(service, limits, directions, title="A model", default=None):
         yield f"http://{host}:{port}/"
 
 
-def serving(translate, count_tokens=count_bytes, limits=None, directions=(), default=None, **options):
+def serving(
+    translate, count_tokens=count_bytes, limits=None, directions=(), default=None, **options
+):
     """Serve a page for one model; yield its address."""
     limits = limits or Limits()
     service = create_service(translate, limits, count_tokens, directions=directions, **options)
@@ -68,8 +75,13 @@ def serving_several(loads, **options):
     """Serve a page for models by the names of their directions, which `loads` load; yield its address."""
     limits, loader = Limits(), ModelLoader()
     directions = {name: Direction(*name.split("-")) for name in loads}
-    models = [ServedModel(name, limits, load, None, [directions[name]], loader) for name, load in loads.items()]
-    return running(create_service_of(Models(models), limits, **options), limits, None, "Several models")
+    models = [
+        ServedModel(name, limits, load, None, [directions[name]], loader)
+        for name, load in loads.items()
+    ]
+    return running(
+        create_service_of(Models(models), limits, **options), limits, None, "Several models"
+    )
 
 
 @contextmanager
@@ -86,7 +98,12 @@ def serving_a_model(tokenizer, **options):
 def swap(texts, hypotheses, **options):
     """Translate `one two` by `TWO ONE`, with links, and with a character of two UTF-16 units before the words."""
     links = [[2, 5, 6, 9, 0.9], [6, 9, 2, 5, 0.8]]
-    return [[{"text": "😀 TWO ONE", "score": -0.25 * (rank + 1), "alignment": links} for rank in range(hypotheses)]]
+    return [
+        [
+            {"text": "😀 TWO ONE", "score": -0.25 * (rank + 1), "alignment": links}
+            for rank in range(hypotheses)
+        ]
+    ]
 
 
 def find(browser, selector):
@@ -150,7 +167,9 @@ def press(browser, *keys):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_page_is_accessible_and_shows_what_the_model_returns(browser, axe, width, scheme, tiny_tokenizer, tmp_path):
+def test_page_is_accessible_and_shows_what_the_model_returns(
+    browser, axe, width, scheme, tiny_tokenizer, tmp_path
+):
     set_width(browser, width)
     set_color_scheme(browser, scheme)
     with serving_a_model(tiny_tokenizer) as (url, translate):
@@ -160,11 +179,19 @@ def test_page_is_accessible_and_shows_what_the_model_returns(browser, axe, width
         assert find_problems(browser, axe, width) == []
         translate_in(browser, f"{SENTENCE}\n\nTwo dogs run.")
         assert wait_for_text(browser, "#translation")
-        best = [row[0]["translation_text"] for row in translate([SENTENCE, "Two dogs run."], num_return_sequences=4)]
+        best = [
+            row[0]["translation_text"]
+            for row in translate([SENTENCE, "Two dogs run."], num_return_sequences=4)
+        ]
         assert find(browser, "#translation").get_attribute("textContent") == "\n\n".join(best)
-        rows = translate(SENTENCE, num_return_sequences=4, return_scores=True, return_alignments=True)[0]
+        rows = translate(
+            SENTENCE, num_return_sequences=4, return_scores=True, return_alignments=True
+        )[0]
         first = find(browser, "#lines details")
-        shown = [each.get_attribute("textContent") for each in first.find_elements(By.CSS_SELECTOR, "li .words")]
+        shown = [
+            each.get_attribute("textContent")
+            for each in first.find_elements(By.CSS_SELECTOR, "li .words")
+        ]
         assert shown == [each["translation_text"] for each in rows]
         scores = [each.text for each in first.find_elements(By.CSS_SELECTOR, ".score")]
         assert scores == [f"score {each['score']:.2f}".replace("-", "−") for each in rows]
@@ -177,7 +204,9 @@ def test_page_is_accessible_and_shows_what_the_model_returns(browser, axe, width
         browser.execute_script("document.querySelector('.words button').focus()")
         assert find_problems(browser, axe, width) == []
         assert browser.get_log("browser") == []
-        assert {address for address in requested_addresses(browser) if not address.startswith("blob:")} == {
+        assert {
+            address for address in requested_addresses(browser) if not address.startswith("blob:")
+        } == {
             url,
             f"{url}translate",
         }
@@ -188,7 +217,12 @@ def test_page_shows_alignments_at_a_pointer_and_at_the_keyboard(browser):
         browser.get(url)
         translate_in(browser, "😀 one two")
         assert wait_for_text(browser, "#translation") == "😀 TWO ONE"
-        assert texts_of(browser, ".score") == ["score −0.25", "score −0.50", "score −0.75", "score −1.00"]
+        assert texts_of(browser, ".score") == [
+            "score −0.25",
+            "score −0.50",
+            "score −0.75",
+            "score −1.00",
+        ]
         source = browser.find_elements(By.CSS_SELECTOR, ".line-source button")
         assert [each.get_attribute("aria-label") for each in source] == [
             "one, aligned with ONE",
@@ -217,7 +251,9 @@ def test_page_works_with_the_keyboard_alone(browser):
         assert find(browser, "#direction").text == "English to German"
         assert browser.switch_to.active_element.get_attribute("id") == "source"
         press(browser, "one", Keys.ENTER, "two")
-        ActionChains(browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+        ActionChains(browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(
+            Keys.CONTROL
+        ).perform()
         assert wait_for_text(browser, "#translation") == "ONE\nTWO"
         assert find(browser, "#text-status").text.startswith("Translated 2 lines in ")
         reached = []
@@ -289,14 +325,20 @@ def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
         assert texts_of(browser, ".score") == ["score −1.00"] * 4
         choose(browser, "English", "French")
         translate_in(browser, "two")
-        WebDriverWait(browser, 60).until(lambda _: find(browser, "#translation").text == "en-fr two")
+        WebDriverWait(browser, 60).until(
+            lambda _: find(browser, "#translation").text == "en-fr two"
+        )
         assert texts_of(browser, ".score") == [] and loaded == ["en-de", "en-fr"]
         assert browser.get_log("browser") == [] and find_problems(browser, axe, 1280) == []
         choose(browser, "German", "English")
         translate_in(browser, "three")
-        assert wait_for_text(browser, "#text-error").startswith("The model de-en cannot be loaded (OSError).")
+        assert wait_for_text(browser, "#text-error").startswith(
+            "The model de-en cannot be loaded (OSError)."
+        )
         upload(browser, tmp_path / "text.md", b"a")
-        assert wait_for_text(browser, "#document-error").startswith("The model de-en cannot be loaded (OSError).")
+        assert wait_for_text(browser, "#document-error").startswith(
+            "The model de-en cannot be loaded (OSError)."
+        )
 
 
 REFUSED = {
@@ -306,9 +348,15 @@ REFUSED = {
         "A line may have at most 500 characters, got 501 in line 3.",
     ),
     "too many tokens": ("😀" * 30, "The tokens of a text may be at most 100, got 120."),
-    "too many tokens in a line": ("a\n\n" + "😀" * 30, "The tokens of a text may be at most 100, got 120 in line 3."),
+    "too many tokens in a line": (
+        "a\n\n" + "😀" * 30,
+        "The tokens of a text may be at most 100, got 120 in line 3.",
+    ),
     "too many lines": ("a\n" * 31, "A text may have at most 30 lines, got 31."),
-    "a body that is too large": ("\0" * 400 + "\n" + "\0" * 400, "A request may have at most 4,000 bytes, got 4,"),
+    "a body that is too large": (
+        "\0" * 400 + "\n" + "\0" * 400,
+        "A request may have at most 4,000 bytes, got 4,",
+    ),
     "no text": (" \n ", "There is no text to translate."),
 }
 
@@ -327,7 +375,11 @@ def test_page_explains_a_refusal(text, message, browser, capfd):
 
 
 REFUSED_FILES = {
-    "an unknown ending": ("text.xlsx", b"", "The name of the file must end with .txt, .html, .htm, "),
+    "an unknown ending": (
+        "text.xlsx",
+        b"",
+        "The name of the file must end with .txt, .html, .htm, ",
+    ),
     "no ending": ("text", b"", "The name of the file must end with "),
     "another encoding": ("text.md", b"\xe4", "The file must be text in UTF-8."),
     "a large file": ("text.md", b"a" * 4001, "A file may have at most 4,000 bytes, got 4,001."),
@@ -336,14 +388,20 @@ REFUSED_FILES = {
 
 
 @pytest.mark.parametrize(("name", "content", "message"), REFUSED_FILES.values(), ids=REFUSED_FILES)
-def test_page_explains_why_it_translates_no_document(name, content, message, browser, tiny_tokenizer, tmp_path):
-    limits = Limits(max_characters=500, max_tokens=100, max_body_bytes=4000, max_document_bytes=4000)
+def test_page_explains_why_it_translates_no_document(
+    name, content, message, browser, tiny_tokenizer, tmp_path
+):
+    limits = Limits(
+        max_characters=500, max_tokens=100, max_body_bytes=4000, max_document_bytes=4000
+    )
     with serving_a_model(tiny_tokenizer, limits=limits) as (url, _):
         browser.get(url)
         find(browser, "#document-form button").click()
         assert wait_for_text(browser, "#document-error") == "Choose a file first."
         upload(browser, tmp_path / name, content)
-        WebDriverWait(browser, 60).until(lambda _: find(browser, "#document-error").text.startswith(message))
+        WebDriverWait(browser, 60).until(
+            lambda _: find(browser, "#document-error").text.startswith(message)
+        )
         assert not find(browser, "#download").is_displayed()
 
 
@@ -355,7 +413,10 @@ def test_page_has_a_deadline(browser):
     with serving(translate, limits=Limits(request_seconds=1)) as url:
         browser.get(url)
         translate_in(browser, "one")
-        assert wait_for_text(browser, "#text-error") == "The request took longer than 1 seconds (--request_seconds)."
+        assert (
+            wait_for_text(browser, "#text-error")
+            == "The request took longer than 1 seconds (--request_seconds)."
+        )
 
 
 def test_page_says_that_the_service_is_gone(browser):

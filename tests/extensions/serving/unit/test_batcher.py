@@ -6,7 +6,12 @@ import pytest
 
 from tests.service_models import SlowModel, shout
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
-from vanilla_transformer.extensions.serving.queue import Batcher, ModelFailure, TextRequest, call_on_thread
+from vanilla_transformer.extensions.serving.queue import (
+    Batcher,
+    ModelFailure,
+    TextRequest,
+    call_on_thread,
+)
 
 
 def run_with_batcher(scenario, translate=shout, **limits):
@@ -73,7 +78,10 @@ def test_batcher_keeps_texts_with_a_target_prefix_apart_from_others():
         model.proceed.set()
         return await asyncio.gather(*requests)
 
-    assert run_with_batcher(scenario, with_prefixes)[1:] == [[[("plain", None)]], [[("begun", "B")]]]
+    assert run_with_batcher(scenario, with_prefixes)[1:] == [
+        [[("plain", None)]],
+        [[("begun", "B")]],
+    ]
 
 
 def test_batcher_joins_waiting_texts_to_one_batch():
@@ -101,7 +109,10 @@ def test_batcher_fails_only_the_text_with_the_error():
         return translations
 
     async def scenario(batcher):
-        requests = [await start_alone(batcher, model), *[await start(batcher, text) for text in ("a", "bad", "b")]]
+        requests = [
+            await start_alone(batcher, model),
+            *[await start(batcher, text) for text in ("a", "bad", "b")],
+        ]
         model.proceed.set()
         answers = await asyncio.gather(*requests, return_exceptions=True)
         return answers, (batcher.failures, batcher.last_failure, batcher.broken)
@@ -115,7 +126,16 @@ def test_batcher_fails_only_the_text_with_the_error():
 
 @pytest.mark.parametrize(
     "wrong",
-    [KeyboardInterrupt, SystemExit, StopIteration, MemoryError, asyncio.CancelledError, [], [["a"], ["b"]], [[]]],
+    [
+        KeyboardInterrupt,
+        SystemExit,
+        StopIteration,
+        MemoryError,
+        asyncio.CancelledError,
+        [],
+        [["a"], ["b"]],
+        [[]],
+    ],
 )
 def test_batcher_survives_every_exception_and_a_wrong_number_of_translations(wrong):
     def fail(texts, hypotheses):
@@ -124,7 +144,9 @@ def test_batcher_survives_every_exception_and_a_wrong_number_of_translations(wro
         return wrong if "bad" in texts else shout(texts, hypotheses)
 
     async def scenario(batcher):
-        with pytest.raises(ModelFailure, match=wrong.__name__ if isinstance(wrong, type) else "must have 1 tr"):
+        with pytest.raises(
+            ModelFailure, match=wrong.__name__ if isinstance(wrong, type) else "must have 1 tr"
+        ):
             await translate(batcher, "bad")
         return await translate(batcher, "good")
 
@@ -140,7 +162,9 @@ def test_batcher_reports_a_broken_model():
     async def scenario(batcher):
         told = asyncio.Event()
         batcher.on_broken = told.set
-        answers = await asyncio.gather(*(translate(batcher, text) for text in "abc"), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(translate(batcher, text) for text in "abc"), return_exceptions=True
+        )
         with pytest.raises(ModelFailure):
             await translate(batcher, "later")
         return answers, told.is_set(), batcher.broken
@@ -187,7 +211,10 @@ def test_batcher_is_busy_as_long_as_its_thread_although_it_was_canceled():
 
     async def scenario():
         batcher = Batcher(model, Limits())
-        worker, request = asyncio.create_task(batcher.run()), asyncio.create_task(translate(batcher, "a"))
+        worker, request = (
+            asyncio.create_task(batcher.run()),
+            asyncio.create_task(translate(batcher, "a")),
+        )
         await model.is_at_work()
         worker.cancel()
         await asyncio.gather(worker, request, return_exceptions=True)
@@ -250,7 +277,9 @@ def test_batcher_stop_refuses_accepted_texts():
     async def scenario(batcher):
         requests = [await start_alone(batcher, model), await start(batcher, "second")]
         batcher.stop()
-        answers = await asyncio.gather(*requests, translate(batcher, "third"), return_exceptions=True)
+        answers = await asyncio.gather(
+            *requests, translate(batcher, "third"), return_exceptions=True
+        )
         model.proceed.set()
         return answers
 

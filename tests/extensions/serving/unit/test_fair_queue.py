@@ -7,11 +7,15 @@ import pytest
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
 from vanilla_transformer.extensions.serving.queue import FairQueue, QueuedRequest, QueuedText
 
-LIMITS = Limits(max_batch_size=8, max_batch_tokens=1000, max_waiting=250, max_waiting_per_client=200)
+LIMITS = Limits(
+    max_batch_size=8, max_batch_tokens=1000, max_waiting=250, max_waiting_per_client=200
+)
 
 
 def request(client, name, texts, tokens=10):
-    return QueuedRequest(client, deque(QueuedText(f"{name}{number}", tokens, 1, None) for number in range(texts)))
+    return QueuedRequest(
+        client, deque(QueuedText(f"{name}{number}", tokens, 1, None) for number in range(texts))
+    )
 
 
 @pytest.fixture
@@ -47,7 +51,9 @@ def test_fair_queue_puts_a_small_request_before_a_large_one(queue):
     queue.add(request("a", "large", 200))
     queue.add(request("b", "small", 1))
     batch = names(queue.take())
-    assert batch[0] == "small0" and 1 < len(batch) <= 7, "the large request gets a small part of the batch"
+    assert batch[0] == "small0" and 1 < len(batch) <= 7, (
+        "the large request gets a small part of the batch"
+    )
 
 
 def test_fair_queue_does_not_prefer_a_client_with_many_small_requests(queue):

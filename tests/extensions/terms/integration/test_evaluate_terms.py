@@ -13,7 +13,12 @@ SOURCE, TARGET = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
 
 @pytest.fixture
 def texts(tmp_path):
-    files = {"a.en": SOURCE, "a.de": TARGET, "ours.de": ["Ein Mann.", "Zwei Hunden."], "theirs.de": ["Er.", "Zwei."]}
+    files = {
+        "a.en": SOURCE,
+        "a.de": TARGET,
+        "ours.de": ["Ein Mann.", "Zwei Hunden."],
+        "theirs.de": ["Er.", "Zwei."],
+    }
     files["terms.tsv"] = ["man\tMann", "dogs\tHunde"]
     for name, lines in files.items():
         (tmp_path / name).write_text("\n".join(lines) + "\n")
@@ -21,23 +26,44 @@ def texts(tmp_path):
 
 
 def run(texts, *words, **options):
-    given = {"target": texts / "a.de", "bootstrap_samples": 20, "glossary": texts / "terms.tsv"} | options
-    return main(["evaluate", *words, *(word for name, value in given.items() for word in (f"--{name}", str(value)))])
+    given = {
+        "target": texts / "a.de",
+        "bootstrap_samples": 20,
+        "glossary": texts / "terms.tsv",
+    } | options
+    return main(
+        [
+            "evaluate",
+            *words,
+            *(word for name, value in given.items() for word in (f"--{name}", str(value))),
+        ]
+    )
 
 
 def test_evaluate_counts_terms_in_a_file_of_translations(texts, capsys):
-    files = {"hypotheses": texts / "ours.de", "compare_with": texts / "theirs.de", "json": texts / "scores.json"}
+    files = {
+        "hypotheses": texts / "ours.de",
+        "compare_with": texts / "theirs.de",
+        "json": texts / "scores.json",
+    }
     assert run(texts, source=texts / "a.en", **files) == 0
     shown = capsys.readouterr().out
     assert "Terms: 50.0% as given, 100.0% with any ending (2 in 2 sentences)\n" in shown
     assert "Terms, baseline: 0.0% as given, 0.0% with any ending (2 in 2 sentences)\n" in shown
     ours, theirs = json.loads((texts / "scores.json").read_text())["terms"]
-    assert ours == {"sentences": 2, "terms": 2, "exact": 1, "inflected": 2} and theirs["inflected"] == 0
+    assert (
+        ours == {"sentences": 2, "terms": 2, "exact": 1, "inflected": 2}
+        and theirs["inflected"] == 0
+    )
 
 
 def test_evaluate_compares_a_model_with_and_without_terms(texts, capsys):
     folder = str(save_model_folder(tiny_model(), tiny_tokenizer(), texts / "model"))
-    files = {"source": texts / "a.en", "output_file": texts / "out.de", "json": texts / "scores.json"}
+    files = {
+        "source": texts / "a.en",
+        "output_file": texts / "out.de",
+        "json": texts / "scores.json",
+    }
     assert run(texts, folder, term_mode="hard", num_beams=2, **files) == 0
     shown, lines = capsys.readouterr().out, (texts / "out.de").read_text().splitlines()
     assert "Terms, baseline: 0.0%" in shown and "BLEU" in shown and "p =" in shown
@@ -49,8 +75,14 @@ def test_evaluate_compares_a_model_with_and_without_terms(texts, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hypotheses": "{texts}/ours.de"}, "Give the source text by --source FILE, which --glossary"),
-        ({"source": "{texts}/a.en", "glossary": "{texts}/a.en"}, "must have a term, a tab and its translation"),
+        (
+            {"hypotheses": "{texts}/ours.de"},
+            "Give the source text by --source FILE, which --glossary",
+        ),
+        (
+            {"source": "{texts}/a.en", "glossary": "{texts}/a.en"},
+            "must have a term, a tab and its translation",
+        ),
         (
             {"source": "{texts}/a.en", "term_mode": "soft"},
             "`term_mode` 'soft' is for models trained with",

@@ -34,8 +34,13 @@ def assert_equal(found, expected):
 
 def test_pipeline_warns_of_terms_that_a_translation_lacks(translate):
     glossary = Glossary(TERMS.items())
-    found = translate([*TEXTS, "See http://man.example/ now."], glossary=glossary, return_warnings=True)
-    ignored = [glossary.is_ignored(text, each["translation_text"]) for text, each in zip(TEXTS, found, strict=False)]
+    found = translate(
+        [*TEXTS, "See http://man.example/ now."], glossary=glossary, return_warnings=True
+    )
+    ignored = [
+        glossary.is_ignored(text, each["translation_text"])
+        for text, each in zip(TEXTS, found, strict=False)
+    ]
     assert ["terms" in each["warnings"] for each in found] == [*ignored, False] and True in ignored
     hard = translate(TEXTS, glossary=TERMS, term_mode="hard", return_warnings=True)
     assert not any("terms" in each["warnings"] for each in hard)
@@ -49,12 +54,22 @@ def test_pipeline_translates_annotated_text(translate, options):
 
 
 def test_pipeline_constrains_the_search_by_exact_terms(translate):
-    options, constraints = {"num_beams": 2, "return_scores": True}, [["Mann*"], ["zwei Hunde*"], [], []]
-    texts, annotated = [TEXTS[0], "Two dogs run", *TEXTS[2:]], [ANNOTATED[0], ANNOTATED[1].split(".")[0], *TEXTS[2:]]
+    options, constraints = (
+        {"num_beams": 2, "return_scores": True},
+        [["Mann*"], ["zwei Hunde*"], [], []],
+    )
+    texts, annotated = (
+        [TEXTS[0], "Two dogs run", *TEXTS[2:]],
+        [ANNOTATED[0], ANNOTATED[1].split(".")[0], *TEXTS[2:]],
+    )
     answers = translate(texts, glossary=TERMS, term_mode="exact", **options)
     assert answers == translate(annotated, constraints=constraints, **options)
-    assert "Mann" in answers[0]["translation_text"] and "zwei Hunde" in answers[1]["translation_text"]
-    (both,) = translate(texts[:1], glossary=TERMS, constraints=["Gras"], term_mode="exact", num_beams=2)
+    assert (
+        "Mann" in answers[0]["translation_text"] and "zwei Hunde" in answers[1]["translation_text"]
+    )
+    (both,) = translate(
+        texts[:1], glossary=TERMS, constraints=["Gras"], term_mode="exact", num_beams=2
+    )
     assert "Mann" in both["translation_text"] and "Gras" in both["translation_text"]
     untrained = TranslationPipeline(tiny_model(), tiny_tokenizer(), device="cpu")
     for mode in (None, "hard", "exact"):
@@ -76,7 +91,9 @@ def test_pipeline_keeps_constraints_of_texts_that_lack_a_hard_term(translate):
     options = {"glossary": TERMS, "constraints": [["Gras"], [], ["run"], []], "num_beams": 2}
     texts = [TEXTS[0], "Two dogs run", *TEXTS[2:]]
     found = [answer["translation_text"] for answer in translate(texts, term_mode="hard", **options)]
-    assert "Gras" in found[0] and "Mann" in found[0] and "zwei Hunde" in found[1] and "run" in found[2]
+    assert (
+        "Gras" in found[0] and "Mann" in found[0] and "zwei Hunde" in found[1] and "run" in found[2]
+    )
 
 
 def test_lacking_terms_accept_other_endings():
@@ -98,20 +115,33 @@ def test_pipeline_reads_a_glossary_once_for_a_stream(translate, tmp_path):
 
 def test_pipeline_aligns_with_the_text_without_annotations(translate):
     units = {"A", "man", "is", "sleeping", ".", "Two", "dogs", "run", "runs", "Grass"}
-    for text, answer in zip(TEXTS, translate(TEXTS, glossary=TERMS, return_alignments=True), strict=True):
+    for text, answer in zip(
+        TEXTS, translate(TEXTS, glossary=TERMS, return_alignments=True), strict=True
+    ):
         assert {text[link.source_start : link.source_end] for link in answer["alignment"]} <= units
 
 
 def test_pipeline_refuses_a_glossary_that_it_cannot_use(translate):
     untrained = TranslationPipeline(tiny_model(), tiny_tokenizer(), device="cpu")
-    with pytest.raises(ValueError, match="^`term_mode` 'soft' is for models trained with inline terms, but"):
+    with pytest.raises(
+        ValueError, match="^`term_mode` 'soft' is for models trained with inline terms, but"
+    ):
         untrained(TEXTS, glossary=TERMS, term_mode="soft")
     for options, message in [
         ({"glossary": {}}, "^The glossary must have a term"),
-        ({"glossary": {"man": "<trans>"}}, "must be plain text, but '<trans>' has the mark <trans>"),
+        (
+            {"glossary": {"man": "<trans>"}},
+            "must be plain text, but '<trans>' has the mark <trans>",
+        ),
         ({"glossary": 3}, "^`glossary` must be a path"),
-        ({"glossary": TERMS, "term_mode": "exact", "repetition_penalty": 2.0}, "^With `glossary`, greedy and beam"),
-        ({"glossary": TERMS, "term_mode": "hard", "do_sample": True, "num_beams": 1}, "need beam search"),
+        (
+            {"glossary": TERMS, "term_mode": "exact", "repetition_penalty": 2.0},
+            "^With `glossary`, greedy and beam",
+        ),
+        (
+            {"glossary": TERMS, "term_mode": "hard", "do_sample": True, "num_beams": 1},
+            "need beam search",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             translate(TEXTS, **options)
@@ -121,7 +151,9 @@ def test_pipeline_names_a_translation_that_it_cannot_spell(translate):
     tokenizer = translate.tokenizer
     tokenizer.unk_token = "n"  # as if the vocabulary had no other token for this letter
     try:
-        with pytest.raises(ValueError, match="must be plain text, but 'Mann' has characters that .* lacks"):
+        with pytest.raises(
+            ValueError, match="must be plain text, but 'Mann' has characters that .* lacks"
+        ):
             translate(TEXTS, glossary=Glossary([("man", "Mann")]))
     finally:
         tokenizer.unk_token = None

@@ -28,7 +28,9 @@ def folder(tmp_path_factory):
 
 
 def translate(folder, *words):
-    return main(["translate", str(folder / "model"), *(word.format(folder=folder) for word in words)])
+    return main(
+        ["translate", str(folder / "model"), *(word.format(folder=folder) for word in words)]
+    )
 
 
 def test_translate_reads_a_glossary(folder, capsys):
@@ -55,7 +57,14 @@ def test_translate_warns_of_an_ignored_term_in_a_terminal_and_in_json(folder, ca
 
 
 def test_translate_uses_a_glossary_in_documents(folder, capsys):
-    flags = ["--format", "html", "--input", "{folder}/page.html", "--glossary", "{folder}/terms.tsv"]
+    flags = [
+        "--format",
+        "html",
+        "--input",
+        "{folder}/page.html",
+        "--glossary",
+        "{folder}/terms.tsv",
+    ]
     assert translate(folder, *flags, "--term_mode", "exact") == 0
     assert "Mann" in capsys.readouterr().out
 
@@ -65,7 +74,10 @@ def test_translate_uses_a_glossary_in_documents(folder, capsys):
     [
         (["--glossary_casefold"], "`glossary_casefold` must be given with `--glossary FILE`"),
         (["--glossary", "{folder}/none.tsv"], "none.tsv: No such file or directory."),
-        (["--glossary", "{folder}/terms.tbx"], "`target_language` must name the target language of"),
+        (
+            ["--glossary", "{folder}/terms.tbx"],
+            "`target_language` must name the target language of",
+        ),
         (["--glossary", "{folder}/plain.txt"], "must have a term, a tab and its translation"),
     ],
 )

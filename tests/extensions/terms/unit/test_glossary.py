@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions.terms.glossary import Glossary, TermUse, as_glossary, count_forms, read_glossary
+from vanilla_transformer.extensions.terms.glossary import (
+    Glossary,
+    TermUse,
+    as_glossary,
+    count_forms,
+    read_glossary,
+)
 
 TBX_2 = """<?xml version="1.0" encoding="UTF-8"?>
 <martif type="TBX" xml:lang="en"><text><body>
@@ -44,8 +50,14 @@ USED = Glossary([("dog", "Köter"), ("big house", "große Villa")])
 
 @pytest.mark.parametrize("header", ["", "\ufeff", "Source\tTarget\r\n", "en\tde\n", "src\ttgt\n"])
 def test_read_glossary_reads_tsv(tmp_path, header):
-    path = write(tmp_path, "terms.tsv", f"{header}dog\tKöter\r\n\nsteam  engine\tDampfmaschine\n...\tPunkt")
-    assert pairs(read_glossary(path)) == [("dog", "Köter"), ("steam engine", "Dampfmaschine"), ("...", "Punkt")]
+    path = write(
+        tmp_path, "terms.tsv", f"{header}dog\tKöter\r\n\nsteam  engine\tDampfmaschine\n...\tPunkt"
+    )
+    assert pairs(read_glossary(path)) == [
+        ("dog", "Köter"),
+        ("steam engine", "Dampfmaschine"),
+        ("...", "Punkt"),
+    ]
 
 
 BOMB = '<!DOCTYPE martif [<!ENTITY a "ha"><!ENTITY b SYSTEM "file:///etc/hostname">]>\n'
@@ -57,7 +69,10 @@ BOMB = '<!DOCTYPE martif [<!ENTITY a "ha"><!ENTITY b SYSTEM "file:///etc/hostnam
         (TBX_2, "Köter"),
         (TBX_3, "Köter"),
         (TBX_2.replace("UTF-8", "UTF-16").encode("utf-16"), "Köter"),
-        (BOMB + TBX_2.split("\n", 1)[1].replace("Köter", "&a;&b;x"), "&a;&b;x"),  # no entity is expanded
+        (
+            BOMB + TBX_2.split("\n", 1)[1].replace("Köter", "&a;&b;x"),
+            "&a;&b;x",
+        ),  # no entity is expanded
     ],
 )
 def test_read_glossary_reads_both_versions_of_tbx(tmp_path, content, target):
@@ -73,7 +88,11 @@ def test_read_glossary_reads_both_versions_of_tbx(tmp_path, content, target):
         ("a.tsv", "dog\tHund\ncat\n", "a term, a tab and its translation, got 'cat' in line 2"),
         ("a.tsv", "dog\tHund\ncat\t\n", "got 'cat' in line 2"),
         ("a.tsv", "a\tb\tc", r"got 'a\\tb\\tc' in line 1"),
-        ("a.tsv", "dog\tHund\ncat\tK\xf6ter\n".encode("latin-1"), "must be UTF-8, but line 2 has the byte 0xf6"),
+        (
+            "a.tsv",
+            "dog\tHund\ncat\tK\xf6ter\n".encode("latin-1"),
+            "must be UTF-8, but line 2 has the byte 0xf6",
+        ),
         ("a.tsv", "dog\tHund\n".encode("utf-16"), "must be UTF-8, but it is UTF-16"),
         (
             "a.tsv",
@@ -82,11 +101,23 @@ def test_read_glossary_reads_both_versions_of_tbx(tmp_path, content, target):
         ),
         ("a.tbx", TBX_2[:300], "a.tbx must be TBX. The text must be well-formed XML: .*line 6"),
         ("a.tbx", "<xliff/>", "got none in <xliff>"),
-        ("a.tbx", TBX_2.replace(' xml:lang="de"', ""), "must have the attribute xml:lang, got none in line 5"),
-        ("a.tbx", TBX_3.replace("<term>hound</term>", ""), "must have a <term> with text, got none in line 4"),
+        (
+            "a.tbx",
+            TBX_2.replace(' xml:lang="de"', ""),
+            "must have the attribute xml:lang, got none in line 5",
+        ),
+        (
+            "a.tbx",
+            TBX_3.replace("<term>hound</term>", ""),
+            "must have a <term> with text, got none in line 4",
+        ),
         ("a.tbx", TBX_3.encode("latin-1"), "must be TBX"),
         ("a.tbx", TBX_3.replace("de", "fr"), "`target_language` must name .* has en, fr; got de"),
-        ("b.tbx", TBX_3, "`source_language` must name the source language of .* has de, en; got None"),
+        (
+            "b.tbx",
+            TBX_3,
+            "`source_language` must name the source language of .* has de, en; got None",
+        ),
     ],
 )
 def test_read_glossary_names_the_mistake(tmp_path, name, content, message):
@@ -97,7 +128,12 @@ def test_read_glossary_names_the_mistake(tmp_path, name, content, message):
         read_glossary(path, *(() if name == "b.tbx" else ("en", "de")))
 
 
-ENGINES = [("engine", "Motor"), ("steam", "Dampf"), ("steam engine", "Dampfmaschine"), ("IT", "EDV")]
+ENGINES = [
+    ("engine", "Motor"),
+    ("steam", "Dampf"),
+    ("steam engine", "Dampfmaschine"),
+    ("IT", "EDV"),
+]
 UPPER = [("STRASSE", "street"), ("ΌΔΟΣ", "way")]
 
 
@@ -112,7 +148,12 @@ UPPER = [("STRASSE", "street"), ("ΌΔΟΣ", "way")]
         ),
         (ENGINES, False, "It is IT.", [("IT", "EDV")]),
         ([("café", "Kaffeehaus")], False, "Cafe\u0301!", [("Cafe\u0301", "Kaffeehaus")]),
-        ([("東京", "Tokyo")], False, "私は東京にいる", [("東京", "Tokyo")]),  # no spaces between words
+        (
+            [("東京", "Tokyo")],
+            False,
+            "私は東京にいる",
+            [("東京", "Tokyo")],
+        ),  # no spaces between words
         (UPPER, False, "Die Straße, όδος", []),
         (UPPER, True, "Die Straße, όδος", [("Straße", "street"), ("όδος", "way")]),
     ],
@@ -148,8 +189,19 @@ def test_measure_use_adds_sentences():
 
 
 def test_as_glossary_takes_pairs_and_mappings():
-    assert pairs(as_glossary({"dog": "Hund"})) == pairs(as_glossary([["dog", "Hund"]])) == [("dog", "Hund")]
-    for wrong in (3, [("dog",)], [("dog", 3)], {"dog": None}, {}, [["dog", "Hund"], ["Dog", "x"], ["dog", "Köter"]]):
+    assert (
+        pairs(as_glossary({"dog": "Hund"}))
+        == pairs(as_glossary([["dog", "Hund"]]))
+        == [("dog", "Hund")]
+    )
+    for wrong in (
+        3,
+        [("dog",)],
+        [("dog", 3)],
+        {"dog": None},
+        {},
+        [["dog", "Hund"], ["Dog", "x"], ["dog", "Köter"]],
+    ):
         with pytest.raises(ValueError, match="^[^\n]*$"):
             as_glossary(wrong)
 
@@ -159,7 +211,9 @@ def test_as_glossary_takes_pairs_and_mappings():
     | st.text(alphabet='a\t\n\r\0\u2028<>/"é', max_size=40).map(str.encode)
     # a piece of TBX, cut or with other characters in it
     | st.builds(
-        lambda cut, text: (TBX_2[:cut] + text + TBX_2[cut:]).encode(), st.integers(0, 800), st.text(max_size=3)
+        lambda cut, text: (TBX_2[:cut] + text + TBX_2[cut:]).encode(),
+        st.integers(0, 800),
+        st.text(max_size=3),
     )
     | st.builds(lambda cut: TBX_3[:cut].encode(), st.integers(0, 500)),
     name=st.sampled_from(["a.tsv", "a.tbx"]),
@@ -188,19 +242,32 @@ def test_read_glossary_raises_mistakes_of_one_line_only(content, name):
     ],
 )
 def test_count_forms_counts_phrases_by_words_and_their_endings(wanted, text, exact, inflected):
-    assert (count_forms(wanted, text, exactly=True), count_forms(wanted, text)) == (exact, inflected)
+    assert (count_forms(wanted, text, exactly=True), count_forms(wanted, text)) == (
+        exact,
+        inflected,
+    )
 
 
 def test_glossary_names_all_double_entries_at_once(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("dog\tHund\ncat\tKatze\ndog\tKöter\ndog\tHund\ncat\tKater\n")
     both = "'Hund' in line 1 and 'Köter' in line 3 of 'dog'; 'Katze' in line 2 and 'Kater' in line 5 of 'cat'"
-    with pytest.raises(UserError, match=re.escape(f"one translation of each term, got {both}. Keep one.")):
+    with pytest.raises(
+        UserError, match=re.escape(f"one translation of each term, got {both}. Keep one.")
+    ):
         read_glossary(path)
 
 
 def test_override_goes_before_a_glossary_and_keeps_its_other_terms():
     base = Glossary([("dog", "Hund"), ("IT", "EDV"), ("small cat", "Kätzchen")])
     glossary = base.override([("dog", "Köter"), ("it", "es")])
-    assert [match.target for match in glossary.find("Dog, IT and a small cat")] == ["Köter", "es", "Kätzchen"]
-    assert [match.target for match in base.find("Dog, IT and a small cat")] == ["Hund", "EDV", "Kätzchen"]
+    assert [match.target for match in glossary.find("Dog, IT and a small cat")] == [
+        "Köter",
+        "es",
+        "Kätzchen",
+    ]
+    assert [match.target for match in base.find("Dog, IT and a small cat")] == [
+        "Hund",
+        "EDV",
+        "Kätzchen",
+    ]

@@ -95,7 +95,9 @@ def test_engine_returns_several_sequences(beams, dtype):
 def test_engine_attends_to_positions_of_any_mask(mask):
     model, tokens = model_of(1), torch.tensor([[7, 8, 9, 2], [9, 7, 8, 2]])
     mask = torch.tensor([mask, [1, 1, 1, 1]])
-    assert torch.equal(by_engine(model, tokens, attention_mask=mask), model.generate(tokens, attention_mask=mask))
+    assert torch.equal(
+        by_engine(model, tokens, attention_mask=mask), model.generate(tokens, attention_mask=mask)
+    )
 
 
 def test_engine_takes_given_outputs_of_the_encoder():
@@ -127,16 +129,23 @@ def assert_same_tokens(model, *args, **options):
 def test_engine_continues_prompts_as_generate(random_case, first):
     for seed in range(first, first + 10):
         case, draw = random_case(seed), random.Random(seed)
-        prompts = [[*source, EOS] for source in case.sources] if draw.random() < 0.2 else case.sources
+        prompts = (
+            [[*source, EOS] for source in case.sources] if draw.random() < 0.2 else case.sources
+        )
         pad = draw.choice([PAD, 3, None])
         tokens, mask = left_padded(prompts, PAD if pad is None else pad)
-        options = case.options | {"pad_token_id": pad, "num_return_sequences": case.num_return_sequences}
+        options = case.options | {
+            "pad_token_id": pad,
+            "num_return_sequences": case.num_return_sequences,
+        }
         options["eos_token_id"] = options.get("eos_token_id", EOS)
         if "max_length" in options:
             options["max_length"] += 1  # for the EOS
         if pad is None or draw.random() < 0.5:
             options["attention_mask"] = mask
-        expected = case.model.generate(tokens, **options, return_dict_in_generate=True, output_scores=True)
+        expected = case.model.generate(
+            tokens, **options, return_dict_in_generate=True, output_scores=True
+        )
         scores = expected.get("sequences_scores")
         found = by_engine(case.model, tokens, search=case.options, **options)
         # The scores of hypotheses without a possible continuation are equal, and any of them may be returned.
@@ -175,7 +184,9 @@ def test_engine_reads_padding_that_is_eos_without_a_mask(eos):
 def test_engine_follows_the_generation_config_of_a_call():
     model, config = tiny_causal_lm(**FIELDS), GenerationConfig(**OPTIONS, num_beams=3)
     tokens = left_padded(PROMPTS)[0]
-    found = by_engine(model, tokens, config, search={"num_beams": 3, "max_new_tokens": 6, "eos_token_id": EOS})
+    found = by_engine(
+        model, tokens, config, search={"num_beams": 3, "max_new_tokens": 6, "eos_token_id": EOS}
+    )
     assert torch.equal(found, model.generate(tokens, config))
 
 
@@ -186,26 +197,70 @@ PROMPT = {"input_ids": torch.tensor([[7, 8, 9], [9, 8, 7]])}
 CACHE = object()
 REFUSED = {
     "beams": (SOURCE, {"num_beams": 3}, "`num_beams` 3, got 4."),
-    "penalty": (SOURCE, {"length_penalty_type": "power"}, "`length_penalty_type` 'power', got 'wu'."),
-    "n-grams": (SOURCE, {"no_repeat_ngram_size": 2}, "`features` (NoRepeatedNgrams(size=2),), got ()."),
+    "penalty": (
+        SOURCE,
+        {"length_penalty_type": "power"},
+        "`length_penalty_type` 'power', got 'wu'.",
+    ),
+    "n-grams": (
+        SOURCE,
+        {"no_repeat_ngram_size": 2},
+        "`features` (NoRepeatedNgrams(size=2),), got ().",
+    ),
     "sampling": (SOURCE, {"do_sample": True, "num_beams": 1}, "`num_beams` 1, got 4."),
-    "a processor": (SOURCE, {"repetition_penalty": 1.3}, "without `RepetitionPenaltyLogitsProcessor`."),
-    "a given processor": (SOURCE, {"logits_processor": LogitsProcessorList([lambda *_: 0])}, "without `function`."),
-    "an allowed set": (SOURCE, {"prefix_allowed_tokens_fn": lambda *_: [7]}, "without `PrefixConstrained"),
+    "a processor": (
+        SOURCE,
+        {"repetition_penalty": 1.3},
+        "without `RepetitionPenaltyLogitsProcessor`.",
+    ),
+    "a given processor": (
+        SOURCE,
+        {"logits_processor": LogitsProcessorList([lambda *_: 0])},
+        "without `function`.",
+    ),
+    "an allowed set": (
+        SOURCE,
+        {"prefix_allowed_tokens_fn": lambda *_: [7]},
+        "without `PrefixConstrained",
+    ),
     "a minimum": (SOURCE, {"min_length": 3}, "without `MinLengthLogitsProcessor`."),
     "a time": (SOURCE, {"max_time": 9.0}, "without `MaxTimeCriteria`."),
-    "a given criterion": (SOURCE, {"stopping_criteria": [MaxTimeCriteria(9.0)]}, "without `MaxTimeCriteria`."),
-    "another end": (SOURCE, {"stopping_criteria": [EosTokenCriteria([7])]}, "without other tokens that end a text."),
+    "a given criterion": (
+        SOURCE,
+        {"stopping_criteria": [MaxTimeCriteria(9.0)]},
+        "without `MaxTimeCriteria`.",
+    ),
+    "another end": (
+        SOURCE,
+        {"stopping_criteria": [EosTokenCriteria([7])]},
+        "without other tokens that end a text.",
+    ),
     "an output": (SOURCE, {"return_dict_in_generate": True}, "without `return_dict_in_generate`."),
-    "a prefix": (SOURCE, {"decoder_input_ids": torch.tensor([[1, 5]])}, "without `decoder_input_ids`."),
-    "a gap": (PROMPT, {"attention_mask": torch.tensor([[1, 0, 1], [1, 1, 1]])}, "padding that is not on the left."),
-    "padding": (PROMPT, {"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])}, "padding that is not on the left."),
+    "a prefix": (
+        SOURCE,
+        {"decoder_input_ids": torch.tensor([[1, 5]])},
+        "without `decoder_input_ids`.",
+    ),
+    "a gap": (
+        PROMPT,
+        {"attention_mask": torch.tensor([[1, 0, 1], [1, 1, 1]])},
+        "padding that is not on the left.",
+    ),
+    "padding": (
+        PROMPT,
+        {"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])},
+        "padding that is not on the left.",
+    ),
     "no prompt": (
         PROMPT,
         {"attention_mask": torch.tensor([[0, 0, 0], [1, 1, 1]])},
         "padding that is not on the left.",
     ),
-    "positions": (PROMPT, {"position_ids": torch.tensor([[3, 4, 5], [0, 1, 2]])}, "without other `position_ids`."),
+    "positions": (
+        PROMPT,
+        {"position_ids": torch.tensor([[3, 4, 5], [0, 1, 2]])},
+        "without other `position_ids`.",
+    ),
     "embeddings": (PROMPT, {"inputs_embeds": torch.ones(2, 3, 16)}, "without `inputs_embeds`."),
     "a cache": (PROMPT, {"cache": CACHE}, "without a `cache` that is not empty."),
 }
@@ -226,7 +281,9 @@ def test_engine_refuses_calls_for_another_search(case):
 def test_engine_refuses_another_model_and_texts_beyond_learned_positions():
     model = model_of(1, position_embedding_type="learned", max_position_embeddings=12)
     engine = Engine(model, compile=False)
-    with pytest.raises(ValueError, match="must be an engine of this model, got one of another model"):
+    with pytest.raises(
+        ValueError, match="must be an engine of this model, got one of another model"
+    ):
         model_of().generate(sources(3, 7), custom_generate=engine)
     with pytest.raises(ValueError, match="texts that are longer than the model's 12 positions"):
         model.generate(sources(3, 7), max_new_tokens=30, custom_generate=engine)

@@ -69,12 +69,22 @@ def test_engine_gives_hypotheses_of_library(first):
         {"attn_implementation": "sdpa"},
     ],
 )
-def test_engine_gives_hypotheses_of_library_for_models_of_table_3_and_every_attention(changes, beams):
-    case = Case(model_of(**changes), random_sources(5), 3, {"num_beams": beams, "max_new_tokens": LIMIT}, beams)
+def test_engine_gives_hypotheses_of_library_for_models_of_table_3_and_every_attention(
+    changes, beams
+):
+    case = Case(
+        model_of(**changes),
+        random_sources(5),
+        3,
+        {"num_beams": beams, "max_new_tokens": LIMIT},
+        beams,
+    )
     assert_engine_gives_hypotheses_of_library(case)
 
 
-@pytest.mark.parametrize(("slots", "beams"), sample(itertools.product([1, 3, 20], [1, 4]), (1, 4), (3, 1)))
+@pytest.mark.parametrize(
+    ("slots", "beams"), sample(itertools.product([1, 3, 20], [1, 4]), (1, 4), (3, 1))
+)
 def test_engine_gives_hypotheses_of_library_while_room_grows_and_shrinks(slots, beams):
     sources = [*random_sources(3), *random_sources(1, 150, seed=3), *random_sources(4, seed=1)]
     assert max(map(len, sources)) > 64
@@ -85,7 +95,10 @@ def test_engine_gives_hypotheses_of_library_while_room_grows_and_shrinks(slots, 
 
 def test_engine_room_follows_the_longest_sentence_in_slots():
     engine, rooms = engine_of(slots=1), []
-    engine.decode([[7, EOS], [7] * 60 + [EOS], [8, EOS]], report=lambda _: rooms.append(engine.buffers.size.room))
+    engine.decode(
+        [[7, EOS], [7] * 60 + [EOS], [8, EOS]],
+        report=lambda _: rooms.append(engine.buffers.size.room),
+    )
     assert rooms == [64, 16, 16]  # the longest sentence is the first one
 
 
@@ -93,7 +106,11 @@ def test_engine_room_follows_the_longest_sentence_in_slots():
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
 def test_engine_decodes_the_last_sentences_in_few_slots(beams):
     sources = [[7, 8] * length + [EOS] for length in range(1, 21)]
-    options = {"num_beams": beams, "max_new_tokens_beyond_source": 0, "min_new_tokens": 42}  # one ends after the other
+    options = {
+        "num_beams": beams,
+        "max_new_tokens_beyond_source": 0,
+        "min_new_tokens": 42,
+    }  # one ends after the other
     assert_engine_gives_hypotheses_of_library(Case(model_of(), sources, 16, options, 1))
     engine, sizes = engine_of(slots=16, max_new_tokens=None, **options), []
     engine.decode(sources, report=lambda _: sizes.append(engine.buffers.size.slots))
@@ -126,26 +143,35 @@ def test_engine_sets_a_few_long_sentences_aside(beams, monkeypatch):
     options = {"num_beams": beams, "max_new_tokens_beyond_source": 0, "min_new_tokens": 70}
     engine, steps = engine_of(slots=20, max_new_tokens=None, **options), []
     run = engine.steps.run
-    engine.steps.run = lambda count, *arguments: (steps.append(engine.buffers.size), run(count, *arguments))
+    engine.steps.run = lambda count, *arguments: (
+        steps.append(engine.buffers.size),
+        run(count, *arguments),
+    )
     finished = in_order_of_finishing(engine, short_ones_and(60), monkeypatch)
     assert sorted(finished[-3:]) == [15, 31, 47]
     assert {size.room for size in steps[1:4]} == {16}  # the long ones wait
     assert {size.room for size in steps} == {16, 64} and len(steps) < 2 * 61
-    assert_engine_gives_hypotheses_of_library(Case(engine.model, short_ones_and(40, 34), 20, options, 1))
+    assert_engine_gives_hypotheses_of_library(
+        Case(engine.model, short_ones_and(40, 34), 20, options, 1)
+    )
 
 
 def test_engine_returns_long_sentences_once_they_could_fill_the_slots(monkeypatch):
     engine = engine_of(slots=20, num_beams=1, max_new_tokens=2)
     finished = in_order_of_finishing(engine, short_ones_and(60, 16 * 25), monkeypatch)
     assert sorted(finished) == [*range(400)]
-    assert finished.index(15) < 20 * 16  # where there are twenty long ones, not at the end of the stream
+    assert (
+        finished.index(15) < 20 * 16
+    )  # where there are twenty long ones, not at the end of the stream
 
 
 @pytest.mark.parametrize("kind", ["wu", "power"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, rare(2.0), rare(-0.5)])
 def test_engine_with_enough_beams_matches_exhaustive_search(kind, alpha):
     model, source = build(vocab_size=5), [3, 4, EOS]
-    engine = engine_of(model, num_beams=350, length_penalty=alpha, length_penalty_type=kind, max_new_tokens=4)
+    engine = engine_of(
+        model, num_beams=350, length_penalty=alpha, length_penalty_type=kind, max_new_tokens=4
+    )
     (found,) = engine.decode([source], 12)
     expected = all_hypotheses(model, source, 4, kind, alpha)[:12]
     assert [each.tokens for each in found] == [tokens for _, tokens in expected]
@@ -167,8 +193,12 @@ def test_engine_stops_when_the_library_stops(kind, alpha, early_stopping):
         assert_engine_gives_hypotheses_of_library(Case(model, SOURCES, 2, options, returned))
 
 
-@pytest.mark.parametrize(("early_stopping", "alpha", "saves"), [("never", 0.6, True), (False, 0.6, False)])
-def test_engine_stops_once_nothing_can_beat_the_hypotheses_that_it_returns(early_stopping, alpha, saves):
+@pytest.mark.parametrize(
+    ("early_stopping", "alpha", "saves"), [("never", 0.6, True), (False, 0.6, False)]
+)
+def test_engine_stops_once_nothing_can_beat_the_hypotheses_that_it_returns(
+    early_stopping, alpha, saves
+):
     limits = {"max_new_tokens": None, "max_new_tokens_beyond_source": 9}
     search = {"num_beams": 4, "early_stopping": early_stopping, "length_penalty": alpha} | limits
     found, steps = {}, {}
@@ -183,7 +213,9 @@ def test_engine_stops_once_nothing_can_beat_the_hypotheses_that_it_returns(early
 def test_engine_looks_for_other_sizes_only_when_sentences_enter_or_leave_or_grow(monkeypatch):
     engine, resized = engine_of(slots=2, min_new_tokens=15, max_new_tokens=15), []
     resize = engine._schedule._resize
-    monkeypatch.setattr(engine._schedule, "_resize", lambda size: (resized.append(size), resize(size)))
+    monkeypatch.setattr(
+        engine._schedule, "_resize", lambda size: (resized.append(size), resize(size))
+    )
     engine.decode([[7, 8, EOS]])
     assert engine._schedule.steps_run == 15 and len(resized) <= 4
 
@@ -192,7 +224,9 @@ def test_engine_looks_for_other_sizes_only_when_sentences_enter_or_leave_or_grow
 def test_engine_continues_while_every_beam_could_end_in_two_ways(beams):
     model = model_of()
     model.lm_head.weight.data *= 0.05
-    model.lm_head.bias.data[[EOS, 4]] = 1.0  # more likely than all others, but long hypotheses get better scores
+    model.lm_head.bias.data[[EOS, 4]] = (
+        1.0  # more likely than all others, but long hypotheses get better scores
+    )
     options = {"num_beams": beams, "eos_token_id": [EOS, 4], "max_new_tokens": LIMIT}
     options |= {"length_penalty": 2.0, "length_penalty_type": "power", "early_stopping": "never"}
     assert_engine_gives_hypotheses_of_library(Case(model, random_sources(4), 2, options, beams))
@@ -203,7 +237,9 @@ def test_engine_attends_to_no_eos_unless_there_is_nothing_else():
     expected = model.generate(torch.tensor([[7, EOS, 9, EOS]]), num_beams=2, max_new_tokens=LIMIT)
     (found,), (lone,) = engine_of(model).decode([[7, EOS, 9, EOS], [EOS]])
     assert found.tokens == expected[0, 1:].tolist()
-    assert lone.tokens and IMPOSSIBLE < lone.score < 0.0  # where the library would attend to nothing
+    assert (
+        lone.tokens and IMPOSSIBLE < lone.score < 0.0
+    )  # where the library would attend to nothing
 
 
 CONFIGS_AND_CALLS = [
@@ -289,6 +325,8 @@ def test_engine_stops_at_the_last_learned_position():
 
 def test_engine_of_greedy_search_does_not_warn_of_options_of_beam_search(monkeypatch):
     model, warnings = model_of(), list[str]()
-    monkeypatch.setattr(logging.Logger, "warning_once", lambda _, message, *values: warnings.append(message))
+    monkeypatch.setattr(
+        logging.Logger, "warning_once", lambda _, message, *values: warnings.append(message)
+    )
     engine_of(model, num_beams=1, early_stopping="never", length_penalty=0.6)
     assert not warnings

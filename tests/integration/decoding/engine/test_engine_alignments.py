@@ -18,7 +18,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unfeasible length")
 def set_random_heads(model, seed):
     """Name one head, or two of them, of any layers."""
     draw, config = random.Random(seed), model.config
-    heads = [[layer, head] for layer in range(config.decoder_layers) for head in range(config.decoder_attention_heads)]
+    heads = [
+        [layer, head]
+        for layer in range(config.decoder_layers)
+        for head in range(config.decoder_attention_heads)
+    ]
     config.alignment_heads = draw.sample(heads, min(len(heads), draw.choice([1, 2])))
 
 
@@ -28,7 +32,9 @@ def attention_of_model(model, source, tokens):
     seen = [token for token in source if model.config.source_eos or token != EOS] or source
     model.set_attn_implementation("eager")
     previous = torch.tensor([[model.generation_config.decoder_start_token_id, *tokens[:-1]]])
-    outputs = model(torch.tensor([seen]), decoder_input_ids=previous, output_attentions=True, use_cache=False)
+    outputs = model(
+        torch.tensor([seen]), decoder_input_ids=previous, output_attentions=True, use_cache=False
+    )
     model.set_attn_implementation("sdpa")
     return torch.stack(
         [outputs.cross_attentions[layer][0, head] for layer, head in model.config.alignment_heads]
@@ -41,7 +47,9 @@ def assert_attention_is_that_of_the_model(engine, model, sources, count=1):
         for each in hypotheses:
             if each.score > IMPOSSIBLE and each.tokens:
                 expected = attention_of_model(model, source, each.tokens)
-                torch.testing.assert_close(torch.tensor(each.attention), expected, rtol=1e-4, atol=1e-5)
+                torch.testing.assert_close(
+                    torch.tensor(each.attention), expected, rtol=1e-4, atol=1e-5
+                )
                 compared += 1
     assert compared >= len(sources)
 
@@ -51,8 +59,12 @@ def test_engine_returns_attention_of_the_model(first):
     for seed in range(first, first + 10):
         case = random_case(seed)
         set_random_heads(case.model, seed)
-        engine = Engine(case.model, slots=case.slots, compile=False, return_alignments=True, **case.options)
-        assert_attention_is_that_of_the_model(engine, case.model, case.sources, case.num_return_sequences)
+        engine = Engine(
+            case.model, slots=case.slots, compile=False, return_alignments=True, **case.options
+        )
+        assert_attention_is_that_of_the_model(
+            engine, case.model, case.sources, case.num_return_sequences
+        )
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -69,9 +81,13 @@ def test_engine_returns_attention_if_the_host_looks_seldom(layer_type, beams):
 def test_engine_without_alignments_keeps_no_queries():
     model = tiny_model()
     model.config.alignment_heads = [[0, 1]]
-    plain, aligned = (Engine(model, slots=2, compile=False, return_alignments=wanted) for wanted in (False, True))
+    plain, aligned = (
+        Engine(model, slots=2, compile=False, return_alignments=wanted) for wanted in (False, True)
+    )
     assert [len(each.buffers.memory[0].layers[0].queries) for each in (plain, aligned)] == [0, 1]
     assert plain.steps.identity != aligned.steps.identity
     found = [engine.decode(SOURCES) for engine in (plain, aligned)]
-    assert [[each.tokens for each in row] for row in found[0]] == [[each.tokens for each in row] for row in found[1]]
+    assert [[each.tokens for each in row] for row in found[0]] == [
+        [each.tokens for each in row] for row in found[1]
+    ]
     assert all(each.attention is None for row in found[0] for each in row)

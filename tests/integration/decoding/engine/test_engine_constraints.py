@@ -23,8 +23,14 @@ def random_case(seed):
     model = tiny_model(seed, vocab_size=VOCAB, init_std=0.4, lm_head_bias=True, source_eos=True)
     with torch.no_grad():
         model.lm_head.bias[EOS] = draw.choice([0.0, 2.0, 4.0])
-    options = {"num_beams": draw.randint(2, 5), "early_stopping": draw.choice([True, False, "never"])}
-    options |= {"length_penalty": draw.choice([0.0, 0.6, 1.0]), "length_penalty_type": draw.choice(["wu", "power"])}
+    options = {
+        "num_beams": draw.randint(2, 5),
+        "early_stopping": draw.choice([True, False, "never"]),
+    }
+    options |= {
+        "length_penalty": draw.choice([0.0, 0.6, 1.0]),
+        "length_penalty_type": draw.choice(["wu", "power"]),
+    }
     options |= {"max_new_tokens": draw.randint(9, 14), "min_new_tokens": draw.choice([0, 0, 3])}
     sources = [[*draw.choices(range(5, VOCAB), k=draw.randint(1, 6)), EOS] for _ in range(5)]
     return model, options, sources, [random_phrases(draw) for _ in sources]
@@ -37,9 +43,17 @@ def random_phrases(draw):
 
 
 def test_engine_says_when_too_few_hypotheses_can_contain_constraints():
-    engine = Engine(tiny_model(vocab_size=VOCAB), num_beams=3, compile=False, max_new_tokens=2, constraint_tokens=2)
+    engine = Engine(
+        tiny_model(vocab_size=VOCAB),
+        num_beams=3,
+        compile=False,
+        max_new_tokens=2,
+        constraint_tokens=2,
+    )
     assert engine.decode([DecodeRequest([5, EOS], phrases=[[7, 8]])])[0][0].tokens == [7, 8]
-    with pytest.raises(ValueError, match=r"Only 1 of 2 translations can contain the constraints\. Raise the limit"):
+    with pytest.raises(
+        ValueError, match=r"Only 1 of 2 translations can contain the constraints\. Raise the limit"
+    ):
         engine.decode([DecodeRequest([5, EOS], phrases=[[7, 8]])], 2)
 
 
@@ -54,15 +68,27 @@ def test_engine_constrains_what_follows_a_prefix():
     )
     (found,) = engine.decode([DecodeRequest([5, EOS], [11, 7], [[7, 8], [9]])], 2)
     for each in found:
-        assert each.tokens[:2] == [11, 7] and 9 in each.tokens and occurrences(each.tokens, (7, 8))[0]
+        assert (
+            each.tokens[:2] == [11, 7] and 9 in each.tokens and occurrences(each.tokens, (7, 8))[0]
+        )
 
 
 @pytest.mark.parametrize("seed", sample(range(4), 0, 2, 3))
 def test_engine_finds_hypotheses_of_definition_with_whole_words(seed):
     model, options, sources, phrases = random_case(seed)
-    phrases = [[*map(random.Random(seed).choice([WholeWords, WholeWords, tuple]), each)] for each in phrases]
+    phrases = [
+        [*map(random.Random(seed).choice([WholeWords, WholeWords, tuple]), each)]
+        for each in phrases
+    ]
     continuations = WordContinuations(random.Random(seed).sample(range(5, VOCAB), k=9))
-    engine = Engine(model, slots=3, compile=False, constraint_tokens=9, word_continuations=continuations, **options)
+    engine = Engine(
+        model,
+        slots=3,
+        compile=False,
+        constraint_tokens=9,
+        word_continuations=continuations,
+        **options,
+    )
     check_definition(engine, model, options, sources, phrases, continuations)
 
 
@@ -80,7 +106,13 @@ def test_engine_continues_no_whole_words():
 def test_engine_lets_a_prefix_continue_a_word():
     engine = Engine(
         tiny_model(vocab_size=VOCAB),
-        **{"num_beams": 3, "compile": False, "max_new_tokens": 9, "constraint_tokens": 3, "target_prefix": ""},
+        **{
+            "num_beams": 3,
+            "compile": False,
+            "max_new_tokens": 9,
+            "constraint_tokens": 3,
+            "target_prefix": "",
+        },
         word_continuations=WordContinuations([8]),
     )
     ((found,),) = engine.decode([DecodeRequest([5, EOS], [7, 8, 9], [WholeWords([7])])])
@@ -95,16 +127,26 @@ def test_engine_finds_constrained_hypotheses_of_definition(seed):
 
 
 def check_definition(engine, model, options, sources, phrases, continuations=frozenset()):
-    requests = [DecodeRequest(*each) for each in zip(sources, [()] * len(sources), phrases, strict=True)]
+    requests = [
+        DecodeRequest(*each) for each in zip(sources, [()] * len(sources), phrases, strict=True)
+    ]
     found = engine.decode(requests, 2)
     names = {"num_beams": "beams", "max_new_tokens": "limit", "length_penalty": "penalty"}
     names |= {"length_penalty_type": "penalty_type"}
     settings = {names.get(name, name): value for name, value in options.items()}
     for source, wanted, ours in zip(sources, phrases, found, strict=True):
         definition = ConstrainedBeamSearch(
-            model, source, wanted, start=START, eos=(EOS,), word_continuations=continuations, **settings
+            model,
+            source,
+            wanted,
+            start=START,
+            eos=(EOS,),
+            word_continuations=continuations,
+            **settings,
         )()
         assert [each.tokens for each in ours] == [tokens for _, tokens in definition[:2]]
         assert [each.score for each in ours] == close_to([score for score, _ in definition[:2]])
         for each in ours:
-            assert all(occurrences(each.tokens, phrase)[0] >= wanted.count(phrase) for phrase in wanted)
+            assert all(
+                occurrences(each.tokens, phrase)[0] >= wanted.count(phrase) for phrase in wanted
+            )

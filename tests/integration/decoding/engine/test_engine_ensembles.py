@@ -49,19 +49,28 @@ def assert_equal(found, expected):
 def test_ensemble_is_a_textbook_beam_search_over_mean_probabilities(seed, weights):
     models = models_of_different_sizes(seed)
     engine = ensemble_of(models, weights, num_beams=3)
-    expected = [beam_search(models, weights or [1, 1, 1], each, START, EOS, LIMIT, 3) for each in SOURCES]
+    expected = [
+        beam_search(models, weights or [1, 1, 1], each, START, EOS, LIMIT, 3) for each in SOURCES
+    ]
     assert_equal(engine.decode(SOURCES, 3), expected)
 
 
 @pytest.mark.parametrize(
-    ("early_stopping", "penalty_type", "alpha"), [(True, "power", 1.0), (False, "wu", 0.6), (False, "power", 2.0)]
+    ("early_stopping", "penalty_type", "alpha"),
+    [(True, "power", 1.0), (False, "wu", 0.6), (False, "power", 2.0)],
 )
 def test_ensemble_follows_options_of_the_search(early_stopping, penalty_type, alpha):
     models = models_of_different_sizes(5)[:2]
-    options = {"early_stopping": early_stopping, "length_penalty_type": penalty_type, "length_penalty": alpha}
+    options = {
+        "early_stopping": early_stopping,
+        "length_penalty_type": penalty_type,
+        "length_penalty": alpha,
+    }
     engine = ensemble_of(models, [0.7, 0.3], num_beams=4, **options)
     expected = [
-        beam_search(models, [0.7, 0.3], each, START, EOS, LIMIT, 4, alpha, penalty_type, early_stopping)
+        beam_search(
+            models, [0.7, 0.3], each, START, EOS, LIMIT, 4, alpha, penalty_type, early_stopping
+        )
         for each in SOURCES
     ]
     assert_equal(engine.decode(SOURCES, 4), expected)
@@ -77,9 +86,14 @@ def test_ensemble_samples_from_mean_probabilities():
     models = [tiny_model(seed, vocab_size=12, init_std=0.6) for seed in (0, 1)]
     engine = ensemble_of(models, [0.9, 0.1], do_sample=True, slots=64, max_new_tokens=1)
     samples = engine.decode([SOURCES[0]], 4000, seed=1)[0]
-    counts = torch.bincount(torch.tensor([each.tokens[0] for each in samples]), minlength=12) / len(samples)
+    counts = torch.bincount(torch.tensor([each.tokens[0] for each in samples]), minlength=12) / len(
+        samples
+    )
     expected = sum(
-        weight * model(torch.tensor([SOURCES[0]]), decoder_input_ids=torch.tensor([[START]])).logits[0, -1].softmax(-1)
+        weight
+        * model(torch.tensor([SOURCES[0]]), decoder_input_ids=torch.tensor([[START]]))
+        .logits[0, -1]
+        .softmax(-1)
         for weight, model in zip([0.9, 0.1], models, strict=True)
     )
     assert (counts - expected).abs().max() < 0.03
@@ -87,9 +101,13 @@ def test_ensemble_samples_from_mean_probabilities():
 
 def test_ensemble_of_equal_models_is_the_model():
     model = tiny_model(1, vocab_size=16, init_std=0.6)
-    alone = Engine(model, slots=2, num_beams=3, compile=False, max_new_tokens=LIMIT).decode(SOURCES, 3)
+    alone = Engine(model, slots=2, num_beams=3, compile=False, max_new_tokens=LIMIT).decode(
+        SOURCES, 3
+    )
     together = ensemble_of([model, model, model], [1, 2, 3], num_beams=3).decode(SOURCES, 3)
-    assert [[each.tokens for each in row] for row in together] == [[each.tokens for each in row] for row in alone]
+    assert [[each.tokens for each in row] for row in together] == [
+        [each.tokens for each in row] for row in alone
+    ]
 
 
 def test_ensemble_needs_no_look_of_the_host_and_can_be_captured():
@@ -99,7 +117,9 @@ def test_ensemble_needs_no_look_of_the_host_and_can_be_captured():
     engine.steps = GraphedSteps(engine.steps.step, "auto", recorder)
     engine._look_every = 8
     found = engine.decode(SOURCES, 3)
-    assert_equal(found, [[(each.score, each.tokens) for each in hypotheses] for hypotheses in expected])
+    assert_equal(
+        found, [[(each.score, each.tokens) for each in hypotheses] for hypotheses in expected]
+    )
     assert recorder.sizes
 
 
@@ -109,14 +129,18 @@ def test_ensemble_sets_sentences_aside_and_takes_them_back():
     together = ensemble_of(models, slots=2, num_beams=2, max_new_tokens=20).decode(sources)
     engine = ensemble_of(models, slots=1, num_beams=2, max_new_tokens=20)
     alone = [engine.decode([source])[0] for source in sources]
-    assert [[each.tokens for each in row] for row in together] == [[each.tokens for each in row] for row in alone]
+    assert [[each.tokens for each in row] for row in together] == [
+        [each.tokens for each in row] for row in alone
+    ]
 
 
 def test_score_tokens_of_an_ensemble_gives_log_probabilities_of_decoding():
     models, weights = models_of_different_sizes(4), [3, 1, 2]
     found = ensemble_of(models, weights, num_beams=3).decode(SOURCES, 3)
     pairs = [(source, each) for source, row in zip(SOURCES, found, strict=True) for each in row]
-    forced = score_tokens(Ensemble(models, weights), [each for each, _ in pairs], [each.tokens for _, each in pairs])
+    forced = score_tokens(
+        Ensemble(models, weights), [each for each, _ in pairs], [each.tokens for _, each in pairs]
+    )
     for (_, hypothesis), log_probabilities in zip(pairs, forced, strict=True):
         assert hypothesis.token_log_probabilities == close_to(log_probabilities)
 
@@ -126,6 +150,8 @@ def test_alignments_of_an_ensemble_come_from_its_first_model():
     models[0].config.alignment_heads = [[0, 1]]
     options = {"slots": 2, "compile": False, "max_new_tokens": LIMIT, "return_alignments": True}
     together = Engine(Ensemble(models, [1, 1e-9]), **options).decode(SOURCES)
-    for (ours,), (alone,) in zip(together, Engine(models[0], **options).decode(SOURCES), strict=True):
+    for (ours,), (alone,) in zip(
+        together, Engine(models[0], **options).decode(SOURCES), strict=True
+    ):
         assert ours.tokens == alone.tokens
         torch.testing.assert_close(torch.tensor(ours.attention), torch.tensor(alone.attention))

@@ -40,8 +40,12 @@ def test_engine_continues_prompts_while_room_grows_and_shrinks(beams):
 
 def test_engine_forgets_long_prompts_that_have_left():
     model, prompts = model_of(), [[7, 8] * 30, [7, 8, 9], [9, 8, 7]]
-    model.lm_head.bias.data[EOS] = -100.0  # short prompts are continued long after the long one has left
-    assert_engine_gives_hypotheses_of_library(Case(model, prompts, 3, {"num_beams": 1, "max_length": 62}, 1))
+    model.lm_head.bias.data[
+        EOS
+    ] = -100.0  # short prompts are continued long after the long one has left
+    assert_engine_gives_hypotheses_of_library(
+        Case(model, prompts, 3, {"num_beams": 1, "max_length": 62}, 1)
+    )
 
 
 def test_engine_does_not_read_eos_at_the_end_of_prompts():
@@ -56,7 +60,9 @@ def test_engine_stops_prompts_at_the_last_learned_position():
     model.lm_head.bias.data[EOS] = -100.0
     found = engine_of(model, max_new_tokens=30).decode([[7] * 10, [7] * 12])
     assert [len(hypotheses[0].tokens) for hypotheses in found] == [3, 1]
-    assert_engine_gives_hypotheses_of_library(Case(model, [[7] * 10], 2, OPTIONS | {"max_new_tokens": 3}, 1))
+    assert_engine_gives_hypotheses_of_library(
+        Case(model, [[7] * 10], 2, OPTIONS | {"max_new_tokens": 3}, 1)
+    )
 
 
 def test_engine_gives_scores_of_the_penalty_of_wu_for_new_tokens_only():

@@ -19,7 +19,9 @@ def random_prefixes(case, seed):
     """Return a prefix for each source, shorter than the limit of its target."""
     draw, vocab = random.Random(seed), case.model.lm_head.out_features
     limits = [Textbook(case.model, source, case.options).limit for source in case.sources]
-    return [[draw.randrange(5, vocab) for _ in range(draw.randrange(min(limit, 5)))] for limit in limits]
+    return [
+        [draw.randrange(5, vocab) for _ in range(draw.randrange(min(limit, 5)))] for limit in limits
+    ]
 
 
 @pytest.mark.parametrize("first", [0, rare(6)])
@@ -27,7 +29,9 @@ def test_engine_forces_prefixes_as_a_textbook_does(first):
     for seed in range(first, first + 6):
         case = random_case(seed)
         prefixes = random_prefixes(case, seed)
-        engine = Engine(case.model, slots=case.slots, compile=False, target_prefix="", **case.options)
+        engine = Engine(
+            case.model, slots=case.slots, compile=False, target_prefix="", **case.options
+        )
         found = engine.decode(map(DecodeRequest, case.sources, prefixes), case.num_return_sequences)
         for source, prefix, ours in zip(case.sources, prefixes, found, strict=True):
             textbook = Textbook(case.model, source, case.options, force(prefix))
@@ -46,7 +50,9 @@ def test_engine_repeats_no_ngram_but_of_a_prefix_as_a_textbook_does(seed):
     found = engine.decode(map(DecodeRequest, case.sources, prefixes), beams)
     for source, prefix, ours in zip(case.sources, prefixes, found, strict=True):
         start = case.model.generation_config.decoder_start_token_id
-        textbook = Textbook(case.model, source, case.options, forbid_repeats(size, start, force(prefix)))
+        textbook = Textbook(
+            case.model, source, case.options, forbid_repeats(size, start, force(prefix))
+        )
         assert_same_hypotheses(ours, textbook.search(beams))
 
 
@@ -66,7 +72,9 @@ def test_engine_forces_prefixes_of_samples_and_of_continuations():
     sampling = {"do_sample": True, "target_prefix": "", "max_new_tokens": 6, "compile": False}
     engine = Engine(tiny_model(vocab_size=40), slots=3, **sampling)
     samples = engine.decode([DecodeRequest([5, EOS], [9, 7])], 8, 1)[0]
-    assert {tuple(each.tokens[:2]) for each in samples} == {(9, 7)} and len({each.tokens[2] for each in samples}) > 1
+    assert {tuple(each.tokens[:2]) for each in samples} == {(9, 7)} and len(
+        {each.tokens[2] for each in samples}
+    ) > 1
     model = tiny_causal_lm()
     prompts = Engine(model, compile=False, max_new_tokens=6, num_beams=2, target_prefix="")
     ((best,),) = prompts.decode([DecodeRequest([5, 6], [9, 7])])
@@ -81,13 +89,16 @@ def test_engine_forces_prefixes_in_captured_steps():
     captured.steps = GraphedSteps(captured.steps.step, "auto", Recorder())
     requests = [*map(DecodeRequest, SOURCES, [[7, 9], [11], [], [5, 5, 5]])]
     expected, found = (
-        [[each.tokens for each in row] for row in engine.decode(requests, 2)] for engine in (eager, captured)
+        [[each.tokens for each in row] for row in engine.decode(requests, 2)]
+        for engine in (eager, captured)
     )
     assert found == expected
 
 
 def test_engine_without_prefixes_has_no_tensors_for_them():
-    plain, guided = (Engine(tiny_model(), compile=False, target_prefix=wanted) for wanted in (None, ""))
+    plain, guided = (
+        Engine(tiny_model(), compile=False, target_prefix=wanted) for wanted in (None, "")
+    )
     assert (len(plain.buffers.state.features), len(guided.buffers.state.features)) == (0, 1)
     assert plain.steps.identity != guided.steps.identity
 

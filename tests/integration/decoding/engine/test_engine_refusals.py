@@ -5,7 +5,13 @@ from functools import partial
 import pytest
 
 from tests.engine_cases import EOS
-from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_masked_lm, tiny_model
+from tests.tiny import (
+    tiny_causal_lm,
+    tiny_long_causal_lm,
+    tiny_long_model,
+    tiny_masked_lm,
+    tiny_model,
+)
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.requests import DecodeRequest
 
@@ -40,7 +46,11 @@ OPTIONS = [
     (model, {"precision": "int3"}, ", 'auto', got 'int3'."),
     (model, {"compile": "x"}, "`compile` must be True, False or 'auto', got 'x'."),
     (model, {"num_beams": 0}, "`num_beams` must be an integer from 1 to 500, got 0."),
-    (model, {"max_new_tokens": None}, "One of `max_new_tokens`, `max_new_tokens_beyond_source` or `max_length` must"),
+    (
+        model,
+        {"max_new_tokens": None},
+        "One of `max_new_tokens`, `max_new_tokens_beyond_source` or `max_length` must",
+    ),
     (
         prompts,
         {"max_new_tokens": None, "max_new_tokens_beyond_source": 4},
@@ -63,10 +73,22 @@ OPTIONS = [
         {},
         f"{UNSUPPORTED}VanillaTransformerLongForConditionalGeneration with `tra",
     ),
-    (partial(tiny_long_causal_lm, **XL), {}, "VanillaTransformerLongForCausalLM with `transfo_xl_attention`."),
-    (lambda: tiny_long_model().train(), {}, "VanillaTransformerLongForConditionalGeneration in training mode."),
+    (
+        partial(tiny_long_causal_lm, **XL),
+        {},
+        "VanillaTransformerLongForCausalLM with `transfo_xl_attention`.",
+    ),
+    (
+        lambda: tiny_long_model().train(),
+        {},
+        "VanillaTransformerLongForConditionalGeneration in training mode.",
+    ),
     (tiny_masked_lm, {}, f"{UNSUPPORTED}VanillaTransformerForMaskedLM."),
-    (model, ALIGNED, "must have `alignment_heads`, got none. `vanilla-transformer choose-alignment-head MODEL"),
+    (
+        model,
+        ALIGNED,
+        "must have `alignment_heads`, got none. `vanilla-transformer choose-alignment-head MODEL",
+    ),
     (prompts, ALIGNED, "need a model of this package with softmax cross-attention, got none"),
     (
         partial(tiny_long_model, cross_attention_type="linear_attention"),
@@ -84,10 +106,20 @@ CALLS = [
     (learned, {}, sources([-1, EOS]), f"{WRONG}-1 in source 1."),
     (learned, {}, {"requests": [[-1, EOS]]}, f"{WRONG}-1 in source 0."),
     (learned, {}, sources([]), "A source must have at least 1 token, got 0 in source 1."),
-    (learned, {}, sources([7] * 13), "at most 12 tokens, as many as learned positions, got 13 in source 1."),
+    (
+        learned,
+        {},
+        sources([7] * 13),
+        "at most 12 tokens, as many as learned positions, got 13 in source 1.",
+    ),
     (learned_prompts, {}, sources([7, 40]), f"{WRONG}40 in prompt 1."),
     (learned_prompts, {}, sources([]), "A prompt must have at least 1 token, got 0 in prompt 1."),
-    (learned_prompts, {}, sources([7] * 13), "at most 12 tokens, as many as learned positions, got 13 in prompt 1."),
+    (
+        learned_prompts,
+        {},
+        sources([7] * 13),
+        "at most 12 tokens, as many as learned positions, got 13 in prompt 1.",
+    ),
     (
         learned_prompts,
         {"max_new_tokens": None, "max_length": 9},
@@ -105,12 +137,27 @@ CALLS = [
     ),
     (model, SAMPLING, sources() | {"seed": "x"}, "`seed` must be an integer, got 'x'"),
     (model, SAMPLING, requests((), (), 2.5), "`seed` must be an integer, got 2.5"),
-    (model, SAMPLING, sources() | {"num_return_sequences": 0}, "must be an integer of 1 or more, got 0"),
+    (
+        model,
+        SAMPLING,
+        sources() | {"num_return_sequences": 0},
+        "must be an integer of 1 or more, got 0",
+    ),
     (model, {}, sources() | {"seed": 1}, "`seed` needs `do_sample=True`"),
     (model, {}, requests([7]), "A prefix needs an engine with `target_prefix`."),
     (model, {"target_prefix": ""}, requests([99]), "EOS only at its end, got [99] for source 0."),
-    (model, {"target_prefix": ""}, requests([EOS, 7]), "EOS only at its end, got [2, 7] for source 0."),
-    (model, {"target_prefix": ""}, requests([7] * 8), "shorter than the 8 tokens of the limit, got 8 tokens for"),
+    (
+        model,
+        {"target_prefix": ""},
+        requests([EOS, 7]),
+        "EOS only at its end, got [2, 7] for source 0.",
+    ),
+    (
+        model,
+        {"target_prefix": ""},
+        requests([7] * 8),
+        "shorter than the 8 tokens of the limit, got 8 tokens for",
+    ),
     *(
         (model, {"max_new_tokens": 3, "constraint_tokens": 2}, requests((), phrases), words)
         for phrases, words in (

@@ -27,7 +27,9 @@ def tokens_of(found):
 
 
 @pytest.mark.parametrize("slots", [rare(1), 3, 64])
-@pytest.mark.parametrize("options", [{}, {"top_k": 9, "temperature": 1.3}], ids=["plain", "filtered"])
+@pytest.mark.parametrize(
+    "options", [{}, {"top_k": 9, "temperature": 1.3}], ids=["plain", "filtered"]
+)
 def test_engine_samples_do_not_depend_on_the_batch(slots, options):
     expected = tokens_of(sampler(**options).decode(SOURCES, 3, seed=5))
     assert len({tuple(sample) for samples in expected for sample in samples}) == 12
@@ -65,7 +67,9 @@ def test_engine_draws_a_seed_from_torch():
     assert first == tokens_of(engine.decode(SOURCES)) != second
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.8, "top_k": 3}], ids=["plain", "filtered"])
+@pytest.mark.parametrize(
+    "options", [{}, {"temperature": 0.8, "top_k": 3}], ids=["plain", "filtered"]
+)
 def test_engine_samples_have_the_distribution_of_the_model(options):
     model = tiny_model(3, vocab_size=6, init_std=0.7)
     engine = Engine(model, compile=False, do_sample=True, max_new_tokens=2, **options)
@@ -82,7 +86,9 @@ def _probability(model, engine, source, text):
     """Return the probability of a text, by definition: the product of softmaxes of filtered logits."""
     probability, target = torch.tensor(1.0), [model.generation_config.decoder_start_token_id]
     for token in text:
-        logits = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target])).logits[:, -1]
+        logits = model(
+            input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target])
+        ).logits[:, -1]
         for each in engine.options.sampling.filters():
             logits = each(None, logits.detach())
         probability = probability * logits.softmax(dim=-1)[0, token].detach()
@@ -107,7 +113,9 @@ def test_engine_samples_continuations_of_prompts():
 
 def test_engine_samples_in_captured_steps():
     engine, recorder = graphed(do_sample=True, slots=3)
-    assert tokens_of(engine.decode(SOURCES, 2, seed=5)) == tokens_of(sampler().decode(SOURCES, 2, seed=5))
+    assert tokens_of(engine.decode(SOURCES, 2, seed=5)) == tokens_of(
+        sampler().decode(SOURCES, 2, seed=5)
+    )
     assert recorder.sizes
 
 
@@ -142,7 +150,10 @@ def test_pipeline_samples_with_the_top_k_of_generate(translate):
     found = [engine.options.sampling.top_k for engine in translate._engines._engines.values()]
     assert found == [50]
     translate("A man.", **SAMPLING, top_k=0)
-    assert [engine.options.sampling.top_k for engine in translate._engines._engines.values()] == [50, 0]
+    assert [engine.options.sampling.top_k for engine in translate._engines._engines.values()] == [
+        50,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -163,14 +174,23 @@ def test_sentence_seeds_accept_any_text_and_integer():
     assert len(seeds) == 9
 
 
-@pytest.mark.parametrize("candidates", [{"mbr_samples": 6, "seed": 3}, {"num_beams": 3}], ids=["samples", "n-best"])
+@pytest.mark.parametrize(
+    "candidates", [{"mbr_samples": 6, "seed": 3}, {"num_beams": 3}], ids=["samples", "n-best"]
+)
 def test_pipeline_returns_a_candidate_of_minimum_bayes_risk(translate, candidates):
     texts = ["A man.", "Two dogs run.", ""]
     answers = translate(texts, mbr="chrf", return_scores=True, **candidates)
-    assert translate(texts, mbr="chrf", **candidates) == [{"translation_text": text} for text in texts_of(answers)]
+    assert translate(texts, mbr="chrf", **candidates) == [
+        {"translation_text": text} for text in texts_of(answers)
+    ]
     options = {"num_return_sequences": 3, **candidates, "return_scores": True}
     if "seed" in candidates:
-        options = SAMPLING | {"num_return_sequences": 6, "top_k": 0, "epsilon_cutoff": 0.02, "return_scores": True}
+        options = SAMPLING | {
+            "num_return_sequences": 6,
+            "top_k": 0,
+            "epsilon_cutoff": 0.02,
+            "return_scores": True,
+        }
     for answer, found in zip(answers, translate(texts, **options), strict=True):
         pairs = [(each["translation_text"], each["log_probability"]) for each in found]
         assert (answer["translation_text"], answer["log_probability"]) in pairs

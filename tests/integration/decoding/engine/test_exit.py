@@ -34,5 +34,7 @@ print("done")
 
 def test_process_ends_without_an_abort_while_a_package_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
-    ended = subprocess.run([sys.executable, "-c", LOADING_AT_EXIT], capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADING_AT_EXIT], capture_output=True, text=True, timeout=300
+    )
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr

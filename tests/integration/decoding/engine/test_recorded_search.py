@@ -18,7 +18,9 @@ def assert_step_continues(step, before, beams):
     """Check that a step continues kept hypotheses only, from the best one to the worst one, and keeps few."""
     kept = [each.tokens for each in before if each.state == "kept"]
     assert all(each.tokens[:-1] in kept for each in step)
-    assert [each.log_probability for each in step] == sorted((each.log_probability for each in step), reverse=True)
+    assert [each.log_probability for each in step] == sorted(
+        (each.log_probability for each in step), reverse=True
+    )
     assert sum(each.state in ("kept", "unfinished") for each in step) <= beams
 
 
@@ -44,8 +46,12 @@ def test_record_search_records_every_step_with_the_log_probabilities_of_forced_d
             if before is not None:
                 assert_step_continues(step, before, beams)
         candidates = [each for step in steps for each in step]
-        expected = score_tokens(model, [source] * len(candidates), [each.tokens for each in candidates])
-        assert [each.log_probability for each in candidates] == close_to([sum(row) for row in expected])
+        expected = score_tokens(
+            model, [source] * len(candidates), [each.tokens for each in candidates]
+        )
+        assert [each.log_probability for each in candidates] == close_to(
+            [sum(row) for row in expected]
+        )
         assert best and all(each.state == "finished" and each in candidates for each in best)
         assert all((each.tokens[-1] == EOS) or len(each.tokens) == len(source) + 4 for each in best)
 
@@ -57,13 +63,17 @@ def test_record_search_finds_the_translation_of_long_models(changes, beams):
     source = [*range(5, 15), 2]
     expected = model.generate(torch.tensor([source]), num_beams=beams)[0, 1:].tolist()
     found = list(record_search(model, source, num_beams=beams).best[0].tokens)
-    assert found == expected[: len(found)] and set(expected[len(found) :]) <= {model.config.pad_token_id}
+    assert found == expected[: len(found)] and set(expected[len(found) :]) <= {
+        model.config.pad_token_id
+    }
 
 
 def test_record_search_refuses_samples_and_what_no_engine_decodes():
     with pytest.raises(ValueError, match="do_sample"):
         record_search(tiny_model(), [5, 6, 2], do_sample=True)
-    with pytest.raises(ValueError, match="To record a search, greedy and beam search must do without `min_length`"):
+    with pytest.raises(
+        ValueError, match="To record a search, greedy and beam search must do without `min_length`"
+    ):
         record_search(tiny_model(), [5, 6, 2], min_length=3)
     with pytest.raises(ValueError, match="transfo_xl_attention"):
         record_search(tiny_long_model(layer_types="transfo_xl_attention"), [5, 6, 2])

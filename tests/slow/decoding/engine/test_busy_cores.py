@@ -21,7 +21,9 @@ def test_one_sentence_on_busy_cores_takes_as_long_with_all_threads_as_with_one()
     with ExitStack() as stack:
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         for _ in range(usable_cores()):
-            burning = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            burning = stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            )
             stack.callback(burning.kill)
         for _ in range(30):
             for threads, found in seconds.items():

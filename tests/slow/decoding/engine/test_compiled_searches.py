@@ -16,7 +16,9 @@ SIZES = {"vocab_size": 40, "init_std": 0.4}
 LSH = {"layer_types": "lsh_attention", "num_hashes": 2, "num_buckets": 4}
 PREFIXED = [*map(DecodeRequest, SOURCES, [[7, 9], [11], [], [5, 5, 5]])]
 PHRASES = [[WholeWords([7, 8])], [], [[9]], [WholeWords([11]), WholeWords([12])]]
-CONSTRAINED = [DecodeRequest(source, phrases=phrases) for source, phrases in zip(SOURCES, PHRASES, strict=True)]
+CONSTRAINED = [
+    DecodeRequest(source, phrases=phrases) for source, phrases in zip(SOURCES, PHRASES, strict=True)
+]
 CONSTRAINTS = {"constraint_tokens": 4, "word_continuations": WordContinuations(range(10, 25))}
 
 
@@ -37,14 +39,22 @@ def long(build, **fields):
 plain = partial(tiny_model, decoder_layers=2, **SIZES)
 CASES = {
     "forced prefix": (plain, {"num_beams": 2, "target_prefix": ""}, PREFIXED),
-    "no repeated n-grams": (plain, {"num_beams": 3, "target_prefix": "", "no_repeat_ngram_size": 2}, PREFIXED),
+    "no repeated n-grams": (
+        plain,
+        {"num_beams": 3, "target_prefix": "", "no_repeat_ngram_size": 2},
+        PREFIXED,
+    ),
     "greedy prefix": (plain, {"num_beams": 1, "target_prefix": ""}, PREFIXED),
     "constraints": (plain, {"num_beams": 3, **CONSTRAINTS}, CONSTRAINED),
     "greedy alignments": (aligned_model, {"num_beams": 1, "return_alignments": True}, SOURCES),
     "alignments": (aligned_model, {"num_beams": 3, "return_alignments": True}, SOURCES),
     "ensemble": (partial(ensemble, 2, 1), {"num_beams": 2}, SOURCES),
     "prompts": (long(tiny_causal_lm), {"num_beams": 3}, SOURCES),
-    "linear": (long(tiny_long_model, cross_attention_type="linear_attention"), {"num_beams": 3}, SOURCES),
+    "linear": (
+        long(tiny_long_model, cross_attention_type="linear_attention"),
+        {"num_beams": 3},
+        SOURCES,
+    ),
     "linear prompts": (long(tiny_long_causal_lm), {"num_beams": 3}, SOURCES),
     "lsh": (long(tiny_long_model, **LSH), {"num_beams": 3}, SOURCES),
     "reversible lsh prompts": (

@@ -73,7 +73,13 @@ def compilations(packages, monkeypatch):
 
     def copy(compiler, kind, folder):
         for name in ("step.pt2", "constants.json"):
-            shutil.copy(packages[0] / "compiled_steps" / f"{packages[1][compiler._step.beams]}_{kind}" / name, folder)
+            shutil.copy(
+                packages[0]
+                / "compiled_steps"
+                / f"{packages[1][compiler._step.beams]}_{kind}"
+                / name,
+                folder,
+            )
         made.append(kind)
 
     monkeypatch.setattr(StepCompiler, "compile", copy)
@@ -127,7 +133,9 @@ def test_compiled_step_decodes_sentences_of_any_length(cache, beams):
         engine = Engine(model, slots=2, num_beams=beams, compile=compile, **options)
         found.append([])
         for source in sources:
-            found[-1] += [[each.tokens for each in hypotheses] for hypotheses in engine.decode([source])]
+            found[-1] += [
+                [each.tokens for each in hypotheses] for hypotheses in engine.decode([source])
+            ]
             sizes.add(engine.buffers.size.room)
     assert found[0] == found[1] and sizes >= {48, 64, 128, 256}
     assert len(folders(cache)) == 4
@@ -172,7 +180,9 @@ def test_compiled_steps_of_other_options_threads_and_shapes_differ(cache):
         others.append(engine_of(4).steps.identity)
     finally:
         torch.set_num_threads(threads)
-    other_heads = tiny_model(0, vocab_size=40, init_std=0.4, decoder_layers=2, decoder_attention_heads=4)
+    other_heads = tiny_model(
+        0, vocab_size=40, init_std=0.4, decoder_layers=2, decoder_attention_heads=4
+    )
     others.append(Engine(other_heads, slots=2, num_beams=4, max_new_tokens=8).steps.identity)
     assert len(names.union(others)) == len(others) + 2
     engine = engine_of(4, length_penalty=0.3, compile="auto")
@@ -184,7 +194,10 @@ def test_damaged_package_is_compiled_again(cache, compilations, damage):
     expected = translate(engine_of(4, compile=False))
     package = cache / f"{engine_of(4).steps.identity}_many_rows" / "step.pt2"
     content = package.read_bytes()
-    broken = {"truncated": content[: len(content) // 2], "changed": content[:-1] + bytes([content[-1] ^ 1])}
+    broken = {
+        "truncated": content[: len(content) // 2],
+        "changed": content[:-1] + bytes([content[-1] ^ 1]),
+    }
     package.unlink() if damage == "deleted" else package.write_bytes(broken[damage])
     automatic = engine_of(4, compile="auto")
     assert automatic.steps.find(automatic.buffers.example()) is automatic.steps.step
@@ -194,7 +207,10 @@ def test_damaged_package_is_compiled_again(cache, compilations, damage):
 
 def test_few_rows_run_the_form_of_many_until_their_own_is_compiled(cache, compilations):
     shutil.rmtree(cache / f"{engine_of(4).steps.identity}_few_rows")
-    automatic, expected = engine_of(4, slots=1, compile="auto"), translate(engine_of(4, compile=False))
+    automatic, expected = (
+        engine_of(4, slots=1, compile="auto"),
+        translate(engine_of(4, compile=False)),
+    )
     few, many = automatic.buffers.arguments, automatic.buffers.example()
     assert translate(automatic) == expected and not compilations
     assert automatic.steps.find(few) is automatic.steps.find(many) is not automatic.steps.step
@@ -218,7 +234,9 @@ def test_killed_compilation_leaves_no_entry(empty_cache, compilations):
     engine = engine_of(4, slots=1, compile="auto")
     assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
     assert translate(engine_of(4, slots=1, compile=True)) == translate(engine_of(4, compile=False))
-    assert folders(empty_cache) == [f"{engine.steps.identity}_{kind}" for kind in compilations]  # no leftovers
+    assert folders(empty_cache) == [
+        f"{engine.steps.identity}_{kind}" for kind in compilations
+    ]  # no leftovers
     assert compilations == ["few_rows", "many_rows"]
 
 
@@ -266,7 +284,10 @@ def test_failing_compiler_leaves_eager_steps_and_one_warning(empty_cache, monkey
     engine.steps.find(engine.buffers.arguments)
     (record,) = [record for record in caplog.records if record.name == compiled_steps.__name__]
     assert "Compiling failed" in record.getMessage() and "\n" not in record.getMessage()
-    assert translate(engine) == expected and [name for name in folders(empty_cache) if name[0] != "."] == []
+    assert (
+        translate(engine) == expected
+        and [name for name in folders(empty_cache) if name[0] != "."] == []
+    )
 
 
 def test_compilation_in_the_background_outlives_its_process_for_the_next_one(empty_cache):

@@ -11,4 +11,6 @@ def test_graphed_steps_compiled_by_inductor_give_tokens_of_eager_ones(beams, mon
     monkeypatch.setattr(graphed_steps, "_can_compile", lambda: True)  # on a CPU, without Triton
     engine, recorder = graphed(beams, compile=True)
     assert translate(engine) == translate(engine_of(beams, compile=False))
-    assert recorder.sizes and all(form is not engine.steps.step for _, form in engine.steps._forms.values())
+    assert recorder.sizes and all(
+        form is not engine.steps.step for _, form in engine.steps._forms.values()
+    )

@@ -29,7 +29,9 @@ def same(tree, other):
 
 def started(engine):
     """Return the state and the memory of an engine in which a search has begun."""
-    engine.buffers.state.start(torch.tensor([0]), torch.tensor([6]), torch.tensor([1]), torch.tensor([0]), 1)
+    engine.buffers.state.start(
+        torch.tensor([0]), torch.tensor([6]), torch.tensor([1]), torch.tensor([0]), 1
+    )
     return engine.buffers.arguments
 
 
@@ -93,7 +95,9 @@ def warnings(caplog):
     """Return the warnings of captured steps, which are logged once in a process."""
     transformers_logging.enable_propagation()
     with caplog.at_level(logging.WARNING, logger=graphed_steps.__name__):
-        yield lambda: [each.getMessage() for each in caplog.records if each.name == graphed_steps.__name__]
+        yield lambda: [
+            each.getMessage() for each in caplog.records if each.name == graphed_steps.__name__
+        ]
     transformers_logging.disable_propagation()
 
 
@@ -105,7 +109,9 @@ def test_graphed_steps_are_eager_after_a_failed_capture(warnings):
 
     engine.steps = GraphedSteps(engine.steps.step, "auto", fail)
     assert translate(engine) == translate(engine_of(1, compile=False))
-    assert warnings() == ["Capturing a CUDA graph failed, so decoding is not captured: CUDA error: out of memory."]
+    assert warnings() == [
+        "Capturing a CUDA graph failed, so decoding is not captured: CUDA error: out of memory."
+    ]
 
 
 def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
@@ -113,20 +119,28 @@ def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
     engine, recorder = graphed(compile=True)
     assert translate(engine) == translate(engine_of(1, compile=False))
     assert len(recorder.sizes) > 0
-    assert warnings() == ["There is no Triton or no C++ compiler, so decoding is captured but not compiled."]
+    assert warnings() == [
+        "There is no Triton or no C++ compiler, so decoding is captured but not compiled."
+    ]
 
 
 def test_graphed_steps_are_captured_where_others_may_change_compiled_code(warnings, monkeypatch):
     def check():
         raise PermissionError("Torch keeps compiled code in a folder of another user.")
 
-    for name, value in (("find_spec", str), ("find_compiler", lambda: "g++"), ("check_inductor_caches", check)):
+    for name, value in (
+        ("find_spec", str),
+        ("find_compiler", lambda: "g++"),
+        ("check_inductor_caches", check),
+    ):
         monkeypatch.setattr(graphed_steps, name, value)
     engine, recorder = graphed(compile=True)
     assert translate(engine) == translate(engine_of(1, compile=False))
     assert len(recorder.sizes) > 0
     (warning,) = warnings()
-    assert warning == f"Decoding is captured but not compiled. {pytest.raises(OSError, check).value}"
+    assert (
+        warning == f"Decoding is captured but not compiled. {pytest.raises(OSError, check).value}"
+    )
 
 
 @pytest.fixture
@@ -149,7 +163,9 @@ def test_graphed_steps_are_the_default_of_the_pipeline_on_a_gpu(beams, captures)
 
 @pytest.mark.parametrize(("slots", "beams"), [rare((4096, 1)), (512, 4)])
 def test_graphed_steps_are_captured_in_the_first_call_only(slots, beams, captures):
-    engine = Engine(tiny_model(vocab_size=40), slots=slots, num_beams=beams, max_new_tokens_beyond_source=4)
+    engine = Engine(
+        tiny_model(vocab_size=40), slots=slots, num_beams=beams, max_new_tokens_beyond_source=4
+    )
     draw, numbers = random.Random(0), list[int]()
     lengths = [min(40, max(3, round(draw.gauss(14, 5)))) for _ in range(slots + 60)]
     sources = [[draw.randrange(5, 40) for _ in range(length)] + [2] for length in lengths]

@@ -21,7 +21,11 @@ SLOTS, BEAMS, ROOM, VOCAB = 3, 2, 12, 5
 def random_state(seed):
     """Return a state whose hypotheses of few tokens have random ancestors."""
     generator, state = torch.Generator().manual_seed(seed), empty_state()
-    for tensor, bound in ((state.tokens, VOCAB), (state.last_tokens, VOCAB), (state.ancestors, BEAMS)):
+    for tensor, bound in (
+        (state.tokens, VOCAB),
+        (state.last_tokens, VOCAB),
+        (state.ancestors, BEAMS),
+    ):
         tensor.copy_(torch.randint(bound, tensor.shape, generator=generator))
     state.time.copy_(torch.randint(ROOM, state.time.shape, generator=generator))
     return state
@@ -40,7 +44,10 @@ def tokens_of(state, slot, beam):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, ROOM + 3])
 @pytest.mark.parametrize("seed", range(8))
 def test_repeated_ngrams_are_forbidden_as_in_the_library(size, seed):
-    state, logits = random_state(seed), torch.randn(SLOTS, BEAMS, VOCAB + 1)  # of which one token is never written
+    state, logits = (
+        random_state(seed),
+        torch.randn(SLOTS, BEAMS, VOCAB + 1),
+    )  # of which one token is never written
     found = NoRepeatedNgrams(size).change_logits(logits, logits.logsumexp(dim=2), state, ())
     processor = NoRepeatNGramLogitsProcessor(size)
     for slot in range(SLOTS):
@@ -52,14 +59,20 @@ def test_repeated_ngrams_are_forbidden_as_in_the_library(size, seed):
 def test_forced_tokens_may_repeat_ngrams():
     state, logits = empty_state(), torch.full((SLOTS, BEAMS, VOCAB), -torch.inf)
     logits[:, :, 0] = 0.5  # the token that the hypotheses of an empty state have
-    assert torch.equal(NoRepeatedNgrams(1).change_logits(logits, logits[:, :, 0], state, ()), logits)
+    assert torch.equal(
+        NoRepeatedNgrams(1).change_logits(logits, logits[:, :, 0], state, ()), logits
+    )
 
 
 @pytest.mark.parametrize(
-    ("size", "beams"), [rare((1, 1)), rare((1, 3)), rare((2, 1)), rare((2, 3)), rare((4, 1)), rare((4, 3))]
+    ("size", "beams"),
+    [rare((1, 1)), rare((1, 3)), rare((2, 1)), rare((2, 3)), rare((4, 1)), rare((4, 3))],
 )
 def test_repeated_ngrams_are_forbidden_in_exported_steps_of_any_size(size, beams):
-    model, options = tiny_model(vocab_size=40), SearchOptions(beams, (2,), features=(NoRepeatedNgrams(size),))
+    model, options = (
+        tiny_model(vocab_size=40),
+        SearchOptions(beams, (2,), features=(NoRepeatedNgrams(size),)),
+    )
     buffers = SlotBuffers(model, options, SlotSize(2, 2))
     step = SearchStep([StaticDecoder(model)], options).eval()
     with torch.no_grad():

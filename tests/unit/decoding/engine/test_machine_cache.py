@@ -18,7 +18,9 @@ from vanilla_transformer.utils.file_utils import write_hashes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")
 STRANGER = 65534
-as_root = pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root can give files away")
+as_root = pytest.mark.skipif(
+    getattr(os, "geteuid", lambda: 1)() != 0, reason="only root can give files away"
+)
 
 
 @pytest.fixture
@@ -32,7 +34,9 @@ def warnings(monkeypatch):
     """Record the warnings of the cache and of compiled steps, which are logged once in a process."""
     found = []
     for module in (machine_cache, compiled_steps):
-        monkeypatch.setattr(module.logger, "warning_once", lambda text: text in found or found.append(text))
+        monkeypatch.setattr(
+            module.logger, "warning_once", lambda text: text in found or found.append(text)
+        )
     return found
 
 
@@ -46,7 +50,9 @@ def engine(cache, monkeypatch):
         folder.mkdir(mode=0o700)
         (folder / "step.pt2").write_bytes(b"code")
         write_hashes(folder)
-    monkeypatch.setattr(compiled_steps, "CompiledStep", lambda folder, step: loaded.append(folder) or step)
+    monkeypatch.setattr(
+        compiled_steps, "CompiledStep", lambda folder, step: loaded.append(folder) or step
+    )
     loaded = engine.loaded = []
     return engine
 
@@ -69,7 +75,9 @@ def refuses(engine, warnings, monkeypatch, reason):
     """Check that an engine decodes eagerly, compiles nothing, and says why in one line."""
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
     monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
-    monkeypatch.setattr(compiled_steps, "_has_compiler", lambda: pytest.fail("compiles into a refused cache"))
+    monkeypatch.setattr(
+        compiled_steps, "_has_compiler", lambda: pytest.fail("compiles into a refused cache")
+    )
     assert engine.steps._load("few_rows") is None
     assert translate(engine) == translate(engine_of(1, slots=1, compile=False))
     assert engine.steps._folder("few_rows") not in engine.loaded
@@ -80,7 +88,9 @@ def refuses(engine, warnings, monkeypatch, reason):
 @as_root
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("compile", ["auto", rare(True)])
-def test_engine_loads_no_packages_of_another_user(engine, cache, warnings, monkeypatch, place, compile):
+def test_engine_loads_no_packages_of_another_user(
+    engine, cache, warnings, monkeypatch, place, compile
+):
     engine.steps._compile = compile
     path = PLACES[place](cache, engine.steps._folder("few_rows"))
     os.chown(path, STRANGER, -1)
@@ -89,7 +99,9 @@ def test_engine_loads_no_packages_of_another_user(engine, cache, warnings, monke
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("bits", [0o002, rare(0o020)])
-def test_engine_loads_no_packages_that_others_may_write(engine, cache, warnings, monkeypatch, place, bits):
+def test_engine_loads_no_packages_that_others_may_write(
+    engine, cache, warnings, monkeypatch, place, bits
+):
     path = PLACES[place](cache, engine.steps._folder("few_rows"))
     path.chmod(path.stat().st_mode | bits)
     refuses(engine, warnings, monkeypatch, f"other users can write {path}")
@@ -97,7 +109,9 @@ def test_engine_loads_no_packages_that_others_may_write(engine, cache, warnings,
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_engine_loads_no_packages_through_links(engine, cache, warnings, monkeypatch, tmp_path, place):
+def test_engine_loads_no_packages_through_links(
+    engine, cache, warnings, monkeypatch, tmp_path, place
+):
     path = PLACES[place](cache, engine.steps._folder("few_rows"))
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
@@ -106,7 +120,9 @@ def test_engine_loads_no_packages_through_links(engine, cache, warnings, monkeyp
 
 @pytest.mark.parametrize("umask", [0o000, 0o002])
 def test_packages_are_for_the_user_alone(cache, monkeypatch, umask):
-    monkeypatch.setattr(StepCompiler, "compile", lambda _, __, folder: (folder / "step.pt2").write_bytes(b"code"))
+    monkeypatch.setattr(
+        StepCompiler, "compile", lambda _, __, folder: (folder / "step.pt2").write_bytes(b"code")
+    )
     monkeypatch.setattr(compiled_steps, "check_inductor_caches", lambda: None)
     previous = os.umask(umask)
     try:
@@ -145,13 +161,20 @@ def test_compile_refuses_a_cache_that_others_may_write(cache, capsys):
     ("error", "expected"),
     [
         (
-            CppCompileError(["c++"], "x.cpp: In function f\nx.cpp:1: fatal error: no cc1plus\nstopped."),
-            (OSError, r"The C\+\+ compiler .*false must .* fails: x.cpp:1: fatal error: no cc1plus. Rep"),
+            CppCompileError(
+                ["c++"], "x.cpp: In function f\nx.cpp:1: fatal error: no cc1plus\nstopped."
+            ),
+            (
+                OSError,
+                r"The C\+\+ compiler .*false must .* fails: x.cpp:1: fatal error: no cc1plus. Rep",
+            ),
         ),
         (RuntimeError("a fault of this package"), (RuntimeError, "a fault of this package")),
     ],
 )
-def test_write_packages_names_a_compiler_that_fails_and_no_other_error(cache, monkeypatch, error, expected):
+def test_write_packages_names_a_compiler_that_fails_and_no_other_error(
+    cache, monkeypatch, error, expected
+):
     def fail(*_):
         raise error
 
@@ -165,11 +188,15 @@ def test_write_packages_names_a_compiler_that_fails_and_no_other_error(cache, mo
 def test_compiling_needs_a_folder_for_temporary_files(cache, tmp_path, monkeypatch, name):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TMPDIR", str(tmp_path / name))
-    with pytest.raises(OSError, match=f"TMPDIR must be a folder that you can write, but .*{name} is none"):
+    with pytest.raises(
+        OSError, match=f"TMPDIR must be a folder that you can write, but .*{name} is none"
+    ):
         write_packages(None, None, [], {})
 
 
 def test_cache_root_names_a_home_folder_that_is_not_there(monkeypatch):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", "~nosuch/cache")
-    with pytest.raises(ValueError, match="must be a folder, but there is no home folder for ~nosuch/cache. Give"):
+    with pytest.raises(
+        ValueError, match="must be a folder, but there is no home folder for ~nosuch/cache. Give"
+    ):
         machine_cache.cache_root()

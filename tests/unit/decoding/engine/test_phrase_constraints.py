@@ -14,12 +14,17 @@ ROOM = 12
 
 def phrase_tokens(*sentences):
     return PhraseTokens(
-        *(torch.tensor(rows) for rows in zip(*(phrase_rows(each, ROOM) for each in sentences), strict=True))
+        *(
+            torch.tensor(rows)
+            for rows in zip(*(phrase_rows(each, ROOM) for each in sentences), strict=True)
+        )
     )
 
 
 def random_phrases(draw):
-    phrases = [tuple(draw.choices(range(3), k=draw.randint(1, 4))) for _ in range(draw.randint(0, 3))]
+    phrases = [
+        tuple(draw.choices(range(3), k=draw.randint(1, 4))) for _ in range(draw.randint(0, 3))
+    ]
     return phrases[: 3 if draw.random() < 0.5 else 1] + phrases[:1] * draw.randint(0, 1)
 
 
@@ -46,7 +51,9 @@ def test_phrase_tokens_need_equal_phrases_as_often_as_given():
     progress = phrases_of_slot.begin(1)
     missing = []
     for token in (1, 2, 1, 2, 1, 1, 2, 1):
-        progress = phrases_of_slot.advance(progress, torch.zeros(1, 1, dtype=torch.long), torch.tensor([[token]]))
+        progress = phrases_of_slot.advance(
+            progress, torch.zeros(1, 1, dtype=torch.long), torch.tensor([[token]])
+        )
         missing.append(phrases_of_slot.missing(progress).item())
     assert missing == [5, 4, 3, 3, 2, 2, 1, 0]
 
@@ -55,13 +62,17 @@ def test_allocate_gives_each_bank_a_beam_first():
     phrases_of_slot = phrase_tokens([(7, 8)], [])
     progress = phrases_of_slot.begin(2)
     scores = torch.tensor([[-1.0, -2.0, -9.0, -8.0, -3.0]] * 2)
-    candidates = Candidates(scores, torch.zeros(2, 5, dtype=torch.long), torch.tensor([[3, 4, 7, 5, 6]] * 2))
+    candidates = Candidates(
+        scores, torch.zeros(2, 5, dtype=torch.long), torch.tensor([[3, 4, 7, 5, 6]] * 2)
+    )
     ordered = phrases_of_slot.allocate(candidates, progress, torch.tensor([9, 9]))
     assert ordered.tokens.tolist() == [[7, 3, 4, 6, 5], [3, 4, 6, 5, 7]]
 
 
 def test_allocate_puts_candidates_without_room_for_their_phrases_last():
     phrases_of_slot = phrase_tokens([(7, 8)])
-    candidates = Candidates(torch.tensor([[-1.0, -2.0]]), torch.zeros(1, 2, dtype=torch.long), torch.tensor([[3, 7]]))
+    candidates = Candidates(
+        torch.tensor([[-1.0, -2.0]]), torch.zeros(1, 2, dtype=torch.long), torch.tensor([[3, 7]])
+    )
     ordered = phrases_of_slot.allocate(candidates, phrases_of_slot.begin(1), torch.tensor([1]))
     assert ordered.tokens.tolist() == [[7, 3]] and ordered.scores[0, 1] < -1e8

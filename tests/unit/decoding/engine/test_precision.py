@@ -38,11 +38,15 @@ def test_resolve_precision_is_silent_where_the_device_multiplies(warnings, monke
 @pytest.mark.parametrize(
     ("fast", "expected", "said"), [(True, "bfloat16", "has"), (False, "float32", "does not have")]
 )
-def test_auto_is_bfloat16_where_device_multiplies_it(warnings, monkeypatch, tmp_path, fast, expected, said):
+def test_auto_is_bfloat16_where_device_multiplies_it(
+    warnings, monkeypatch, tmp_path, fast, expected, said
+):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
     monkeypatch.setattr(precision, "multiplies", lambda name, device: fast)
     assert resolve_precision(tiny_model(), "auto") == expected
-    assert warnings == [f'`precision="auto"` is {expected}: this device {said} instructions for bfloat16.']
+    assert warnings == [
+        f'`precision="auto"` is {expected}: this device {said} instructions for bfloat16.'
+    ]
 
 
 def test_cast_returns_contiguous_weights():
@@ -55,6 +59,9 @@ def test_cast_returns_contiguous_weights():
     )
     for name in ("float32", "bfloat16"):
         found = cast(model, name)
-        assert all(weight.is_contiguous() for weight in found.parameters()) and not projection.bias.is_contiguous()
+        assert (
+            all(weight.is_contiguous() for weight in found.parameters())
+            and not projection.bias.is_contiguous()
+        )
         assert all(map(torch.equal, found.parameters(), model.to(found.dtype).parameters()))
         assert cast(found, name) is found

@@ -40,7 +40,8 @@ def test_pad_tokens_gives_the_tensor_of_pad_sequence():
 def shapes_of_prefill(model, engine, sources):
     shapes, called = set(), model.get_encoder().layers[0].self_attn
     hook = called.register_forward_pre_hook(
-        lambda module, args, kwargs: shapes.add((*args, *kwargs.values())[0].shape[:2]), with_kwargs=True
+        lambda module, args, kwargs: shapes.add((*args, *kwargs.values())[0].shape[:2]),
+        with_kwargs=True,
     )
     engine.decode(sources)
     hook.remove()
@@ -63,7 +64,12 @@ def test_prefill_is_not_padded_on_a_cpu():
 
 def models():
     yield tiny_model(vocab_size=40, encoder_layers=2)
-    yield tiny_model(vocab_size=40, source_eos=False, position_embedding_type="learned", max_position_embeddings=20)
+    yield tiny_model(
+        vocab_size=40,
+        source_eos=False,
+        position_embedding_type="learned",
+        max_position_embeddings=20,
+    )
     yield tiny_model(vocab_size=40, attn_implementation="eager")
     yield tiny_long_model(vocab_size=40)
 
@@ -105,7 +111,9 @@ def test_padded_shape_stays_within_learned_positions():
 
 def test_prefill_keeps_cudnn_attention_off(on_gpu):
     model, seen = tiny_model(), []
-    model.get_encoder().register_forward_pre_hook(lambda *_: seen.append(torch.backends.cuda.cudnn_sdp_enabled()))
+    model.get_encoder().register_forward_pre_hook(
+        lambda *_: seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+    )
     before = torch.backends.cuda.cudnn_sdp_enabled()
     prefill(model, [[7, EOS]], [2])
     assert before and seen == [False] and torch.backends.cuda.cudnn_sdp_enabled()

@@ -2,7 +2,12 @@
 
 import pytest
 import torch
-from transformers import EpsilonLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import (
+    EpsilonLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from tests.chi_squared import LIKELY, p_value
 from vanilla_transformer.decoding.engine.sampling import SamplingOptions, sample
@@ -74,12 +79,22 @@ def test_filters_are_the_librarys_in_its_order(options):
 
 
 def test_sampling_options_without_values_filter_nothing():
-    assert SamplingOptions.from_options({"temperature": None, "top_k": 0, "num_beams": 4}).filters() == []
+    assert (
+        SamplingOptions.from_options({"temperature": None, "top_k": 0, "num_beams": 4}).filters()
+        == []
+    )
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"temperature": 0}, {"temperature": "hot"}, {"top_k": -1}, {"top_k": 2.5}, {"top_p": 1.5}, {"epsilon_cutoff": 2}],
+    [
+        {"temperature": 0},
+        {"temperature": "hot"},
+        {"top_k": -1},
+        {"top_k": 2.5},
+        {"top_p": 1.5},
+        {"epsilon_cutoff": 2},
+    ],
     ids=str,
 )
 def test_sampling_options_name_the_wrong_one(options):

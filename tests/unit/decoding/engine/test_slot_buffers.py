@@ -16,18 +16,30 @@ def fill(buffers):
     state.start(slots, slots + 5, slots + 1, slots + 9, 1)
     for tensor in (state.tokens, memory[0].layers[0].own.keys, memory[0].layers[0].source.values):
         tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape))
-    return state.tokens.clone(), memory[0].layers[0].own.keys.clone(), memory[0].layers[0].source.values.clone()
+    return (
+        state.tokens.clone(),
+        memory[0].layers[0].own.keys.clone(),
+        memory[0].layers[0].source.values.clone(),
+    )
 
 
 def test_resize_keeps_the_given_slots_and_empties_the_others():
     buffers = SlotBuffers(tiny_model(), SearchOptions(2, (2,)), SlotSize(4, 16))
     tokens, keys, values = fill(buffers)
-    for size, kept in ((SlotSize(4, 32), [0, 1, 2, 3]), (SlotSize(2, 32), [1, 3]), (SlotSize(4, 16), [0, 1])):
+    for size, kept in (
+        (SlotSize(4, 32), [0, 1, 2, 3]),
+        (SlotSize(2, 32), [1, 3]),
+        (SlotSize(4, 16), [0, 1]),
+    ):
         buffers.resize(size, kept)
         tokens, keys, values = tokens[kept], keys[kept], values[kept]
         state, memory = buffers.arguments
         number = len(kept)
-        assert buffers.size == size and len(state.done) == size.slots and state.tokens.shape[1] == size.room
+        assert (
+            buffers.size == size
+            and len(state.done) == size.slots
+            and state.tokens.shape[1] == size.room
+        )
         assert torch.equal(state.tokens[:number, :16], tokens)
         assert torch.equal(memory[0].layers[0].own.keys[:number, :, :16], keys)
         assert torch.equal(memory[0].layers[0].source.values[:number, :, :16], values)
@@ -82,8 +94,12 @@ def test_dimensions_name_the_slots_and_the_positions_of_every_tensor():
     dimensions = buffers.dimensions()
     for leaf, growths in zip(pytree.tree_leaves(buffers.arguments), dimensions, strict=True):
         names = {5: "slots", 7: "room"}
-        assert growths == {dim: (names[size], 1) for dim, size in enumerate(leaf.shape) if size in names}
-    assert sum(("room", 1) in each.values() for each in dimensions) > 8  # keys and values of two layers, and more
+        assert growths == {
+            dim: (names[size], 1) for dim, size in enumerate(leaf.shape) if size in names
+        }
+    assert (
+        sum(("room", 1) in each.values() for each in dimensions) > 8
+    )  # keys and values of two layers, and more
 
 
 def test_dimensions_double_for_positions_of_prompt_and_target():

@@ -32,14 +32,27 @@ MODELS = {
 @torch.inference_mode()
 def test_step_of_every_attention_never_looks_at_values_and_keeps_its_places(build, fields, beams):
     model = build(vocab_size=40, decoder_layers=2, **fields)
-    step = SearchStep([StaticDecoder(model)], SearchOptions(beams, (2,), 0.6, "power", "never")).eval()
-    buffers, texts = SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16)), [[7, 8, 9], [9, 5, 6]]
-    batch, searches = prefill(model, texts, [3, 3]), [Search(DecodeRequest(text), 0) for text in texts]
-    sources = [PrefilledSource(searches[row], 3, limit, row, batch) for row, limit in enumerate((9, 14))]
+    step = SearchStep(
+        [StaticDecoder(model)], SearchOptions(beams, (2,), 0.6, "power", "never")
+    ).eval()
+    buffers, texts = (
+        SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16)),
+        [[7, 8, 9], [9, 5, 6]],
+    )
+    batch, searches = (
+        prefill(model, texts, [3, 3]),
+        [Search(DecodeRequest(text), 0) for text in texts],
+    )
+    sources = [
+        PrefilledSource(searches[row], 3, limit, row, batch) for row, limit in enumerate((9, 14))
+    ]
     buffers.enter([0, 1], sources, 1)
 
     def places():
-        return [(leaf.data_ptr(), leaf.shape, leaf.dtype) for leaf in pytree.tree_leaves(buffers.arguments)]
+        return [
+            (leaf.data_ptr(), leaf.shape, leaf.dtype)
+            for leaf in pytree.tree_leaves(buffers.arguments)
+        ]
 
     before = places()
     with NoHostReads():

@@ -29,18 +29,33 @@ OPTIONS = [
     SearchOptions(1, (EOS, 4), min_new_tokens=3),
     SearchOptions(4, (EOS,), 0.6, "wu", "never"),
     SearchOptions(3, (EOS, 4), 1.0, "power", True, min_new_tokens=2),
-    SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
+    SearchOptions(
+        1,
+        (EOS,),
+        sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3),
+    ),
     SearchOptions(3, (EOS,), features=(PhraseConstraints(4, 3, (EOS,)),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(),)),
     SearchOptions(3, (EOS,), features=(ForcedToken(9),)),
     SearchOptions(1, (EOS,), features=(NoRepeatedNgrams(1),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(), NoRepeatedNgrams(3))),
 ]
-NAMES = ["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints", "prefix", "forced-bos"]
+NAMES = [
+    "greedy",
+    "greedy-short",
+    "beam",
+    "beam-short",
+    "sampling",
+    "constraints",
+    "prefix",
+    "forced-bos",
+]
 NAMES += ["greedy-ngrams", "prefix-ngrams"]
 BY_NAME = dict(zip(NAMES, OPTIONS, strict=True))
 EACH_KIND = ["greedy", "beam-short", "sampling", "constraints", "forced-bos", "prefix-ngrams"]
-every_search = pytest.mark.parametrize("options", sample(OPTIONS, *map(BY_NAME.get, EACH_KIND)), ids=NAMES)
+every_search = pytest.mark.parametrize(
+    "options", sample(OPTIONS, *map(BY_NAME.get, EACH_KIND)), ids=NAMES
+)
 
 
 def step_of(options, **changes):
@@ -99,7 +114,9 @@ def test_search_step_never_looks_at_values(options):
 PENALTIES = [("wu", 0.6), ("power", 1.0), ("power", -0.5), ("power", 0.0)]
 SEARCHES = [
     SearchOptions(beams, eos, alpha, kind, early_stopping, min_new_tokens)
-    for beams, (kind, alpha), early_stopping in itertools.product([1, 4], PENALTIES, [True, False, "never"])
+    for beams, (kind, alpha), early_stopping in itertools.product(
+        [1, 4], PENALTIES, [True, False, "never"]
+    )
     for min_new_tokens, eos in ((0, (EOS,)), (2, (EOS, 4)))
 ]
 
@@ -125,7 +142,10 @@ def test_search_step_updates_its_arguments_in_place(options):
     state = started(options, memory)
 
     def places():
-        return [(leaf.data_ptr(), leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves(state, memory)]
+        return [
+            (leaf.data_ptr(), leaf.shape, leaf.stride(), leaf.dtype)
+            for leaf in leaves(state, memory)
+        ]
 
     before, values = places(), copied((state, memory))
     for _ in range(ROOM):
@@ -137,15 +157,22 @@ def test_search_step_updates_its_arguments_in_place(options):
 
 STOPS = [
     ((), [False, False, False]),
-    ((PhraseConstraints(4, 3, (EOS,)),), [True, True, False]),  # the phrases of two slots still need a token or two
+    (
+        (PhraseConstraints(4, 3, (EOS,)),),
+        [True, True, False],
+    ),  # the phrases of two slots still need a token or two
 ]
 
 
 @pytest.mark.parametrize("early_stopping", [False, "never"])
 @pytest.mark.parametrize(("features", "done"), STOPS, ids=str)
 @torch.inference_mode()
-def test_search_step_stops_if_no_hypothesis_would_be_better_if_it_ended_now(features, early_stopping, done):
-    step, memory = step_of(SearchOptions(3, (EOS,), early_stopping=early_stopping, features=features))
+def test_search_step_stops_if_no_hypothesis_would_be_better_if_it_ended_now(
+    features, early_stopping, done
+):
+    step, memory = step_of(
+        SearchOptions(3, (EOS,), early_stopping=early_stopping, features=features)
+    )
     state = started(step.options, memory)
     state.finished_scores.fill_(-100.0)
     state.is_finished.fill_(True)
@@ -160,7 +187,14 @@ def leaves(*trees) -> Iterable[torch.Tensor]:
 def results_of(state, slot):
     """Return everything that the engine reads of a slot that is done."""
     length = state.finished_lengths[slot].max()
-    names = ("finished_tokens", "finished_lengths", "finished_scores", "is_finished", "time", "done")
+    names = (
+        "finished_tokens",
+        "finished_lengths",
+        "finished_scores",
+        "is_finished",
+        "time",
+        "done",
+    )
     return [state.tokens[slot, :length], state.finished_ancestors[slot, :, :length]] + [
         getattr(state, name)[slot] for name in names
     ]
@@ -192,7 +226,9 @@ def test_search_step_of_a_slot_does_not_depend_on_other_slots(options):
         step(other_state, other_memory)
     assert same(results_of(state, 2)[0], results_of(other_state, 2)[0])
     assert same(state.finished_tokens[2], other_state.finished_tokens[2])
-    assert state.finished_scores[2].tolist() == pytest.approx(other_state.finished_scores[2].tolist(), rel=1e-5)
+    assert state.finished_scores[2].tolist() == pytest.approx(
+        other_state.finished_scores[2].tolist(), rel=1e-5
+    )
 
 
 @every_search
@@ -215,7 +251,9 @@ def test_search_step_ends_hypotheses_at_limits(options):
     for _ in range(ROOM):
         step(state, memory)
     assert state.done.all()
-    assert state.finished_lengths.tolist() == [[length] * options.num_beams for length in (1, 9, 16)]
+    assert state.finished_lengths.tolist() == [
+        [length] * options.num_beams for length in (1, 9, 16)
+    ]
     assert not (state.finished_tokens == EOS).any()
 
 
@@ -236,10 +274,14 @@ def test_search_step_ends_no_hypothesis_before_min_new_tokens(options):
 def test_search_options_divide_by_length_penalty(kind, alpha):
     lengths = torch.tensor([1, 2, 7, 500])
     expected = [length_penalty(length, alpha, kind) for length in lengths.tolist()]
-    torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
+    torch.testing.assert_close(
+        SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected)
+    )
 
 
-@pytest.mark.parametrize("options", sample(OPTIONS, BY_NAME["prefix"], BY_NAME["prefix-ngrams"]), ids=NAMES)
+@pytest.mark.parametrize(
+    "options", sample(OPTIONS, BY_NAME["prefix"], BY_NAME["prefix-ngrams"]), ids=NAMES
+)
 def test_search_step_exports_as_one_graph(options):
     step, memory = step_of(options)
     state = started(options, memory)
@@ -247,9 +289,15 @@ def test_search_step_exports_as_one_graph(options):
         program = export_step(step, (state, memory))
         exported = program.module()
         targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-        operations = [target.removeprefix("aten.") for target in targets if target.startswith("aten.")]
-        assert set(targets) - {f"aten.{name}" for name in operations} <= {"<built-in function getitem>"}
-        assert operations and not [name for name in operations if name.startswith(NoHostReads.READS)]
+        operations = [
+            target.removeprefix("aten.") for target in targets if target.startswith("aten.")
+        ]
+        assert set(targets) - {f"aten.{name}" for name in operations} <= {
+            "<built-in function getitem>"
+        }
+        assert operations and not [
+            name for name in operations if name.startswith(NoHostReads.READS)
+        ]
         shadow_state, shadow_memory = copied((state, memory))
         for _ in range(ROOM):
             step(state, memory)

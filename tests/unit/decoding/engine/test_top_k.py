@@ -12,8 +12,15 @@ from vanilla_transformer.decoding.engine.top_k import argmax, log_sums, top_cont
 
 
 @settings(max_examples=100, deadline=None)
-@given(vocab_size=st.integers(8, 200), beams=st.integers(1, 4), seed=st.integers(0, 1000), suppressed=st.booleans())
-def test_top_continuations_match_topk_for_every_vocabulary_size(vocab_size, beams, seed, suppressed):
+@given(
+    vocab_size=st.integers(8, 200),
+    beams=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+    suppressed=st.booleans(),
+)
+def test_top_continuations_match_topk_for_every_vocabulary_size(
+    vocab_size, beams, seed, suppressed
+):
     torch.manual_seed(seed)
     scores, running = torch.randn(3, beams, vocab_size), torch.randn(3, beams)
     if suppressed:
@@ -28,7 +35,9 @@ def test_top_continuations_match_topk_for_every_vocabulary_size(vocab_size, beam
 @settings(max_examples=50, deadline=None)
 @given(vocab_size=st.integers(8, 200), seed=st.integers(0, 1000))
 def test_argmax_is_the_first_of_the_best(most_logits, vocab_size, seed):
-    scores = torch.randint(0, 3, (3, vocab_size), generator=torch.Generator().manual_seed(seed)).float()
+    scores = torch.randint(
+        0, 3, (3, vocab_size), generator=torch.Generator().manual_seed(seed)
+    ).float()
     with mock.patch.object(top_k, "_CHUNK", most_logits):
         best = argmax(scores)
     assert torch.equal(best, (scores == scores.amax(dim=-1, keepdim=True)).int().argmax(dim=-1))

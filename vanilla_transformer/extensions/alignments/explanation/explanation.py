@@ -11,7 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vanilla_transformer.decoding.engine.recorded_search import RecordedHypothesis, RecordedSearch, record_search
+from vanilla_transformer.decoding.engine.recorded_search import (
+    RecordedHypothesis,
+    RecordedSearch,
+    record_search,
+)
 from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of
 from vanilla_transformer.decoding.forced_decoding import decoder_logits, encode_as_trained
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
@@ -96,7 +100,9 @@ class Explanation:
     special_tokens: list[str]
 
 
-def explain(model: Any, tokenizer: Any, text: str, translation: str | None = None, **options: Any) -> Explanation:
+def explain(
+    model: Any, tokenizer: Any, text: str, translation: str | None = None, **options: Any
+) -> Explanation:
     """
     Explain the translation of one sentence. The model's attention implementation becomes `"eager"`.
 
@@ -113,7 +119,9 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
     longest = getattr(model.config, "max_source_length", None)
     if longest is not None and len(source) > longest:
         found = f"got {len(source)}, so its sentences are translated one by one"
-        raise UserError(f"The text must have at most {longest} tokens, the longest in training; {found}. {_PART}")
+        raise UserError(
+            f"The text must have at most {longest} tokens, the longest in training; {found}. {_PART}"
+        )
     forced = None
     if translation is not None:
         translation = _check_line(translation, "translation")
@@ -124,7 +132,11 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
     target = list(search.best[0].tokens) if forced is None else forced
     _check_length(target, "translation", "Limit it by `max_new_tokens`.")
     logits, attentions = _read(model, source, target)
-    places = {each.tokens: (row, column) for row, step in enumerate(search.steps) for column, each in enumerate(step)}
+    places = {
+        each.tokens: (row, column)
+        for row, step in enumerate(search.steps)
+        for column, each in enumerate(step)
+    }
     return Explanation(
         source=text,
         translation=_text(tokenizer, target),
@@ -136,7 +148,9 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
         hypotheses=[(_text(tokenizer, each.tokens), each.score) for each in search.best],
         places=[places[each.tokens] for each in search.best],
         num_beams=options.get("num_beams") or model.generation_config.num_beams or 1,
-        alignment_heads=alignment_heads_of(model) if getattr(model.config, "alignment_heads", None) else [],
+        alignment_heads=alignment_heads_of(model)
+        if getattr(model.config, "alignment_heads", None)
+        else [],
         special_tokens=tokenizer.all_special_tokens,
     )
 
@@ -153,22 +167,32 @@ def _check_line(text: str, name: str) -> str:
 
 def _check_length(tokens: Sequence[int], name: str, hint: str) -> None:
     if len(tokens) > MOST_TOKENS:
-        raise UserError(f"The {name} must have at most {MOST_TOKENS} tokens to fit a page, got {len(tokens)}. {hint}")
+        raise UserError(
+            f"The {name} must have at most {MOST_TOKENS} tokens to fit a page, got {len(tokens)}. {hint}"
+        )
 
 
 @torch.no_grad()
-def _read(model: Any, source: Sequence[int], target: Sequence[int]) -> tuple[Tensor, list[Attention]]:
+def _read(
+    model: Any, source: Sequence[int], target: Sequence[int]
+) -> tuple[Tensor, list[Attention]]:
     """Return the logits of each target token, `(T, V)`, and the attention with which it is predicted."""
     start = model.generation_config.decoder_start_token_id
-    ids, previous = (torch.tensor([row], device=model.device) for row in (source, [start, *target[:-1]]))
+    ids, previous = (
+        torch.tensor([row], device=model.device) for row in (source, [start, *target[:-1]])
+    )
     logits = decoder_logits(model, ids, None, previous)[0].float()
-    outputs = model(input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True)
+    outputs = model(
+        input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True
+    )
     layers = {
         "cross": outputs.cross_attentions,
         "encoder": outputs.encoder_attentions,
         "decoder": outputs.decoder_attentions,
     }
-    weights = {kind: torch.cat([*each]).float().cpu() if each else None for kind, each in layers.items()}
+    weights = {
+        kind: torch.cat([*each]).float().cpu() if each else None for kind, each in layers.items()
+    }
     return logits, [Attention(kind, each) for kind, each in weights.items()]
 
 
@@ -178,7 +202,11 @@ def _choices(tokenizer: Any, target: Sequence[int], logits: Tensor) -> list[Toke
     choices = []
     for place, (token, text) in enumerate(zip(target, token_texts(tokenizer, target), strict=True)):
         row = zip(tokens[place].tolist(), best[place].tolist(), strict=True)
-        others = [(next_token_text(tokenizer, target[:place], each), value) for each, value in row if each != token]
+        others = [
+            (next_token_text(tokenizer, target[:place], each), value)
+            for each, value in row
+            if each != token
+        ]
         probability = probabilities[place, token].item()
         rank = 1 + int((probabilities[place] > probability).sum())
         choices.append(TokenChoice(text, probability, rank, others[:_ALTERNATIVES]))
@@ -190,7 +218,12 @@ def _steps(tokenizer: Any, search: RecordedSearch) -> list[list[Node]]:
     parents: dict[tuple[int, ...], int] = {(): 0}
     for step in search.steps:
         texts = [next_token_text(tokenizer, each.tokens[:-1], each.tokens[-1]) for each in step]
-        steps.append([Node(parents[each.tokens[:-1]], text, each) for each, text in zip(step, texts, strict=True)])
+        steps.append(
+            [
+                Node(parents[each.tokens[:-1]], text, each)
+                for each, text in zip(step, texts, strict=True)
+            ]
+        )
         parents = {each.tokens: place for place, each in enumerate(step)}
     return steps
 

@@ -28,7 +28,15 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
             sizes = zip(("layers", "heads", "rows", "columns"), weights.shape, strict=True)
             as_bytes = (weights * 255).round().byte().numpy().tobytes()
             attentions[-1] |= {**dict(sizes), "weights": base64.b64encode(as_bytes).decode()}
-    names = ("source", "translation", "is_forced", "num_beams", "alignment_heads", "special_tokens", "source_tokens")
+    names = (
+        "source",
+        "translation",
+        "is_forced",
+        "num_beams",
+        "alignment_heads",
+        "special_tokens",
+        "source_tokens",
+    )
     return {
         **{name: getattr(explanation, name) for name in names},
         "target_tokens": [
@@ -36,7 +44,9 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
                 "text": each.text,
                 "probability": round(each.probability, _DIGITS),
                 "rank": each.rank,
-                "alternatives": [[text, round(value, _DIGITS)] for text, value in each.alternatives],
+                "alternatives": [
+                    [text, round(value, _DIGITS)] for text, value in each.alternatives
+                ],
             }
             for each in explanation.target_tokens
         ],

@@ -66,7 +66,10 @@ DOCS = ["mkdocs>=1.6", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"]
 setup(
     name="vanilla-transformer",
     version=VERSION[1],
-    description='The original Transformer ("Attention Is All You Need", 2017) as a Hugging Face model package',
+    description=(
+        'The original Transformer ("Attention Is All You Need", 2017) as a Hugging Face '
+        "model package"
+    ),
     # On the package index, links need the address of the repository.
     long_description=re.sub(
         r"\]\((?!https?:|#)(docs/images/)?",
@@ -78,7 +81,8 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11",
-    # Recipes and card templates are edited at the root of the repository; the wheel has them inside the package.
+    # Recipes and card templates are edited at the root of the repository; the wheel has them inside
+    # the package.
     packages=[
         *find_packages(include=["vanilla_transformer", "vanilla_transformer.*"]),
         "vanilla_transformer.recipes",
@@ -104,7 +108,8 @@ setup(
     },
     install_requires=[
         "torch>=2.11",
-        # Tested by `make test-releases` and `make test-newest`; a release that is not is checked when it is used.
+        # Tested by `make test-releases` and `make test-newest`; a release that is not is checked
+        # when it is used.
         "transformers>=5.12,<6",
         "accelerate>=1.7",
         "tokenizers>=0.22",

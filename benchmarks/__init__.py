@@ -1,1 +1,4 @@
-"""Benchmarks: `python -m benchmarks.bench_decoding` and so on. Nothing else imports this package."""
+"""Benchmarks: `python -m benchmarks.bench_decoding` and so on.
+
+Nothing else imports this package.
+"""

@@ -1,23 +1,28 @@
 """
-Compare decoding with MarianMTModel of transformers and with CTranslate2: the same weights, each in its own process.
+Compare decoding with MarianMTModel of transformers and with CTranslate2: the same weights, each in
+its own process.
 
     python -m benchmarks.bench_decoding
-    python -m benchmarks.bench_decoding --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
-    python -m benchmarks.bench_decoding --sizes small --rows one --systems "at once" CTranslate2
-    python -m benchmarks.bench_decoding --sizes opus --rows "one at a time" text --count 200 --singles 20 --rounds 2
+    python -m benchmarks.bench_decoding --folder runs/multi30k_en_de --sentences test_2016_flickr.en
+    --references …de python -m benchmarks.bench_decoding --sizes small --rows one --systems "at
+    once" CTranslate2 python -m benchmarks.bench_decoding --sizes opus --rows "one at a time" text
+    --count 200 --singles 20 --rounds 2
 
-The first command measures models with random weights, which end no sentence themselves: 32 sentences of 24 words into
-exactly 32 words each, a text of 1,000 captions into 14 words each, and its first 40 captions one at a time. The second
-one translates the first 1,000 lines of a text with a trained model, and then the first 40 one at a time; with `--sizes
-small,trained,base`, it measures all that. The third one measures a part. The fourth one has a `MarianMTModel` of the
-size and with the generation config of OPUS-MT models, which the pipeline converts in memory, and CTranslate2 by its
-own converter. Each translation ends by the forced EOS; CTranslate2 computes one more word instead.
+The first command measures models with random weights, which end no sentence themselves: 32
+sentences of 24 words into exactly 32 words each, a text of 1,000 captions into 14 words each, and
+its first 40 captions one at a time. The second one translates the first 1,000 lines of a text with
+a trained model, and then the first 40 one at a time; with `--sizes small,trained,base`, it measures
+all that. The third one measures a part. The fourth one has a `MarianMTModel` of the size and with
+the generation config of OPUS-MT models, which the pipeline converts in memory, and CTranslate2 by
+its own converter. Each translation ends by the forced EOS; CTranslate2 computes one more word
+instead.
 
-All systems are started once for each model. They take turns and are idle in between, and the best of their rounds
-counts: sentences a second or, one at a time, the median of the milliseconds of a sentence. Marian translates in
-batches of 32 in the order of the file; the other systems sort the sentences themselves. The engine runs eager steps
-("at once") or compiled ones, which it compiles before the first round if no run did. Each row is compared with the
-first system, and each one of ours with the better CTranslate2.
+All systems are started once for each model. They take turns and are idle in between, and the best
+of their rounds counts: sentences a second or, one at a time, the median of the milliseconds of a
+sentence. Marian translates in batches of 32 in the order of the file; the other systems sort the
+sentences themselves. The engine runs eager steps ("at once") or compiled ones, which it compiles
+before the first round if no run did. Each row is compared with the first system, and each one of
+ours with the better CTranslate2.
 """
 
 import sys
@@ -153,8 +158,9 @@ class DecodingArguments(BenchmarkArguments):
     sizes: str | None = field(
         default=None,
         metadata={
-            "help": f"Models, separated by commas: {', '.join(VOCAB_SIZES)} with random weights, or {TRAINED}, that "
-            f"of `folder`. By default small,base, or {TRAINED} if there is a folder."
+            "help": f"Models, separated by commas: {', '.join(VOCAB_SIZES)} with random weights, "
+            f"or {TRAINED}, that of `folder`. By default small,base, or {TRAINED} if there is a "
+            "folder."
         },
     )
     rows: list[str] | None = field(
@@ -208,7 +214,9 @@ class Task(NamedTuple):
     forced: bool = False
 
     def request(self, count: int | None = None) -> dict[str, Any]:
-        """Return the request of the first texts, by default of all, to a worker; see [`peers.serve`]."""
+        """Return the request of the first texts, by default of all, to a worker; see
+        [`peers.serve`].
+        """
         return {
             "texts": self.texts[:count],
             "beams": self.beams,
@@ -260,7 +268,8 @@ def main(arguments: Sequence[str]) -> None:
                 write_report("decoding", options, rows, notes, overview(rows), shown=False)
     if not rows:
         raise ValueError(
-            f"There must be a row and a system, got --rows {options.rows} --systems {options.systems}."
+            f"There must be a row and a system, got --rows {options.rows} --systems "
+            f"{options.systems}."
         )
     write_report("decoding", options, rows, notes, [*overview(rows), *table(rows)])
 
@@ -288,7 +297,9 @@ def random_tasks(size: str, folder: Path, options: DecodingArguments) -> list[Ta
 
 
 def build_opus(vocab_size: int) -> tuple[MarianMTModel, PreTrainedTokenizerFast]:
-    """Build a model with random weights that is otherwise as OPUS-MT's, and a tokenizer of whole words w0, w1, …"""
+    """Build a model with random weights that is otherwise as OPUS-MT's, and a tokenizer of whole
+    words w0, w1, …
+    """
     eos, pad = 0, vocab_size - 1
     ids = {
         "eos_token_id": eos,
@@ -418,7 +429,9 @@ def compared(
 
 
 def overview(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a Markdown table for each model: systems, rows and, in brackets, the ratio to the better CTranslate2."""
+    """Return a Markdown table for each model: systems, rows and, in brackets, the ratio to the
+    better CTranslate2.
+    """
     lines, models = [], dict.fromkeys(row["what"].partition(", ")[0] for row in rows)
     for model in models:
         cells: dict[str, dict[str, str]] = {}

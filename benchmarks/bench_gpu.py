@@ -3,19 +3,21 @@ Test and measure the package on one GPU, in at most 30 minutes.
 
     python3 -m benchmarks.bench_gpu [PART ...] [--output_dir FOLDER] [--multi30k FOLDER]
 
-Parts: correctness (the tests in tests/gpu), decoding, pipeline, and on training: training (updates on synthetic
-batches), recipe (the command `train multi30k_en_de`) and corpus (the command on a generated text of WMT's size). Each
-runs in its own process with a limit of time. The parts on training share 15 minutes: each takes what the later ones
-leave, so that corpus by itself has ten minutes of steps. `gpu.json` and `gpu.md` in the folder, by default docs, get
-the results of a part when it ends, and keep the results of the others. Interrupting the command loses the part under
-way only. The exit status is 1 if a test or a measurement of this package failed.
+Parts: correctness (the tests in tests/gpu), decoding, pipeline, and on training: training (updates
+on synthetic batches), recipe (the command `train multi30k_en_de`) and corpus (the command on a
+generated text of WMT's size). Each runs in its own process with a limit of time. The parts on
+training share 15 minutes: each takes what the later ones leave, so that corpus by itself has ten
+minutes of steps. `gpu.json` and `gpu.md` in the folder, by default docs, get the results of a part
+when it ends, and keep the results of the others. Interrupting the command loses the part under way
+only. The exit status is 1 if a test or a measurement of this package failed.
 
-Without a GPU, only the tests run by default, on the CPU. Other parts that are named use tiny models. Results are then
-written only if a folder is given.
+Without a GPU, only the tests run by default, on the CPU. Other parts that are named use tiny
+models. Results are then written only if a folder is given.
 
-It needs torch, transformers, accelerate, tokenizers, safetensors, numpy and pytest. Recipe and corpus are skipped
-without the other packages that the command `train` needs, and recipe without the text of Multi30k, which is downloaded
-if it is neither in data/multi30k nor given. Nothing else needs a network.
+It needs torch, transformers, accelerate, tokenizers, safetensors, numpy and pytest. Recipe and
+corpus are skipped without the other packages that the command `train` needs, and recipe without the
+text of Multi30k, which is downloaded if it is neither in data/multi30k nor given. Nothing else
+needs a network.
 """
 
 import os
@@ -54,7 +56,8 @@ PARTS = {
     "corpus": 420,
 }
 _ON_TRAINING = ("training", "recipe", "corpus")  # which share their seconds
-# The module of each part but the tests; its arguments are the part, the file of its rows, and its seconds.
+# The module of each part but the tests; its arguments are the part, the file of its rows, and its
+# seconds.
 MODULES = {"training": "benchmarks.gpu_training"}
 MODULES |= dict.fromkeys(("decoding", "pipeline"), "benchmarks.gpu_decoding")
 MODULES |= dict.fromkeys(("recipe", "corpus"), "benchmarks.gpu_train_command")
@@ -77,7 +80,10 @@ class BenchmarkArguments:
     multi30k: str | None = field(
         default=None,
         metadata={
-            "help": "Folder with the text of Multi30k; by default data/multi30k, downloaded if it is missing."
+            "help": (
+                "Folder with the text of Multi30k; by default data/multi30k, downloaded if it "
+                "is missing."
+            )
         },
     )
 
@@ -91,7 +97,8 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"There is no part {unknown[0]!r}. The parts are {', '.join(PARTS)}.")
     if options.multi30k is not None and not Path(options.multi30k).is_dir():
         raise ValueError(
-            f"`multi30k` must be a folder with train.en, train.de and so on, got {options.multi30k}."
+            "`multi30k` must be a folder with train.en, train.de and so on, got "
+            f"{options.multi30k}."
         )
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
@@ -133,7 +140,8 @@ def run_parts(names: Sequence[str], folder: Path | None, multi30k: str | None = 
 
 
 def seconds_of_part(name: str, later: Sequence[str], taken: Mapping[str, float]) -> float:
-    """Return the limit of a part. A part on training takes what the later ones leave of the seconds of all three.
+    """Return the limit of a part. A part on training takes what the later ones leave of the seconds
+    of all three.
 
     Args:
         later: The parts that run after it.
@@ -189,7 +197,10 @@ def find_unmet_requirement() -> str | None:
     """Return what this interpreter lacks, or None. The releases are those that setup.py admits."""
     missing = [name for name in REQUIREMENTS if find_spec(name) is None]
     if missing:
-        return f"{sys.executable} must have {', '.join(REQUIREMENTS)}, but {', '.join(missing)} is missing."
+        return (
+            f"{sys.executable} must have {', '.join(REQUIREMENTS)}, but {', '.join(missing)} "
+            "is missing."
+        )
     from packaging.requirements import Requirement  # a requirement of transformers
 
     names = "|".join(REQUIREMENTS)

@@ -1,11 +1,13 @@
 """
-Compare the speed of two checkouts of this repository in one interleaved run: training, decoding and the pipeline.
+Compare the speed of two checkouts of this repository in one interleaved run: training, decoding and
+the pipeline.
 
-    python -m benchmarks.bench_paired_revisions OLD NEW [--old_python FILE] [--new_python FILE] [--jobs ...]
+    python -m benchmarks.bench_paired_revisions OLD NEW [--old_python FILE] [--new_python FILE]
+    [--jobs ...]
 
-For each job one worker per checkout stays alive, and the two take turns (A B, B A, A B, …), so that both see the same
-load of the machine. Ratios are new / old of each pair of rounds; the median counts. A ratio of time above 1 means
-that NEW is slower. Writes `paired_revisions.md` and `.json`.
+For each job one worker per checkout stays alive, and the two take turns (A B, B A, A B, …), so that
+both see the same load of the machine. Ratios are new / old of each pair of rounds; the median
+counts. A ratio of time above 1 means that NEW is slower. Writes `paired_revisions.md` and `.json`.
 """
 
 import json
@@ -103,7 +105,8 @@ def main(arguments: Sequence[str]) -> None:
     }
     if not chosen or options.rounds < 1:
         raise ValueError(
-            f"There must be a job and a round, got --jobs {options.jobs} and --rounds {options.rounds}."
+            f"There must be a job and a round, got --jobs {options.jobs} and --rounds "
+            f"{options.rounds}."
         )
     sides, results = _sides(roots, options), []
     with tempfile.TemporaryDirectory(prefix="revisions-") as folder:

@@ -1,17 +1,19 @@
 """
-Compare a teacher, its student, and the student converted for devices: one thread, each system in its own process.
+Compare a teacher, its student, and the student converted for devices: one thread, each system in
+its own process.
 
     python -m benchmarks.bench_pocket runs/teacher runs/pocket --sentences test.en --references test.de \
         --train_source train.en --train_target train.de
 
-The student is converted to int8 for Bergamot and CTranslate2, each with and without a shortlist from the training
-text, whose first sentences also show Bergamot the ranges of int8. Bergamot is npm's package in Node, which is
-installed into `.venv-peers/bergamot` first.
+The student is converted to int8 for Bergamot and CTranslate2, each with and without a shortlist
+from the training text, whose first sentences also show Bergamot the ranges of int8. Bergamot is
+npm's package in Node, which is installed into `.venv-peers/bergamot` first.
 
-Systems run one after the other. Words a second are words of the source. The engine of this package and CTranslate2
-translate the whole text once to warm up, and the best of the rounds after it counts. Bergamot translates `--lines`
-lines at once in one round, of which the first ones count for no time, because the model is loaded before them.
-Megabytes are the sizes of the stored weights and of the shortlist.
+Systems run one after the other. Words a second are words of the source. The engine of this package
+and CTranslate2 translate the whole text once to warm up, and the best of the rounds after it
+counts. Bergamot translates `--lines` lines at once in one round, of which the first ones count for
+no time, because the model is loaded before them. Megabytes are the sizes of the stored weights and
+of the shortlist.
 """
 
 import json
@@ -177,7 +179,8 @@ def main(arguments: Sequence[str]) -> None:
         systems = [system for system in systems if system.kind != "bergamot" or missing is None]
         notes = [*filter(None, [missing]), *convert(systems, student, options)]
         notes.append(
-            f"One thread; {len(texts):,} lines, {sum(len(text.split()) for text in texts):,} source words."
+            f"One thread; {len(texts):,} lines, {sum(len(text.split()) for text in texts):,} "
+            "source words."
         )
         for system in systems:
             request = {

@@ -1,10 +1,11 @@
 """
-Measure the HTTP service under hostile clients: failures and waiting times of the others, memory, time to end.
+Measure the HTTP service under hostile clients: failures and waiting times of the others, memory,
+time to end.
 
     python -m benchmarks.bench_service [FOLDER]
 
-FOLDER is a trained model; by default a small model with random weights. `--checkout` measures another state of this
-repository.
+FOLDER is a trained model; by default a small model with random weights. `--checkout` measures
+another state of this repository.
 """
 
 import http.client
@@ -68,7 +69,9 @@ class Service(NamedTuple):
     port: int
 
     def ask(self, text: Any, source: str = "127.0.0.1") -> tuple[int, int]:
-        """Send a request and return the status and the bytes of the answer; the status is 0 without an answer."""
+        """Send a request and return the status and the bytes of the answer; the status is 0 without
+        an answer.
+        """
         body = text if isinstance(text, bytes) else json.dumps({"text": text}).encode()
         address = ("127.0.0.1", self.port)
         connection = http.client.HTTPConnection(
@@ -145,7 +148,8 @@ def running_service(folder: Path, checkout: str) -> Iterator[Service]:
 def measure(folder: Path, options: ServiceArguments) -> dict[str, Any]:
     """Attack one service after the other and return all figures.
 
-    Waiting times and memory are measured on fresh services, since an attack can keep one busy for minutes.
+    Waiting times and memory are measured on fresh services, since an attack can keep one busy for
+    minutes.
     """
     with running_service(folder, options.checkout) as service:
         found: dict[str, Any] = {
@@ -164,7 +168,9 @@ def measure(folder: Path, options: ServiceArguments) -> dict[str, Any]:
 
 
 def count_failures(service: Service) -> dict[str, int]:
-    """Send 80 good requests beside requests with a lone surrogate, and count the good ones without translation."""
+    """Send 80 good requests beside requests with a lone surrogate, and count the good ones without
+    translation.
+    """
     bad = b'{"text": "\\ud800"}'
     with ThreadPoolExecutor(16) as pool:
         bodies = [bad if number % 5 == 4 else _SENTENCE for number in range(100)]
@@ -195,7 +201,9 @@ def send_emoji(service: Service) -> dict[str, float]:
 
 
 def waiting_times(service: Service, seconds: float) -> dict[str, float]:
-    """Return quantiles of the seconds that some clients with one sentence each wait, and how many requests failed."""
+    """Return quantiles of the seconds that some clients with one sentence each wait, and how many
+    requests failed.
+    """
     end = time.perf_counter() + seconds
 
     def client(number: int) -> list[tuple[int, float]]:
@@ -234,7 +242,9 @@ def rival(request: Callable[[], Any]) -> Iterator[None]:
 
 
 def memory_by_requests(service: Service, requests: int) -> dict[str, Any]:
-    """Return the resident megabytes of the service after 1%, 10%, 50% and all of the requests, and the failed ones."""
+    """Return the resident megabytes of the service after 1%, 10%, 50% and all of the requests, and
+    the failed ones.
+    """
     generator = random.Random(0)
     words = _SENTENCE.split()
     texts = [
@@ -250,7 +260,9 @@ def memory_by_requests(service: Service, requests: int) -> dict[str, Any]:
 
 
 def end_with_held_connections(service: Service, connections: int) -> dict[str, float]:
-    """Send SIGTERM while connections are silent, half a request or in progress; return the seconds to the end."""
+    """Send SIGTERM while connections are silent, half a request or in progress; return the seconds
+    to the end.
+    """
     head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     beginnings = [
         b"",

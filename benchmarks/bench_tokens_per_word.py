@@ -1,11 +1,13 @@
 """
-Compare the tokens a word of this package's BPE and of SentencePiece's, of the same size and on the same text.
+Compare the tokens a word of this package's BPE and of SentencePiece's, of the same size and on the
+same text.
 
     pip download --no-deps django wagtail weblate
     python -m benchmarks.bench_tokens_per_word *.whl
 
-Arguments are text files, one sentence per line, or wheels, of whose catalogs (gettext) the translations of each
-language are read. A tenth of the lines is left out of training and is measured.
+Arguments are text files, one sentence per line, or wheels, of whose catalogs (gettext) the
+translations of each language are read. A tenth of the lines is left out of training and is
+measured.
 """
 
 import gettext
@@ -48,7 +50,9 @@ def _lines(catalog: gettext.GNUTranslations) -> Iterator[str]:
 
 
 def compare(texts: Sequence[str], vocab_size: int = VOCABULARY) -> tuple[int, float, float]:
-    """Return the words of the held-out lines, and the tokens a word of SentencePiece's BPE and of this package's."""
+    """Return the words of the held-out lines, and the tokens a word of SentencePiece's BPE and of
+    this package's.
+    """
     held_out = texts[::_HELD_OUT]
     training = [text for number, text in enumerate(texts) if number % _HELD_OUT]
     ours = VanillaTransformerTokenizer.train_from_iterator(training, vocab_size)
@@ -75,7 +79,8 @@ def main(files: Sequence[str]) -> None:
     corpora = {language: read_catalogs(wheels, language) for language in LANGUAGES if wheels}
     corpora |= {Path(file).name: read_lines(file) for file in files if file not in wheels}
     print(
-        "| text | script | lines | SentencePiece | this package | ratio |\n|---|---|---|---|---|---|"
+        "| text | script | lines | SentencePiece | this package | ratio |\n"
+        "|---|---|---|---|---|---|"
     )
     for name, texts in corpora.items():
         if texts:

@@ -1,14 +1,17 @@
 """
-Compare training speed and peak memory of this package, `Seq2SeqTrainer`, JoeyNMT and eole on the same text.
+Compare training speed and peak memory of this package, `Seq2SeqTrainer`, JoeyNMT and eole on the
+same text.
 
     python -m benchmarks.bench_training
-    python -m benchmarks.bench_training train.en train.de --seconds 20 --repeats 3 --note "nothing else ran"
-    python -m benchmarks.bench_training --vocab_size 32000 --fill_vocabulary --seconds 10 --updates 10 --repeats 1
+    python -m benchmarks.bench_training train.en train.de --seconds 20 --repeats 3 --note "nothing
+    else ran" python -m benchmarks.bench_training --vocab_size 32000 --fill_vocabulary --seconds 10
+    --updates 10 --repeats 1
 
-`Seq2SeqTrainer` trains `MarianMTModel`; JoeyNMT and eole train by their own commands in their own environments
-(`peers`). All have the same model size, vocabulary, optimizer and label smoothing. Each measurement is a separate
-process, and the systems take turns (A B A B …), so that other work on the machine affects all of them. No GPU is used.
-The last command compares memory, which is largest with a large vocabulary.
+`Seq2SeqTrainer` trains `MarianMTModel`; JoeyNMT and eole train by their own commands in their own
+environments (`peers`). All have the same model size, vocabulary, optimizer and label smoothing.
+Each measurement is a separate process, and the systems take turns (A B A B …), so that other work
+on the machine affects all of them. No GPU is used. The last command compares memory, which is
+largest with a large vocabulary.
 """
 
 import functools
@@ -85,7 +88,9 @@ class OurLoop(Peer):
 
 
 class StockTrainer(Peer):
-    """`Seq2SeqTrainer` of transformers, which trains `MarianMTModel` in batches of so many sentences."""
+    """`Seq2SeqTrainer` of transformers, which trains `MarianMTModel` in batches of so many
+    sentences.
+    """
 
     worker = "bench_training"
     trainer = "Seq2SeqTrainer"
@@ -235,16 +240,17 @@ class TrainingArguments(BenchmarkArguments, ModelSizes):
     updates: int = field(
         default=50,
         metadata={
-            "help": "Minimum number of updates per measurement: `group_by_length` sorts so many batches "
-            "at a time, the longest first."
+            "help": "Minimum number of updates per measurement: `group_by_length` sorts so many "
+            "batches at a time, the longest first."
         },
     )
     repeats: int = field(default=2, metadata={"help": "Measurements per system."})
     passive_wait: bool = field(
         default=False,
         metadata={
-            "help": "Let waiting threads sleep (OMP_WAIT_POLICY=passive), so that CPU seconds count work only. By "
-            "default they spin for a while, as in training outside of benchmarks, which is faster."
+            "help": "Let waiting threads sleep (OMP_WAIT_POLICY=passive), so that CPU seconds "
+            "count work only. By default they spin for a while, as in training outside of "
+            "benchmarks, which is faster."
         },
     )
 
@@ -255,7 +261,8 @@ def main(arguments: Sequence[str]) -> None:
     )
     if options.updates < 1 or options.warm_up < 1:
         raise ValueError(
-            f"`updates` and `warm_up` must be at least 1, got {options.updates} and {options.warm_up}."
+            f"`updates` and `warm_up` must be at least 1, got {options.updates} and "
+            f"{options.warm_up}."
         )
     sides = options.sides or range(len(PEERS))
     if not set(sides) <= set(range(len(PEERS))):
@@ -314,13 +321,18 @@ def about(results: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
     every = [each for found in results.values() for each in found]
     sizes = [each["parameters"] for each in every]
     busy = max(each["cores_busy_with_others"] for each in every)
-    yield f"Models of {min(sizes):,} to {max(sizes):,} parameters. Other work kept at most {busy:.1f} cores busy."
+    yield (
+        f"Models of {min(sizes):,} to {max(sizes):,} parameters. Other work kept at most "
+        f"{busy:.1f} cores busy."
+    )
 
 
 def rows(
     results: Mapping[str, list[dict[str, Any]]], options: TrainingArguments
 ) -> list[dict[str, Any]]:
-    """Return a row of the table for each system, with ratios to the best system that is not ours."""
+    """Return a row of the table for each system, with ratios to the best system that is not
+    ours.
+    """
 
     def of(found: Sequence[Mapping[str, Any]], name: str) -> list[float]:
         return [each[name] for each in found]
@@ -437,8 +449,8 @@ def target_tokens(decoder_input_ids: torch.Tensor, eos_token_id: int) -> tuple[i
     """
     Return the number of labels of a batch, without and with padding.
 
-    The decoder reads the start symbol and then all labels but the last. A row shorter than the longest one contains
-    its EOS, the last label, after as many tokens as it has labels.
+    The decoder reads the start symbol and then all labels but the last. A row shorter than the
+    longest one contains its EOS, the last label, after as many tokens as it has labels.
     """
     ends = decoder_input_ids == eos_token_id
     lengths = (

@@ -1,7 +1,8 @@
 """
 Count what the defaults of `clean-corpus` find: `python benchmarks/dirty_corpus.py FOLDER`.
 
-FOLDER has train.en and train.de, and maybe train.fr. Pairs of known kinds are made from some of its pairs.
+FOLDER has train.en and train.de, and maybe train.fr. Pairs of known kinds are made from some of its
+pairs.
 """
 
 import random
@@ -98,7 +99,9 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def run(folder: Path) -> None:
-    """Write the pairs of all kinds in any order, clean them, and print how many of each kind were dropped."""
+    """Write the pairs of all kinds in any order, clean them, and print how many of each kind were
+    dropped.
+    """
     draw = random.Random(0)
     files = [folder / f"train.{language}" for language in ("en", "de", "fr")]
     kinds = make_kinds(

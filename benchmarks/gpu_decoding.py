@@ -1,14 +1,16 @@
 """
-The parts `decoding` and `pipeline` of `bench_gpu`: this package beside MarianMTModel and CTranslate2.
+The parts `decoding` and `pipeline` of `bench_gpu`: this package beside MarianMTModel and
+CTranslate2.
 
     python -m benchmarks.gpu_decoding decoding ROWS
     python -m benchmarks.gpu_decoding pipeline ROWS
 
-All systems have the same random weights, and generate the same number of tokens: in bf16 on a GPU, CTranslate2 in
-float16. Decoding counts tokens a second for sources of one length. MarianMTModel runs with its dynamic cache, and with
-a static cache, for which transformers compiles it. The pipeline counts captions of about 13 random words a second from
-text to text, and the time of one; its weights have the shape of the Multi30k recipe. Each cell is written as soon as
-it is measured, and cells that time does not suffice for are skipped. The exit status is 1 if this package failed.
+All systems have the same random weights, and generate the same number of tokens: in bf16 on a GPU,
+CTranslate2 in float16. Decoding counts tokens a second for sources of one length. MarianMTModel
+runs with its dynamic cache, and with a static cache, for which transformers compiles it. The
+pipeline counts captions of about 13 random words a second from text to text, and the time of one;
+its weights have the shape of the Multi30k recipe. Each cell is written as soon as it is measured,
+and cells that time does not suffice for are skipped. The exit status is 1 if this package failed.
 """
 
 import copy
@@ -45,7 +47,9 @@ Cell = tuple[str, int, int]  # system, sentences and beams
 
 
 class Setting(NamedTuple):
-    """Size of the model and its vocabulary, numbers of sentences, and tokens of each source, if fixed, and target."""
+    """Size of the model and its vocabulary, numbers of sentences, and tokens of each source, if
+    fixed, and target.
+    """
 
     size: str
     vocab_size: int
@@ -120,7 +124,10 @@ class TokenSystems:
         self._model = model.to(DEVICE, dtype)
 
     def cells(self) -> Iterator[Cell]:
-        """Yield all systems in turn for each batch. The ones that compile each shape, which takes long, come last."""
+        """Yield all systems in turn for each batch.
+
+        The ones that compile each shape, which takes long, come last.
+        """
         batches = self._setting.batches
         systems = [ENGINE, GENERATE, MARIAN, *([] if self._ctranslate2 is None else [CTRANSLATE2])]
         for beams in (1, 4):

@@ -27,7 +27,8 @@ _PEAKS = {"H200": 989e12, "H100 80GB HBM3": 989e12}
 
 
 class Rows:
-    """Append each row to a file as soon as it is measured, and print it with the time since the part began.
+    """Append each row to a file as soon as it is measured, and print it with the time since the
+    part began.
 
     Args:
         path: The file, with one JSON object in each line.
@@ -67,16 +68,20 @@ def describe_device() -> dict[str, str]:
 
 
 def model_flops_utilization(parameters: int, pairs_per_second: float, device: str) -> float | None:
-    """Return the share of a device's peak in bf16 that training uses, or None if the peak is not known.
+    """Return the share of a device's peak in bf16 that training uses, or None if the peak is not
+    known.
 
-    Each pair of a source and a target token takes 6 operations for each parameter. Tied embeddings count once.
+    Each pair of a source and a target token takes 6 operations for each parameter. Tied embeddings
+    count once.
     """
     peak = _peak(device)
     return None if peak is None else 6 * parameters * pairs_per_second / peak
 
 
 def describe_utilization(parameters: int, pairs_per_second: float, device: str) -> str | None:
-    """Return the formula of `model_flops_utilization` with its numbers, or None if the peak is not known."""
+    """Return the formula of `model_flops_utilization` with its numbers, or None if the peak is not
+    known.
+    """
     peak = _peak(device)
     return None if peak is None else f"6 × {parameters:,} × {pairs_per_second:,.0f} / {peak:.4g}"
 
@@ -90,7 +95,9 @@ def judge(
     at_least: Mapping[str, float] | None = None,
     at_most: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Return a row with its goals, if it has any, and whether all of them that it has a number for are met."""
+    """Return a row with its goals, if it has any, and whether all of them that it has a number for
+    are met.
+    """
     goals = {"at_least": dict(at_least or {}), "at_most": dict(at_most or {})}
     reached = [
         row[name] >= goal for name, goal in goals["at_least"].items() if row.get(name) is not None
@@ -111,7 +118,9 @@ def synchronize() -> None:
 def median_seconds(
     function: Callable[[], Any], warm_ups: int = 2, least: int = 3, most: int = 10
 ) -> float:
-    """Return the median time of a function after warm-up calls: of `least` rounds, or more of short ones."""
+    """Return the median time of a function after warm-up calls: of `least` rounds, or more of short
+    ones.
+    """
     for _ in range(warm_ups):
         function()
     seconds: list[float] = []
@@ -143,20 +152,24 @@ FINISHED, FAILED, OUT_OF_TIME = "finished", "failed", "out of time"
 Record = dict[str, Any]
 _ABOUT = {
     "correctness": "Tests in `tests/gpu`.",
-    "decoding": "Tokens per second (higher is better), with random weights in bfloat16. On a GPU, each source has 32 "
-    "tokens and each translation 64.",
-    "pipeline": "Captions of about 13 random words per second (higher is better), and the time of one, from text to "
-    "text, with random weights of the shape of the Multi30k recipe in bfloat16. Each translation has 14 tokens.",
-    "training": "Target tokens per second (higher is better), in bfloat16. MFU counts 6 operations for each parameter "
-    "and pair of a source and a target token, tied embeddings once, against 989 TFLOP/s. Idle is the share of the "
-    "time in which the GPU runs nothing: the time of its kernels, by the profiler, in the time of updates without the "
-    "profiler. Compiling includes the first update.",
-    "recipe": "The command `train multi30k_en_de`, begun with empty caches. First logged steps and the whole run are "
-    "timed from the start of the command, compiling from the creation of the model to the first logged steps. The "
-    "rate is the one after the first minute, with validations and checkpoints. Validations are greedy.",
-    "corpus": "The command `train` with the recipe wmt14_en_de_base on a generated text of 4.5 million pairs and "
-    "32,000 words, with a worker, validations, and a checkpoint every two minutes, which its rate includes. The ratio "
-    "is to the rate of updates on batches that are ready. Times count as in the part before.",
+    "decoding": "Tokens per second (higher is better), with random weights in bfloat16. On a GPU, "
+    "each source has 32 tokens and each translation 64.",
+    "pipeline": "Captions of about 13 random words per second (higher is better), and the time of "
+    "one, from text to text, with random weights of the shape of the Multi30k recipe in bfloat16. "
+    "Each translation has 14 tokens.",
+    "training": "Target tokens per second (higher is better), in bfloat16. MFU counts 6 operations "
+    "for each parameter and pair of a source and a target token, tied embeddings once, against 989 "
+    "TFLOP/s. Idle is the share of the time in which the GPU runs nothing: the time of its "
+    "kernels, by the profiler, in the time of updates without the profiler. Compiling includes "
+    "the first update.",
+    "recipe": "The command `train multi30k_en_de`, begun with empty caches. First logged steps and "
+    "the whole run are timed from the start of the command, compiling from the creation of the "
+    "model to the first logged steps. The rate is the one after the first minute, with "
+    "validations and checkpoints. Validations are greedy.",
+    "corpus": "The command `train` with the recipe wmt14_en_de_base on a generated text of 4.5 "
+    "million pairs and 32,000 words, with a worker, validations, and a checkpoint every two "
+    "minutes, which its rate includes. The ratio is to the rate of updates on batches that are "
+    "ready. Times count as in the part before.",
 }
 
 
@@ -192,8 +205,8 @@ class Results:
         ]
         if measured and not on_gpu:
             raise ValueError(
-                f"{self._file} must keep the results of {measured[0]}, but this machine has {device}. Choose another "
-                "--output_dir."
+                f"{self._file} must keep the results of {measured[0]}, but this machine has "
+                f"{device}. Choose another --output_dir."
             )
 
     def add(self, name: str, record: Record) -> None:
@@ -224,7 +237,10 @@ def _part(name: str, record: Record) -> Iterator[str]:
     releases = ", ".join(
         f"{package} {release}" for package, release in machine.items() if package != "device"
     )
-    yield f"{machine['device']}; {releases}; {record['date']}; {record['seconds']:.0f} s, {record['status']}."
+    yield (
+        f"{machine['device']}; {releases}; {record['date']}; {record['seconds']:.0f} s, "
+        f"{record['status']}."
+    )
     yield ""
     tables = {
         "correctness": _outcomes,

@@ -1,21 +1,23 @@
 """
-The parts `recipe` and `corpus` of `bench_gpu`: the command `train`, on Multi30k and on a text of the size of WMT14.
+The parts `recipe` and `corpus` of `bench_gpu`: the command `train`, on Multi30k and on a text of
+the size of WMT14.
 
     python -m benchmarks.gpu_train_command recipe ROWS SECONDS [FOLDER]
     python -m benchmarks.gpu_train_command corpus ROWS SECONDS
 
-Recipe: `train multi30k_en_de`, from its start to its final model. `FOLDER` has the text of Multi30k, by default
-data/multi30k, which is downloaded if it does not exist. Measured are the seconds to its first logged steps, the whole
-run, its steps per second after the first minute, the seconds to the first logged steps of a second run, and
-validations by the final model.
+Recipe: `train multi30k_en_de`, from its start to its final model. `FOLDER` has the text of
+Multi30k, by default data/multi30k, which is downloaded if it does not exist. Measured are the
+seconds to its first logged steps, the whole run, its steps per second after the first minute, the
+seconds to the first logged steps of a second run, and validations by the final model.
 
-Corpus: `train wmt14_en_de_base` on generated text of the lengths of WMT14, with a tokenizer of 32,000 words and a
-checkpoint every two minutes. The run takes the time that is left, up to ten minutes from its first logged steps. Its
-rate, validations and checkpoints included, is compared with the rate of updates on batches that are ready, of the same
-model in this process. Then a second run starts.
+Corpus: `train wmt14_en_de_base` on generated text of the lengths of WMT14, with a tokenizer of
+32,000 words and a checkpoint every two minutes. The run takes the time that is left, up to ten
+minutes from its first logged steps. Its rate, validations and checkpoints included, is compared
+with the rate of updates on batches that are ready, of the same model in this process. Then a second
+run starts.
 
-Each run begins with empty caches. Each row is written as soon as it is measured. The exit status is 1 if the package
-failed; without text, network or packages a part is skipped, which a row says.
+Each run begins with empty caches. Each row is written as soon as it is measured. The exit status is
+1 if the package failed; without text, network or packages a part is skipped, which a row says.
 """
 
 import json
@@ -80,7 +82,9 @@ def check_packages() -> None:
 
 
 def end_of_measurements(seconds: float) -> float:
-    """Return the time of `time.monotonic` at which a part that takes some seconds must have measured everything."""
+    """Return the time of `time.monotonic` at which a part that takes some seconds must have
+    measured everything.
+    """
     return time.monotonic() + seconds - _MARGIN
 
 
@@ -97,7 +101,8 @@ class RunRows:
         self._rows, self._run, self._goals, self.failed = rows, run, goals, 0
 
     def add(self, measured: str, unit: str, measure: Callable[[], dict[str, Any]]) -> bool:
-        """Add the row that a function returns, with a `value` in this unit, or its error; return whether it has one.
+        """Add the row that a function returns, with a `value` in this unit, or its error; return
+        whether it has one.
 
         A lack of time is no failure.
         """
@@ -119,12 +124,14 @@ class RunRows:
 
 class TrainCommand:
     """
-    Run `vanilla-transformer train` within a `with` block, at whose end it is killed if it still runs.
+    Run `vanilla-transformer train` within a `with` block, at whose end it is killed if it still
+    runs.
 
     Args:
         words: The recipe and flags, without `output_dir`.
         output_dir: The run's folder.
-        caches: Folder of the code that torch and Triton compile; an empty one is that of a fresh machine.
+        caches: Folder of the code that torch and Triton compile; an empty one is that of a fresh
+            machine.
     """
 
     def __init__(self, words: Sequence[str], output_dir: Path, caches: Path):
@@ -193,7 +200,8 @@ class TrainCommand:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def measure_start(self, end: float) -> dict[str, Any]:
-        """Wait for the first logged steps, and return the seconds until then, and since the model was created.
+        """Wait for the first logged steps, and return the seconds until then, and since the model
+        was created.
 
         Raises:
             RuntimeError: the command failed.
@@ -210,7 +218,8 @@ class TrainCommand:
 
 
 def steady_entries(entries: Entries, minutes: float) -> Entries:
-    """Return the logged steps after the first minutes of a run, or its second half if it is too short.
+    """Return the logged steps after the first minutes of a run, or its second half if it is too
+    short.
 
     Raises:
         ValueError: there are fewer than two.
@@ -223,7 +232,8 @@ def steady_entries(entries: Entries, minutes: float) -> Entries:
 
 
 def rates(entries: Entries) -> dict[str, float]:
-    """Return seconds, steps, steps per second and target tokens per second from the first to the last logged step.
+    """Return seconds, steps, steps per second and target tokens per second from the first to the
+    last logged step.
 
     The time includes validations, checkpoints and waiting for batches.
     """
@@ -322,7 +332,9 @@ def _measure_rate(command: TrainCommand, minutes: float) -> dict[str, Any]:
 
 
 def measure_validation(folder: Path, words: list[str], text: Path) -> dict[str, Any]:
-    """Return the median seconds of greedy validations by a model on all validation pairs, as training makes them."""
+    """Return the median seconds of greedy validations by a model on all validation pairs, as
+    training makes them.
+    """
     from transformers import AutoTokenizer
 
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -356,7 +368,8 @@ def measure_validation(folder: Path, words: list[str], text: Path) -> dict[str, 
 
 
 def find_text(folder: str | None) -> Path:
-    """Return the folder of the text, after downloading it if none is given and data/multi30k does not exist.
+    """Return the folder of the text, after downloading it if none is given and data/multi30k does
+    not exist.
 
     Raises:
         OSError: it cannot be downloaded.
@@ -380,7 +393,9 @@ _SHAPE = [*TINY_MODELS["tiny"]]
 
 
 class Corpus(NamedTuple):
-    """A text, changes of the recipe, the most seconds from its first logged steps, the benchmark, and goals by row."""
+    """A text, changes of the recipe, the most seconds from its first logged steps, the benchmark,
+    and goals by row.
+    """
 
     pairs: int
     validation_pairs: int
@@ -490,8 +505,8 @@ def _span(entries: Entries) -> float:
 
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 _LETTERS = np.frombuffer(b"adeilnorst", np.uint8)
-# The logarithms of WMT14's lengths in words: their mean, and the standard deviations of the part that both sides have
-# in common and of the part that each has for itself.
+# The logarithms of WMT14's lengths in words: their mean, and the standard deviations of the part
+# that both sides have in common and of the part that each has for itself.
 _MEAN, _COMMON_DEVIATION, _OWN_DEVIATION = 3.07, 0.6, 0.15
 _LONGEST = 249
 _PAIRS_AT_A_TIME = 100_000
@@ -507,7 +522,8 @@ class TextFiles(NamedTuple):
 def write_text(folder: Path, name: str, pairs: int, vocab_size: int, seed: int) -> TextFiles:
     """Write lines of random words, as frequent as Zipf's law says.
 
-    Each target word translates the source word at about the same place, so that a model learns when a line ends.
+    Each target word translates the source word at about the same place, so that a model learns when
+    a line ends.
 
     Args:
         name: Begins the names of the files.

@@ -1,13 +1,16 @@
 """
-The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle time of updates on synthetic batches.
+The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle time of updates on
+synthetic batches.
 
     python -m benchmarks.gpu_training training ROWS
 
-The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, as a
-recipe does by default: compiled and captured, with packed batches. Updates have 25,000 tokens on each side. They also
-train without captured steps, and with padded batches, compiled and not. `VanillaSeq2SeqTrainer` trains the base model
-on packed batches, as it does by default, and on padded ones. `Seq2SeqTrainer` trains a MarianMTModel of the same size
-on padded batches, and each row has the ratio to its rate. The exit status is 1 if the package's own training failed.
+The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the
+paper) in bf16, as a recipe does by default: compiled and captured, with packed batches. Updates
+have 25,000 tokens on each side. They also train without captured steps, and with padded batches,
+compiled and not. `VanillaSeq2SeqTrainer` trains the base model on packed batches, as it does by
+default, and on padded ones. `Seq2SeqTrainer` trains a MarianMTModel of the same size on padded
+batches, and each row has the ratio to its rate. The exit status is 1 if the package's own training
+failed.
 """
 
 import sys
@@ -115,7 +118,9 @@ _PROFILED = 4  # updates
 def synthetic_batches(
     tokens: int, vocab_size: int, pad_to_multiple_of: int = 1
 ) -> list[MicroBatch]:
-    """Return updates of random tokens with the lengths of sentences, planned as in training, on the host."""
+    """Return updates of random tokens with the lengths of sentences, planned as in training, on the
+    host.
+    """
     lengths = _synthetic_lengths(tokens)
     plan = plan_batches(lengths, lengths, tokens, pad_to_multiple_of=pad_to_multiple_of)
     updates = [lengths[plan[step][0]] for step in range(min(_DIFFERENT_BATCHES, len(plan)))]
@@ -188,7 +193,9 @@ def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
 def measure_updates(
     state: TrainState, batches: Sequence[MicroBatch], setting: Setting
 ) -> dict[str, Any]:
-    """Return the speed of updates after a warm-up, the seconds to compile them, their memory, and the idle time."""
+    """Return the speed of updates after a warm-up, the seconds to compile them, their memory, and
+    the idle time.
+    """
     updates, compiling = cycle(batches), time.perf_counter()
     if state.compiled:
         compile_train_step(state, [[batch] for batch in batches])
@@ -329,7 +336,8 @@ def measure_peer(fields: dict[str, Any], tokens: int, setting: Setting) -> dict[
 def measure_own_trainer(
     fields: dict[str, Any], tokens: int, packing: bool | None, setting: Setting
 ) -> dict[str, Any]:
-    """Return the figures of `VanillaSeq2SeqTrainer`, which plans and pads or packs its batches itself.
+    """Return the figures of `VanillaSeq2SeqTrainer`, which plans and pads or packs its batches
+    itself.
 
     Raises:
         ImportError: `datasets` is not installed.
@@ -408,7 +416,9 @@ def _time_trainer(
 
 
 class Cells:
-    """Measure the cells of the table, one after the other, and count the failures of this package."""
+    """Measure the cells of the table, one after the other, and count the failures of this
+    package.
+    """
 
     def __init__(self, rows: Rows, setting: Setting):
         self._rows, self._setting, self.failed = rows, setting, 0

@@ -1,5 +1,6 @@
 """
-Shared by all benchmarks: their arguments, turns, worker processes, memory, and the one format of their results.
+Shared by all benchmarks: their arguments, turns, worker processes, memory, and the one format of
+their results.
 
 It imports the standard library only, so that workers in other toolkits' environments can import it.
 """
@@ -68,7 +69,8 @@ def read_arguments(
     if len(found) not in words:
         numbers = " or ".join(map(str, words))
         raise ValueError(
-            f"`{usage}` takes {numbers} words before its flags, got {len(found)}: {' '.join(found)!r}."
+            f"`{usage}` takes {numbers} words before its flags, got {len(found)}: "
+            f"{' '.join(found)!r}."
         )
     return found, replace(options, **options.SHORT) if options.short else options
 
@@ -137,7 +139,8 @@ def command_line() -> str:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return a Markdown table with a row for each mapping and all their keys, in the order of first appearance.
+    """Return a Markdown table with a row for each mapping and all their keys, in the order of first
+    appearance.
 
     A list of measurements is shown as its median and quartiles.
     """
@@ -167,7 +170,9 @@ def cell(value: Any) -> str:
 def in_turns(
     workers: Mapping[str, "subprocess.Popen[str]"], request: Any, rounds: int
 ) -> dict[str, list[Any]]:
-    """Return each worker's answers to a request, in rounds of changing order (A B, B A, …) under the same load."""
+    """Return each worker's answers to a request, in rounds of changing order (A B, B A, …) under
+    the same load.
+    """
     answers: dict[str, list[Any]] = {name: [] for name in workers}
     for number in range(rounds):
         for name in list(workers)[:: -1 if number % 2 else 1]:
@@ -229,7 +234,8 @@ def run_worker(
     python: Path | str = sys.executable,
 ) -> dict[str, Any]:
     """
-    Run the module `benchmarks.{worker}` in its own process, on the CPU, and return the JSON of its last output line.
+    Run the module `benchmarks.{worker}` in its own process, on the CPU, and return the JSON of its
+    last output line.
 
     Args:
         worker: Name of the module. Its arguments are `--worker` and `request` as JSON.
@@ -253,7 +259,9 @@ def is_worker() -> bool:
 
 
 def describe_machine() -> str:
-    """Return the date, the commit, the processor with its load, and the versions of Python and the libraries."""
+    """Return the date, the commit, the processor with its load, and the versions of Python and the
+    libraries.
+    """
     load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
     versions = [f"python {platform.python_version()}"]
     for package in ("torch", "transformers", "accelerate"):
@@ -273,7 +281,9 @@ def _commit() -> str:
 
 
 def _processor() -> str:
-    """Return the processor's name, the number of cores, and the instruction sets that matter here."""
+    """Return the processor's name, the number of cores, and the instruction sets that matter
+    here.
+    """
     info = Path("/proc/cpuinfo")
     lines = [line.partition(":") for line in info.read_text().splitlines()] if info.exists() else []
     found = {name.strip(): value.strip() for name, _, value in lines}

@@ -3,12 +3,13 @@ The systems that benchmarks compare: `Peer`, and the toolkits, each with a separ
 
     python -m benchmarks.peers [NAME ...]
 
-installs the named toolkits, by default all, into `.venv-peers/`. A subclass of `Peer` says how a system trains or
-translates. All get the same text in the same subwords, the same model size, optimizer and learning rate. This
-package's systems and transformers' are in `bench_training` and `bench_decoding`.
+installs the named toolkits, by default all, into `.venv-peers/`. A subclass of `Peer` says how a
+system trains or translates. All get the same text in the same subwords, the same model size,
+optimizer and learning rate. This package's systems and transformers' are in `bench_training` and
+`bench_decoding`.
 
-Training runs in a process of the system's own environment, so this module imports the standard library only; the
-environments of toolkits that train have torch and psutil, too.
+Training runs in a process of the system's own environment, so this module imports the standard
+library only; the environments of toolkits that train have torch and psutil, too.
 """
 
 import json
@@ -128,8 +129,10 @@ class Peer:
         """Train in the system's own process and return the measurements of its meter.
 
         Args:
-            folder: Folder with `train.en`, `train.de` and their encoded forms, see `bench_training.prepare`.
-            options: `seconds`, `warm_up`, `updates`, the sizes of the model, and `output`, the folder of the run.
+            folder: Folder with `train.en`, `train.de` and their encoded forms, see
+                `bench_training.prepare`.
+            options: `seconds`, `warm_up`, `updates`, the sizes of the model, and `output`, the
+                folder of the run.
         """
         request = {"peer": self.name, "folder": str(folder), "options": {**options}}
         return run_worker(self.worker, request, self.name, environment, self.python())
@@ -139,7 +142,9 @@ class Peer:
         raise NotImplementedError(f"{self.name} does not train.")
 
     def start(self, folder: Path, threads: int) -> "subprocess.Popen[str]":
-        """Start the system's own process, which loads the model of a folder and answers requests; see [`serve`]."""
+        """Start the system's own process, which loads the model of a folder and answers requests;
+        see [`serve`].
+        """
         command = worker_command(
             self.worker, {"peer": self.name, "folder": str(folder)}, self.python()
         )
@@ -151,7 +156,9 @@ class Peer:
 
 
 class CTranslate2(Peer):
-    """CTranslate2 with the weights of this package, whose environment has it for conversion, too."""
+    """CTranslate2 with the weights of this package, whose environment has it for conversion,
+    too.
+    """
 
     def __init__(self, kind: str):
         self.kind = kind
@@ -162,7 +169,9 @@ class CTranslate2(Peer):
         return missing if find_spec("ctranslate2") is None else None
 
     def start(self, folder: Path, threads: int) -> "subprocess.Popen[str]":
-        """Convert the model to `{folder}.{kind}`, one of transformers by CTranslate2 alone, and start a process."""
+        """Convert the model to `{folder}.{kind}`, one of transformers by CTranslate2 alone, and
+        start a process.
+        """
         from ctranslate2.converters import TransformersConverter
 
         from vanilla_transformer.extensions.conversion import WRITERS
@@ -327,7 +336,8 @@ class JoeyNMT(Toolkit):
 class Eole(Toolkit):
     name = "eole, float32"
     toolkit = "eole"
-    # Its dependencies include servers, speech and trackers, which training and translation do not need.
+    # Its dependencies include servers, speech and trackers, which training and translation do not
+    # need.
     packages: ClassVar[list[str]] = [
         *(
             "torch",
@@ -437,7 +447,8 @@ PEERS: dict[str, Peer] = {
 
 class ThroughputMeter:
     """
-    Measure training by a hook on the steps of torch's optimizers. The caller counts the tokens of each batch.
+    Measure training by a hook on the steps of torch's optimizers. The caller counts the tokens of
+    each batch.
 
     Args:
         seconds: Minimum length of the measurement, without the `warm_up` updates before it.
@@ -505,7 +516,9 @@ def _clocks() -> dict[str, float]:
 
 
 def write_subwords(folder: Path, names: Iterable[str]) -> None:
-    """Write text files of `folder` as subwords separated by spaces to `folder/subwords`, with the vocabulary."""
+    """Write text files of `folder` as subwords separated by spaces to `folder/subwords`, with the
+    vocabulary.
+    """
     from transformers import AutoTokenizer
 
     subwords = folder / "subwords"
@@ -528,7 +541,9 @@ def write_subwords(folder: Path, names: Iterable[str]) -> None:
 
 
 def serve(peer: Peer, folder: str) -> None:
-    """Answer each line of JSON by the translations of its `texts`, and the seconds of each call with `at_once`."""
+    """Answer each line of JSON by the translations of its `texts`, and the seconds of each call
+    with `at_once`.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a system prints goes to standard error
     translate = peer.load(Path(folder))
@@ -560,7 +575,9 @@ def work(peer: Peer, folder: str, options: dict[str, Any]) -> None:
 
 
 def work_as_named(module: str) -> None:
-    """Train or translate as a worker process: a peer of a module, imported by its name, so that classes are one."""
+    """Train or translate as a worker process: a peer of a module, imported by its name, so that
+    classes are one.
+    """
     request = json.loads(sys.argv[2])
     peers: ModuleType = import_module("benchmarks.peers")
     be_worker = peers.work if "options" in request else peers.serve

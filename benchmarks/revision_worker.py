@@ -1,12 +1,16 @@
 """
-One job of `bench_paired_revisions` on one checkout of this repository, in rounds that the parent process starts.
+One job of `bench_paired_revisions` on one checkout of this repository, in rounds that the parent
+process starts.
 
-    PYTHONPATH=CHECKOUT python benchmarks/revision_worker.py '{"job": "generate", "size": "small", …}'
+    PYTHONPATH=CHECKOUT python benchmarks/revision_worker.py '{"job": "generate", "size": "small",
+    …}'
 
-Prints one line of JSON when it is ready. Each line of standard input starts a round, which is answered by one line of
-JSON: wall-clock seconds, CPU seconds, units of work, and a digest of the outputs. The worker ends with its input.
+Prints one line of JSON when it is ready. Each line of standard input starts a round, which is
+answered by one line of JSON: wall-clock seconds, CPU seconds, units of work, and a digest of the
+outputs. The worker ends with its input.
 
-Run by path and with public names only, so that it measures any revision: it imports nothing from `benchmarks`.
+Run by path and with public names only, so that it measures any revision: it imports nothing from
+`benchmarks`.
 """
 
 import functools
@@ -53,10 +57,11 @@ def model_fields(size: str) -> dict[str, int]:
 
 def build_model(size: str, vocab_size: int = VOCAB_SIZE, **changes: Any) -> Any:
     """
-    Build a model whose weights depend on their names and shapes only, so that two revisions get equal ones.
+    Build a model whose weights depend on their names and shapes only, so that two revisions get
+    equal ones.
 
-    It never ends a sentence by itself, so that every system decodes the same number of tokens: the bias of EOS and
-    padding is low.
+    It never ends a sentence by itself, so that every system decodes the same number of tokens: the
+    bias of EOS and padding is low.
     """
     fields = (
         model_fields(size)
@@ -146,7 +151,9 @@ def translate(size: str, num_beams: int, int8: bool) -> Round:
 
 
 def translate_stream(size: str, num_beams: int, int8: bool) -> Round:
-    """Translate a generator of `STREAM_SENTENCES` captions of 8 to 18 words; each target is as long as its source."""
+    """Translate a generator of `STREAM_SENTENCES` captions of 8 to 18 words; each target is as long
+    as its source.
+    """
     pipeline = build_pipeline(size, int8)
     texts = random_texts(STREAM_SENTENCES, 8, 18)
 
@@ -158,7 +165,9 @@ def translate_stream(size: str, num_beams: int, int8: bool) -> Round:
 
 
 def decode_by_engine(size: str, num_beams: int, int8: bool) -> Round:
-    """Decode `STREAM_SENTENCES` sources of 8 to 18 tokens by the engine with compiled steps, to the same lengths."""
+    """Decode `STREAM_SENTENCES` sources of 8 to 18 tokens by the engine with compiled steps, to the
+    same lengths.
+    """
     precision = "int8" if int8 else "float32"
     engine = vanilla_transformer.Engine(
         build_model(size),
@@ -200,7 +209,9 @@ def random_texts(
 def run_training_command(
     size: str, steps: int, mixed_precision: str, folder: str, name: str
 ) -> None:
-    """Train by the command `train` for ever; every `steps` optimizer steps after the warm-up are one round."""
+    """Train by the command `train` for ever; every `steps` optimizer steps after the warm-up are
+    one round.
+    """
     tokens_of = _count_target_tokens()
     done = 0
     clocks: list[float] = []
@@ -230,7 +241,8 @@ def run_training_command(
     }
     flags |= {"max_steps": 10**6, "max_minutes": 10**6, "save_steps": 10**6, "logging_steps": 10**6}
     flags["mixed_precision"] = mixed_precision
-    # The checkout's own recipe, if the size has one: it may name another attention implementation than the old one.
+    # The checkout's own recipe, if the size has one: it may name another attention implementation
+    # than the old one.
     recipe = [RECIPES[size]] if size in RECIPES else []
     flags |= {} if recipe else model_fields(size) | {"max_tokens": 2048}
     words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]

@@ -2,8 +2,9 @@
 
     python examples/image_classification.py --output_dir runs/stripes
 
-The script draws noisy images of stripes; the label is their direction. Each image is cut into square patches, and each
-patch is projected to `d_model` and passed as `inputs_embeds`. All flags of `TrainingArguments` work.
+The script draws noisy images of stripes; the label is their direction. Each image is cut into
+square patches, and each patch is projected to `d_model` and passed as `inputs_embeds`. All flags of
+`TrainingArguments` work.
 """
 
 import math
@@ -25,7 +26,9 @@ DIRECTIONS = ["horizontal", "rising", "vertical", "falling"]
 
 
 def striped_images(count: int, seed: int) -> list[dict[str, Any]]:
-    """Draw noisy images `(SIZE, SIZE)` of stripes with random width and phase, labeled with their direction."""
+    """Draw noisy images `(SIZE, SIZE)` of stripes with random width and phase, labeled with their
+    direction.
+    """
     generator = torch.Generator().manual_seed(seed)
     rows, columns = torch.meshgrid(torch.arange(SIZE), torch.arange(SIZE), indexing="ij")
     images = []
@@ -89,7 +92,8 @@ def main(words: Sequence[str]) -> None:
     trainer.train()
     metrics = trainer.evaluate()
     print(
-        f"Accuracy on 400 new images: {metrics['eval_accuracy']:.1%}; chance is {1 / len(DIRECTIONS):.0%}."
+        f"Accuracy on 400 new images: {metrics['eval_accuracy']:.1%}; chance is "
+        f"{1 / len(DIRECTIONS):.0%}."
     )
 
 

@@ -4,8 +4,8 @@
     python examples/lora.py --model runs/demo --output_dir runs/lora \
         --train_source train.en --train_target train.de --learning_rate 1e-3 --num_train_epochs 3
 
-The adapters, a few percent of the weights, are saved in `runs/lora`. The merged model in `runs/lora/merged` loads
-without `peft`.
+The adapters, a few percent of the weights, are saved in `runs/lora`. The merged model in
+`runs/lora/merged` loads without `peft`.
 """
 
 import sys
@@ -43,7 +43,10 @@ class Arguments:
     target_modules: list[str] = field(
         default_factory=lambda: ["q_proj", "v_proj"],
         metadata={
-            "help": "Layers with adapters: q_proj, k_proj, v_proj, out_proj, fc1, fc2, or all-linear for all of them."
+            "help": (
+                "Layers with adapters: q_proj, k_proj, v_proj, out_proj, fc1, fc2, or "
+                "all-linear for all of them."
+            )
         },
     )
 
@@ -52,8 +55,9 @@ def adapt(model: PreTrainedModel, options: Arguments) -> PeftModel:
     """Add adapters to the layers `options.target_modules`.
 
     Raises:
-        ValueError: a target is a tied weight. There `peft` (0.21) trains one adapter for each use and merges all of
-            them into the shared weight, even with `ensure_weight_tying`, so the merged model would differ.
+        ValueError: a target is a tied weight. There `peft` (0.21) trains one adapter for each use
+            and merges all of them into the shared weight, even with `ensure_weight_tying`, so the
+            merged model would differ.
     """
     targets = "all-linear" if options.target_modules == ["all-linear"] else options.target_modules
     config = LoraConfig(
@@ -70,7 +74,8 @@ def adapt(model: PreTrainedModel, options: Arguments) -> PeftModel:
     wrong = sorted(tied.intersection(targeted))
     if wrong:
         raise ValueError(
-            f"Adapters cannot be merged into tied weights, got {', '.join(wrong)}. Remove them from --target_modules."
+            f"Adapters cannot be merged into tied weights, got {', '.join(wrong)}. Remove them "
+            "from --target_modules."
         )
     return adapted
 

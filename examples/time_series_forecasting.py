@@ -2,8 +2,9 @@
 
     python examples/time_series_forecasting.py --output_dir runs/series
 
-The script draws noisy sums of two sine waves. Each value is projected to `d_model` and passed as `inputs_embeds`; the
-model predicts the next value from all earlier ones. All flags of `TrainingArguments` work.
+The script draws noisy sums of two sine waves. Each value is projected to `d_model` and passed as
+`inputs_embeds`; the model predicts the next value from all earlier ones. All flags of
+`TrainingArguments` work.
 """
 
 import math
@@ -35,7 +36,9 @@ def waves(count: int, seed: int) -> list[dict[str, torch.Tensor]]:
 
 
 class Forecaster(nn.Module):
-    """Maps values `(batch_size, LENGTH + 1)` to forecasts `(batch_size, LENGTH)` of the next value."""
+    """Maps values `(batch_size, LENGTH + 1)` to forecasts `(batch_size, LENGTH)` of the next
+    value.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,8 +2,9 @@
 
     python examples/train_from_scratch.py train.en train.de runs/scratch
 
-Line n of one file translates line n of the other. Sections are of "Attention Is All You Need" (Vaswani et al., 2017).
-`vanilla-transformer train` does the same, and resumes, validates, compiles and uses several GPUs besides.
+Line n of one file translates line n of the other. Sections are of "Attention Is All You Need"
+(Vaswani et al., 2017). `vanilla-transformer train` does the same, and resumes, validates, compiles
+and uses several GPUs besides.
 """
 
 import argparse
@@ -35,7 +36,10 @@ AVERAGED = 5  # models at the end, 1 % of the steps apart
 
 
 def read_pairs(*files: Path) -> tuple[list[str], list[str]]:
-    """Read sentence pairs, without the ones that have an empty side. All files must have the same number of lines."""
+    """Read sentence pairs, without the ones that have an empty side.
+
+    All files must have the same number of lines.
+    """
     sides = (map(str.strip, path.open(encoding="utf-8")) for path in files)
     sources, targets = zip(*(pair for pair in zip(*sides, strict=True) if all(pair)), strict=True)
     return [*sources], [*targets]
@@ -44,7 +48,10 @@ def read_pairs(*files: Path) -> tuple[list[str], list[str]]:
 def create_model(
     tokenizer: VanillaTransformerTokenizer,
 ) -> VanillaTransformerForConditionalGeneration:
-    """Create a small model. Without arguments the configuration is the paper's base model (table 3)."""
+    """Create a small model.
+
+    Without arguments the configuration is the paper's base model (table 3).
+    """
     config = VanillaTransformerConfig(
         vocab_size=len(tokenizer),
         d_model=256,
@@ -61,11 +68,14 @@ def create_model(
 def load_batches(
     sources: list[str], targets: list[str], tokenizer: VanillaTransformerTokenizer
 ) -> Iterator[Batch]:
-    """Yield batches of pairs of similar length, epoch after epoch, each in another order (section 5.1)."""
+    """Yield batches of pairs of similar length, epoch after epoch, each in another order (section
+    5.1).
+    """
     encoded = tokenizer(sources, text_target=targets)  # ids, with EOS at the end of each side
     lengths = PairLengths([*map(len, encoded["input_ids"])], [*map(len, encoded["labels"])])
     sampler = TokenBudgetBatchSampler(lengths, MAX_TOKENS)
-    # The collator pads sources with <pad>, beside a mask, and labels with -100, which the loss leaves out.
+    # The collator pads sources with <pad>, beside a mask, and labels with -100, which the loss
+    # leaves out.
     pairs: Any = datasets.Dataset.from_dict(dict(encoded))
     loader = DataLoader(pairs, batch_sampler=sampler, collate_fn=DataCollatorForSeq2Seq(tokenizer))
     for epoch in count():
@@ -76,7 +86,9 @@ def load_batches(
 def train(
     model: VanillaTransformerForConditionalGeneration, batches: Iterator[Batch], steps: int
 ) -> None:
-    """Minimize the label-smoothed cross-entropy, and leave the mean of the last models in `model`."""
+    """Minimize the label-smoothed cross-entropy, and leave the mean of the last models in
+    `model`.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).train()
     optimizer = torch.optim.Adam(
@@ -87,7 +99,8 @@ def train(
     kept = []
     for step in range(1, steps + 1):
         batch = {name: tensor.to(device) for name, tensor in next(batches).items()}
-        # The decoder reads the target shifted right: position i sees the tokens before i and predicts token i.
+        # The decoder reads the target shifted right: position i sees the tokens before i and
+        # predicts token i.
         labels = batch.pop("labels")
         batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
         loss = cross_entropy(

@@ -7,9 +7,10 @@
     hf jobs uv run --flavor a100x8 --timeout 2d --secrets HF_TOKEN \
         examples/train_on_hf_jobs.py wmt14_en_de_base user/wmt14-en-de-base --facts wmt14_en_de
 
-Before a release is on PyPI, add `--with 'vanilla-transformer @ ADDRESS_OF_A_WHEEL'`. Flags after `--facts FILE`
-override the recipe. The disk of a job is lost when it ends: only the final model is pushed, to a private repository.
-The facts and the right to write there are checked before training starts.
+Before a release is on PyPI, add `--with 'vanilla-transformer @ ADDRESS_OF_A_WHEEL'`. Flags after
+`--facts FILE` override the recipe. The disk of a job is lost when it ends: only the final model is
+pushed, to a private repository. The facts and the right to write there are checked before training
+starts.
 """
 
 import subprocess
@@ -27,7 +28,9 @@ OUTPUT = "runs/job"
 
 
 def training_command(recipe: str, flags: Sequence[str]) -> list[str]:
-    """Return the command that trains on all GPUs of this machine, or on its cores, and again after a lost process."""
+    """Return the command that trains on all GPUs of this machine, or on its cores, and again after
+    a lost process.
+    """
     torchrun = [
         sys.executable,
         "-m",

@@ -1,1 +1,3 @@
-"""The tests: a package, so that the `tests` folder that opustools installs does not take its place."""
+"""The tests: a package, so that the `tests` folder that opustools installs does not take its
+place.
+"""

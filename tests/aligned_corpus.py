@@ -12,15 +12,23 @@ _ARTICLES = {
 }  # nominative, accusative
 # No content word is in a tenth of the sentences.
 _NOUNS = {  # by gender
-    "m": "dog Hund man Mann table Tisch apple Apfel key Schlüssel hat Hut letter Brief tree Baum spoon Löffel",
-    "f": "woman Frau cat Katze lamp Lampe flower Blume bag Tasche bottle Flasche clock Uhr door Tür",
-    "n": "child Kind book Buch house Haus picture Bild horse Pferd bicycle Fahrrad window Fenster glass Glas",
+    "m": (
+        "dog Hund man Mann table Tisch apple Apfel key Schlüssel hat Hut letter Brief tree "
+        "Baum spoon Löffel"
+    ),
+    "f": (
+        "woman Frau cat Katze lamp Lampe flower Blume bag Tasche bottle Flasche clock Uhr door Tür"
+    ),
+    "n": (
+        "child Kind book Buch house Haus picture Bild horse Pferd bicycle Fahrrad window "
+        "Fenster glass Glas"
+    ),
 }
 _ADJECTIVES = (
     "red rote old alte small kleine new neue white weiße black schwarze green grüne "
-    "big große young junge clean saubere dirty schmutzige heavy schwere light leichte fast schnelle "
-    "quiet leise cheap billige expensive teure round runde broken kaputte warm warme cold kalte "
-    "strange seltsame empty leere full volle soft weiche hard harte"
+    "big große young junge clean saubere dirty schmutzige heavy schwere light leichte fast "
+    "schnelle quiet leise cheap billige expensive teure round runde broken kaputte warm warme cold "
+    "kalte strange seltsame empty leere full volle soft weiche hard harte"
 )
 _VERBS = {  # third person, its translation, infinitive
     "see": ("sees", "sieht", "sehen"),

@@ -24,7 +24,9 @@ def install_axe(folder):
 
 
 def find_problems(browser, axe, width):
-    """Return violations on the page that the browser shows, and whether it is wider than its window."""
+    """Return violations on the page that the browser shows, and whether it is wider than its
+    window.
+    """
     browser.execute_script(axe)
     problems = browser.execute_async_script(_RUN)
     if browser.execute_script("return document.documentElement.scrollWidth") > width:

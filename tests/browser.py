@@ -1,4 +1,6 @@
-"""Chromium without a window, and the requests and errors of its pages (`apt install chromium chromium-driver`)."""
+"""Chromium without a window, and the requests and errors of its pages
+(`apt install chromium chromium-driver`).
+"""
 
 import json
 import shutil
@@ -44,7 +46,9 @@ def set_color_scheme(browser, scheme):
 
 
 def requested_addresses(browser):
-    """Return the addresses that pages have requested since the last call, without data in addresses."""
+    """Return the addresses that pages have requested since the last call, without data in
+    addresses.
+    """
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     requests = [
         event["params"]["request"]["url"]

@@ -53,7 +53,8 @@ _ENTRY = '\n#, c-format\nmsgid "{}"\nmsgid_plural "{}"\nmsgstr[0] ""\nmsgstr[1] 
 PLURALS = (
     HEADER.format("", "") + _ENTRY.format("one dog", "%d dogs") + _ENTRY.format("%d cat", "%d cats")
 )
-# Language → the forms of "one dog", "%d dogs" (an argument that numbers other than 1 need) and of "%d cat", "%d cats".
+# Language → the forms of "one dog", "%d dogs" (an argument that numbers other than 1 need) and of
+# "%d cat", "%d cats".
 FORMS = {
     "de": ("ONE DOG|%d DOGS", "%d CAT|%d CATS"),
     "fr": ("ONE DOG|%d DOGS", "%d CAT|%d CATS"),

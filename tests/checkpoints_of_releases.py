@@ -1,7 +1,9 @@
-"""Save and load tiny checkpoints in one release of transformers, for `python checkpoints_of_releases.py HOW FOLDER`.
+"""Save and load tiny checkpoints in one release of transformers, for
+`python checkpoints_of_releases.py HOW FOLDER`.
 
-HOW is `save`, or says how the checkpoints in FOLDER are loaded: by this `package`, or by their `code` without it. The
-output is the release, and the token ids of greedy and beam search and the translations of each checkpoint.
+HOW is `save`, or says how the checkpoints in FOLDER are loaded: by this `package`, or by their
+`code` without it. The output is the release, and the token ids of greedy and beam search and the
+translations of each checkpoint.
 """
 
 import json
@@ -15,7 +17,9 @@ TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "Öl"]
 
 
 def search(model, tokenizer):
-    """Return the token ids that one and four beams find for batches, which have one text for language models."""
+    """Return the token ids that one and four beams find for batches, which have one text for
+    language models.
+    """
     batches = [TEXTS] if model.config.is_encoder_decoder else [[text] for text in TEXTS]
     inputs = [tokenizer(batch, padding=True, return_tensors="pt")["input_ids"] for batch in batches]
     options = {"max_new_tokens": 12, "do_sample": False}
@@ -26,7 +30,9 @@ def search(model, tokenizer):
 
 
 def save(parent):
-    """Save a checkpoint of each kind of model that generates, and return its answers from before."""
+    """Save a checkpoint of each kind of model that generates, and return its answers from
+    before.
+    """
     from tests.tiny import (
         tiny_causal_lm,
         tiny_long_causal_lm,

@@ -7,7 +7,8 @@ LIKELY = 1e-3  # p-value that right frequencies reach
 
 
 def p_value(observed: Tensor, expected: Tensor, fitted: int = 0) -> float:
-    """Return the p-value of observed counts, given expected ones. Cells with fewer than 5 expected are joined.
+    """Return the p-value of observed counts, given expected ones. Cells with fewer than 5 expected
+    are joined.
 
     Args:
         fitted: Parameters that were estimated from the observed counts.

@@ -1,10 +1,12 @@
 """Tiny COMET models, whose weights are values of a formula, in the files that COMET writes.
 
-This module needs nothing of this package, so that it also runs where unbabel-comet 2.2.7 is installed. The scores in
-`tests/extensions/quality/unit/comet_2_2_7.json` are of that package, for each of `VARIANTS` and for `SAMPLES`:
+This module needs nothing of this package, so that it also runs where unbabel-comet 2.2.7 is
+installed. The scores in `tests/extensions/quality/unit/comet_2_2_7.json` are of that package, for
+each of `VARIANTS` and for `SAMPLES`:
 
     folder = write_comet(folder, options)
-    comet.load_from_checkpoint(str(folder / "checkpoints" / "model.ckpt")).predict(SAMPLES, gpus=0).scores
+    comet.load_from_checkpoint(str(folder / "checkpoints" / "model.ckpt")).predict(SAMPLES,
+    gpus=0).scores
 """
 
 import json
@@ -135,7 +137,9 @@ def write_comet(folder, options):
 
 
 def formula(name, shape):
-    """Return the values of a weight, which depend on its name: products of sines around 0, or around 1."""
+    """Return the values of a weight, which depend on its name: products of sines around 0, or
+    around 1.
+    """
     seed = sum(place * ord(letter) for place, letter in enumerate(name, start=1)) % 997
     places = torch.arange(torch.Size(shape).numel(), dtype=torch.float64)
     values = torch.sin(seed + 1.7 * places) * torch.cos(0.3 * seed + 0.91 * places * places)

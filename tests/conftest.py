@@ -1,4 +1,6 @@
-"""Load the fixtures, but not in the process that hands tests to workers: it would import torch in vain."""
+"""Load the fixtures, but not in the process that hands tests to workers: it would import torch in
+vain.
+"""
 
 import pytest
 

@@ -1,8 +1,9 @@
 """
 A literal definition of beam search with lexical constraints, for one sentence, in plain Python.
 
-It is dynamic beam allocation (Post and Vilar, 2018) with the rounds over banks of Hu et al. (2019), and the rules of
-the library for finished hypotheses. A list is searched where the engine updates tensors.
+It is dynamic beam allocation (Post and Vilar, 2018) with the rounds over banks of Hu et al. (2019),
+and the rules of the library for finished hypotheses. A list is searched where the engine updates
+tensors.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 
 def occurrences(tokens: list[int], phrase: tuple[int, ...]) -> tuple[int, int]:
-    """Return how often a phrase is in a text without overlaps, from the left, and where the last one ends."""
+    """Return how often a phrase is in a text without overlaps, from the left, and where the last
+    one ends.
+    """
     count = end = start = 0
     while start <= len(tokens) - len(phrase):
         if tuple(tokens[start : start + len(phrase)]) == phrase:
@@ -27,7 +30,9 @@ def occurrences(tokens: list[int], phrase: tuple[int, ...]) -> tuple[int, int]:
 
 
 def count_missing(tokens: list[int], phrases: list[tuple[int, ...]]) -> int:
-    """Return how many tokens complete all phrases: first the one that the text ends in the most of."""
+    """Return how many tokens complete all phrases: first the one that the text ends in the most
+    of.
+    """
     missing, most = 0, 0
     for phrase in dict.fromkeys(phrases):
         count, end = occurrences(tokens, phrase)
@@ -45,7 +50,9 @@ def count_missing(tokens: list[int], phrases: list[tuple[int, ...]]) -> int:
 
 
 def has_closed(tokens: list[int], phrases: list[tuple[int, ...]]) -> bool:
-    """Tell whether the last token completes a phrase whose last word may have no further letters."""
+    """Tell whether the last token completes a phrase whose last word may have no further
+    letters.
+    """
     for phrase in {each for each in phrases if isinstance(each, WholeWords)}:
         before, now = (occurrences(each, phrase)[0] for each in (tokens[:-1], tokens))
         if before < now <= phrases.count(phrase):
@@ -115,7 +122,9 @@ class ConstrainedBeamSearch:
         return self.finished
 
     def _is_done(self, running: list[tuple[float, list[int]]], length: int) -> bool:
-        """Tell whether no running hypothesis that may end would beat the worst finished one if it ended now."""
+        """Tell whether no running hypothesis that may end would beat the worst finished one if it
+        ended now.
+        """
         if len(self.finished) < self.beams:
             return False
         farthest = self.early_stopping == "never" and self.penalty > 0 and not self.phrases

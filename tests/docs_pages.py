@@ -25,7 +25,8 @@ PROGRAMS = {
     "torchrun": ["-m", "torch.distributed.run"],
     "vanilla-transformer": ["-m", "vanilla_transformer"],
 }
-# Settings with which each recipe of this repository trains within seconds on the corpus of `write_workspace`.
+# Settings with which each recipe of this repository trains within seconds on the corpus of
+# `write_workspace`.
 SMALL = TINY_SIZES | {"vocab_size": 300, "max_tokens": 400}
 SMALL |= {"max_steps": 4, "save_steps": 2, "eval_steps": 4, "logging_steps": 2}
 
@@ -36,7 +37,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def command_lines(page: Path) -> list[str]:
-    """Return the shell commands of a page: lines of blocks, indented lines, and commands of this package in prose."""
+    """Return the shell commands of a page: lines of blocks, indented lines, and commands of this
+    package in prose.
+    """
     text = page.read_text().replace("\\\n", " ")
     fenced = [
         line
@@ -49,7 +52,9 @@ def command_lines(page: Path) -> list[str]:
 
 
 def command_flags(line: str) -> Iterator[tuple[str, str]]:
-    """Yield each flag of this package in a line of the shell: the command that takes it, and the flag's name."""
+    """Yield each flag of this package in a line of the shell: the command that takes it, and the
+    flag's name.
+    """
     words = shlex.split(line, comments=True)
     if not words or words[0] not in {*PROGRAMS, "sbatch"}:
         return
@@ -77,7 +82,9 @@ def flags_of(command: str) -> frozenset[str]:
 
 
 def write_workspace(folder: Path) -> None:
-    """Write the files that a reader of the docs has: scripts, recipes that end soon, and a small corpus."""
+    """Write the files that a reader of the docs has: scripts, recipes that end soon, and a small
+    corpus.
+    """
     (folder / "scripts").symlink_to(ROOT / "scripts")
     (folder / "recipes").mkdir()
     for path in (ROOT / "recipes").glob("*.yaml"):

@@ -1,4 +1,6 @@
-"""Random models, sources and options for the decoding engine, and the answers of the library's own search to them."""
+"""Random models, sources and options for the decoding engine, and the answers of the library's own
+search to them.
+"""
 
 import random
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ IMPOSSIBLE = -1.0e8  # the library's scores of hypotheses without a possible con
 
 @dataclass
 class Case:
-    """A model, sources, the number of slots, the options of the engine and the number of hypotheses."""
+    """A model, sources, the number of slots, the options of the engine and the number of
+    hypotheses.
+    """
 
     model: Any
     sources: list[list[int]]
@@ -116,7 +120,9 @@ def _model(draw: random.Random, seed: int, options: dict[str, Any]) -> Any:
 
 
 def hypotheses_of_library(case: Case, source: list[int]) -> list[LibraryHypothesis]:
-    """Return the hypotheses that the library's own search finds for one source; without scores in greedy search."""
+    """Return the hypotheses that the library's own search finds for one source; without scores in
+    greedy search.
+    """
     ids, count = torch.tensor([source]), case.num_return_sequences
     start = 1 if case.model.config.is_encoder_decoder else len(source)  # of the new tokens
     found = case.model.generate(
@@ -134,14 +140,17 @@ def hypotheses_of_library(case: Case, source: list[int]) -> list[LibraryHypothes
 
 
 def assert_engine_gives_hypotheses_of_library(case: Case) -> None:
-    """Translate all sources of a case at once, and compare with the library, which gets them one by one."""
+    """Translate all sources of a case at once, and compare with the library, which gets them one by
+    one.
+    """
     engine = Engine(case.model, slots=case.slots, compile=False, **case.options)
     found = engine.decode(case.sources, case.num_return_sequences)
     for source, ours in zip(case.sources, found, strict=True):
         expected = hypotheses_of_library(case, source)
         assert len(ours) == len(expected)
         for our, their in zip(ours, expected, strict=True):
-            # Hypotheses whose scores are equal but for rounding may come in any order; greedy search has no scores.
+            # Hypotheses whose scores are equal but for rounding may come in any order; greedy
+            # search has no scores.
             tie = their.score < IMPOSSIBLE or our.score == close_to(their.score)
             assert our.tokens == their.tokens or tie
         if case.options["num_beams"] > 1:

@@ -1,4 +1,6 @@
-"""A textbook beam search over the mean probabilities of several models: one hypothesis at a time, without a cache."""
+"""A textbook beam search over the mean probabilities of several models: one hypothesis at a time,
+without a cache.
+"""
 
 import math
 
@@ -9,7 +11,9 @@ from tests.generation_models import penalty
 
 @torch.no_grad()
 def mean_log_probabilities(models, weights, source, tokens, start):
-    """Return the logarithm of the weighted mean of the models' probabilities of the next token, in float64."""
+    """Return the logarithm of the weighted mean of the models' probabilities of the next token, in
+    float64.
+    """
     total = sum(weights)
     mean = 0.0
     for model, weight in zip(models, weights, strict=True):

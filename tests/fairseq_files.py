@@ -21,7 +21,9 @@ FAIRSEQ_SIZES |= {"encoder_ffn_embed_dim": 32, "decoder_ffn_embed_dim": 24}
 
 
 def build_fsmt_tokenizer(folder):
-    """Write the vocabularies and merges of a tokenizer with the ids of `DICTIONARY`, and load it."""
+    """Write the vocabularies and merges of a tokenizer with the ids of `DICTIONARY`, and load
+    it.
+    """
     folder = folder / "vocabularies"
     folder.mkdir()
     names = [

@@ -1,4 +1,6 @@
-"""Translations that tests know in advance: words in upper case, in order or reversed, with their alignment."""
+"""Translations that tests know in advance: words in upper case, in order or reversed, with their
+alignment.
+"""
 
 import re
 
@@ -63,7 +65,9 @@ def copy_kept(translate):
 
 
 def contain(translate):
-    """Return a function that translates under constraints, or refuses to, as for texts of even length."""
+    """Return a function that translates under constraints, or refuses to, as for texts of even
+    length.
+    """
 
     def constrain(texts, phrases):
         answers = []

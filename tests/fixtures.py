@@ -47,21 +47,28 @@ torch.set_num_threads(THREADS)
 
 
 def pytest_collection_finish():
-    """Exempt the libraries from garbage collection, which ends each run of training and takes 0.3 s with them."""
+    """Exempt the libraries from garbage collection, which ends each run of training and takes 0.3 s
+    with them.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _same_threads():
-    """Undo the number of threads of a test. Small models gain nothing from two, and sums differ in bits."""
+    """Undo the number of threads of a test.
+
+    Small models gain nothing from two, and sums differ in bits.
+    """
     yield  # fixtures of a module or a session precede the next test
     torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(autouse=True)
 def _warnings_of_packages():
-    """Undo `--quiet` of an earlier test, the verbosity that one has chosen, and what one was warned of once."""
+    """Undo `--quiet` of an earlier test, the verbosity that one has chosen, and what one was warned
+    of once.
+    """
     logger = logging.get_logger("vanilla_transformer")
     logger.setLevel(0)
     logger.warning_once.__func__.cache_clear()
@@ -70,7 +77,9 @@ def _warnings_of_packages():
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_tests(tmp_path_factory):
-    """Keep the caches of the tests, and of the processes that they start, out of the user's home."""
+    """Keep the caches of the tests, and of the processes that they start, out of the user's
+    home.
+    """
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_DATASETS_CACHE", str(folder))
@@ -81,7 +90,10 @@ def _cache_of_the_tests(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_compilation_in_the_background():
-    """Leave the cores to the tests. An engine compiles its steps after three seconds, in another process."""
+    """Leave the cores to the tests.
+
+    An engine compiles its steps after three seconds, in another process.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_steps, "EAGER_SECONDS", float("inf"))
         yield
@@ -101,7 +113,10 @@ def _no_pictures():
 
 @pytest.fixture
 def real_figures(monkeypatch):
-    """Draw figures in this process, too, except pictures of commands and trainings. Forked processes draw all."""
+    """Draw figures in this process, too, except pictures of commands and trainings.
+
+    Forked processes draw all.
+    """
     monkeypatch.setattr(Figure, "savefig", SAVE_PICTURE)
 
 
@@ -121,14 +136,18 @@ def _no_syncs():
 
 @pytest.fixture
 def short_translations(monkeypatch):
-    """Limit the translations of new models, which random weights hardly ever end, to 4 tokens beyond the source."""
+    """Limit the translations of new models, which random weights hardly ever end, to 4 tokens
+    beyond the source.
+    """
     short = partial(paper_generation_config, max_new_tokens_beyond_source=4)
     monkeypatch.setattr(modeling_vanilla_transformer, "paper_generation_config", short)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_hub():
-    """Let this process and others refuse to reach the Hub; `tests/hub_client.py` reaches the local one."""
+    """Let this process and others refuse to reach the Hub; `tests/hub_client.py` reaches the local
+    one.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -153,19 +172,25 @@ def tiny_tokenizer() -> VanillaTransformerTokenizer:
 
 @pytest.fixture(scope="session")
 def text_folder(tmp_path_factory):
-    """Return a folder with text, a SentencePiece model and its pieces, for files of OpenNMT-py and eole."""
+    """Return a folder with text, a SentencePiece model and its pieces, for files of OpenNMT-py and
+    eole.
+    """
     return write_opennmt_text(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture
 def corpus(tmp_path):
-    """Write parallel sentences of letters whose translation is in capitals, and return their folder."""
+    """Write parallel sentences of letters whose translation is in capitals, and return their
+    folder.
+    """
     return tiny.write_tiny_corpus(tmp_path)
 
 
 @pytest.fixture
 def alignments(corpus):
-    """Write the alignments of the corpus, where each word is translated at its place, and return their file."""
+    """Write the alignments of the corpus, where each word is translated at its place, and return
+    their file.
+    """
     texts = (corpus / "train.a").read_text().splitlines()
     lines = [" ".join(f"{place}-{place}" for place in range(len(text.split()))) for text in texts]
     (corpus / "train.align").write_text("\n".join(lines) + "\n")
@@ -197,7 +222,9 @@ def _saved_folder(tiny_tokenizer, tmp_path_factory):
 
 @pytest.fixture
 def folder(tiny_model, _saved_folder, tmp_path):
-    """Return a complete checkpoint folder of `tiny_model`: weights, configurations, tokenizer, code and card."""
+    """Return a complete checkpoint folder of `tiny_model`: weights, configurations, tokenizer, code
+    and card.
+    """
     return Path(shutil.copytree(_saved_folder, tmp_path / "model"))
 
 

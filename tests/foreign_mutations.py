@@ -1,4 +1,6 @@
-"""Mutations of the files of other toolkits: cut, flipped and lost bytes, and entries of wrong types or lost ones."""
+"""Mutations of the files of other toolkits: cut, flipped and lost bytes, and entries of wrong types
+or lost ones.
+"""
 
 import argparse
 import json
@@ -22,7 +24,9 @@ OPTIONS = "special:model.yml"  # of Marian, in its weights
 
 
 def mutate_file(path: Path, draw: random.Random) -> None:
-    """Replace a file by a mutation of it: of its entries where it has some, or of its text or bytes."""
+    """Replace a file by a mutation of it: of its entries where it has some, or of its text or
+    bytes.
+    """
     entries = {
         ".json": _mutate_json,
         ".yaml": _mutate_yaml,
@@ -47,7 +51,8 @@ def check_mutations(
     call: Callable[[Callable[[], None]], None] = lambda check: check(),
 ) -> None:
     """
-    Check that mutations of a model are converted or refused in one line that names it, and that nothing is left.
+    Check that mutations of a model are converted or refused in one line that names it, and that
+    nothing is left.
 
     Args:
         call: Calls the check of a mutation, for example with limits.
@@ -72,7 +77,8 @@ def _check_mutation(*mutation: Any) -> None:
 def _convert_mutation(
     model: Path, form: str, weights: Path, number: int, work: Path, capsys: Any
 ) -> tuple[int, str]:
-    """Convert mutation `number` of a model, and return the status of the command and its error message.
+    """Convert mutation `number` of a model, and return the status of the command and its error
+    message.
 
     Args:
         model: The folder of the model, which stays as it is.

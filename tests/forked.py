@@ -1,8 +1,10 @@
-"""Run Python programs in processes that are forked from one that has imported torch and transformers.
+"""Run Python programs in processes that are forked from one that has imported torch and
+transformers.
 
-An interpreter takes seconds of a core to import them, and a fork none. A program meets this package unimported, as in
-a new interpreter, and the Hub's client reads the environment again. What other libraries read from it while they are
-imported must not differ, so tests of imports and of launchers start an interpreter.
+An interpreter takes seconds of a core to import them, and a fork none. A program meets this package
+unimported, as in a new interpreter, and the Hub's client reads the environment again. What other
+libraries read from it while they are imported must not differ, so tests of imports and of launchers
+start an interpreter.
 """
 
 import importlib
@@ -26,7 +28,9 @@ _WRITING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 @cache
 def fork_context():
-    """Start the process to fork from, and return a context of `multiprocessing` that forks from it."""
+    """Start the process to fork from, and return a context of `multiprocessing` that forks from
+    it.
+    """
     multiprocessing.set_forkserver_preload(["tests.preloaded"])
     with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}):
         forkserver.ensure_running()
@@ -34,7 +38,10 @@ def fork_context():
 
 
 class Forked:
-    """A process that runs `python ARGUMENTS`, with the interface of `subprocess.Popen`. It has its own session."""
+    """A process that runs `python ARGUMENTS`, with the interface of `subprocess.Popen`.
+
+    It has its own session.
+    """
 
     def __init__(self, arguments, env=None, cwd=None, input=""):
         self._folder = tempfile.TemporaryDirectory()

@@ -60,7 +60,8 @@ def assert_engine_gives_tokens_of_generate(shape, sentences, length, left, taste
         expected = model.generate(
             tokens, **options, return_dict_in_generate=True, output_scores=True
         )
-        # The scores of hypotheses without a possible continuation are equal, and any of them may be returned.
+        # The scores of hypotheses without a possible continuation are equal, and any of them may be
+        # returned.
         assume(
             expected.get("sequences_scores") is None or (expected.sequences_scores > -1.0e8).all()
         )

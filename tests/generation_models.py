@@ -1,4 +1,6 @@
-"""Small models with random weights or a little training, and an exhaustive search of their translations."""
+"""Small models with random weights or a little training, and an exhaustive search of their
+translations.
+"""
 
 import copy
 from functools import cache
@@ -75,7 +77,9 @@ def penalty(kind, alpha, length):
 
 @torch.no_grad()
 def all_hypotheses(model, source, limit, kind, alpha):
-    """Return (score, tokens) of each hypothesis that ends in EOS or has `limit` tokens, best first; no cache."""
+    """Return (score, tokens) of each hypothesis that ends in EOS or has `limit` tokens, best first;
+    no cache.
+    """
     vocabulary = range(model.config.vocab_size)
     continuations = [token for token in vocabulary if token != EOS]
     scored = []

@@ -1,8 +1,9 @@
 """
 Modes that find what would make the host wait for a GPU, on machines without one.
 
-`NoHostReads` finds it in operations on any tensors. Under `gpu_stand_in`, tensors on the meta device stand in for a
-GPU's: they have no values, so that every read is found, including `tolist`, which is no operation on a CPU.
+`NoHostReads` finds it in operations on any tensors. Under `gpu_stand_in`, tensors on the meta
+device stand in for a GPU's: they have no values, so that every read is found, including `tolist`,
+which is no operation on a CPU.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,9 @@ GPU = torch.device("meta")
 
 
 class NoHostReads(TorchDispatchMode):
-    """Raise an error if an operation lets the host look at values, copies them, or has results of unknown shapes."""
+    """Raise an error if an operation lets the host look at values, copies them, or has results of
+    unknown shapes.
+    """
 
     READS = (
         "_local_scalar_dense",
@@ -66,7 +69,8 @@ class NoHostReads(TorchDispatchMode):
 @contextmanager
 def gpu_stand_in() -> Iterator["HostCopies"]:
     """
-    Raise an error if the host would wait for tensors on `GPU`, unless it copies them with `non_blocking`.
+    Raise an error if the host would wait for tensors on `GPU`, unless it copies them with
+    `non_blocking`.
 
     Operations on the CPU alone may do anything. Yields the copies that arrive on the host.
     """
@@ -104,7 +108,9 @@ class HostCopies(NoHostReads):
 
 
 class _NoConstants(TorchFunctionMode):
-    """Raise an error if numbers of the host become a tensor on `GPU`, which is no copy if that has no values."""
+    """Raise an error if numbers of the host become a tensor on `GPU`, which is no copy if that has
+    no values.
+    """
 
     MAKERS = (torch.tensor, torch.as_tensor, torch.Tensor.new_tensor)
     INDEXING = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
@@ -132,6 +138,8 @@ class _NoConstants(TorchFunctionMode):
 
 
 def _devices(*trees: Any) -> set[torch.device]:
-    """Return the devices of all tensors; a single value on a CPU is an argument of a kernel, which is not copied."""
+    """Return the devices of all tensors; a single value on a CPU is an argument of a kernel, which
+    is not copied.
+    """
     tensors = [leaf for leaf in pytree.tree_leaves(trees) if isinstance(leaf, torch.Tensor)]
     return {tensor.device for tensor in tensors if tensor.dim() or tensor.device.type != "cpu"}

@@ -11,7 +11,10 @@ from vanilla_transformer.publishing import checks
 
 
 def run_with_hub(hub, folder, *command, offline=False, **options):
-    """Run a Python program whose Hub is `hub`. Caches are below `folder`, which is the working directory."""
+    """Run a Python program whose Hub is `hub`.
+
+    Caches are below `folder`, which is the working directory.
+    """
     environment = {
         **os.environ,
         "HF_ENDPOINT": hub.url,
@@ -26,7 +29,9 @@ def run_with_hub(hub, folder, *command, offline=False, **options):
 
 
 def fork_checks(monkeypatch):
-    """Let the checks before publishing fork the process that loads a folder without this package."""
+    """Let the checks before publishing fork the process that loads a folder without this
+    package.
+    """
 
     def fork(command, input, env, cwd, **_):
         return run_python(*command[1:], input=input, env=env, cwd=cwd)

@@ -1,4 +1,5 @@
-"""Build a random JoeyNMT model, save its checkpoint, and print greedy translations of token ids with their logits.
+"""Build a random JoeyNMT model, save its checkpoint, and print greedy translations of token ids
+with their logits.
 
 Run by path in an environment with JoeyNMT. FOLDER has the `config.yaml`.
 

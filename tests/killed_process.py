@@ -1,4 +1,6 @@
-"""Run code in another process that kills itself, as `kill -9` does, at the n-th call of a function."""
+"""Run code in another process that kills itself, as `kill -9` does, at the n-th call of a
+function.
+"""
 
 import os
 import signal

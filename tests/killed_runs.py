@@ -1,11 +1,13 @@
 """
-Kill training runs at random moments, resume them, and compare their weights with an uninterrupted run, bit for bit.
+Kill training runs at random moments, resume them, and compare their weights with an uninterrupted
+run, bit for bit.
 
     python -m tests.killed_runs 200 [--seed 7] [--processes 1 2]
 
-kills so many runs by SIGKILL anywhere between their first and their last instant, starts each again by the same
-arguments, compares the weights, and prints a line of JSON for each outcome. All runs are forked from one process that
-has imported everything, so that a kill takes about a second. The exit status is 1 if a run fails or differs.
+kills so many runs by SIGKILL anywhere between their first and their last instant, starts each again
+by the same arguments, compares the weights, and prints a line of JSON for each outcome. All runs
+are forked from one process that has imported everything, so that a kill takes about a second. The
+exit status is 1 if a run fails or differs.
 
 The runs train a tiny model on demo text with dropout, BPE-dropout, gradient accumulation and EMA.
 """
@@ -69,7 +71,8 @@ def run_flags(folder: Path) -> list[str]:
 
 
 def kill_at_random(folder: Path, processes: int, runs: int, seed: int) -> list[dict[str, Any]]:
-    """Kill runs at random moments; return a row for each outcome, with the number of runs that had it.
+    """Kill runs at random moments; return a row for each outcome, with the number of runs that had
+    it.
 
     Args:
         folder: Has the text of the runs.
@@ -103,7 +106,9 @@ def run_uninterrupted(folder: Path, processes: int) -> float:
 def kill_and_resume(
     folder: Path, processes: int, moment: float, expected: Path
 ) -> tuple[int, bool]:
-    """Kill a run after `moment` seconds and run it to its end; return its status and whether its weights are equal."""
+    """Kill a run after `moment` seconds and run it to its end; return its status and whether its
+    weights are equal.
+    """
     pids = start(folder, processes)
     time.sleep(moment)
     for pid in pids:
@@ -159,7 +164,9 @@ def _fork(folder: Path, rank: int, processes: int, port: str) -> int:
 
 
 def wait(pids: Sequence[int]) -> int:
-    """Wait for processes and return the largest exit status, negative for a signal only if all were killed."""
+    """Wait for processes and return the largest exit status, negative for a signal only if all were
+    killed.
+    """
     return max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)
 
 

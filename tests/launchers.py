@@ -1,4 +1,7 @@
-"""Start several processes on this machine. None of the launchers uses a fixed port: many tests run at a time."""
+"""Start several processes on this machine.
+
+None of the launchers uses a fixed port: many tests run at a time.
+"""
 
 import socket
 
@@ -20,7 +23,10 @@ def torchrun(processes: int, *options: object) -> list[str]:
 
 
 def torchrun_on_two_nodes(*options: object) -> list[str]:
-    """Return the words that start one process. To be started twice, as on two machines with a shared disk."""
+    """Return the words that start one process.
+
+    To be started twice, as on two machines with a shared disk.
+    """
     with socket.socket() as listener:
         listener.bind(("localhost", 0))
         port = listener.getsockname()[1]

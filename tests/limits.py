@@ -14,7 +14,8 @@ def run_limited(work: Callable[[], Any], seconds: int, mebibytes: int) -> None:
     """Call a function in a fork of this process, which an alarm of the system ends.
 
     Raises:
-        AssertionError: It raised an error, did not end, or took more memory beside that of this process.
+        AssertionError: It raised an error, did not end, or took more memory beside that of this
+            process.
     """
     before = psutil.Process().memory_info().rss
     reading, writing = os.pipe()

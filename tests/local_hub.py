@@ -1,4 +1,5 @@
-"""A Hub on the loopback address: the requests that the real client needs to create, commit to and read repositories.
+"""A Hub on the loopback address: the requests that the real client needs to create, commit to and
+read repositories.
 
 Everything is kept in memory.
 """

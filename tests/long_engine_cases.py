@@ -1,4 +1,6 @@
-"""Random decoder-only models and models for long sequences, for the tests of the decoding engine."""
+"""Random decoder-only models and models for long sequences, for the tests of the decoding
+engine.
+"""
 
 import random
 from typing import Any

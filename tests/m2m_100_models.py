@@ -29,7 +29,9 @@ _SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 
 
 def build_nllb_tokenizer(former_layout=False):
-    """Build a tokenizer of single characters and the languages of NLLB; in the former layout they come last."""
+    """Build a tokenizer of single characters and the languages of NLLB; in the former layout they
+    come last.
+    """
     characters = sorted(set("".join(M2M_SENTENCES)) - {" "} | {"▁"})
     vocabulary = {token: index for index, token in enumerate([*_SPECIAL, *characters])}
     return NllbTokenizer(vocab=vocabulary, merges=[], **{"legacy_behaviour": former_layout})

@@ -50,7 +50,9 @@ MARIAN_VARIANTS = {
 
 
 def marian_folder(folder, tied="all", single=False, num_pieces=40, **options):
-    """Write a folder; `tied` is the suffix of `tied-embeddings`: "all", "src", "target" for none of them, or False."""
+    """Write a folder; `tied` is the suffix of `tied-embeddings`: "all", "src", "target" for none of
+    them, or False.
+    """
     folder.mkdir()
     for side in ("source", "target"):
         tokens = train_pieces(
@@ -122,7 +124,8 @@ def weights(options, tied):
 def ctranslate2_translator(folder, tokenizer):
     """Return a greedy translator that runs the same weights in CTranslate2.
 
-    CTranslate2 computes positional encodings with other wavelengths, so Marian's are passed as a table.
+    CTranslate2 computes positional encodings with other wavelengths, so Marian's are passed as a
+    table.
     """
     import ctranslate2
 

@@ -18,7 +18,9 @@ MARIAN_SIZES |= {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 24, "i
 
 
 def build_marian_tokenizer(folder, sentences=MARIAN_SENTENCES * 3, vocab_size=40):
-    """Build a tokenizer as OPUS-MT does: two SentencePiece models, and a vocabulary with other ids."""
+    """Build a tokenizer as OPUS-MT does: two SentencePiece models, and a vocabulary with other
+    ids.
+    """
     for side in ("source", "target"):
         pieces = train_pieces(folder / side, sentences, vocab_size)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")

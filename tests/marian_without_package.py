@@ -1,7 +1,8 @@
-"""Translate with a Marian folder without this package, for `python marian_without_package.py FOLDER`.
+"""Translate with a Marian folder without this package, for
+`python marian_without_package.py FOLDER`.
 
-It reads a JSON list of sentences from standard input, and writes the release of transformers and, for one and four
-beams, the translations.
+It reads a JSON list of sentences from standard input, and writes the release of transformers and,
+for one and four beams, the translations.
 """
 
 import json

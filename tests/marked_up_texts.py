@@ -1,4 +1,6 @@
-"""Random documents with nested, crossing, empty and unclosed markup, and the markup that they must keep."""
+"""Random documents with nested, crossing, empty and unclosed markup, and the markup that they must
+keep.
+"""
 
 import re
 from collections import Counter
@@ -112,7 +114,8 @@ html_texts = st.one_of(
     html_soup,
     html_soup.map(
         lambda text: (
-            f"<!DOCTYPE html><html lang=en><head><title>A title</title></head><body>{text}</body></html>"
+            "<!DOCTYPE html><html lang=en><head><title>A "
+            f"title</title></head><body>{text}</body></html>"
         )
     ),
 )
@@ -229,7 +232,9 @@ class _Tags(HTMLParser):
 
 
 def check_text(text, translated, translate):
-    """Check that each placeholder is there, and all words, in order if the translation has them so."""
+    """Check that each placeholder is there, and all words, in order if the translation has them
+    so.
+    """
     for word in PLACEHOLDERS:
         expected = len(re.findall(rf"(?<!\S){re.escape(word)}(?!\S)", text))
         assert translated.count(word) >= expected, word
@@ -240,7 +245,10 @@ def check_text(text, translated, translate):
 
 
 def check_html(text, translate):
-    """Translate an HTML text and compare its tags and its text. A copy of its text is the same page."""
+    """Translate an HTML text and compare its tags and its text.
+
+    A copy of its text is the same page.
+    """
     given = {"splitter": split_simply, "constrain": contain(translate)}
     translated = translate_document(text, "html", translate, **given)
     expected, found = _Tags(text), _Tags(translated)

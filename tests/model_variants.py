@@ -1,4 +1,6 @@
-"""One tiny model of each class that is saved with the package: decoders, encoders and long attention."""
+"""One tiny model of each class that is saved with the package: decoders, encoders and long
+attention.
+"""
 
 import torch
 import transformers

@@ -14,7 +14,9 @@ UNJOINED = [
 
 
 def normal_form(text):
-    """Return a text without invisible characters and idle joiners, with single spaces, composed (NFC)."""
+    """Return a text without invisible characters and idle joiners, with single spaces, composed
+    (NFC).
+    """
     kept = "".join(
         each
         for at, each in enumerate(text)

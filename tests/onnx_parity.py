@@ -14,7 +14,9 @@ SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei
 
 
 def run_graphs(folder):
-    """Return a `forward` that runs the graphs instead of the PyTorch decoder, for `GenerationMixin.generate`."""
+    """Return a `forward` that runs the graphs instead of the PyTorch decoder, for
+    `GenerationMixin.generate`.
+    """
     graphs = ExportedModel.from_pretrained(folder, device="cpu").runners
 
     def forward(encoder_outputs, decoder_input_ids, attention_mask, cache=None, **kwargs):

@@ -14,7 +14,9 @@ PAIRS = read_demo_corpus("test", 200)
 
 
 def write_opennmt_text(folder):
-    """Write text of both languages, a SentencePiece model and the list of its pieces; return the folder."""
+    """Write text of both languages, a SentencePiece model and the list of its pieces; return the
+    folder.
+    """
     for side in ("source", "target"):
         (folder / side).write_text("\n".join(getattr(pair, side) for pair in PAIRS) + "\n")
     pieces = train_pieces(folder / "sp", [text for pair in PAIRS for text in pair], vocab_size=300)
@@ -80,7 +82,9 @@ def opennmt_checkpoint(text_folder, tmp_path, **changes):
 
 
 def eole_folder(text_folder, folder, **changes):
-    """Write a folder in eole's layout with one tensor, for the checks that precede loading the weights."""
+    """Write a folder in eole's layout with one tensor, for the checks that precede loading the
+    weights.
+    """
     folder.mkdir()
     (folder / "sp.model").write_bytes((text_folder / "sp.model").read_bytes())
     side = {"hidden_size": 8, "layers": 1, "heads": 2} | changes

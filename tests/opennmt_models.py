@@ -1,10 +1,12 @@
-"""Train a small model with the toolkit's own command; write greedy translations and logits to `answers.json`.
+"""Train a small model with the toolkit's own command; write greedy translations and logits to
+`answers.json`.
 
 Run by path in an environment with OpenNMT-py or eole.
 
     python opennmt_models.py eole|opennmt-py FOLDER < sources.json
 
-FOLDER has the `config.yaml` of the command, which writes `model/` (eole) or `model_step_*.pt` there.
+FOLDER has the `config.yaml` of the command, which writes `model/` (eole) or `model_step_*.pt`
+there.
 """
 
 import json
@@ -29,7 +31,9 @@ def train(command, folder):
 
 
 def eole_model(folder):
-    """Return a function from source ids and prefix ids to the logits for each token of the prefix."""
+    """Return a function from source ids and prefix ids to the logits for each token of the
+    prefix.
+    """
     from eole.config.run import PredictConfig
     from eole.models.model import get_model_class
 
@@ -37,7 +41,8 @@ def eole_model(folder):
     model = get_model_class(config.model).for_inference(config)[0].eval()
 
     def logits(source, target):
-        # The toolkit leaves out the last token of what it is given, and takes a single one for a step with a cache.
+        # The toolkit leaves out the last token of what it is given, and takes a single one for a
+        # step with a cache.
         ids = torch.tensor([[*target, PADDING, PADDING]])
         outputs = model(torch.tensor([source]), ids, torch.tensor([len(source)]))
         return model.generator(outputs.dec_out)[0, : len(target)]

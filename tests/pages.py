@@ -12,7 +12,9 @@ from tests.node import require, run_with_network
 
 
 def check_page(example, model, folder, browser):
-    """Build the page of an example with a model, and let it translate after its server has stopped."""
+    """Build the page of an example with a model, and let it translate after its server has
+    stopped.
+    """
     require("npm")
     run_with_network([str(example / "build.sh"), str(model), str(folder)])
     with ThreadingHTTPServer(

@@ -4,7 +4,9 @@ import sentencepiece
 
 
 def train_pieces(prefix, sentences, vocab_size=40, **options):
-    """Write `PREFIX.model`, trained on sentences, and return its pieces in the order of their ids."""
+    """Write `PREFIX.model`, trained on sentences, and return its pieces in the order of their
+    ids.
+    """
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),
         model_prefix=str(prefix),

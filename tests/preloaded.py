@@ -1,4 +1,7 @@
-"""Import the libraries that most programs of this package import. `tests/forked.py` forks processes that have them."""
+"""Import the libraries that most programs of this package import.
+
+`tests/forked.py` forks processes that have them.
+"""
 
 import gc
 import sys

@@ -1,4 +1,5 @@
-"""Push each model folder in FOLDER to the Hub, or load each one without this package and print its outputs as JSON.
+"""Push each model folder in FOLDER to the Hub, or load each one without this package and print its
+outputs as JSON.
 
 python push_variants.py push|load FOLDER NAMESPACE
 """

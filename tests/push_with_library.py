@@ -1,4 +1,5 @@
-"""Push a model with `push_to_hub` of transformers, load it again with this package, and print its translations.
+"""Push a model with `push_to_hub` of transformers, load it again with this package, and print its
+translations.
 
 python push_with_library.py FOLDER NAME < sentences.json
 """

@@ -27,7 +27,9 @@ def checkpoint_activations(model, options=None):
 
 
 def install_release(release, folder):
-    """Install a release without this environment's packages but torch, in a folder for `PYTHONPATH`, or skip."""
+    """Install a release without this environment's packages but torch, in a folder for
+    `PYTHONPATH`, or skip.
+    """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if uv is None:
         pytest.skip("uv, which installs the release, is missing")

@@ -1,4 +1,6 @@
-"""A metric of the `evaluate` library for the tests: the share of hypotheses that have the words of their reference."""
+"""A metric of the `evaluate` library for the tests: the share of hypotheses that have the words of
+their reference.
+"""
 
 import datasets
 import evaluate
@@ -22,5 +24,7 @@ class SameWords(evaluate.Metric):
 
 
 def shortness(sources, hypotheses, references):
-    """Return the mean number of characters by which hypotheses are shorter than the longest text, 1000."""
+    """Return the mean number of characters by which hypotheses are shorter than the longest text,
+    1000.
+    """
     return 1000.0 - sum(map(len, hypotheses)) / len(hypotheses)

@@ -14,7 +14,10 @@ TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
 
 
 def post(translate: Any, known: Sequence[str] = ENTRIES, documents: Any = None, **body: Any) -> Any:
-    """Return the answer to a request for `TEXTS`, after which the service is well. `limits` are the service's."""
+    """Return the answer to a request for `TEXTS`, after which the service is well.
+
+    `limits` are the service's.
+    """
     service = create_service(
         translate_with(translate, documents), body.pop("limits", None), known=known
     )

@@ -15,7 +15,10 @@ def echo(texts, hypotheses, src_lang, tgt_lang):
 
 
 class SlowModel:
-    """A model that shouts, and waits for `proceed` in each call. `started` is set as soon as it is at work."""
+    """A model that shouts, and waits for `proceed` in each call.
+
+    `started` is set as soon as it is at work.
+    """
 
     def __init__(self):
         self.started, self.proceed, self.calls = threading.Event(), threading.Event(), []

@@ -1,6 +1,8 @@
-"""Train with a disk so slow that checkpoints are written only after the next step, and kill a process meanwhile.
+"""Train with a disk so slow that checkpoints are written only after the next step, and kill a
+process meanwhile.
 
-The first argument names the process that is killed while it writes checkpoint 5, unless it was started again.
+The first argument names the process that is killed while it writes checkpoint 5, unless it was
+started again.
 """
 
 import os

@@ -21,6 +21,8 @@ def sample(cases: Iterable[Any], *kept: Any) -> list[Any]:
 
 
 def examples(number: int, **others: Any) -> settings:
-    """Return settings of a property test that draws a fifth of `number` examples in `make test`, with `others`."""
+    """Return settings of a property test that draws a fifth of `number` examples in `make test`,
+    with `others`.
+    """
     share = 1 if settings.default is settings.get_profile("random") else 5
     return settings(max_examples=number // share, deadline=None, **others)

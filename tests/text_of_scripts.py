@@ -5,7 +5,8 @@ import unicodedata
 import regex
 from hypothesis import strategies as st
 
-# Letters, marks of which each one may follow, the mark at the end of a sentence, and the space between words.
+# Letters, marks of which each one may follow, the mark at the end of a sentence, and the space
+# between words.
 _LATIN, _GREEK, _CYRILLIC, _HANGUL = "aeosnlABÉéüßñ", "αεησωΑΕάέΰ", "аеийстЁё", "가각한국어는말"
 SCRIPTS = {
     "Latin": (_LATIN, "", ".", " "),

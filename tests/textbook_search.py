@@ -1,5 +1,6 @@
 """
-Greedy and beam search as a textbook writes them: whole sequences, and the model called on each of them at every step.
+Greedy and beam search as a textbook writes them: whole sequences, and the model called on each of
+them at every step.
 
 They define what the engine computes. They are slow, and have no caches, slots or static shapes.
 """
@@ -16,7 +17,9 @@ Change = Callable[[torch.Tensor, list[int]], torch.Tensor]
 
 
 class Running(NamedTuple):
-    """A hypothesis: its tokens, the score by which the search compares it, and the model's log-probability."""
+    """A hypothesis: its tokens, the score by which the search compares it, and the model's
+    log-probability.
+    """
 
     tokens: list[int]
     score: float
@@ -30,8 +33,8 @@ class Textbook:
 
     Args:
         options: Options of the engine: a generation config's.
-        change: Maps the model's log-probabilities of the next token `(V,)`, given the tokens of a hypothesis, to those
-            by which the search chooses.
+        change: Maps the model's log-probabilities of the next token `(V,)`, given the tokens of a
+            hypothesis, to those by which the search chooses.
     """
 
     model: Any
@@ -63,7 +66,9 @@ class Textbook:
         return max(1, limit)
 
     def log_probabilities(self, targets: Sequence[list[int]]) -> torch.Tensor:
-        """Return the model's log-probabilities of the token after targets of one length, `(targets, V)`."""
+        """Return the model's log-probabilities of the token after targets of one length,
+        `(targets, V)`.
+        """
         ids, start = (
             torch.tensor([[*self.source]] * len(targets)),
             self.option("decoder_start_token_id"),
@@ -122,7 +127,9 @@ class Textbook:
         return [each for each in candidates if not self.ends(each)][:beams], finished
 
     def is_done(self, running: list[Running], finished: list[Running], beams: int) -> bool:
-        """Tell whether the search stops: no running hypothesis would beat the worst finished one if it ended now."""
+        """Tell whether the search stops: no running hypothesis would beat the worst finished one if
+        it ended now.
+        """
         if len(finished) < beams:
             return False
         rule = self.option("early_stopping", False)
@@ -146,7 +153,9 @@ def force(prefix: Sequence[int]) -> Change:
 
 
 def forbid_repeats(size: int, start: int, change: Change) -> Change:
-    """Return a `change` that also forbids tokens that complete an n-gram twice, unless it leaves only one token."""
+    """Return a `change` that also forbids tokens that complete an n-gram twice, unless it leaves
+    only one token.
+    """
 
     def changed(scores: torch.Tensor, tokens: list[int]) -> torch.Tensor:
         scores, history = change(scores, tokens), [start, *tokens]
@@ -162,7 +171,10 @@ def forbid_repeats(size: int, start: int, change: Change) -> Change:
 
 
 def assert_same_hypotheses(found: Sequence[Any], expected: Sequence[Running]) -> None:
-    """Compare hypotheses of the engine, best first. Those with equal scores but for rounding may come in any order."""
+    """Compare hypotheses of the engine, best first.
+
+    Those with equal scores but for rounding may come in any order.
+    """
     expected = expected[: len(found)]
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):

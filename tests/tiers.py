@@ -1,4 +1,5 @@
-"""Unit, integration and slow tests, by the name of a folder of theirs, and the fixtures of slow tests.
+"""Unit, integration and slow tests, by the name of a folder of theirs, and the fixtures of slow
+tests.
 
 Unit tests that start a process or open a network connection fail. Slow tests get the mark `slow`.
 """
@@ -25,7 +26,8 @@ def _refuse(event, arguments):
     if _running_test and event in FORBIDDEN:
         # This exception is a BaseException, so `except Exception` in a library does not hide it.
         pytest.fail(
-            f"{_running_test} causes {event!r}, which unit tests must not; move it to tests/integration.",
+            f"{_running_test} causes {event!r}, which unit tests must not; move it to "
+            "tests/integration.",
             False,
         )
 
@@ -67,7 +69,9 @@ def axe(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run_with_torchao(tmp_path_factory):
-    """Return a function that runs code in a process that has torchao, whose import prints lines about GPUs."""
+    """Return a function that runs code in a process that has torchao, whose import prints lines
+    about GPUs.
+    """
     target = tmp_path_factory.mktemp("torchao")
     pip = [
         sys.executable,

@@ -67,7 +67,9 @@ def tiny_long_decoder_config(**changes: Any) -> VanillaTransformerLongDecoderCon
 
 
 def tiny_model(seed: int = 0, **changes: Any) -> VanillaTransformerForConditionalGeneration:
-    """Return a random encoder-decoder in evaluation mode that generates at most 4 tokens more than its source has."""
+    """Return a random encoder-decoder in evaluation mode that generates at most 4 tokens more than
+    its source has.
+    """
     torch.manual_seed(seed)
     return _with_paper_decoding(VanillaTransformerForConditionalGeneration(tiny_config(**changes)))
 
@@ -75,7 +77,9 @@ def tiny_model(seed: int = 0, **changes: Any) -> VanillaTransformerForConditiona
 def tiny_long_model(
     seed: int = 0, **changes: Any
 ) -> VanillaTransformerLongForConditionalGeneration:
-    """Return a random encoder-decoder with linear attention, in evaluation mode, with the limit of `tiny_model`."""
+    """Return a random encoder-decoder with linear attention, in evaluation mode, with the limit of
+    `tiny_model`.
+    """
     torch.manual_seed(seed)
     return _with_paper_decoding(
         VanillaTransformerLongForConditionalGeneration(tiny_long_config(**changes))
@@ -108,7 +112,9 @@ def tiny_tokenizer(vocab_size: int = TINY_VOCAB_SIZE) -> VanillaTransformerToken
 
 
 def write_tiny_corpus(folder: Path) -> Path:
-    """Write 40 training and 5 validation pairs of letters and the same in capitals: `train.a`, `train.b`, …"""
+    """Write 40 training and 5 validation pairs of letters and the same in capitals: `train.a`,
+    `train.b`, …
+    """
     sentences = [
         " ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4))
         for number in range(40)

@@ -23,7 +23,10 @@ def encoded_pairs(pairs, chunks=1):
 
 
 class LengthsCorpus:
-    """Pairs of the given lengths, the same in every epoch. Each token of a source is the number of its pair."""
+    """Pairs of the given lengths, the same in every epoch.
+
+    Each token of a source is the number of its pair.
+    """
 
     is_constant = True
 
@@ -41,7 +44,10 @@ class LengthsCorpus:
 
 
 class FreshCorpus(LengthsCorpus):
-    """Pairs in another table for each epoch, as with BPE-dropout. Each token of a target is the epoch."""
+    """Pairs in another table for each epoch, as with BPE-dropout.
+
+    Each token of a target is the epoch.
+    """
 
     is_constant = False
 

@@ -15,7 +15,10 @@ OPTIONS = TINY | {"drop_warnings": False, "drop_lowest_scores": 0.2, "ema_decay"
 
 
 def write_files(folder):
-    """Write a corpus and the models `teacher`, `other` and, with another vocabulary, `german`. Return the folder."""
+    """Write a corpus and the models `teacher`, `other` and, with another vocabulary, `german`.
+
+    Return the folder.
+    """
     write_tiny_corpus(folder)
     for seed, name in enumerate(("teacher", "other")):
         save_model_folder(tiny_model(seed), tiny_tokenizer(), folder / name)
@@ -29,7 +32,9 @@ def in_other_letters(source):
 
 
 def write_candidates(path, scored=True):
-    """Write the tiny corpus as sources with three candidates: a wrong one, the translation, and a longer one."""
+    """Write the tiny corpus as sources with three candidates: a wrong one, the translation, and a
+    longer one.
+    """
     with path.open("w") as file:
         sources = (path.parent / "train.a").read_text().splitlines()
         for number, source in enumerate(sources):

@@ -36,7 +36,9 @@ def compile_aside(engine):
 
 
 class Recorder:
-    """Keep the function that is captured, with its tensors, as a graph keeps kernels: it runs at each replay."""
+    """Keep the function that is captured, with its tensors, as a graph keeps kernels: it runs at
+    each replay.
+    """
 
     def __init__(self):
         self.sizes = []

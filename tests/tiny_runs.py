@@ -37,7 +37,9 @@ TINY = TINY_SIZES | {
 
 
 def watch_attention(monkeypatch):
-    """Return a list that gets, for each attention, whether it trains and whether cuDNN's attention is enabled."""
+    """Return a list that gets, for each attention, whether it trains and whether cuDNN's attention
+    is enabled.
+    """
     seen, attend = [], torch.nn.functional.scaled_dot_product_attention
 
     def watched(*given, **options):
@@ -126,7 +128,9 @@ _final_evaluations: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of each
 
 
 def no_scores(model, tokenizer, pairs, **generate_kwargs):
-    """Return the beam size for BLEU, and for chrF a lower number for each final model, so that the first one wins."""
+    """Return the beam size for BLEU, and for chrF a lower number for each final model, so that the
+    first one wins.
+    """
     if "num_beams" not in generate_kwargs:  # which validations during training have
         _final_evaluations[model] = _final_evaluations.get(model, 0) + 1
     beams = float(generate_kwargs.get("num_beams", model.generation_config.num_beams or 1))
@@ -139,7 +143,9 @@ def train_tiny(corpus, folder, evaluate=no_scores, **changes):
 
 
 def wait_for_metrics(folder):
-    """Wait until training in another process has logged its first steps, after which it handles signals."""
+    """Wait until training in another process has logged its first steps, after which it handles
+    signals.
+    """
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (
         (folder / "metrics.jsonl").exists() and entries(folder)
@@ -152,7 +158,9 @@ def entries(folder):
 
 
 def assert_same_run(straight, resumed):
-    """Compare weights, optimizer, data order, schedule, averages and all logged values bit for bit."""
+    """Compare weights, optimizer, data order, schedule, averages and all logged values bit for
+    bit.
+    """
     for name in ("model.safetensors", "ema/model.safetensors"):
         assert_equal_tensors(load_file(straight / name), load_file(resumed / name))
     last = [list_checkpoints(folder)[-1] for folder in (straight, resumed)]
@@ -211,7 +219,9 @@ def launch(launcher, arguments, script=ROOT / "scripts" / "train.py"):
 
 
 def finish(process, timeout=240):
-    """Wait until the training of `start`, `start_two` or `launch` has succeeded, and return its messages."""
+    """Wait until the training of `start`, `start_two` or `launch` has succeeded, and return its
+    messages.
+    """
     _, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors
     return errors

@@ -22,7 +22,10 @@ EOS = 2
 def tiny_train_state(
     output_dir: Any, accelerator: Any = None, sizes: dict[str, Any] | None = None, **changes: Any
 ) -> TrainState:
-    """Create the state of a new run, of a model of other `sizes` if given. `changes` are keys of its recipe."""
+    """Create the state of a new run, of a model of other `sizes` if given.
+
+    `changes` are keys of its recipe.
+    """
     options = {
         "train_source": "a",
         "train_target": "b",
@@ -49,7 +52,9 @@ class _OnStandIn(Accelerator):
 
 
 def accelerator_of_stand_in(monkeypatch: Any) -> Accelerator:
-    """Return an accelerator of the stand-in for a GPU, whose tensors fused Adam and autocast then take."""
+    """Return an accelerator of the stand-in for a GPU, whose tensors fused Adam and autocast then
+    take.
+    """
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(
@@ -77,7 +82,9 @@ def _micro_batch(lengths: list[int], step_target_tokens: int) -> MicroBatch:
 
 
 def packed_micro_batch(lengths: list[list[int]], length: int) -> MicroBatch:
-    """Return a micro-batch whose rows hold sentences of the given lengths, the same on both sides."""
+    """Return a micro-batch whose rows hold sentences of the given lengths, the same on both
+    sides.
+    """
     flat = np.array([each for row in lengths for each in row])
     ids = np.concatenate([[5 + number] * (each - 1) + [EOS] for number, each in enumerate(flat)])
     places = np.repeat(np.arange(len(lengths)), [len(row) for row in lengths])

@@ -8,7 +8,9 @@ from tests.forked import fork_context
 
 
 def run_two_processes(function, folder):
-    """Call `function(rank, folder, found)` in each of two processes, and return what they put into `found`."""
+    """Call `function(rank, folder, found)` in each of two processes, and return what they put into
+    `found`.
+    """
     with fork_context().Manager() as manager:
         found = manager.dict()
         arguments = function, str(folder), found

@@ -27,7 +27,9 @@ def uneven_config(**changes):
 
 
 def randomize(module):
-    """Add noise to all weights, so that zero biases and unit norm weights do not hide errors; return the module."""
+    """Add noise to all weights, so that zero biases and unit norm weights do not hide errors;
+    return the module.
+    """
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.requires_grad:  # Marian stores its sinusoids in a frozen parameter
@@ -48,7 +50,9 @@ def tokens(batch_size, length, vocabulary=VOCABULARY, seed=0):
 
 
 def padded_batch(rows, side="right"):
-    """Pad rows of different lengths; return ids and mask (1 for tokens), both `(batch_size, longest)`."""
+    """Pad rows of different lengths; return ids and mask (1 for tokens), both
+    `(batch_size, longest)`.
+    """
     longest = max(len(row) for row in rows)
     ids = torch.full((len(rows), longest), PAD)
     mask = torch.zeros(len(rows), longest, dtype=torch.long)
@@ -67,7 +71,9 @@ def gradients(model):
 
 
 def loss_and_gradients(model, forward=None, **inputs):
-    """Return logits and gradients of a training step with `forward`: `model` or a compiled version of it."""
+    """Return logits and gradients of a training step with `forward`: `model` or a compiled version
+    of it.
+    """
     model.zero_grad()
     output = (model if forward is None else forward)(**inputs)
     output.loss.backward()

@@ -32,7 +32,8 @@ BODY = """
 DOCTYPES = [
     "<!DOCTYPE html>",
     "<!doctype html>",
-    '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN"\n "http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd">',
+    '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN"\n '
+    '"http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd">',
     '<!DOCTYPE HTML PUBLIC "-//W3C//DTD HTML 4.01//EN">',
     '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html SYSTEM "about:legacy-compat">',
     "<!-- a comment -->\n<!DOCTYPE html>",

@@ -1,4 +1,6 @@
-"""A program that loads tokenizers without this package, and prints their ids, decoded texts and special tokens."""
+"""A program that loads tokenizers without this package, and prints their ids, decoded texts and
+special tokens.
+"""
 
 WITHOUT_PACKAGE = """
 import json, sys

@@ -4,8 +4,8 @@
     python tools/check_prose.py                        # everything
     python tools/check_prose.py --paths docs README.md
 
-Python files are read through their comments, strings and identifiers; other files as a whole. Text between backticks
-is code and is skipped. A word that is right where it stands goes into `ALLOWED`.
+Python files are read through their comments, strings and identifiers; other files as a whole. Text
+between backticks is code and is skipped. A word that is right where it stands goes into `ALLOWED`.
 """
 
 import argparse
@@ -57,7 +57,8 @@ SUFFIXES = {
 SKIPPED = {"tools/check_prose.py", "tests/tools/test_check_prose.py"}  # both quote the list
 SKIPPED_FOLDERS = {"benchmarks/results", "docs/_build", "docs/images"}
 
-# File → phrases that are right there, as found by the check (lower case). An entry that matches nothing is an error.
+# File → phrases that are right there, as found by the check (lower case). An entry that matches
+# nothing is an error.
 ALLOWED: dict[str, set[str]] = {
     "tests/m2m_100_models.py": {"legacy_behaviour"},  # an argument of transformers
 }
@@ -155,7 +156,9 @@ _NOT_PROSE = re.compile(r"``[^`]*``|`[^`]*`|https?://\S+")
 
 
 def find(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (offset, phrase, advice) of each banned phrase in `text`, where code is blanked by NUL characters."""
+    """Yield (offset, phrase, advice) of each banned phrase in `text`, where code is blanked by NUL
+    characters.
+    """
     for pattern, advice in PATTERNS:
         for match in pattern.finditer(text):
             if match[0].lower().startswith("what") and _QUESTION.match(text, match.end()):
@@ -169,9 +172,11 @@ def blank(text: str) -> str:
 
 
 def prose_of_python(source: str) -> str:
-    """Return `source` with the code blanked by NUL characters: comments, strings and identifiers remain.
+    """Return `source` with the code blanked by NUL characters: comments, strings and identifiers
+    remain.
 
-    An underscore of an identifier becomes a space, so that `test_goes_on` reads "test goes on". Offsets are kept.
+    An underscore of an identifier becomes a space, so that `test_goes_on` reads "test goes on".
+    Offsets are kept.
     """
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -194,7 +199,9 @@ def prose_of_python(source: str) -> str:
 
 
 def _text_of_string(literal: str) -> str:
-    """Blank the prefix, the quotes, escapes and replacement fields of a string literal, keeping its length."""
+    """Blank the prefix, the quotes, escapes and replacement fields of a string literal, keeping its
+    length.
+    """
     prefix = re.match(r"[A-Za-z]*", literal)[0]  # type: ignore[index]
     quote = 3 if literal[len(prefix) :][:3] in ('"""', "'''") else 1
     opening = len(prefix) + quote
@@ -272,7 +279,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for name, phrase in sorted(unused):
         print(
-            f"tools/check_prose.py: ALLOWED has {phrase!r} for {name}, where it is not found; remove it"
+            f"tools/check_prose.py: ALLOWED has {phrase!r} for {name}, where it is not found; "
+            "remove it"
         )
     if wrong or unused:
         print(

@@ -33,7 +33,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links that leave `docs/` lead to the repository, and put the translator on the home page."""
+    """Let links that leave `docs/` lead to the repository, and put the translator on the home
+    page.
+    """
     folder = ROOT if page.file.src_uri in ELSEWHERE else (ROOT / "docs" / page.file.src_uri).parent
 
     def resolve(match: re.Match[str]) -> str:
@@ -74,15 +76,18 @@ def python_page() -> str:
 
 
 def options_page() -> str:
-    """Return all options of a translation, from their declarations, with the places that know each one."""
+    """Return all options of a translation, from their declarations, with the places that know each
+    one.
+    """
     from vanilla_transformer.decoding.options import CONFIG, FLAG, JSON, TranslationOptions
 
     doors = {FLAG: "flag", JSON: "entry of a request", CONFIG: "entry of a generation config"}
     text = [
         "---\nsearch:\n  boost: 2\n---",
         "# Options of a translation",
-        "Each option is a keyword argument of the pipeline: `translate(texts, num_beams=8)`. Many are also flags of "
-        "`translate`, `evaluate` and other commands, entries of a request to `serve`, or of a generation config.",
+        "Each option is a keyword argument of the pipeline: `translate(texts, num_beams=8)`. Many "
+        "are also flags of `translate`, `evaluate` and other commands, entries of a request to "
+        "`serve`, or of a generation config.",
     ]
     for name, field in TranslationOptions.model_fields.items():
         places = [place for door, place in doors.items() if door in field.metadata]
@@ -105,9 +110,9 @@ def recipe_keys_page() -> str:
     text = [
         "---\nsearch:\n  boost: 3\n---",  # a search for a key finds this page first
         "# Recipe keys",
-        "Each key of a [recipe](../train_on_your_own_data.md#write-a-recipe) is a flag of `train`, too. In "
-        "the YAML file it stands at the top level or in the section under which this page lists it. Lengths "
-        "are in tokens and include EOS, unless the key says otherwise.",
+        "Each key of a [recipe](../train_on_your_own_data.md#write-a-recipe) is a flag of `train`, "
+        "too. In the YAML file it stands at the top level or in the section under which this page "
+        "lists it. Lengths are in tokens and include EOS, unless the key says otherwise.",
     ]
     for section, parts in arguments.SECTIONS.items():
         text += [

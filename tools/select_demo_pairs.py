@@ -1,6 +1,8 @@
-"""Select the demo corpus from the English-German pairs of Tatoeba: `python -m tools.select_demo_pairs FOLDER`.
+"""Select the demo corpus from the English-German pairs of Tatoeba:
+`python -m tools.select_demo_pairs FOLDER`.
 
-FOLDER holds `train.en`, `train.de`, `val.en` and `val.de`, as `recipes/tatoeba_en_de.yaml` reads them.
+FOLDER holds `train.en`, `train.de`, `val.en` and `val.de`, as `recipes/tatoeba_en_de.yaml` reads
+them.
 """
 
 import gzip

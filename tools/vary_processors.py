@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Run the tests that compare numbers or decoded tokens as other processors would compute them, and print a table.
+"""Run the tests that compare numbers or decoded tokens as other processors would compute them, and
+print a table.
 
-    python tools/vary_processors.py                       # 12 settings, which have all pairs of values
-    python tools/vary_processors.py --all                 # all 36
+    python tools/vary_processors.py                       # 12 settings, which have all pairs of
+    values python tools/vary_processors.py --all                 # all 36
     python tools/vary_processors.py --tests tests/golden  # other tests
 
-ATen and oneDNN choose their kernels by the instructions of the processor, and sums of several threads are rounded in
-another order. `ATEN_CPU_CAPABILITY` and `ONEDNN_MAX_CPU_ISA` leave instructions out.
+ATen and oneDNN choose their kernels by the instructions of the processor, and sums of several
+threads are rounded in another order. `ATEN_CPU_CAPABILITY` and `ONEDNN_MAX_CPU_ISA` leave
+instructions out.
 """
 
 import argparse
@@ -124,13 +126,15 @@ def main(words: list[str] | None = None) -> int:
     )  # without, ATen's kernels end in SIGILL
     failures = []
     print(
-        "| ATEN_CPU_CAPABILITY | ONEDNN_MAX_CPU_ISA | threads | result | seconds |\n|---|---|---|---|---|",
+        "| ATEN_CPU_CAPABILITY | ONEDNN_MAX_CPU_ISA | threads | result | seconds |\n"
+        "|---|---|---|---|---|",
         flush=True,
     )
     for setting in settings:
         if setting.aten == "avx512" and not has_avx512:
             print(
-                f"| avx512 | {setting.onednn or 'unset'} | {setting.threads} | the processor has none | |"
+                f"| avx512 | {setting.onednn or 'unset'} | {setting.threads} | the processor has "
+                "none | |"
             )
             continue
         row, *failed = run(setting, options.tests)

@@ -1,5 +1,6 @@
 """
-Write a trained model into the repository: weights in bfloat16, which load as float32, and no copy of the code.
+Write a trained model into the repository: weights in bfloat16, which load as float32, and no copy
+of the code.
 
     vanilla-transformer train tatoeba_en_de
     python tools/write_model.py runs/tatoeba_en_de models/en-de --source data/tatoeba-deu-eng/test.en \

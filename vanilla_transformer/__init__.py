@@ -1,9 +1,10 @@
 """
 The original Transformer ("Attention Is All You Need", 2017) as a model of transformers.
 
-Importing this package registers its models with the Auto classes and restores `pipeline("translation")`. The engine
-and the translation pipeline are imported at first use. The program `vanilla-transformer` registers the models once its
-flags are right, so that `--help` and mistakes do not wait for torch.
+Importing this package registers its models with the Auto classes and restores
+`pipeline("translation")`. The engine and the translation pipeline are imported at first use. The
+program `vanilla-transformer` registers the models once its flags are right, so that `--help` and
+mistakes do not wait for torch.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-What transformers asks of a model beside the paper: guards against wrong arguments, damaged files and other releases,
-loading under the class that saved a model, and vocabularies of another size.
+What transformers asks of a model beside the paper: guards against wrong arguments, damaged files
+and other releases, loading under the class that saved a model, and vocabularies of another size.
 """
 
 import copy
@@ -24,9 +24,11 @@ from transformers.utils.generic import is_flash_attention_requested
 
 from .errors import UserError, UserFileError
 
-# The name of a cache in this release of transformers, as an argument and in outputs. It was renamed in 5.24.
+# The name of a cache in this release of transformers, as an argument and in outputs. It was renamed
+# in 5.24.
 CACHE = "cache" if "cache" in signature(create_causal_mask).parameters else "past_key_values"
-# Releases that `make test-releases` passed. In another one, a short search is checked before the first of a process.
+# Releases that `make test-releases` passed. In another one, a short search is checked before the
+# first of a process.
 TESTED_RELEASES = ("5.12", "5.17", "5.20", "5.23", "5.24")
 TOKENIZER_HINT = (
     "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
@@ -51,7 +53,8 @@ def check_ids(name: str, ids: Tensor, size: int, hint: str = TOKENIZER_HINT) -> 
     lowest, highest = (int(bound) for bound in ids.aminmax())
     if lowest < 0 or highest >= size:
         raise UserError(
-            f"`{name}` must be from 0 to {size - 1}, got {lowest if lowest < 0 else highest}. {hint}"
+            f"`{name}` must be from 0 to {size - 1}, got {lowest if lowest < 0 else highest}. "
+            f"{hint}"
         )
 
 
@@ -79,17 +82,18 @@ def check_arguments(model: PreTrainedModel, arguments: Mapping[str, Any]) -> Non
     unknown = [name for name, value in arguments.items() if value is not None and name not in known]
     if unknown:
         raise TypeError(
-            f"`{type(model).__name__}.forward` must get arguments that it uses, got {', '.join(sorted(unknown))}. "
-            "Leave them out."
+            f"`{type(model).__name__}.forward` must get arguments that it uses, got "
+            f"{', '.join(sorted(unknown))}. Leave them out."
         )
 
 
 def accept_past_key_values(forward: Callable) -> Callable:
     """
-    Let `forward` take its `cache` by the name `past_key_values`, too: the name of releases before 5.24.
+    Let `forward` take its `cache` by the name `past_key_values`, too: the name of releases before
+    5.24.
 
-    PEFT's prefix tuning passes its prefix so, beside the cache of `generate()`. The prefix replaces an empty cache;
-    later it is ignored, as in the library.
+    PEFT's prefix tuning passes its prefix so, beside the cache of `generate()`. The prefix replaces
+    an empty cache; later it is ignored, as in the library.
     """
     renamed = (
         deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward)
@@ -119,7 +123,8 @@ def count_positions(mask: Tensor | None, length: int, past: int | Tensor, like: 
     """
     Compute the positions of the last `length` tokens, on the device of `like`.
 
-    Without a padding mask `(B, past + L)` they are `(1, L)`. With one they are `(B, L)`, and padding is not counted.
+    Without a padding mask `(B, past + L)` they are `(1, L)`. With one they are `(B, L)`, and
+    padding is not counted.
     """
     if mask is None or mask.dim() != 2:
         return (torch.arange(length, device=like.device) + past).unsqueeze(0)
@@ -157,10 +162,12 @@ _checked_classes = set[type]()
 
 def check_release(model: Any) -> None:
     """
-    Check a release of transformers that is not tested yet, once in a process for each class of models.
+    Check a release of transformers that is not tested yet, once in a process for each class of
+    models.
 
-    A model of a few random weights searches with a cache and without one, greedily and with two beams. `forward` must
-    give the same logits and scores for the whole target, and for each source without padding.
+    A model of a few random weights searches with a cache and without one, greedily and with two
+    beams. `forward` must give the same logits and scores for the whole target, and for each source
+    without padding.
     """
     if ".".join(__version__.split(".")[:2]) in TESTED_RELEASES or type(model) in _checked_classes:
         return
@@ -174,14 +181,16 @@ def check_release(model: Any) -> None:
     _checked_classes.discard(type(model))
     oldest, *_, newest = TESTED_RELEASES
     raise UserError(
-        f"Models must be used with a tested release of transformers ({oldest} to {newest}): {__version__} computes "
-        f"something else. Install transformers {newest}."
+        f"Models must be used with a tested release of transformers ({oldest} to {newest}): "
+        f"{__version__} computes something else. Install transformers {newest}."
     ) from cause
 
 
 @torch.no_grad()
 def compare_search(model: Any) -> bool:
-    """Tell whether `generate()` of a tiny model finds the logits (greedily) and scores (of beams) of `forward`."""
+    """Tell whether `generate()` of a tiny model finds the logits (greedily) and scores (of beams)
+    of `forward`.
+    """
     config = copy.deepcopy(model.config)
     config.d_model = 8
     for side in ("encoder", "decoder"):
@@ -227,12 +236,15 @@ def compare_search(model: Any) -> bool:
 
 
 class CompatibleModel(PreTrainedModel):
-    """Features of transformers that the models support, and loading under the class that saved a model."""
+    """Features of transformers that the models support, and loading under the class that saved a
+    model.
+    """
 
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    # No flash attention: where targets attend to a source, transformers removes its padding from them too (5.23).
+    # No flash attention: where targets attend to a source, transformers removes its padding from
+    # them too (5.23).
     _supports_flex_attn = True
     _supports_attention_backend = True
     _can_compile_fullgraph = True
@@ -240,10 +252,12 @@ class CompatibleModel(PreTrainedModel):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """
-        Load a model as `PreTrainedModel` does, and as the subclass that saved it if that is defined.
+        Load a model as `PreTrainedModel` does, and as the subclass that saved it if that is
+        defined.
 
         Raises:
-            ValueError: The class that saved it is not defined in this process: another one may compute otherwise.
+            ValueError: The class that saved it is not defined in this process: another one may
+                compute otherwise.
             OSError: A weights file is truncated or corrupt.
         """
         name, config = pretrained_model_name_or_path, kwargs.get("config")
@@ -261,7 +275,8 @@ class CompatibleModel(PreTrainedModel):
                 f"import the module of `{saved}` first; commands take it as `--user_module FILE.py`"
             )
             raise UserError(
-                f"{name} must be loaded as its class `{saved}`, but no such class is defined: {hint}."
+                f"{name} must be loaded as its class `{saved}`, but no such class is defined: "
+                f"{hint}."
             )
         loaded: Any = classes[saved] if issubclass(classes[saved], cls) else cls
         try:
@@ -271,7 +286,9 @@ class CompatibleModel(PreTrainedModel):
             raise UserFileError(f"Cannot load the weights of {name}: {damage}") from error
 
     def post_init(self) -> None:
-        """Keep the plans of the configuration off a stack of an encoder-decoder: they name modules of the whole."""
+        """Keep the plans of the configuration off a stack of an encoder-decoder: they name modules
+        of the whole.
+        """
         super().post_init()
         if self.config.is_encoder_decoder and hasattr(self, "layers"):
             for plan in ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan"):
@@ -279,7 +296,9 @@ class CompatibleModel(PreTrainedModel):
 
 
 class SourceVocabulary:
-    """Mixin for a model with two stacks: the source's vocabulary, and the target's if both share their embeddings."""
+    """Mixin for a model with two stacks: the source's vocabulary, and the target's if both share
+    their embeddings.
+    """
 
     base_model: Any
     config: Any
@@ -309,13 +328,18 @@ class SourceVocabulary:
 
 
 class TargetVocabulary(SourceVocabulary):
-    """Mixin for a model with an output projection: vocabularies of both sides, and prompts of its `generate()`."""
+    """Mixin for a model with an output projection: vocabularies of both sides, and prompts of its
+    `generate()`.
+    """
 
     lm_head: nn.Linear
     tie_weights: Callable
 
     def resize_decoder_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
-        """Resize a separate target vocabulary. New rows of the output projection start as the mean of the old ones."""
+        """Resize a separate target vocabulary.
+
+        New rows of the output projection start as the mean of the old ones.
+        """
         if self.config.share_encoder_decoder_embeddings:
             raise UserError(
                 "This model shares its embeddings. Call `resize_token_embeddings` instead."
@@ -336,7 +360,9 @@ class TargetVocabulary(SourceVocabulary):
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        """Count positions from the mask of a padded prompt here, before static caches turn it into a 4D mask."""
+        """Count positions from the mask of a padded prompt here, before static caches turn it into
+        a 4D mask.
+        """
         kwargs.pop("tokenizer", None)  # of `stop_strings`, which the library passes on
         mask = kwargs.get("decoder_attention_mask")
         if mask is not None and kwargs.get("decoder_position_ids") is None:

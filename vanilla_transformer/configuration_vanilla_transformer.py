@@ -1,6 +1,8 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
-"""Configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" below."""
+"""Configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called
+"the paper" below.
+"""
 
 import copy
 import shutil
@@ -29,7 +31,9 @@ PIPELINE = "pipeline_vanilla_transformer.TranslationPipeline"
 
 
 def stack_plan(stack: str, *attentions: str) -> dict[str, str]:
-    """Build the tensor-parallel plan of the modules below `stack`: heads and feed-forward width are split."""
+    """Build the tensor-parallel plan of the modules below `stack`: heads and feed-forward width are
+    split.
+    """
     plan = {f"{stack}embed_tokens": "embedding_rowwise"}
     for attention in attentions:
         plan |= {f"{stack}layers.*.{attention}.{name}_proj": "colwise" for name in "qkv"}
@@ -71,8 +75,8 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
 
     def __post_init__(self, **kwargs: Any) -> None:
-        # An installed package uses its own code. The library would ask for `trust_remote_code` nevertheless if it saw
-        # that the checkpoint carries some.
+        # An installed package uses its own code. The library would ask for `trust_remote_code`
+        # nevertheless if it saw that the checkpoint carries some.
         if not type(self).__module__.startswith("transformers_modules."):
             kwargs = {
                 name: value
@@ -100,7 +104,9 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         return fields if foreign else fields | copy.deepcopy(self.remote_code)
 
     def validate_token_ids(self) -> None:
-        """Check that special tokens are rows of the embedding: others would fail deep inside the model."""
+        """Check that special tokens are rows of the embedding: others would fail deep inside the
+        model.
+        """
         target_entries = getattr(self, "decoder_vocab_size", None) or self.vocab_size
         for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(self, field, None)
@@ -121,7 +127,9 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
             raise UserError(f"`{field}` must {rule}, got {value!r}.")
 
     def head_dims(self, num_heads: int) -> tuple[int, int]:
-        """Return the widths of keys and of values, d_k and d_v, of attention with this number of heads."""
+        """Return the widths of keys and of values, d_k and d_v, of attention with this number of
+        heads.
+        """
         width = self.d_model // num_heads
         return self.attention_key_dim or width, self.attention_value_dim or width
 
@@ -183,47 +191,60 @@ class VanillaTransformerDecoderFields(VanillaTransformerBaseConfig):
 @strict
 class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransformerDecoderFields):
     """
-    Shape and regularization of a [`VanillaTransformerModel`]; the defaults are the paper's base model.
+    Shape and regularization of a [`VanillaTransformerModel`]; the defaults are the paper's base
+    model.
 
-    `VanillaTransformerConfig(d_model=1024, encoder_ffn_dim=4096, decoder_ffn_dim=4096, encoder_attention_heads=16,
-    decoder_attention_heads=16, dropout=0.3)` is its big model (table 3, last row).
+    `VanillaTransformerConfig(d_model=1024, encoder_ffn_dim=4096, decoder_ffn_dim=4096,
+    encoder_attention_heads=16, decoder_attention_heads=16,
+    dropout=0.3)` is its big model (table 3, last row).
 
     Args:
         vocab_size: Size of the vocabulary; section 5.1 has 37000 byte pairs of both languages.
         decoder_vocab_size: Size of a separate target vocabulary, `vocab_size` by default.
         share_encoder_decoder_embeddings: One embedding matrix for both (section 3.4).
-        tie_word_embeddings: The output projection is the target embedding (section 3.4). `False` unties all matrices.
+        tie_word_embeddings: The output projection is the target embedding (section 3.4). `False`
+            unties all matrices.
         d_model: Width of the residual stream, 512 in section 3.1. Must be even for sinusoids.
         encoder_layers: Layers of the encoder, N = 6 of section 3.1.
         decoder_layers: Layers of the decoder, N = 6 of section 3.1.
         encoder_attention_heads: Heads of the encoder, h = 8 of section 3.2.2.
         decoder_attention_heads: Heads of the decoder's self-attention and cross-attention, h = 8.
-        encoder_ffn_dim: Inner width of the encoder's feed-forward layers, d_ff = 2048 of section 3.3.
+        encoder_ffn_dim: Inner width of the encoder's feed-forward layers, d_ff = 2048 of section
+            3.3.
         decoder_ffn_dim: Inner width of the decoder's feed-forward layers, d_ff = 2048.
         activation_function: Between the two projections of equation 2, ReLU in section 3.3.
-        dropout: Dropout on the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.
+        dropout: Dropout on the output of sub-layers and on embeddings with positions, 0.1 in
+            section 5.4.
         attention_dropout: Dropout on attention probabilities. Not in the paper.
         activation_dropout: Dropout after the activation of feed-forward layers. Not in the paper.
         attention_bias: Biases in attention projections. Not in the paper.
-        attention_key_dim: Width of queries and keys of a head, d_k = 64 of section 3.2.2. By default `d_model / h`.
-        attention_value_dim: Width of values of a head, d_v = 64 of section 3.2.2. By default `d_model / h`.
+        attention_key_dim: Width of queries and keys of a head, d_k = 64 of section 3.2.2. By
+            default `d_model / h`.
+        attention_value_dim: Width of values of a head, d_v = 64 of section 3.2.2. By default
+            `d_model / h`.
         lm_head_bias: Biases on logits, as in Marian. Not in the paper.
-        normalize_before: `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and
-            one more normalization after each stack (pre-norm). Not in the paper.
+        normalize_before: `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`:
+            `x + Sublayer(LayerNorm(x))` and one more normalization after each stack (pre-norm). Not
+            in the paper.
         layer_norm_eps: 1e-6 is Tensor2Tensor's value; the paper gives none.
         scale_embedding: Multiply embeddings by √d_model (section 3.4).
-        position_embedding_type: `"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without
-            positions, a permuted source gives permuted states. Not in the paper.
-        sinusoid_layout: Sines and cosines in turns (section 3.5), or first all sines: `"halves"`, as in
-            `MarianMTModel`, or `"tensor2tensor"`, with exponents from 0 to 1, as in Tensor2Tensor and Marian.
+        position_embedding_type: `"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or
+            `"none"`: without positions, a permuted source gives permuted states. Not in the paper.
+        sinusoid_layout: Sines and cosines in turns (section 3.5), or first all sines: `"halves"`,
+            as in `MarianMTModel`, or `"tensor2tensor"`, with exponents from 0 to 1, as in
+            Tensor2Tensor and Marian.
         max_position_embeddings: Number of learned positions; sinusoids have no limit.
-        max_source_length: Longest source in training, in tokens with EOS. `TranslationPipeline` splits longer lines.
-        source_eos: Attend to the EOS of a source. The sources of toolkits such as OpenNMT have none: `False`.
-        init_std: Standard deviation of all initial weights. By default, as in Tensor2Tensor, projections start
-            Glorot-uniform and embeddings with `d_model ** -0.5`. The paper gives no initialization.
-        chunk_size_feed_forward: Positions per chunk of feed-forward layers, recomputed in the backward pass; 0: all.
-        pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: Special tokens. The decoder input starts with
-            `decoder_start_token_id` (section 3.1: shifted right).
+        max_source_length: Longest source in training, in tokens with EOS. `TranslationPipeline`
+            splits longer lines.
+        source_eos: Attend to the EOS of a source. The sources of toolkits such as OpenNMT have
+            none: `False`.
+        init_std: Standard deviation of all initial weights. By default, as in Tensor2Tensor,
+            projections start Glorot-uniform and embeddings with `d_model ** -0.5`. The paper gives
+            no initialization.
+        chunk_size_feed_forward: Positions per chunk of feed-forward layers, recomputed in the
+            backward pass; 0: all.
+        pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: Special tokens. The
+            decoder input starts with `decoder_start_token_id` (section 3.1: shifted right).
 
     Raises:
         ValueError: A value is impossible by itself or together with another one.
@@ -267,7 +288,10 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         super().__post_init__(**kwargs)
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """Save `config.json` and the code of the pipeline. The library copies only the modules in `auto_map`."""
+        """Save `config.json` and the code of the pipeline.
+
+        The library copies only the modules in `auto_map`.
+        """
         super().save_pretrained(save_directory, *args, **kwargs)
         module = Path(__file__).with_name(PIPELINE.split(".")[0] + ".py")
         if not module.exists():  # loaded as remote code, without the pipeline
@@ -279,7 +303,10 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
     def validate_architecture(self) -> None:
         super().validate_architecture()
         if self.share_encoder_decoder_embeddings:
-            rule = f"equal `vocab_size`={self.vocab_size} while `share_encoder_decoder_embeddings` is on"
+            rule = (
+                f"equal `vocab_size`={self.vocab_size} while "
+                "`share_encoder_decoder_embeddings` is on"
+            )
             self.check("decoder_vocab_size", rule, lambda size: size == self.vocab_size)
 
 

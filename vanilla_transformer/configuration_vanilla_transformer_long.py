@@ -1,6 +1,8 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
-"""Configurations of models for long sequences: linear, LSH and Transformer-XL attention, and reversible layers."""
+"""Configurations of models for long sequences: linear, LSH and Transformer-XL attention, and
+reversible layers.
+"""
 
 from typing import Any, Literal
 
@@ -13,14 +15,16 @@ from .configuration_vanilla_transformer import (
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .errors import UserError
 
-# transformers defines the first two values of `layer_types`. The other two are named after Reformer's "lsh" layers and
-# after Transformer-XL.
+# transformers defines the first two values of `layer_types`. The other two are named after
+# Reformer's "lsh" layers and after Transformer-XL.
 LAYER_TYPES = ("full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention")
 
 
 @strict
 class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
-    """Fields and checks of models for long sequences; [`VanillaTransformerLongConfig`] documents them."""
+    """Fields and checks of models for long sequences; [`VanillaTransformerLongConfig`] documents
+    them.
+    """
 
     layer_types: str | list[str] = "linear_attention"
     num_hashes: int = 4
@@ -43,7 +47,9 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
         return self.layer_types[0]
 
     def validate_layer_type(self) -> None:
-        """Skip the check of transformers, which does not list all of our types; see `validate_architecture`."""
+        """Skip the check of transformers, which does not list all of our types; see
+        `validate_architecture`.
+        """
 
     def validate_architecture(self) -> None:
         super().validate_architecture()
@@ -51,7 +57,10 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
             rule = f"`layer_types` must be one of {', '.join(LAYER_TYPES)}, the same for all layers"
             raise UserError(f"{rule}, got {self.layer_types}.")
         if len(self.layer_types) != self.decoder_layers:
-            rule = f"`layer_types` must have one entry for each of `decoder_layers`={self.decoder_layers}"
+            rule = (
+                "`layer_types` must have one entry for each of "
+                f"`decoder_layers`={self.decoder_layers}"
+            )
             raise UserError(
                 f"{rule}, got {len(self.layer_types)}. A single type stands for all layers."
             )
@@ -99,21 +108,24 @@ class VanillaTransformerLongConfig(VanillaTransformerConfig, VanillaTransformerL
     Configuration of a [`VanillaTransformerLongModel`], an encoder-decoder model for long sequences.
 
     Args:
-        layer_types: Type of self-attention, the same in all layers: a string, or a list with one entry per decoder
-            layer. `"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and constant time
-            per generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to keys similar to the query.
-            `"transfo_xl_attention"` (Dai et al., 2019) is softmax attention with relative positions and a memory of
-            earlier segments in the decoder; the encoder keeps full attention. `"full_attention"` is the softmax
+        layer_types: Type of self-attention, the same in all layers: a string, or a list with one
+            entry per decoder layer. `"linear_attention"` (Katharopoulos et al., 2020) takes time
+            linear in the length, and constant time per generated token. `"lsh_attention"` (Kitaev
+            et al., 2020) attends to keys similar to the query. `"transfo_xl_attention"` (Dai et
+            al., 2019) is softmax attention with relative positions and a memory of earlier segments
+            in the decoder; the encoder keeps full attention. `"full_attention"` is the softmax
             attention of the base model, for use with reversible layers.
         cross_attention_type: `"full_attention"` or `"linear_attention"`.
         num_hashes: Hashing rounds of LSH attention.
-        num_buckets: Buckets per round: an even number, or 1 for no hashing. Reformer uses twice the length divided by
-            `lsh_attn_chunk_length`.
+        num_buckets: Buckets per round: an even number, or 1 for no hashing. Reformer uses twice the
+            length divided by `lsh_attn_chunk_length`.
         lsh_attn_chunk_length: Positions per chunk, which attends to itself and to the previous one.
         hash_seed: Seed of the random rotations, which are the same in each call.
-        mem_len: Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit.
-        reversible: Recompute activations in the backward pass instead of storing them. Needs `normalize_before`, since
-            a branch must not be normalized together with the stream that it is added to.
+        mem_len: Maximum number of earlier positions in a Transformer-XL memory; by default there is
+            no limit.
+        reversible: Recompute activations in the backward pass instead of storing them. Needs
+            `normalize_before`, since a branch must not be normalized together with the stream that
+            it is added to.
     """
 
     model_type = "vanilla_transformer_long"
@@ -137,7 +149,8 @@ class VanillaTransformerLongDecoderConfig(
     VanillaTransformerDecoderConfig, VanillaTransformerLongFields
 ):
     """
-    Configuration of a [`VanillaTransformerLongDecoderModel`], a decoder-only model for long sequences.
+    Configuration of a [`VanillaTransformerLongDecoderModel`], a decoder-only model for long
+    sequences.
 
     The fields are the ones of [`VanillaTransformerDecoderConfig`] and, except for the encoder's, of
     [`VanillaTransformerLongConfig`].

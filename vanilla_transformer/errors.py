@@ -1,4 +1,7 @@
-"""The errors of user's mistakes. This file travels with a checkpoint, as the modules that raise them do."""
+"""The errors of user's mistakes.
+
+This file travels with a checkpoint, as the modules that raise them do.
+"""
 
 
 class UserError(ValueError):
@@ -21,5 +24,7 @@ class LostProcessError(ChildProcessError, UserError):
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether an error is a mistake of the user or a refusal of the operating system, not a bug."""
+    """Tell whether an error is a mistake of the user or a refusal of the operating system, not a
+    bug.
+    """
     return isinstance(error, UserError) or (isinstance(error, OSError) and error.errno is not None)

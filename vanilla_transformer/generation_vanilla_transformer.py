@@ -1,8 +1,8 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-`generate()` as in section 6.1 of "Attention Is All You Need": beam search with the length penalty of Wu et al. (2016),
-and at most `source length + 50` new tokens for each sentence of a batch.
+`generate()` as in section 6.1 of "Attention Is All You Need": beam search with the length penalty
+of Wu et al. (2016), and at most `source length + 50` new tokens for each sentence of a batch.
 """
 
 import copy
@@ -18,7 +18,8 @@ from transformers.utils import ModelOutput
 
 from .compatibility_vanilla_transformer import CompatibleGenerationMixin, UserError
 
-# The penalty of the `generate()` call in progress: the library passes only α to the two methods that apply it.
+# The penalty of the `generate()` call in progress: the library passes only α to the two methods
+# that apply it.
 penalty_type_of_call: ContextVar[str] = ContextVar("length_penalty_type", default="power")
 
 
@@ -31,9 +32,10 @@ def paper_generation_config(
     """
     Return the paper's decoding (section 6.1): beam 4, α = 0.6, at most source length + 50 tokens.
 
-    `early_stopping="never"` is Tensor2Tensor's rule: a sentence is done when no running hypothesis can still beat its
-    finished ones, at any length. Differs from it, as in the library: a hypothesis cut off at the limit competes as if
-    finished. `changes` are parameters of `generate()` that differ from the paper's.
+    `early_stopping="never"` is Tensor2Tensor's rule: a sentence is done when no running hypothesis
+    can still beat its finished ones, at any length. Differs from it, as in the library: a
+    hypothesis cut off at the limit competes as if finished. `changes` are parameters of
+    `generate()` that differ from the paper's.
     """
     search = {"num_beams": 4, "early_stopping": "never", "max_new_tokens_beyond_source": 50}
     penalty = {"length_penalty": 0.6, "length_penalty_type": "wu"}
@@ -43,7 +45,9 @@ def paper_generation_config(
 
 
 def length_penalty(length: Any, alpha: float, penalty_type: str) -> Any:
-    """Return the divisor of a log-probability: `((5 + length) / 6) ** α` for `"wu"` (eq. 14), or `length ** α`."""
+    """Return the divisor of a log-probability: `((5 + length) / 6) ** α` for `"wu"` (eq. 14), or
+    `length ** α`.
+    """
     return ((5 + length) / 6) ** alpha if penalty_type == "wu" else length**alpha
 
 
@@ -51,9 +55,11 @@ def source_mask(
     config: Any, ids: torch.Tensor | None, mask: torch.Tensor | None
 ) -> torch.Tensor | None:
     """
-    Return the given mask, or one derived from padding: `(batch_size, source_length)`, 1 for tokens, 0 for padding.
+    Return the given mask, or one derived from padding: `(batch_size, source_length)`, 1 for tokens,
+    0 for padding.
 
-    With `pad_token_id == eos_token_id` the mask must be given. Without `config.source_eos`, EOS is masked as well.
+    With `pad_token_id == eos_token_id` the mask must be given. Without `config.source_eos`, EOS is
+    masked as well.
     """
     if ids is None:
         return mask
@@ -67,7 +73,9 @@ def source_mask(
 
 
 class MaxNewTokensBeyondSource(StoppingCriteria):
-    """Stop each hypothesis at the longest length of its sentence with the prompt: `max_lengths`, `(batch_size,)`."""
+    """Stop each hypothesis at the longest length of its sentence with the prompt: `max_lengths`,
+    `(batch_size,)`.
+    """
 
     def __init__(self, max_lengths: torch.Tensor):
         self.max_lengths = max_lengths
@@ -75,7 +83,9 @@ class MaxNewTokensBeyondSource(StoppingCriteria):
     def __call__(
         self, input_ids: torch.LongTensor, scores: torch.FloatTensor | None, **kwargs: Any
     ) -> torch.Tensor:
-        """Return which rows stop, given `(batch_size * hypotheses, length)`, hypotheses of a sentence side by side."""
+        """Return which rows stop, given `(batch_size * hypotheses, length)`, hypotheses of a
+        sentence side by side.
+        """
         hypotheses = input_ids.shape[0] // self.max_lengths.shape[0]
         return input_ids.shape[1] >= self.max_lengths.to(input_ids.device).repeat_interleave(
             hypotheses
@@ -84,15 +94,17 @@ class MaxNewTokensBeyondSource(StoppingCriteria):
 
 class PaperGenerationMixin(CompatibleGenerationMixin):
     """
-    `generate()` with two more parameters, given as keyword arguments or in the generation config, which saves them:
+    `generate()` with two more parameters, given as keyword arguments or in the generation config,
+    which saves them:
 
-    - `length_penalty_type` (`str`): How `length_penalty` = α changes the score of a hypothesis with log-probability p
-      and `len` generated tokens, EOS included. `"power"`, as in transformers: `p / len ** α`. `"wu"`, as in the paper:
-      `p / ((5 + len) / 6) ** α`.
-    - `max_new_tokens_beyond_source` (`int`, *optional*): Each sentence may become as long as its own source plus this
-      many tokens. A limit given closer to the call (keyword, then `generation_config`, then the model's own config)
-      replaces it, and so does `max_new_tokens` beside it. `max_length` beside it does not: `Seq2SeqTrainer` writes
-      the library's default of 20 there.
+    - `length_penalty_type` (`str`): How `length_penalty` = α changes the score of a hypothesis with
+      log-probability p and `len` generated tokens, EOS included. `"power"`, as in transformers:
+      `p / len ** α`. `"wu"`, as in the paper: `p / ((5 + len) / 6) ** α`.
+    - `max_new_tokens_beyond_source` (`int`, *optional*): Each sentence may become as long as its
+      own source plus this many tokens. A limit given closer to the call (keyword, then
+      `generation_config`, then the model's own config) replaces it, and so does `max_new_tokens`
+      beside it. `max_length` beside it does not: `Seq2SeqTrainer` writes the library's default of
+      20 there.
     """
 
     paper_parameters = ("length_penalty_type", "max_new_tokens_beyond_source")
@@ -106,7 +118,9 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
         stopping_criteria: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Generate token ids as the library does, with two more parameters and a source mask derived from padding."""
+        """Generate token ids as the library does, with two more parameters and a source mask
+        derived from padding.
+        """
         levels = [
             kwargs,
             vars(generation_config) if generation_config else {},
@@ -150,7 +164,9 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
         return _pad_after_end(outputs, levels) if beams_of_library else outputs
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """Save the model; with one beam, without the penalty of beam search, which the library refuses to save."""
+        """Save the model; with one beam, without the penalty of beam search, which the library
+        refuses to save.
+        """
         config: Any = vars(self)["generation_config"]
         if config.num_beams == 1:
             greedy = copy.deepcopy(config)
@@ -162,7 +178,9 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
             self.generation_config = config
 
     def _length_limit(self, longest: int, prompt_length: int) -> dict[str, int | None]:
-        """Return `max_new_tokens` for the longest sentence of the batch; shorter ones stop earlier."""
+        """Return `max_new_tokens` for the longest sentence of the batch; shorter ones stop
+        earlier.
+        """
         if self.config.position_embedding_type == "learned":
             longest = min(longest, self.config.max_position_embeddings)
         longest = max(longest, prompt_length + 1)
@@ -202,7 +220,9 @@ def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
 
 
 def closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
-    """Return `max_new_tokens_beyond_source`, unless another limit replaces it; see [`PaperGenerationMixin`]."""
+    """Return `max_new_tokens_beyond_source`, unless another limit replaces it; see
+    [`PaperGenerationMixin`].
+    """
     limits = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
     level = next(
         (level for level in levels if any(level.get(name) is not None for name in limits)),
@@ -230,7 +250,8 @@ def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> No
 def refuse_chunks(levels: Sequence[Mapping[str, Any]]) -> None:
     if (size := closest(levels, "prefill_chunk_size")) is not None:
         raise UserError(
-            f"`prefill_chunk_size` must be left out, since models read prompts at once, got {size!r}."
+            "`prefill_chunk_size` must be left out, since models read prompts at once, got "
+            f"{size!r}."
         )
 
 
@@ -241,14 +262,17 @@ def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
         raise UserError(f"`num_beams` must be an integer of 1 or more, got {beams!r}.")
     if margin is not None and (type(margin) is not int or margin < 0):
         raise UserError(
-            f"`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got {margin!r}."
+            "`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got "
+            f"{margin!r}."
         )
 
 
 def _source_arguments(
     config: Any, ids: torch.Tensor | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the source mask and a copy of given encoder outputs, whose rows the library repeats in place."""
+    """Return the source mask and a copy of given encoder outputs, whose rows the library repeats in
+    place.
+    """
     arguments = {"attention_mask": source_mask(config, ids, given.get("attention_mask"))}
     outputs = given.get("encoder_outputs")
     if outputs is not None:
@@ -258,7 +282,9 @@ def _source_arguments(
 
 
 def _source_lengths(ids: torch.Tensor | None, arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Return the source tokens of each sentence, `(batch_size,)`; without a mask all positions count."""
+    """Return the source tokens of each sentence, `(batch_size,)`; without a mask all positions
+    count.
+    """
     mask, encoder_outputs = arguments.get("attention_mask"), arguments.get("encoder_outputs")
     if mask is not None and mask.dim() == 2:
         return mask.long().sum(dim=-1)
@@ -269,7 +295,9 @@ def _source_lengths(ids: torch.Tensor | None, arguments: Mapping[str, Any]) -> t
 
 
 def _prompt_length(levels: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many decoder tokens are given, with the start symbol that the library prepends if it is missing."""
+    """Return how many decoder tokens are given, with the start symbol that the library prepends if
+    it is missing.
+    """
     prompt = levels[0].get("decoder_input_ids")
     if prompt is None:
         return 1
@@ -278,7 +306,9 @@ def _prompt_length(levels: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _pad_after_end(outputs: Any, levels: Sequence[Mapping[str, Any]]) -> Any:
-    """Pad hypotheses that the limit cut: with `pad_token_id=0` the library fills them up with EOS."""
+    """Pad hypotheses that the limit cut: with `pad_token_id=0` the library fills them up with
+    EOS.
+    """
     pad, generated = closest(levels, "pad_token_id"), outputs.beam_indices.shape[1]
     if pad is not None:
         outputs.sequences[:, -generated:].masked_fill_(outputs.beam_indices < 0, pad)

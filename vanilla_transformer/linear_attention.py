@@ -3,12 +3,13 @@
 """
 Linear attention of "Transformers are RNNs" (Katharopoulos et al., 2020), called "the paper" below.
 
-The paper replaces `exp(qᵀk)` in softmax by `φ(q)ᵀ φ(k)` with the feature map `φ(x) = elu(x) + 1`. The sums over keys
-then do not depend on the query:
+The paper replaces `exp(qᵀk)` in softmax by `φ(q)ᵀ φ(k)` with the feature map `φ(x) = elu(x) + 1`.
+The sums over keys then do not depend on the query:
 
     out_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j)
 
-Letters in shapes: B batch, T queries, S keys, H heads, K head width, C positions per chunk, N chunks.
+Letters in shapes: B batch, T queries, S keys, H heads, K head width, C positions per chunk, N
+chunks.
 """
 
 from typing import Any
@@ -38,9 +39,11 @@ def causal_sums(
     chunk_size: int = _CHUNK_SIZE,
 ) -> torch.Tensor:
     """
-    Compute `out_i = q_iᵀ (before + Σ_{j ≤ i} k_j v_jᵀ)`, the prefix sums of equations 9 to 11, in time linear in T.
+    Compute `out_i = q_iᵀ (before + Σ_{j ≤ i} k_j v_jᵀ)`, the prefix sums of equations 9 to 11, in
+    time linear in T.
 
-    The cumulative sum of earlier chunks is added to the products of all pairs of positions within a chunk.
+    The cumulative sum of earlier chunks is added to the products of all pairs of positions within a
+    chunk.
 
     Args:
         query, key: Features, `(B, H, T, K)`.
@@ -76,11 +79,14 @@ def linear_attention_forward(
     Sums are computed in float32 or higher precision. There are no attention probabilities.
 
     Args:
-        query: `(B, H, T, K)`. In causal attention the last query is at the position of the last key.
+        query: `(B, H, T, K)`. In causal attention the last query is at the position of the last
+            key.
         key, value: `(B, H, S, K)`.
-        attention_mask: Padding mask `(B, ≥ S)`, 1 for tokens and 0 for padding; only its last S columns are used.
+        attention_mask: Padding mask `(B, ≥ S)`, 1 for tokens and 0 for padding; only its last S
+            columns are used.
         is_causal: Whether to mask later positions; by default `module.is_causal`.
-        cache: Layers of [`LinearAttentionCacheLayer`] with the sums over earlier keys, to which this call adds.
+        cache: Layers of [`LinearAttentionCacheLayer`] with the sums over earlier keys, to which
+            this call adds.
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
@@ -106,7 +112,9 @@ def _causal(
     cache: Cache | None,
     module: nn.Module,
 ) -> torch.Tensor:
-    """Return causal sums `(B, H, T, K + 1)`, which include the keys before the first query and the sums in `cache`."""
+    """Return causal sums `(B, H, T, K + 1)`, which include the keys before the first query and the
+    sums in `cache`.
+    """
     length = query.shape[2]
     early, key = key.split([key.shape[2] - length, length], dim=2)
     early_value, value = value.split([value.shape[2] - length, length], dim=2)
@@ -121,13 +129,15 @@ def _causal(
 
 
 def key_padding(attention_mask: torch.Tensor | None, key: torch.Tensor) -> torch.Tensor:
-    """Return the mask `(B, 1, S, 1)` of the keys `(B, H, S, K)`, True for tokens; all ones without a mask."""
+    """Return the mask `(B, 1, S, 1)` of the keys `(B, H, S, K)`, True for tokens; all ones without
+    a mask.
+    """
     if attention_mask is None:
         return key.new_ones((1, 1, 1, 1), dtype=torch.bool)
     if attention_mask.dim() != 2:
         raise UserError(
-            "Linear and LSH attention take a padding mask of shape `(batch_size, length)`, got the shape "
-            f"{tuple(attention_mask.shape)}."
+            "Linear and LSH attention take a padding mask of shape `(batch_size, length)`, got the "
+            f"shape {tuple(attention_mask.shape)}."
         )
     return attention_mask[:, -key.shape[2] :].bool()[:, None, :, None]
 
@@ -141,8 +151,8 @@ class LinearAttentionCacheLayer(DynamicLayer):
     """
     Cache of one layer of linear attention, whose size does not depend on the number of tokens.
 
-    `keys` `(B, H, K)` is the sum of φ(k), and `values` `(B, H, K, K)` is the sum of φ(k) vᵀ. Unlike transformers' own
-    cache layer for linear attention, this layer counts tokens.
+    `keys` `(B, H, K)` is the sum of φ(k), and `values` `(B, H, K, K)` is the sum of φ(k) vᵀ. Unlike
+    transformers' own cache layer for linear attention, this layer counts tokens.
     """
 
     is_croppable = False
@@ -183,7 +193,9 @@ class LinearAttentionCacheLayer(DynamicLayer):
 
 
 class VanillaTransformerLinearAttention(VanillaTransformerAttention):
-    """Linear attention with the projections of the base model; its cache stores sums instead of keys and values."""
+    """Linear attention with the projections of the base model; its cache stores sums instead of
+    keys and values.
+    """
 
     def forward(
         self,
@@ -211,7 +223,9 @@ class VanillaTransformerLinearAttention(VanillaTransformerAttention):
 
 
 def source_padding(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
-    """Return the padding mask `(B, S)` of a cross-attention mask `(B, 1, T, S)`, whose rows are equal."""
+    """Return the padding mask `(B, S)` of a cross-attention mask `(B, 1, T, S)`, whose rows are
+    equal.
+    """
     if attention_mask is None or attention_mask.dim() != 4:
         return attention_mask
     attention_mask = attention_mask[:, 0, 0]

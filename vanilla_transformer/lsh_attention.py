@@ -1,15 +1,16 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-LSH attention of "Reformer: The Efficient Transformer" (Kitaev et al., 2020), called "the paper" below.
+LSH attention of "Reformer: The Efficient Transformer" (Kitaev et al., 2020), called "the paper"
+below.
 
-Queries and keys share one projection, and keys are normalized to unit length. Random rotations hash each position to a
-bucket, and a query attends to the keys in its bucket (section 2). Positions are sorted by bucket and cut into chunks;
-each chunk attends to itself and to the previous one. Several hashing rounds are combined by the log-sum-exps of their
-scores (appendix A).
+Queries and keys share one projection, and keys are normalized to unit length. Random rotations hash
+each position to a bucket, and a query attends to the keys in its bucket (section 2). Positions are
+sorted by bucket and cut into chunks; each chunk attends to itself and to the previous one. Several
+hashing rounds are combined by the log-sum-exps of their scores (appendix A).
 
-Letters in shapes: B batch, T queries, S keys, L length of either, H heads, K head width, R rounds, C positions per
-chunk, N chunks.
+Letters in shapes: B batch, T queries, S keys, L length of either, H heads, K head width, R rounds,
+C positions per chunk, N chunks.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,8 @@ from .linear_attention import key_padding
 from .modeling_vanilla_transformer import VanillaTransformerAttention
 from .reversible import Replay, compute
 
-# Score of a position with itself, low enough to matter only without other keys (section 2, "Causal masking").
+# Score of a position with itself, low enough to matter only without other keys (section 2, "Causal
+# masking").
 SELF_SCORE = -1e5
 # Bucket of padding, which is sorted after all others: chunks of tokens do not depend on it.
 _PADDING_BUCKET = 2**30
@@ -33,7 +35,9 @@ _PADDING_BUCKET = 2**30
 
 @lru_cache(maxsize=64)
 def rotations(seed: int, heads: int, width: int, rounds: int, buckets: int) -> torch.Tensor:
-    """Draw random rotations `(heads, width, rounds, buckets / 2)` in float32 from `seed`, and cache them."""
+    """Draw random rotations `(heads, width, rounds, buckets / 2)` in float32 from `seed`, and cache
+    them.
+    """
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(
         (heads, width, rounds, buckets // 2), generator=generator, dtype=torch.float32
@@ -42,7 +46,8 @@ def rotations(seed: int, heads: int, width: int, rounds: int, buckets: int) -> t
 
 def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int) -> torch.Tensor:
     """
-    Hash shared queries and keys `(B, H, L, K)` to buckets `(B, H, R, L)`: `argmax([xR; -xR])` (section 2).
+    Hash shared queries and keys `(B, H, L, K)` to buckets `(B, H, R, L)`: `argmax([xR; -xR])`
+    (section 2).
 
     `buckets` is even, or 1 for no hashing.
     """
@@ -53,7 +58,9 @@ def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int)
 
 
 def nearest_buckets(query_keys: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
-    """Hash `(B, H, L, K)` to buckets `(B, H, R, L)` by [`rotations`]; without any, all share a bucket."""
+    """Hash `(B, H, L, K)` to buckets `(B, H, R, L)` by [`rotations`]; without any, all share a
+    bucket.
+    """
     batch, heads, length, _ = query_keys.shape
     rounds, half = rotation.shape[2:]
     if half == 0:
@@ -67,7 +74,10 @@ def nearest_buckets(query_keys: torch.Tensor, rotation: torch.Tensor) -> torch.T
 
 
 def hash_settings(module: Any) -> tuple[int, int, int]:
-    """Return the seed, the rounds and the buckets of an attention. The seed of a layer is `hash_seed + layer_idx`."""
+    """Return the seed, the rounds and the buckets of an attention.
+
+    The seed of a layer is `hash_seed + layer_idx`.
+    """
     config = module.config
     return config.hash_seed + module.layer_idx, config.num_hashes, config.num_buckets
 
@@ -84,8 +94,8 @@ def chunked_lsh_attention(
     """
     Attend to the positions of the same bucket in the same or the previous chunk, in any round.
 
-    A pair of positions that share a bucket in several rounds counts once (appendix A), so that one bucket in one chunk
-    is full attention.
+    A pair of positions that share a bucket in several rounds counts once (appendix A), so that one
+    bucket in one chunk is full attention.
 
     Args:
         query_keys, value: `(B, H, L, K)`; the keys are the queries normalized to unit length.
@@ -147,7 +157,9 @@ def _sorted(states: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
 
 
 def _with_previous(chunks: torch.Tensor, fill: float = 0) -> torch.Tensor:
-    """Prepend the previous chunk, or `fill`, to each: `(B, H, R, N, C, …)` to `(B, H, R, N, 2C, …)`."""
+    """Prepend the previous chunk, or `fill`, to each: `(B, H, R, N, C, …)` to
+    `(B, H, R, N, 2C, …)`.
+    """
     previous = torch.cat([torch.full_like(chunks[:, :, :, :1], fill), chunks[:, :, :, :-1]], dim=3)
     return torch.cat([previous, chunks], dim=4)
 
@@ -155,7 +167,9 @@ def _with_previous(chunks: torch.Tensor, fill: float = 0) -> torch.Tensor:
 def _meetings(
     places: torch.Tensor, others: torch.Tensor, buckets: torch.Tensor, chunks: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return whether each pair shares bucket and chunks in each round, and in how many: `(B, H, R, N, C, 2C)` both."""
+    """Return whether each pair shares bucket and chunks in each round, and in how many:
+    `(B, H, R, N, C, 2C)` both.
+    """
     first, second = (
         places.flatten(3),
         others.clamp(min=0).flatten(3),
@@ -191,7 +205,8 @@ def bucket_attention(
     dropout: float = 0.0,
 ) -> torch.Tensor:
     """
-    Attend from the last T positions to all positions in the same bucket in any round, without chunks (equation 3).
+    Attend from the last T positions to all positions in the same bucket in any round, without
+    chunks (equation 3).
 
     This serves short sequences and the few queries of a generation step.
 
@@ -232,7 +247,8 @@ def lsh_attention_forward(
 
     Args:
         query_keys, value: Query-keys and values of the last T positions, `(B, H, T, K)`.
-        attention_mask: Padding mask `(B, ≥ S)`, 1 for tokens and 0 for padding; only its last S columns are used.
+        attention_mask: Padding mask `(B, ≥ S)`, 1 for tokens and 0 for padding; only its last S
+            columns are used.
         cache: Layers of [`LSHCacheLayer`], to which query-keys, values and buckets are appended.
         replay: Returns the buckets of the forward pass when a reversible layer is recomputed.
     """
@@ -274,7 +290,9 @@ class VanillaTransformerLSHAttention(VanillaTransformerAttention):
         replay: Replay = compute,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        """Map `(B, T, D)` to `(B, T, D)` given a padding mask, and return None instead of attention probabilities."""
+        """Map `(B, T, D)` to `(B, T, D)` given a padding mask, and return None instead of attention
+        probabilities.
+        """
         query_keys = self.split_heads(self.q_proj(hidden_states), self.head_dim)  # (B, H, T, K)
         value = self.split_heads(self.v_proj(hidden_states), self.value_dim)
         cache = getattr(cache, "self_attention_cache", cache)
@@ -286,7 +304,9 @@ class VanillaTransformerLSHAttention(VanillaTransformerAttention):
 
 
 class LSHCacheLayer(DynamicLayer):
-    """Cache of one layer of LSH attention: query-keys and values `(B, H, S, K)`, and `buckets` `(B, H, R, S)`."""
+    """Cache of one layer of LSH attention: query-keys and values `(B, H, S, K)`, and `buckets`
+    `(B, H, R, S)`.
+    """
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)

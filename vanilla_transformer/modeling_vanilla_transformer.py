@@ -3,11 +3,12 @@
 """
 The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" below.
 
-Read from top to bottom: attention (section 3.2), the layers (3.1 and 3.3), embeddings and positions (3.4 and 3.5), the
-encoder and the decoder, the model, and the model with its output projection (3.4).
+Read from top to bottom: attention (section 3.2), the layers (3.1 and 3.3), embeddings and positions
+(3.4 and 3.5), the encoder and the decoder, the model, and the model with its output projection
+(3.4).
 
-Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H heads, K d_k or d_v, the
-width of a head, F feed-forward width, V target vocabulary.
+Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H
+heads, K d_k or d_v, the width of a head, F feed-forward width, V target vocabulary.
 """
 
 import math
@@ -69,8 +70,8 @@ def eager_attention_forward(
     """
     Scaled dot-product attention, equation 1: `softmax(Q Kᵀ / √d_k) V`.
 
-    `attention_mask` is added to the scores: 0 where a position may be seen, a large negative number elsewhere. Returns
-    `(B, T, H, K)` and the probabilities.
+    `attention_mask` is added to the scores: 0 where a position may be seen, a large negative number
+    elsewhere. Returns `(B, T, H, K)` and the probabilities.
     """
     scores = (query * scaling) @ key.transpose(2, 3)  # (B, H, T, K) by (B, H, K, S) -> (B, H, T, S)
     if attention_mask is not None:
@@ -86,7 +87,8 @@ class VanillaTransformerAttention(nn.Module):
     """
     Multi-head attention, section 3.2.2.
 
-        MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O  with  head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
+        MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O  with  head_i = Attention(Q W_i^Q, K
+        W_i^K, V W_i^V)
 
     Self-attention if `key_value_states` is None, otherwise cross-attention over these states.
     """
@@ -124,7 +126,9 @@ class VanillaTransformerAttention(nn.Module):
         cache: Cache | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Map `(B, T, D)` to `(B, T, D)` and the probabilities, if the attention implementation returns them."""
+        """Map `(B, T, D)` to `(B, T, D)` and the probabilities, if the attention implementation
+        returns them.
+        """
         query = self.split_heads(self.q_proj(hidden_states), self.head_dim)  # (B, H, T, K)
         if key_value_states is not None:
             key, value = self.project_source(key_value_states, cache)  # (B, H, S, K)
@@ -169,7 +173,8 @@ class VanillaTransformerAttention(nn.Module):
 
 class VanillaTransformerLayer(GradientCheckpointingLayer):
     """
-    Self-attention and feed-forward sub-layers of encoder and decoder layers, with residual connections.
+    Self-attention and feed-forward sub-layers of encoder and decoder layers, with residual
+    connections.
 
     Each sub-layer is wrapped as in section 3.1: `LayerNorm(x + Dropout(Sublayer(x)))`.
     Differs from the paper: with `normalize_before`, `x + Dropout(Sublayer(LayerNorm(x)))`.
@@ -189,7 +194,9 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def add_and_norm(self, hidden_states: Tensor, norm: nn.LayerNorm, sublayer: Callable) -> Tensor:
-        """Apply `sublayer` with its residual connection and normalization: `(B, L, D)` to `(B, L, D)`."""
+        """Apply `sublayer` with its residual connection and normalization: `(B, L, D)` to
+        `(B, L, D)`.
+        """
         if self.normalize_before:
             return hidden_states + self.dropout(sublayer(norm(hidden_states)))
         return norm(hidden_states + self.dropout(sublayer(hidden_states)))
@@ -213,7 +220,9 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
         return self.fc2(self.activation_dropout(inner))  # (B, L, F) -> (B, L, D)
 
     def feed_forward(self, hidden_states: Tensor) -> Tensor:
-        """Apply equation 2 to all positions, or to `chunk_size_feed_forward` of them at a time to save memory."""
+        """Apply equation 2 to all positions, or to `chunk_size_feed_forward` of them at a time to
+        save memory.
+        """
         if not self.chunk_size_feed_forward:
             return self.position_wise(hidden_states)
         chunks = hidden_states.split(
@@ -247,7 +256,8 @@ class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
 
 class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
     """
-    Masked self-attention, attention to the encoder output, then feed-forward (section 3.1, figure 1 right).
+    Masked self-attention, attention to the encoder output, then feed-forward (section 3.1, figure 1
+    right).
 
     A decoder without an encoder (`is_encoder_decoder=False`) has no attention to its output.
     """
@@ -287,7 +297,10 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
 
 
 class VanillaTransformerEmbedding(nn.Embedding):
-    """Token embeddings times √d_model (section 3.4). Scaled here, so that `inputs_embeds` mean the same thing."""
+    """Token embeddings times √d_model (section 3.4).
+
+    Scaled here, so that `inputs_embeds` mean the same thing.
+    """
 
     def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
         super().__init__(vocab_size, config.d_model, config.pad_token_id)
@@ -306,8 +319,9 @@ def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "inte
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
 
-    The layout `"halves"` has all sines first, then all cosines. So has `"tensor2tensor"`, the authors' code, where the
-    exponents are 2i / (d_model - 2), so the longest wavelength is 10000 · 2π exactly.
+    The layout `"halves"` has all sines first, then all cosines. So has `"tensor2tensor"`, the
+    authors' code, where the exponents are 2i / (d_model - 2), so the longest wavelength is 10000 ·
+    2π exactly.
     """
     # Angles of far positions lose digits in float32; Apple's GPUs have no float64.
     dtype = torch.float32 if position_ids.device.type == "mps" else torch.float64
@@ -328,7 +342,8 @@ class VanillaTransformerPositions(nn.Module):
     """
     Positional encodings of section 3.5, computed on the fly: no table, hence no longest sequence.
 
-    Differs from the paper: `"none"` adds nothing. Attention alone does not know the order of its inputs.
+    Differs from the paper: `"none"` adds nothing. Attention alone does not know the order of its
+    inputs.
     """
 
     def __init__(self, config: VanillaTransformerConfig):
@@ -362,7 +377,9 @@ class VanillaTransformerPreTrainedModel(CompatibleModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw projections Glorot-uniform and embeddings from `N(0, 1/d_model)`, or both from `N(0, init_std²)`."""
+        """Draw projections Glorot-uniform and embeddings from `N(0, 1/d_model)`, or both from
+        `N(0, init_std²)`.
+        """
         std = self.config.init_std
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight) if std is None else init.normal_(
@@ -382,7 +399,9 @@ class VanillaTransformerPreTrainedModel(CompatibleModel):
 
 
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
-    """Common parts of encoder and decoder: embeddings, positions, dropout on their sum, pre-norm's final LayerNorm."""
+    """Common parts of encoder and decoder: embeddings, positions, dropout on their sum, pre-norm's
+    final LayerNorm.
+    """
 
     layer_class: Any
     create_mask = staticmethod(create_bidirectional_mask)
@@ -414,7 +433,9 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
 
     def add_positions(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
-        """Add positional encodings (section 3.5) and apply dropout to the sum (section 5.4): `(B, L, D)`."""
+        """Add positional encodings (section 3.5) and apply dropout to the sum (section 5.4):
+        `(B, L, D)`.
+        """
         return self.dropout(
             inputs_embeds + self.embed_positions(position_ids).to(inputs_embeds.dtype)
         )
@@ -428,7 +449,9 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         position_ids: Tensor | None = None,
         cache: Cache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the input of the first layer, `(B, L, D)`, and the mask in the form that the attention takes."""
+        """Return the input of the first layer, `(B, L, D)`, and the mask in the form that the
+        attention takes.
+        """
         inputs_embeds = self.embed(name, input_ids, inputs_embeds)
         if position_ids is None:
             past = cache.get_seq_length() if cache is not None else 0
@@ -471,10 +494,11 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         **further: Any,  # `generate()` would pass all of its arguments on to `kwargs`
     ) -> BaseModelOutput:
         """
-        Encode source tokens `(B, S)` with EOS, or continuous inputs `(B, S, D)`, which are not scaled by √d_model.
+        Encode source tokens `(B, S)` with EOS, or continuous inputs `(B, S, D)`, which are not
+        scaled by √d_model.
 
-        `attention_mask`, `(B, S)`, is 1 for tokens and 0 for padding; it is derived from `input_ids` by default.
-        `position_ids`, `(B, S)`, are counted from it by default.
+        `attention_mask`, `(B, S)`, is 1 for tokens and 0 for padding; it is derived from
+        `input_ids` by default. `position_ids`, `(B, S)`, are counted from it by default.
         """
         check_arguments(self, further)
         attention_mask = source_mask(self.config, input_ids, attention_mask)
@@ -522,10 +546,13 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         Decode a target, given the encoder output `(B, S, D)` and its padding mask `(B, S)`.
 
         Args:
-            input_ids: Target tokens `(B, T)` shifted right; with a cache, only the ones that it does not hold.
-            attention_mask: 1 for tokens, 0 for padding, `(B, past + T)`. Padding on the right needs no mask.
+            input_ids: Target tokens `(B, T)` shifted right; with a cache, only the ones that it
+                does not hold.
+            attention_mask: 1 for tokens, 0 for padding, `(B, past + T)`. Padding on the right needs
+                no mask.
             cache: Keys and values of earlier steps, updated in place.
-            inputs_embeds: Continuous inputs `(B, T, D)` instead of `input_ids`, not scaled by √d_model.
+            inputs_embeds: Continuous inputs `(B, T, D)` instead of `input_ids`, not scaled by
+                √d_model.
             position_ids: `(B, T)`, counted from the attention mask or the cache length by default.
         """
         check_arguments(self, kwargs)
@@ -556,7 +583,9 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 
 
 def shift_tokens_right(labels: Tensor, pad_token_id: int, decoder_start_token_id: int) -> Tensor:
-    """Build the decoder input from labels `(B, T)`: the start symbol, then all but the last; -100 becomes padding."""
+    """Build the decoder input from labels `(B, T)`: the start symbol, then all but the last; -100
+    becomes padding.
+    """
     start = labels.new_full((labels.shape[0], 1), decoder_start_token_id)
     shifted = torch.cat([start, labels[:, :-1]], dim=1)  # (B, T)
     return shifted.masked_fill(shifted == -100, pad_token_id)
@@ -592,7 +621,9 @@ class VanillaTransformerModel(SourceVocabulary, VanillaTransformerPreTrainedMode
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
-        """Run the encoder, unless its outputs are given, and the decoder; see their `forward` for the arguments."""
+        """Run the encoder, unless its outputs are given, and the decoder; see their `forward` for
+        the arguments.
+        """
         check_arguments(self, kwargs)
         attention_mask = source_mask(self.config, input_ids, attention_mask)
         encoded: Any = encoder_outputs
@@ -625,7 +656,9 @@ class VanillaTransformerModel(SourceVocabulary, VanillaTransformerPreTrainedMode
 class VanillaTransformerForConditionalGeneration(
     TargetVocabulary, PaperGenerationMixin, VanillaTransformerPreTrainedModel
 ):
-    """The whole Transformer of figure 1: encoder, decoder, and the projection to the target vocabulary."""
+    """The whole Transformer of figure 1: encoder, decoder, and the projection to the target
+    vocabulary.
+    """
 
     model_class = VanillaTransformerModel
     _auto_class = "AutoModelForSeq2SeqLM"
@@ -671,11 +704,12 @@ class VanillaTransformerForConditionalGeneration(
         Compute logits `(B, T, V)` and, given labels, the loss in nats per token.
 
         Args:
-            labels: Target tokens `(B, T)` with EOS, -100 for no label: `labels[:, t]` is the target of `logits[:, t]`.
-                Shifted right they are the decoder input, unless one is given.
+            labels: Target tokens `(B, T)` with EOS, -100 for no label: `labels[:, t]` is the target
+                of `logits[:, t]`. Shifted right they are the decoder input, unless one is given.
             logits_to_keep: Compute only that many last logits, or these positions; 0 for all.
-            num_items_in_batch (keyword): Target tokens of the whole step, which divide the sum of losses: accumulated
-                batches weigh the same as one large batch. Without it the loss is the mean over tokens.
+            num_items_in_batch (keyword): Target tokens of the whole step, which divide the sum of
+                losses: accumulated batches weigh the same as one large batch. Without it the loss
+                is the mean over tokens.
         """
         if labels is not None:
             use_cache = False

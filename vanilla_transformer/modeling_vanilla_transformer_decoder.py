@@ -65,9 +65,11 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
 
         Args:
             input_ids: Tokens `(B, L)`; with a cache, only the ones that it does not hold.
-            attention_mask: 1 for tokens, 0 for padding, `(B, past + L)`. Padding on the right needs no mask.
+            attention_mask: 1 for tokens, 0 for padding, `(B, past + L)`. Padding on the right needs
+                no mask.
             cache: Keys and values of earlier steps, updated in place.
-            inputs_embeds: Continuous inputs `(B, L, D)` instead of `input_ids`, not scaled by √d_model.
+            inputs_embeds: Continuous inputs `(B, L, D)` instead of `input_ids`, not scaled by
+                √d_model.
             position_ids: `(B, L)`, counted from the attention mask or the cache length by default.
         """
         check_arguments(self, kwargs)
@@ -97,7 +99,8 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Compatibl
 
     def __init__(self, config: VanillaTransformerDecoderConfig):
         super().__init__(config)
-        # The library reads both from the name of the class: its loss, and that label smoothing shifts the labels.
+        # The library reads both from the name of the class: its loss, and that label smoothing
+        # shifts the labels.
         self.loss_type, name = "ForCausalLM", type(self).__name__
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[name] = name
         self.model = self.model_class(config)
@@ -122,10 +125,10 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Compatibl
         Compute logits `(B, L, V)` and, given labels, the loss in nats per token.
 
         Args:
-            labels: Usually the `input_ids` `(B, L)`, with -100 for positions to ignore: `labels[:, t + 1]` is the
-                target of `logits[:, t]`.
-            shift_labels (keyword): The targets of `logits` at the same positions, beside `labels`. Trainers that split
-                a sequence over processes shift the labels before.
+            labels: Usually the `input_ids` `(B, L)`, with -100 for positions to ignore:
+                `labels[:, t + 1]` is the target of `logits[:, t]`.
+            shift_labels (keyword): The targets of `logits` at the same positions, beside `labels`.
+                Trainers that split a sequence over processes shift the labels before.
             logits_to_keep: Compute only that many last logits, or these positions; 0 for all.
             num_items_in_batch (keyword): Labels of the whole step, which divide the sum of losses.
         """
@@ -164,8 +167,9 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Compatibl
         """
         Continue a text; see `GenerationMixin.generate`. The rows of `cache` are repeated for beams.
 
-        An EOS at the end of all prompts is not read, unless it is the only token: tokenizers append it, and
-        `pipeline("text-generation")` passes it on, but the text is not over. The output begins with the given prompt.
+        An EOS at the end of all prompts is not read, unless it is the only token: tokenizers append
+        it, and `pipeline("text-generation")` passes it on, but the text is not over. The output
+        begins with the given prompt.
 
         Raises:
             ValueError: `cache` already holds the whole text.
@@ -217,13 +221,16 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Compatibl
         is_first_iteration: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Prepare the model inputs of a step of `generate()`, unless `cache` already holds the whole text."""
+        """Prepare the model inputs of a step of `generate()`, unless `cache` already holds the
+        whole text.
+        """
         kwargs.pop("tokenizer", None)  # of `stop_strings`, which the library passes on
         past = cache.get_seq_length() if cache is not None else 0
         if is_first_iteration and inputs_embeds is None and 0 < input_ids.shape[1] <= past:
             raise UserError(
-                "`input_ids` must be the whole text: the tokens that `cache` holds and at least one more. "
-                f"Got {input_ids.shape[1]} tokens, but the cache holds {past}. Pass the whole text."
+                "`input_ids` must be the whole text: the tokens that `cache` holds and at least "
+                f"one more. Got {input_ids.shape[1]} tokens, but the cache holds {past}. Pass the "
+                "whole text."
             )
         kwargs |= {
             CACHE: cache,
@@ -243,7 +250,9 @@ def ends_with(prompt: Tensor | None, eos_token_id: int | list[int] | None) -> bo
 
 
 def insert_prompt(outputs: Any, prompt: Tensor) -> Any:
-    """Return the output of `generate()` for a prompt without its last token with the whole `prompt` `(B, L)`."""
+    """Return the output of `generate()` for a prompt without its last token with the whole `prompt`
+    `(B, L)`.
+    """
     sequences = getattr(outputs, "sequences", outputs)
     prompts = prompt.repeat_interleave(len(sequences) // len(prompt), dim=0)
     sequences = torch.cat([prompts, sequences[:, prompt.shape[1] - 1 :]], dim=1)
@@ -256,7 +265,9 @@ def insert_prompt(outputs: Any, prompt: Tensor) -> Any:
 def generation_option(
     model: Any, name: str, generation_config: GenerationConfig | None, kwargs: dict[str, Any]
 ) -> Any:
-    """Look up a parameter of `generate()` in its keyword arguments, the given config and the model's own config."""
+    """Look up a parameter of `generate()` in its keyword arguments, the given config and the
+    model's own config.
+    """
     levels = (
         kwargs.get(name),
         getattr(generation_config, name, None),
@@ -268,7 +279,9 @@ def generation_option(
 def repeat_cache(
     model: Any, cache: Cache, generation_config: GenerationConfig | None, kwargs: dict[str, Any]
 ) -> Cache:
-    """Return the cache, or a copy with rows repeated if `generate()` uses several beams or returned sequences."""
+    """Return the cache, or a copy with rows repeated if `generate()` uses several beams or returned
+    sequences.
+    """
     options = (
         generation_option(model, n, generation_config, kwargs)
         for n in ("num_beams", "num_return_sequences")
@@ -281,7 +294,9 @@ def repeat_cache(
 
 
 def copy_cache(cache: Cache) -> Cache:
-    """Copy a cache but share its tensors, since its layers replace tensors instead of writing into them."""
+    """Copy a cache but share its tensors, since its layers replace tensors instead of writing into
+    them.
+    """
     cache = copy.copy(cache)
     cache.layers = [copy.copy(layer) for layer in cache.layers]
     return cache

@@ -1,7 +1,8 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-Encoder-only Transformer, as in BERT: the base model, a masked language model and a sequence classifier.
+Encoder-only Transformer, as in BERT: the base model, a masked language model and a sequence
+classifier.
 
 Letters in shapes: B batch, L length, D d_model, V vocabulary.
 """
@@ -77,7 +78,9 @@ class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
 
 
 class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedModel):
-    """Encoder-only model with a classification or regression head, which projects the mean over the tokens."""
+    """Encoder-only model with a classification or regression head, which projects the mean over the
+    tokens.
+    """
 
     config_class = VanillaTransformerEncoderConfig
     _auto_class = "AutoModelForSequenceClassification"
@@ -102,8 +105,8 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
         """
         Compute logits `(B, num_labels)` and, given labels, the loss.
 
-        `labels` are class indices `(B,)`, or target values if `config.num_labels` is 1 or `config.problem_type` is
-        `"regression"`.
+        `labels` are class indices `(B,)`, or target values if `config.num_labels` is 1 or
+        `config.problem_type` is `"regression"`.
         """
         outputs = self.model(
             input_ids=input_ids,

@@ -1,8 +1,8 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-Encoder-decoder and decoder-only Transformers for long sequences: `config.layer_types` selects the self-attention, and
-layers can be reversible.
+Encoder-decoder and decoder-only Transformers for long sequences: `config.layer_types` selects the
+self-attention, and layers can be reversible.
 
 Letters in shapes: B batch, L length, D d_model.
 """
@@ -74,7 +74,9 @@ def create_cache(config: VanillaTransformerLongFields) -> Cache:
 
 
 class ReversibleLayer:
-    """Mixin for encoder and decoder layers that returns the sub-layers as branches of a reversible layer."""
+    """Mixin for encoder and decoder layers that returns the sub-layers as branches of a reversible
+    layer.
+    """
 
     def branches(
         self: Any,
@@ -83,7 +85,10 @@ class ReversibleLayer:
         cache: Cache | None = None,
         **kwargs: Any,
     ) -> list[ReversibleBranch]:
-        """Return the sub-layers in order. Cross-attention reads the encoder output from the shared states."""
+        """Return the sub-layers in order.
+
+        Cross-attention reads the encoder output from the shared states.
+        """
         normalizes_memory = isinstance(self.self_attn, VanillaTransformerTransfoXLAttention)
 
         def self_attention(states: Tensor, _: Tensor | None, replay: Replay) -> Tensor:
@@ -113,7 +118,9 @@ class ReversibleLayer:
     def branch(
         self: Any, norm: nn.Module, sublayer: Callable, *modules: nn.Module
     ) -> ReversibleBranch:
-        """Return the pre-norm branch `Dropout(Sublayer(LayerNorm(x)))` with the parameters of its modules."""
+        """Return the pre-norm branch `Dropout(Sublayer(LayerNorm(x)))` with the parameters of its
+        modules.
+        """
         parameters = [parameter for module in (norm, *modules) for parameter in module.parameters()]
         return ReversibleBranch(
             lambda states, shared, replay: self.dropout(sublayer(norm(states), shared, replay)),
@@ -122,7 +129,10 @@ class ReversibleLayer:
 
 
 class VanillaTransformerLongEncoderLayer(ReversibleLayer, VanillaTransformerEncoderLayer):
-    """Encoder layer. With Transformer-XL attention, which is causal, the encoder uses full attention."""
+    """Encoder layer.
+
+    With Transformer-XL attention, which is causal, the encoder uses full attention.
+    """
 
     def __init__(self, config: VanillaTransformerLongConfig, layer_idx: int):
         layer_type = (
@@ -179,8 +189,8 @@ class LongStack(VanillaTransformerStack):
         """
         Return the input of the first layer `(B, L, D)` and its attention mask.
 
-        With full attention, the mask is as in [`VanillaTransformerStack`]. Otherwise it is a padding mask `(B, ≥ L)`,
-        or None for no padding.
+        With full attention, the mask is as in [`VanillaTransformerStack`]. Otherwise it is a
+        padding mask `(B, ≥ L)`, or None for no padding.
         """
         self._check_cache(cache)
         attention_class = type(self.layers[0].self_attn)
@@ -190,7 +200,8 @@ class LongStack(VanillaTransformerStack):
             )
         if attention_mask is not None and attention_mask.dim() != 2:
             raise UserError(
-                f'The mask for `layer_types="{self.config.layer_type}"` must be a padding mask of shape '
+                f'The mask for `layer_types="{self.config.layer_type}"` must be a padding mask of '
+                "shape "
                 f"`(batch_size, length)`, got the shape {tuple(attention_mask.shape)}."
             )
         inputs_embeds = self.embed(name, input_ids, inputs_embeds)
@@ -209,7 +220,8 @@ class LongStack(VanillaTransformerStack):
         if target_cache is not None and target_cache.layer_class_to_replicate is not expected:
             raise UserError(
                 f"`cache` must have layers of {expected.__name__} for "
-                f'`layer_types="{self.config.layer_type}"`, as `create_cache(config)` has, got {target_cache}.'
+                f'`layer_types="{self.config.layer_type}"`, as `create_cache(config)` has, got '
+                f"{target_cache}."
             )
 
     def _segment_mask(
@@ -219,20 +231,22 @@ class LongStack(VanillaTransformerStack):
         length: int,
         cache: Cache | None,
     ) -> Tensor | None:
-        """Check a segment against the memory and return its padding mask, derived from `input_ids` by default."""
+        """Check a segment against the memory and return its padding mask, derived from `input_ids`
+        by default.
+        """
         if cache is None:
             return attention_mask
         if self.training and self.gradient_checkpointing:
             raise UserError(
-                "A memory cannot be used with gradient checkpointing: a layer that runs twice would store its inputs "
-                "twice. Turn activation checkpointing off."
+                "A memory cannot be used with gradient checkpointing: a layer that runs twice "
+                "would store its inputs twice. Turn activation checkpointing off."
             )
         layers = getattr(cache, "self_attention_cache", cache).layers
         has_memory = bool(layers) and layers[0].keys is not None and layers[0].keys.shape[1] > 0
         if has_memory and attention_mask is not None and not bool(attention_mask[:, -length].all()):
             raise UserError(
-                "A segment after a memory must not begin with padding, which would be between the two: got rows of "
-                "`attention_mask` whose first new position is 0. Pad on the right."
+                "A segment after a memory must not begin with padding, which would be between the "
+                "two: got rows of `attention_mask` whose first new position is 0. Pad on the right."
             )
         if (
             attention_mask is None
@@ -247,7 +261,8 @@ class LongStack(VanillaTransformerStack):
         self, hidden_states: Tensor, attention_mask: Tensor | None, *source: Any, **kwargs: Any
     ) -> Tensor:
         """
-        Apply all layers, reversibly if `config.reversible`; `source` has the encoder output and its mask.
+        Apply all layers, reversibly if `config.reversible`; `source` has the encoder output and its
+        mask.
 
         With a cache, store activations: a second run would update it again.
         """
@@ -263,7 +278,9 @@ class LongStack(VanillaTransformerStack):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize weights as in the base model, and the biases of Transformer-XL attention to zero."""
+        """Initialize weights as in the base model, and the biases of Transformer-XL attention to
+        zero.
+        """
         super()._init_weights(module)
         if isinstance(module, VanillaTransformerTransfoXLAttention):
             init.zeros_(module.content_bias)
@@ -289,7 +306,10 @@ class VanillaTransformerLongDecoder(LongStack, VanillaTransformerDecoder):
     def forward(
         self, input_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **kwargs: Any
     ) -> Any:
-        """Decode as in [`VanillaTransformerDecoder`]. A cache without cross-attention is a memory of earlier texts."""
+        """Decode as in [`VanillaTransformerDecoder`].
+
+        A cache without cross-attention is a memory of earlier texts.
+        """
         if cache is not None and not isinstance(cache, EncoderDecoderCache):
             restart_positions(cache)
             cache = EncoderDecoderCache(cache, DynamicCache())
@@ -320,13 +340,14 @@ class LongGenerationMixin(CompatibleGenerationMixin):
         **kwargs: Any,
     ) -> Any:
         """
-        Generate; see `GenerationMixin.generate`. An encoder-decoder model does not change a memory in
-        `cache`.
+        Generate; see `GenerationMixin.generate`. An encoder-decoder model does not change a memory
+        in `cache`.
         """
         implementation = generation_option(self, "cache_implementation", generation_config, kwargs)
         if implementation not in (None, "dynamic"):
             raise UserError(
-                f'`cache_implementation` must be "dynamic" for `layer_types="{self.config.layer_type}"`, whose cache '
+                '`cache_implementation` must be "dynamic" for '
+                f'`layer_types="{self.config.layer_type}"`, whose cache '
                 f"has no fixed size, got {implementation!r}."
             )
         cache = kwargs.get("cache")
@@ -364,9 +385,10 @@ class VanillaTransformerLongForConditionalGeneration(
     """
     Encoder-decoder model for long sequences, with the output projection.
 
-    With `layer_types="transfo_xl_attention"` the decoder can attend to earlier texts, for example to translate a
-    document sentence by sentence. Create `memory = create_cache(config)` and pass it as `cache` to each
-    call, which appends its target. `generate()` reads the memory without changing it.
+    With `layer_types="transfo_xl_attention"` the decoder can attend to earlier texts, for example
+    to translate a document sentence by sentence. Create `memory = create_cache(config)` and pass it
+    as `cache` to each call, which appends its target. `generate()` reads the memory without
+    changing it.
     """
 
     config_class = VanillaTransformerLongConfig
@@ -391,8 +413,8 @@ class VanillaTransformerLongForCausalLM(LongGenerationMixin, VanillaTransformerF
     """
     Causal language model for long sequences.
 
-    With `layer_types="transfo_xl_attention"`, create `memory = create_cache(config)` and pass it as `cache`
-    to each call, which then attends to earlier segments.
+    With `layer_types="transfo_xl_attention"`, create `memory = create_cache(config)` and pass it as
+    `cache` to each call, which then attends to earlier segments.
     """
 
     config_class = VanillaTransformerLongDecoderConfig

@@ -26,32 +26,37 @@ _SPACE = re.compile(r"\s")
 _LINE_GAP = re.compile(
     r"(?<!\s)[^\S\n\v\f\r\x1c-\x1e\x85\u2028\u2029]*+[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*+"
 )
-# Marks that end a sentence by themselves: Chinese and Japanese, Indic, Ethiopic, Burmese, Khmer, Tibetan. A full-width
-# period may also be in a number or an address, and the Khmer mark in "and so on".
+# Marks that end a sentence by themselves: Chinese and Japanese, Indic, Ethiopic, Burmese, Khmer,
+# Tibetan. A full-width period may also be in a number or an address, and the Khmer mark in "and so
+# on".
 _END = r"(?:[。！？｡︒︕︖﹒﹖﹗।॥።፧፨။៕།༎༏༐༑༔]|．(?![\p{N}\p{Latin}])|។(?!ល។))"
-# Marks that end one before white space: all others of Unicode but commas, and Armenian ones within words; and a Greek
-# question mark, which is a semicolon in NFC.
+# Marks that end one before white space: all others of Unicode but commas, and Armenian ones within
+# words; and a Greek question mark, which is a semicolon in NFC.
 _END_BEFORE_SPACE = (
     rf"(?:(?!{_END})[\p{{Sentence_Terminal}}…\u037E--[՜՞၊꧈᭞។]]|"
     r""";(?<=\p{Greek}[\p{M}"'”’»)\]]{0,8};))"""
 )
-# No sentence ends after a number up to 99, which may be an ordinal, as in German, or the number of an item.
+# No sentence ends after a number up to 99, which may be an ordinal, as in German, or the number of
+# an item.
 _ORDINAL = r"(?<![\w.,:/'’-])[1-9]\d?\."
 _WHITE = r"[\s\x1c-\x1f]"  # as of `str.isspace`
-# The white space after these marks (and closing quotation marks and brackets), which may be none, as the last group.
+# The white space after these marks (and closing quotation marks and brackets), which may be none,
+# as the last group.
 _SENTENCE_GAP = regex.compile(
     rf"""{_END_BEFORE_SPACE}(?<!{_ORDINAL})["'”’»)\]\p{{M}}\p{{Cf}}]*({_WHITE}+)"""
     rf"""|(?<!{_END}){_END}(?:{_END}|[」』”’）\p{{M}}\p{{Cf}}])*+(?:["'»)\]]++({_WHITE}+)|({_WHITE}*+))"""
     rf"(?!{_END}|[」』”’）])",
     regex.V1,
 )
-# Where a sentence may be cut: between letters as they are read, between letters with their marks, and anywhere.
+# Where a sentence may be cut: between letters as they are read, between letters with their marks,
+# and anywhere.
 _PIECES = [regex.compile(pattern) for pattern in (r"\X", r"(?s:.)\p{M}*+", r"(?s:.)")]
 
 
 class Segment(NamedTuple):
     """
-    A line or sentence that is translated by itself, the white space before the next one, and its token ids.
+    A line or sentence that is translated by itself, the white space before the next one, and its
+    token ids.
 
     One without letters has no tokens, and is its own translation.
     """
@@ -63,9 +68,11 @@ class Segment(NamedTuple):
 
 class Request:
     """
-    One call of the pipeline, decoded by `generate()`: its options, and the steps that depend on them.
+    One call of the pipeline, decoded by `generate()`: its options, and the steps that depend on
+    them.
 
-    The installed package has its own class with the same methods, see [`TranslationPipeline.begin`].
+    The installed package has its own class with the same methods, see
+    [`TranslationPipeline.begin`].
 
     Args:
         pipeline: Pipeline that was called.
@@ -118,21 +125,24 @@ class TranslationPipeline(Pipeline):
         >>> translate("A man is sleeping.")
         [{'translation_text': 'Ein Mann schläft.'}]
 
-    A string or a sequence of strings (a list, a dataset's column) returns a list with one `{"translation_text": …}`
-    for each; any other iterable returns a generator, which reads ahead in windows. With `num_return_sequences` over 1
-    each text has a list of them, best first.
+    A string or a sequence of strings (a list, a dataset's column) returns a list with one
+    `{"translation_text": …}` for each; any other iterable returns a generator, which reads ahead in
+    windows. With `num_return_sequences` over 1 each text has a list of them, best first.
 
-    Sentences are sorted by length into batches of `batch_size` (32 by default) and returned in the given order; with
-    the package installed, its engine decodes. Line breaks are kept. A line with more tokens than
-    `config.max_source_length`, the longest source in training, is split into sentences. A sentence with more than 512
-    tokens, and more than any source in training, is cut at white space. Blank text has an empty translation, and a
-    line or sentence without a letter, such as `-` or `(1)`, is its own translation.
+    Sentences are sorted by length into batches of `batch_size` (32 by default) and returned in the
+    given order; with the package installed, its engine decodes. Line breaks are kept. A line with
+    more tokens than `config.max_source_length`, the longest source in training, is split into
+    sentences. A sentence with more than 512 tokens, and more than any source in training, is cut at
+    white space. Blank text has an empty translation, and a line or sentence without a letter, such
+    as `-` or `(1)`, is its own translation.
 
-    `progress_bar` turns the bar on or off; by default a terminal shows it for 256 sentences or more. All other keyword
-    arguments are passed to `generate()`, whose defaults are the checkpoint's.
+    `progress_bar` turns the bar on or off; by default a terminal shows it for 256 sentences or
+    more. All other keyword arguments are passed to `generate()`, whose defaults are the
+    checkpoint's.
 
     Raises:
-        ValueError: An input is not a string, `batch_size` is below 1, or `generate()` does not accept an argument.
+        ValueError: An input is not a string, `batch_size` is below 1, or `generate()` does not
+            accept an argument.
     """
 
     _load_tokenizer = True
@@ -193,7 +203,8 @@ class TranslationPipeline(Pipeline):
         """Return the [`Request`] of a call.
 
         Args:
-            options: Keyword arguments of the call. A `generation_config` replaces the constructor's options.
+            options: Keyword arguments of the call. A `generation_config` replaces the constructor's
+                options.
             count: The number of texts, if it is known.
         """
         return Request(
@@ -201,7 +212,9 @@ class TranslationPipeline(Pipeline):
         )
 
     def preprocess(self, input_: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
-        """Pad a batch of token ids to `input_ids` and `attention_mask` of shape `(batch_size, source_length)`."""
+        """Pad a batch of token ids to `input_ids` and `attention_mask` of shape
+        `(batch_size, source_length)`.
+        """
         options = {"padding_side": "right", "return_attention_mask": True, "return_tensors": "pt"}
         return dict(self.tokenizer.pad({"input_ids": input_}, **options))
 
@@ -282,7 +295,9 @@ class TranslationPipeline(Pipeline):
 
 
 def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> str:
-    """Join translations by the separators of their segments, or by a space if the source's script needs none."""
+    """Join translations by the separators of their segments, or by a space if the source's script
+    needs none.
+    """
     if len(segments) == 1:
         return translations[0] + segments[0].separator
     pieces = (
@@ -293,7 +308,9 @@ def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> s
 
 
 def source_limits(config: Any) -> tuple[int, int]:
-    """Return the numbers of tokens beyond which a line is split into sentences, and a sentence is cut."""
+    """Return the numbers of tokens beyond which a line is split into sentences, and a sentence is
+    cut.
+    """
     longest = getattr(config, "max_source_length", None)
     most = max(longest or 0, _LONGEST_SENTENCE)
     if getattr(config, "position_embedding_type", None) == "learned":
@@ -307,7 +324,8 @@ def encode_segments(
     longest: int,
     most: int,
 ) -> list[list[Segment]]:
-    """Return the segments of each text with their token ids, of which segments without letters have none.
+    """Return the segments of each text with their token ids, of which segments without letters have
+    none.
 
     Args:
         lines: The lines of each text.
@@ -363,7 +381,10 @@ def _encode(
 
 
 def encode_sources(model: Any, tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    """Return the token ids of each text. Sources of models with the setting `source_eos` end in one EOS."""
+    """Return the token ids of each text.
+
+    Sources of models with the setting `source_eos` end in one EOS.
+    """
     if hasattr(model.config, "source_eos"):
         return encode_sentences(tokenizer, texts)
     return tokenizer(texts)["input_ids"] if texts else []
@@ -373,15 +394,18 @@ def encode_sentences(
     tokenizer: Any, texts: Sequence[str], as_target: bool = False
 ) -> list[list[int]]:
     """
-    Return the token ids of each source (or target) with exactly one EOS, at its end; the tokenizer must have one.
+    Return the token ids of each source (or target) with exactly one EOS, at its end; the tokenizer
+    must have one.
 
-    Many tokenizers add no EOS, some add one at the start, and most take an EOS written in a text for the symbol.
+    Many tokenizers add no EOS, some add one at the start, and most take an EOS written in a text
+    for the symbol.
     """
     eos = tokenizer.eos_token_id
     if eos is None:
         hint = "Set one with `tokenizer.add_special_tokens({'eos_token': '</s>'})`."
         raise UserError(
-            f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}"
+            f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. "
+            f"{hint}"
         )
     if not texts:
         return []
@@ -408,7 +432,8 @@ def encode_sentences(
 
 def _encode_by_backend(tokenizer: Any, texts: Sequence[str]) -> list[list[int]] | None:
     """
-    Return the token ids of texts without the tokenizer's own overhead; None where they could differ from its own.
+    Return the token ids of texts without the tokenizer's own overhead; None where they could differ
+    from its own.
 
     They could where its class changes the call, or makes a difference between sources and targets.
     """
@@ -444,7 +469,9 @@ def _check_strings(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def split_lines(text: str) -> list[Segment]:
-    """Split a text into lines, separated by line breaks with the white space and blank lines around them."""
+    """Split a text into lines, separated by line breaks with the white space and blank lines around
+    them.
+    """
     text = text.strip()
     if len(text.splitlines()) > 1:
         return list(_split_at(_LINE_GAP, Segment(text, "")))
@@ -457,7 +484,8 @@ def split_sentences(line: Segment) -> Iterator[Segment]:
 
 
 def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
-    """Cut a sentence into parts of about equal length, at white space near their ends if there is some.
+    """Cut a sentence into parts of about equal length, at white space near their ends if there is
+    some.
 
     A letter keeps its marks, and a conjunct its letters, unless the sentence is only one of them.
     """

@@ -80,7 +80,8 @@ _MODELS: dict[Any, dict[Any, Any]] = {
         AutoModelForCausalLM: VanillaTransformerLongForCausalLM,
     },
 }
-# Names of classes, by which Trainer, its model cards and the library's own tests decide. `register` does not add them.
+# Names of classes, by which Trainer, its model cards and the library's own tests decide. `register`
+# does not add them.
 _NAMES = {
     AutoModel: MODEL_MAPPING_NAMES,
     AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,

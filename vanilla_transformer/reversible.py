@@ -1,14 +1,15 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-Reversible layers of "Reformer: The Efficient Transformer" (Kitaev et al., 2020, section 3), after Gomez et al. (2017).
+Reversible layers of "Reformer: The Efficient Transformer" (Kitaev et al., 2020, section 3), after
+Gomez et al. (2017).
 
 Each residual branch adds a function of one of two streams to the other:
 
     y_1 = x_1 + Attention(x_2)        y_2 = x_2 + FeedForward(y_1)
 
-The backward pass recomputes the inputs from the outputs, `x_2 = y_2 - FeedForward(y_1)`. Therefore activation memory
-does not grow with the number of layers.
+The backward pass recomputes the inputs from the outputs, `x_2 = y_2 - FeedForward(y_1)`. Therefore
+activation memory does not grow with the number of layers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,9 @@ Replay = Callable[[Callable[[], torch.Tensor]], torch.Tensor]
 
 
 def compute(function: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """Call `function` without recording its result: the `Replay` of a branch that runs only once."""
+    """Call `function` without recording its result: the `Replay` of a branch that runs only
+    once.
+    """
     return function()
 
 
@@ -35,10 +38,11 @@ class ReversibleBranch:
 
     Args:
         function:
-            Computes the update of one stream from the other stream, `(B, L, D)`, and from states that all layers
-            share (the encoder output, or None). Its third argument, a `Replay`, wraps each discrete choice, such as a
-            bucket: in the backward pass it returns the choice of the forward pass, since rounding errors in the
-            recomputed states could change the choice.
+            Computes the update of one stream from the other stream, `(B, L, D)`, and from states
+            that all layers share (the encoder output, or None). Its third argument, a `Replay`,
+            wraps each discrete choice, such as a bucket: in the backward pass it returns the choice
+            of the forward pass, since rounding errors in the recomputed states could change the
+            choice.
         parameters: The parameters that `function` uses.
     """
 
@@ -52,10 +56,12 @@ def apply_reversibly(
     shared_states: torch.Tensor | None,
 ) -> torch.Tensor:
     """
-    Apply the branches alternately to two streams that both start as `hidden_states` `(B, L, D)`; return their mean.
+    Apply the branches alternately to two streams that both start as `hidden_states` `(B, L, D)`;
+    return their mean.
 
-    Gradients are equal to ordinary backpropagation. In the backward pass each branch runs a second time, with the
-    random numbers and discrete choices of the forward pass, and its parameters receive their gradients at once.
+    Gradients are equal to ordinary backpropagation. In the backward pass each branch runs a second
+    time, with the random numbers and discrete choices of the forward pass, and its parameters
+    receive their gradients at once.
     """
     if not torch.is_grad_enabled():
         return apply_storing_activations(branches, hidden_states, shared_states)
@@ -80,7 +86,9 @@ def apply_storing_activations(
     hidden_states: torch.Tensor,
     shared_states: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Compute the same as [`apply_reversibly`] with ordinary backpropagation, which stores all activations."""
+    """Compute the same as [`apply_reversibly`] with ordinary backpropagation, which stores all
+    activations.
+    """
     streams = [hidden_states, hidden_states]
     for number, branch in enumerate(branches):
         updated, other = number % 2, 1 - number % 2
@@ -154,7 +162,10 @@ class _ReversibleFunction(torch.autograd.Function):
 
 
 class _MeanOfStreams(torch.autograd.Function):
-    """The mean of both streams. Its backward pass, the first to run, provides the streams to the branches."""
+    """The mean of both streams.
+
+    Its backward pass, the first to run, provides the streams to the branches.
+    """
 
     @staticmethod
     def forward(

@@ -1,6 +1,8 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
-"""Tokenizer with one joint subword vocabulary for source and target (section 5.1 of "Attention Is All You Need")."""
+"""Tokenizer with one joint subword vocabulary for source and target (section 5.1 of "Attention Is
+All You Need").
+"""
 
 import copy
 import io
@@ -40,25 +42,31 @@ _PIECE, _NORMALIZATION, _COMPILED = (
 _MULTIPLE = 8  # of the number of pieces, which Bergamot's products of integers need
 _MAX_SENTENCE_BYTES = 2**20  # of SentencePiece, which skips longer sentences
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
-# The words of GPT-2, but combining marks and joiners stay with their letters, as scripts from Devanagari to Thai need.
+# The words of GPT-2, but combining marks and joiners stay with their letters, as scripts from
+# Devanagari to Thai need.
 _WORDS = r"'(?:[sdmt]|re|ve|ll)| ?(?:\p{L}[\p{M}\u200C\u200D]*)+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 NORMALIZATIONS = ("nfc", "nfkc", "none")
-# Control characters but white space, soft hyphens, zero-width spaces, word joiners, and marks of writing direction.
+# Control characters but white space, soft hyphens, zero-width spaces, word joiners, and marks of
+# writing direction.
 _INVISIBLE = r"\u0000-\u0008\u000E-\u001B\u007F-\u0084\u0086-\u009F\u00AD"
 _INVISIBLE += r"\u061C\u200B\u200E\u200F\u202A-\u202E\u2060-\u206F\uFEFF"
-# Joiners shape letters from Arabic to Malayalam and join emoji. Between letters that nothing joins they mean nothing.
+# Joiners shape letters from Arabic to Malayalam and join emoji. Between letters that nothing joins
+# they mean nothing.
 _JOINABLE = rf"[^\s\x1C-\x1F\p{{N}}\p{{P}}A-Za-z\u00AA-\u052F\u1E00-\u1FFF{_INVISIBLE}]"
 _REMOVED = rf"[{_INVISIBLE}]|(?<!{_JOINABLE})[\u200C\u200D]+(?!{_JOINABLE})"
 _SPACES = r"[\s\x1C-\x1F]{2,}|[^\S ]|[\x1C-\x1F]"
-# Spaces that SentencePiece removes, and the places within the names of its pieces that no text may be.
+# Spaces that SentencePiece removes, and the places within the names of its pieces that no text may
+# be.
 _EXTRA_SPACES = r" +(?= |(?![\s\S]))"
 _NAMES = r"(?<=<)(?=(?:/s|unk|0x[0-9A-F]{2})>)"
-# The prefix of a text that is nothing but one of some tokens, for engines without `\A`, such as JavaScript's.
+# The prefix of a text that is nothing but one of some tokens, for engines without `\A`, such as
+# JavaScript's.
 _LONE_START, _LONE_END = r"(?<![\s\S]){}(?=(?:", r")(?![\s\S]))"
 _MAX_VOCAB_SIZE = 10**7  # trainers reserve memory for all entries
 # WordPiece gives up on longer words, and its time grows with their square.
 _MAX_WORDPIECE_WORD_LENGTH = 100
-# Unigram: the bytes of SentencePiece's 16 characters, and how many candidates there are for each piece.
+# Unigram: the bytes of SentencePiece's 16 characters, and how many candidates there are for each
+# piece.
 _MAX_PIECE_LENGTH = 64
 _CANDIDATES_PER_PIECE = 4
 _MAX_TRAINING_WORD_LENGTH = 256  # BPE and unigram split longer words while they train
@@ -69,15 +77,17 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     Byte-level BPE, WordPiece or unigram tokenizer, or one with a model of SentencePiece, trained by
     `train_from_iterator`.
 
-    Every sentence, source or target (`text_target=`), ends with EOS; the decoder input starts with `bos_token`, but
-    with padding for SentencePiece, which has no BOS. The vocabulary contains the 256 bytes, so no text has an unknown
-    token, and `decode(..., skip_special_tokens=True)` returns every string of Unicode scalar values as its normal
-    form, see [`build_normalizer`]; SentencePiece has its own, `nmt_nfkc`. A `</s>` in a text is five characters, not
-    the special token: padding, BOS and EOS are never found in a text. Tokens that a user adds, special or not, are:
-    `tokenizer.add_special_tokens({"mask_token": "<mask>"})` keeps each `<mask>` of a text in one piece.
+    Every sentence, source or target (`text_target=`), ends with EOS; the decoder input starts with
+    `bos_token`, but with padding for SentencePiece, which has no BOS. The vocabulary contains the
+    256 bytes, so no text has an unknown token, and `decode(..., skip_special_tokens=True)` returns
+    every string of Unicode scalar values as its normal form, see [`build_normalizer`];
+    SentencePiece has its own, `nmt_nfkc`. A `</s>` in a text is five characters, not the special
+    token: padding, BOS and EOS are never found in a text. Tokens that a user adds, special or not,
+    are: `tokenizer.add_special_tokens({"mask_token": "<mask>"})` keeps each `<mask>` of a text in
+    one piece.
 
-    `tokenizer.json` holds everything: `AutoTokenizer` loads a saved folder without this package too, as a
-    `PreTrainedTokenizerFast`.
+    `tokenizer.json` holds everything: `AutoTokenizer` loads a saved folder without this package
+    too, as a `PreTrainedTokenizerFast`.
     """
 
     model_input_names = ["input_ids", "attention_mask"]
@@ -103,18 +113,21 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
 
         Args:
             texts (iterable of `str`): Raw sentences, in any order.
-            vocab_size (`int`): Entries including special tokens and the 256 bytes. The paper uses about 37,000.
+            vocab_size (`int`): Entries including special tokens and the 256 bytes. The paper uses
+                about 37,000.
             min_frequency (`int`): Rarer pairs are not merged.
             show_progress (`bool`): Show the progress bars of `tokenizers`.
             model (`str`):
-                `"bpe"`, as in the paper for English-German; `"wordpiece"`, as for English-French; `"unigram"`; or
-                `"sentencepiece"`, the unigram model of the library `sentencepiece` with a multiple of 8 pieces, which
-                Marian and Bergamot read. It has one more entry, padding, and chooses pieces without `min_frequency`.
-            normalization (`str`): `"nfc"`, `"nfkc"` or `"none"`, see [`build_normalizer`]; not for SentencePiece.
+                `"bpe"`, as in the paper for English-German; `"wordpiece"`, as for English-French;
+                `"unigram"`; or `"sentencepiece"`, the unigram model of the library `sentencepiece`
+                with a multiple of 8 pieces, which Marian and Bergamot read. It has one more entry,
+                padding, and chooses pieces without `min_frequency`.
+            normalization (`str`): `"nfc"`, `"nfkc"` or `"none"`, see [`build_normalizer`]; not for
+                SentencePiece.
 
         Raises:
-            ValueError: the vocabulary has no room for bytes and special tokens, the model or the normalization is
-                unknown, there is no text, or `texts` is a single string.
+            ValueError: the vocabulary has no room for bytes and special tokens, the model or the
+                normalization is unknown, there is no text, or `texts` is a single string.
         """
         _check_training(texts, vocab_size, min_frequency, model, normalization)
         counted = _CountedTexts(texts)
@@ -153,7 +166,9 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Load a tokenizer, and read its model of SentencePiece, if there is one, to be saved again."""
+        """Load a tokenizer, and read its model of SentencePiece, if there is one, to be saved
+        again.
+        """
         tokenizer = super().from_pretrained(*args, **kwargs)
         file = Path(tokenizer.init_kwargs.get("vocab_file") or "")
         if file.name == SENTENCEPIECE_FILE:  # no other file that a configuration names
@@ -172,7 +187,8 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         """
         Add tokens to the vocabulary, which are found beside any character.
 
-        Special ones, such as a mask or a language, take the spaces around them, unless the normalization is "none".
+        Special ones, such as a mask or a language, take the spaces around them, unless the
+        normalization is "none".
         """
         if not self.split_special_tokens:
             return super().add_tokens(new_tokens, special_tokens)
@@ -211,7 +227,9 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
 
 
 def constructor_arguments(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return the arguments, besides `tokenizer_object`, with which a tokenizer has the settings of another one."""
+    """Return the arguments, besides `tokenizer_object`, with which a tokenizer has the settings of
+    another one.
+    """
     named = {
         name: token
         for name, token in tokenizer.special_tokens_map.items()
@@ -264,7 +282,8 @@ def _check_training(
         raise UserError(f"`model` must be one of {', '.join(known)}, got {model!r}.")
     if model == SENTENCEPIECE and normalization != NORMALIZATIONS[0]:
         raise UserError(
-            f"`normalization` must be left out for {SENTENCEPIECE}, whose model has its own, got {normalization!r}."
+            f"`normalization` must be left out for {SENTENCEPIECE}, whose model has its own, got "
+            f"{normalization!r}."
         )
     if min_frequency < 0:
         raise UserError(f"`min_frequency` must not be negative, got {min_frequency}.")
@@ -273,13 +292,15 @@ def _check_training(
     smallest = len(_SPECIAL_TOKENS) + len(_BYTES)
     if vocab_size < smallest:
         raise UserError(
-            f"`vocab_size` must be at least {smallest} (256 bytes and {len(_SPECIAL_TOKENS)} special tokens), "
-            f"got {vocab_size}."
+            f"`vocab_size` must be at least {smallest} (256 bytes and {len(_SPECIAL_TOKENS)} "
+            f"special tokens), got {vocab_size}."
         )
 
 
 class _CountedTexts:
-    """Count texts while they are read, because a trainer returns a vocabulary even without any text."""
+    """Count texts while they are read, because a trainer returns a vocabulary even without any
+    text.
+    """
 
     def __init__(self, texts: Iterable[str]):
         self._source = texts
@@ -303,14 +324,15 @@ def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Norma
     """
     Build the normalizer of a tokenizer, which sees each text before it is split into words.
 
-    The prefix, a space, is prepended, so a word has the same tokens at the start of a text and within it; the decoder
-    removes exactly that space. `"none"` does nothing else.
+    The prefix, a space, is prepended, so a word has the same tokens at the start of a text and
+    within it; the decoder removes exactly that space. `"none"` does nothing else.
 
-    `"nfc"` gives text from word processors, PDF files and the web the tokens of clean text: each run of white space of
-    Unicode becomes one space, and none is left at the ends; control characters, soft hyphens, zero-width spaces and
-    marks of the direction of text are removed, and so are joiners between letters that nothing joins; letters and
-    marks are composed (NFC). `"nfkc"` also replaces compatibility characters, such as ligatures, full-width letters,
-    ² and ½ (NFKC).
+    `"nfc"` gives text from word processors, PDF files and the web the tokens of clean text: each
+    run of white space of Unicode becomes one space, and none is left at the ends; control
+    characters, soft hyphens, zero-width spaces and marks of the direction of text are removed, and
+    so are joiners between letters that nothing joins; letters and marks are composed (NFC).
+    `"nfkc"` also replaces compatibility characters, such as ligatures, full-width letters, ² and ½
+    (NFKC).
     """
     if normalization not in NORMALIZATIONS:
         raise UserError(
@@ -333,8 +355,9 @@ def find_anywhere(backend: Tokenizer, token: str) -> None:
     """
     Let a tokenizer find a token that is added next beside any character.
 
-    Backends normalize tokens as they do texts. One with the prefix of a text would be found only after a space, and
-    would have two names. So the last step of the normalizer removes the prefix of a lone token.
+    Backends normalize tokens as they do texts. One with the prefix of a text would be found only
+    after a space, and would have two names. So the last step of the normalizer removes the prefix
+    of a lone token.
     """
     known = {each.content for each in backend.get_added_tokens_decoder().values()}
     steps = _steps(backend)
@@ -372,8 +395,8 @@ def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenize
     """
     Return a tokenizer that normalizes text as new ones do, see [`build_normalizer`].
 
-    One of this package that does so already is returned as it is, and any other as a copy. Offsets point into the
-    text as it is given.
+    One of this package that does so already is returned as it is, and any other as a copy. Offsets
+    point into the text as it is given.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
@@ -387,7 +410,8 @@ def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenize
     if kinds not in ([], ["Prepend"]):
         found = ", ".join(kinds)
         raise UserError(
-            f"`normalize` is for tokenizers that leave text as it is, but this one has its own: {found}."
+            "`normalize` is for tokenizers that leave text as it is, but this one has its own: "
+            f"{found}."
         )
     tokenizer = copy.deepcopy(tokenizer)
     normalizer = build_normalizer("nfc", steps[0]["prepend"] if steps else "")
@@ -415,11 +439,13 @@ def _train_bpe(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, An
     """
     Train BPE by `tokenizers`.
 
-    SentencePiece does not replace it: of 8,000 entries for Multi30k about 100 differ, its segmentation cannot be
-    expressed exactly as a list of merges, and with byte-level words it saves no time.
+    SentencePiece does not replace it: of 8,000 entries for Multi30k about 100 differ, its
+    segmentation cannot be expressed exactly as a list of merges, and with byte-level words it saves
+    no time.
     """
     words = tokenizer.pre_tokenizer
-    # The time of training grows with the square of a word's length, and text without spaces is one word.
+    # The time of training grows with the square of a word's length, and text without spaces is one
+    # word.
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [words, pre_tokenizers.FixedLength(_MAX_TRAINING_WORD_LENGTH)]
     )
@@ -434,12 +460,12 @@ def _train_wordpiece(
     """
     Train WordPiece (Wu et al., 2016), which the paper cites for English-French.
 
-    Pieces at the start of a word are marked by the byte of the preceding space, the others are not, so 256 bytes cover
-    both. Words are split by taking the longest piece from the left. BERT's `##` would need every byte twice and could
-    not be distinguished from two number signs in the text.
+    Pieces at the start of a word are marked by the byte of the preceding space, the others are not,
+    so 256 bytes cover both. Words are split by taking the longest piece from the left. BERT's `##`
+    would need every byte twice and could not be distinguished from two number signs in the text.
 
-    Differs from Wu et al.: pieces are chosen by the frequency of pairs, as in BPE, because `tokenizers` has no trainer
-    for the likelihood.
+    Differs from Wu et al.: pieces are chosen by the frequency of pairs, as in BPE, because
+    `tokenizers` has no trainer for the likelihood.
     """
     tokenizer.model = models.WordPiece()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -456,11 +482,13 @@ def _train_unigram(
     tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]
 ) -> Tokenizer:
     """
-    Train the unigram language model (Kudo, 2018, "Subword Regularization", section 3.2) by SentencePiece.
+    Train the unigram language model (Kudo, 2018, "Subword Regularization", section 3.2) by
+    SentencePiece.
 
-    The candidates are the pieces of a larger BPE with their frequencies. SentencePiece's own candidates lack frequent
-    words that always precede a word boundary, and with them the sentences of Multi30k have 5 % more tokens; with the
-    candidates of the trainer in `tokenizers` they have 20 % more.
+    The candidates are the pieces of a larger BPE with their frequencies. SentencePiece's own
+    candidates lack frequent words that always precede a word boundary, and with them the sentences
+    of Multi30k have 5 % more tokens; with the candidates of the trainer in `tokenizers` they have
+    20 % more.
     """
     words: Counter[str] = Counter()
     vocab_size = options["vocab_size"]
@@ -477,7 +505,8 @@ def _train_unigram(
         scores = _fit_unigram(
             words, _count_pieces(candidates, words), vocab_size - len(_SPECIAL_TOKENS)
         )
-        # No word of a text holds a special token: the pre-tokenizer separates letters from other characters.
+        # No word of a text holds a special token: the pre-tokenizer separates letters from other
+        # characters.
         special = [(token, 0.0) for token in _SPECIAL_TOKENS.values()]
         tokenizer.model = models.Unigram([*special, *scores], unk_id=None, byte_fallback=False)
     return tokenizer
@@ -559,7 +588,8 @@ def _fit_unigram(
         trained.id_to_piece(index): trained.get_score(index)
         for index in range(1, trained.get_piece_size())
     }
-    # SentencePiece drops unseen bytes and, from small texts, rare pieces. Give them the lowest score.
+    # SentencePiece drops unseen bytes and, from small texts, rare pieces. Give them the lowest
+    # score.
     rare = [
         *sorted(unseen),
         *(piece for piece, _ in candidates.most_common() if piece not in scores.keys() | unseen),
@@ -570,7 +600,8 @@ def _fit_unigram(
 
 def _train_sentencepiece(texts: _CountedTexts, vocab_size: int) -> bytes:
     """
-    Train a model of SentencePiece with the pieces that Marian needs: EOS first, then unknown, no BOS and no padding.
+    Train a model of SentencePiece with the pieces that Marian needs: EOS first, then unknown, no
+    BOS and no padding.
 
     Rare characters become bytes. A text that is too small for `vocab_size` gives fewer pieces.
     """
@@ -603,13 +634,16 @@ def _train_sentencepiece(texts: _CountedTexts, vocab_size: int) -> bytes:
     kept = count // _MULTIPLE * _MULTIPLE
     if kept <= len(_BYTES):
         raise UserError(
-            f"A vocabulary of SentencePiece needs more text to train on than these {texts.texts} texts."
+            f"A vocabulary of SentencePiece needs more text to train on than these {texts.texts} "
+            "texts."
         )
     return b"".join(whole for *_, whole in fields[:kept] + fields[count:])
 
 
 def _read_fields(buffer: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield the number, the content and all bytes of each field of a protocol buffer up to one without a size."""
+    """Yield the number, the content and all bytes of each field of a protocol buffer up to one
+    without a size.
+    """
     start = 0
     while start < len(buffer) and buffer[start] & 7 == 2:
         end = next(at for at in range(start + 1, len(buffer)) if buffer[at] < 128) + 1
@@ -621,7 +655,9 @@ def _read_fields(buffer: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _from_sentencepiece(model: bytes) -> Tokenizer:
-    """Build a tokenizer with the pieces and the normalization of a model of SentencePiece, whose ids it gives."""
+    """Build a tokenizer with the pieces and the normalization of a model of SentencePiece, whose
+    ids it gives.
+    """
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)

@@ -1,11 +1,12 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-Segment-level recurrence and relative positions of "Transformer-XL: Attentive Language Models beyond a Fixed-Length
-Context" (Dai et al., 2019), called "the paper" below.
+Segment-level recurrence and relative positions of "Transformer-XL: Attentive Language Models beyond
+a Fixed-Length Context" (Dai et al., 2019), called "the paper" below.
 
-The model reads a text in segments. Each layer also attends to a memory of its inputs in earlier segments; no gradient
-flows through the memory. Attention depends on the distance between query and key, not on absolute positions.
+The model reads a text in segments. Each layer also attends to a memory of its inputs in earlier
+segments; no gradient flows through the memory. Attention depends on the distance between query and
+key, not on absolute positions.
 
 Letters in shapes: B batch, L segment length, M memory length, D d_model, H heads, K head width.
 """
@@ -24,7 +25,8 @@ from .modeling_vanilla_transformer import VanillaTransformerAttention, sinusoida
 
 class TransfoXLCacheLayer(DynamicLayer):
     """
-    Memory of one layer: `keys` `(B, M, D)` are its earlier inputs, and `values` `(B, M)` is True for tokens.
+    Memory of one layer: `keys` `(B, M, D)` are its earlier inputs, and `values` `(B, M)` is True
+    for tokens.
 
     Padding of earlier segments is moved to the front, so that no padding separates tokens.
     """
@@ -44,7 +46,8 @@ class TransfoXLCacheLayer(DynamicLayer):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """
-        Append a segment's inputs `(B, L, D)` and padding mask `(B, L)` to the memory; return both, `(B, M + L, …)`.
+        Append a segment's inputs `(B, L, D)` and padding mask `(B, L)` to the memory; return both,
+        `(B, M + L, …)`.
 
         The memory keeps the last `mem_len` positions, or all positions if `mem_len` is None.
         """
@@ -64,7 +67,9 @@ class TransfoXLCacheLayer(DynamicLayer):
         return states, tokens
 
     def get_seq_length(self) -> int:
-        """Return the number of positions since the start, or since the last call of [`restart_positions`]."""
+        """Return the number of positions since the start, or since the last call of
+        [`restart_positions`].
+        """
         return self.cumulative_length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -99,10 +104,11 @@ def restart_positions(cache: Cache) -> None:
 
 def relative_shift(scores: torch.Tensor) -> torch.Tensor:
     """
-    Shift each row of `(B, H, L, M + L)` so that its columns are keys instead of distances (appendix B).
+    Shift each row of `(B, H, L, M + L)` so that its columns are keys instead of distances (appendix
+    B).
 
-    Column c of the input has the distance `M + L - 1 - c`; column c of the output has the key c. Columns of keys after
-    the query contain values of neighboring rows and must be masked.
+    Column c of the input has the distance `M + L - 1 - c`; column c of the output has the key c.
+    Columns of keys after the query contain values of neighboring rows and must be masked.
     """
     batch, heads, rows, columns = scores.shape
     padded = nn.functional.pad(scores, (1, 0)).view(batch, heads, columns + 1, rows)
@@ -115,7 +121,8 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
 
         score_ij = (q_i + u)ᵀ k_j + (q_i + v)ᵀ W_r R_{i-j}
 
-    where R contains the sinusoids of the distance. Differs from the paper: u and v are not shared between layers.
+    where R contains the sinusoids of the distance. Differs from the paper: u and v are not shared
+    between layers.
     """
 
     config: VanillaTransformerLongFields
@@ -138,11 +145,12 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
         """
         Map `(B, L, D)` to the output `(B, L, D)` and the probabilities `(B, H, L, M + L)`.
 
-        With pre-norm, `norm` normalizes the input and the memory, which holds inputs before normalization: as in the
-        authors' code, an earlier segment is normalized by the parameters of today.
+        With pre-norm, `norm` normalizes the input and the memory, which holds inputs before
+        normalization: as in the authors' code, an earlier segment is normalized by the parameters
+        of today.
 
-        The last L columns of `attention_mask` `(B, ≥ L)` are 1 for tokens and 0 for padding. The memory stores its own
-        mask.
+        The last L columns of `attention_mask` `(B, ≥ L)` are 1 for tokens and 0 for padding. The
+        memory stores its own mask.
         """
         batch, length = hidden_states.shape[:2]
         states = hidden_states

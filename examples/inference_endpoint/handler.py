@@ -1,8 +1,9 @@
 """
-Answer requests on Hugging Face Inference Endpoints: put this file and `requirements.txt` beside the model on the Hub.
+Answer requests on Hugging Face Inference Endpoints: put this file and `requirements.txt` beside the
+model on the Hub.
 
-A request is `{"inputs": "A sentence."}` or a list of sentences, optionally with `"parameters": {"num_beams": 1}`. The
-answer is that of the pipeline: `[{"translation_text": "…"}]`.
+A request is `{"inputs": "A sentence."}` or a list of sentences, optionally with
+`"parameters": {"num_beams": 1}`. The answer is that of the pipeline: `[{"translation_text": "…"}]`.
 """
 
 from typing import Any

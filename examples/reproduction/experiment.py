@@ -1,4 +1,6 @@
-"""Run an experiment: each of its runs once, then a JSON with all runs, a table in Markdown and a picture."""
+"""Run an experiment: each of its runs once, then a JSON with all runs, a table in Markdown and a
+picture.
+"""
 
 import argparse
 import json
@@ -28,7 +30,8 @@ class Experiment:
         name: Name of its script and of its folder.
         title: Title with the section of the paper.
         budget: The default budget, in `unit`.
-        runs: Returns a function for each run, by a name that is a file name; it gets a folder for its files.
+        runs: Returns a function for each run, by a name that is a file name; it gets a folder for
+            its files.
         rows: Returns the rows of the table, given the values of all runs by name.
         draw: Returns a figure of the rows.
         flags: Defaults and help of further flags, by name.
@@ -69,7 +72,10 @@ class Experiment:
         return options
 
     def main(self, words: Sequence[str]) -> None:
-        """Finish an experiment. An interrupted one continues, and a finished run is not repeated."""
+        """Finish an experiment.
+
+        An interrupted one continues, and a finished run is not repeated.
+        """
         options = self.parse(words)
         folder, runs = options.output / self.name, self.runs(options)
         identity = self.identity(options) | {"budget": options.budget}
@@ -77,7 +83,8 @@ class Experiment:
         if options.dry_run:
             finished = results["runs"].keys() & runs.keys()
             print(
-                f"{self.title}: {len(runs)} runs, {len(finished)} of them finished. {self.plan(options)}"
+                f"{self.title}: {len(runs)} runs, {len(finished)} of them finished. "
+                f"{self.plan(options)}"
             )
             return
         new_figure(1, 1)  # which needs matplotlib: better now than after hours
@@ -104,7 +111,8 @@ class Experiment:
         different = [key for key in identity if stored["identity"].get(key) != identity[key]]
         if different and (stored["runs"] or (folder / "runs").exists()):
             raise UserError(
-                f"{folder} has results of another {different[0]}. Give another --output, or delete the folder."
+                f"{folder} has results of another {different[0]}. Give another --output, or delete "
+                "the folder."
             )
         return results | {"runs": stored["runs"]}
 
@@ -118,7 +126,9 @@ def write_json(path: Path, values: Values) -> None:
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows with the same keys as a table; None is an empty cell, and a list has no column."""
+    """Return rows with the same keys as a table; None is an empty cell, and a list has no
+    column.
+    """
     heads = [head for head, value in rows[0].items() if not isinstance(value, list)]
     lines = [heads, ["---"] * len(heads), *([_cell(row[head]) for head in heads] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,4 +1,5 @@
-"""The self-attention of a trained encoder for a sentence: all heads of some layers, as in figures 3 to 5.
+"""The self-attention of a trained encoder for a sentence: all heads of some layers, as in figures 3
+to 5.
 
 python examples/reproduction/figures.py --model runs/demo --sentence "The child sleeps."
 """
@@ -36,7 +37,9 @@ def identity(options: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def measure(name: str, sentence: str, most_layers: int, folder: Path) -> dict[str, Any]:
-    """Return the tokens, and the weights of each head of the last layers, `(layers, heads, length, length)`."""
+    """Return the tokens, and the weights of each head of the last layers,
+    `(layers, heads, length, length)`.
+    """
     model, tokenizer = load_seq2seq(name, "can be looked into"), load_tokenizer(name)
     model.set_attn_implementation("eager")  # the only implementation that returns the weights
     ids = torch.tensor(
@@ -54,7 +57,9 @@ def measure(name: str, sentence: str, most_layers: int, folder: Path) -> dict[st
 
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each head: how far it looks on average, and how much weight its largest one has."""
+    """Return a row for each head: how far it looks on average, and how much weight its largest one
+    has.
+    """
     attention = values["attention"]
     weights = torch.tensor(attention["weights"])
     places = torch.arange(weights.shape[-1])

@@ -1,8 +1,10 @@
 """
-Attention for long sequences: time and memory of a training step over the length, and a task at equal training time.
+Attention for long sequences: time and memory of a training step over the length, and a task at
+equal training time.
 
-Linear attention (Katharopoulos et al., 2020), LSH attention and reversible layers (Kitaev et al., 2020), and segments
-with a memory (Dai et al., 2019), beside the paper's attention. The steps are on the CPU, in float32.
+Linear attention (Katharopoulos et al., 2020), LSH attention and reversible layers (Kitaev et al.,
+2020), and segments with a memory (Dai et al., 2019), beside the paper's attention. The steps are on
+the CPU, in float32.
 
     python examples/reproduction/long_sequences.py
 """
@@ -59,11 +61,16 @@ def runs(options: Any) -> Mapping[str, Callable[[Path], dict[str, Any]]]:
 def plan(options: Any) -> str:
     """Return the hours of training."""
     hours = options.seeds * len(VARIANTS) * options.budget / 3600
-    return f"{hours:.1f} hours of training and some minutes of measurements, at most about 4 GiB of memory."
+    return (
+        f"{hours:.1f} hours of training and some minutes of measurements, at most about 4 "
+        "GiB of memory."
+    )
 
 
 def measure_costs(name: str, lengths: Sequence[int] = LENGTHS) -> dict[str, Any]:
-    """Return the milliseconds of a training step, and the MiB that it adds, for each length, in increasing order."""
+    """Return the milliseconds of a training step, and the MiB that it adds, for each length, in
+    increasing order.
+    """
     torch.manual_seed(0)
     model, costs = build(VARIANTS[name]).train(), {}
     step = partial(_train_step, model)
@@ -82,7 +89,10 @@ def measure_costs(name: str, lengths: Sequence[int] = LENGTHS) -> dict[str, Any]
 
 
 def _measure_alone(name: str, folder: Path) -> dict[str, Any]:
-    """Measure in a new interpreter, whose peak of memory is its own. In its own session, Ctrl-C ends it quietly."""
+    """Measure in a new interpreter, whose peak of memory is its own.
+
+    In its own session, Ctrl-C ends it quietly.
+    """
     command = [sys.executable, __file__, "--measure", name]
     return json.loads(
         subprocess.run(command, stdout=subprocess.PIPE, start_new_session=True, check=True).stdout
@@ -166,7 +176,10 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     return figure
 
 
-TITLE = "Linear, LSH and Transformer-XL attention and reversible layers: time, memory, and a task at equal time"
+TITLE = (
+    "Linear, LSH and Transformer-XL attention and reversible layers: time, memory, and "
+    "a task at equal time"
+)
 UNIT = "seconds of processor time for each training"
 EXPERIMENT = Experiment("long_sequences", TITLE, 300, UNIT, runs, rows, draw, plan=plan)
 if __name__ == "__main__":

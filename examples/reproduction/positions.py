@@ -1,4 +1,5 @@
-"""An encoder with and without positions, on tokens and on the same ones with the last one first (section 3.5).
+"""An encoder with and without positions, on tokens and on the same ones with the last one first
+(section 3.5).
 
 python examples/reproduction/positions.py
 """
@@ -38,7 +39,9 @@ def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
 
 @torch.no_grad()
 def measure(kind: str, seed: int, longest: int, folder: Path) -> dict[str, Any]:
-    """Return by length how far the states of permuted tokens are from the permuted states, relative to their norm."""
+    """Return by length how far the states of permuted tokens are from the permuted states, relative
+    to their norm.
+    """
     torch.manual_seed(seed)
     config: Any = VanillaTransformerConfig(
         **_SIZES, position_embedding_type=kind, max_position_embeddings=longest + 1
@@ -56,7 +59,9 @@ def measure(kind: str, seed: int, longest: int, folder: Path) -> dict[str, Any]:
 
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each length, with the largest distance of all seeds for each kind of positions."""
+    """Return a row for each length, with the largest distance of all seeds for each kind of
+    positions.
+    """
     lengths = next(iter(values.values()))["distances"]
     return [
         {"tokens": int(length)}

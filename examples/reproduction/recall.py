@@ -1,4 +1,6 @@
-"""A task that needs a long memory: pairs of a letter and a symbol, noise, and at the end the letters once more."""
+"""A task that needs a long memory: pairs of a letter and a symbol, noise, and at the end the
+letters once more.
+"""
 
 import math
 import time
@@ -45,8 +47,8 @@ def draw_texts(count: int, length: int) -> tuple[Tensor, Tensor]:
     """
     Return ids and labels, `(count, length)`.
 
-    16 pairs, a token each, are anywhere in the first half; noise surrounds them. The last 32 tokens are the letters of
-    the pairs in another order, each before its symbol. Only symbols have labels.
+    16 pairs, a token each, are anywhere in the first half; noise surrounds them. The last 32 tokens
+    are the letters of the pairs in another order, each before its symbol. Only symbols have labels.
     """
     letters = torch.rand(count, _LETTERS).argsort(dim=1)[:, :_PAIRS]
     symbols = torch.randint(ANSWERS, (count, _PAIRS))
@@ -64,7 +66,9 @@ def draw_texts(count: int, length: int) -> tuple[Tensor, Tensor]:
 
 
 def read_text(model: Any, ids: Tensor, labels: Tensor) -> Any:
-    """Return the model's output for texts; Transformer-XL reads segments, and its output is that of the last one."""
+    """Return the model's output for texts; Transformer-XL reads segments, and its output is that of
+    the last one.
+    """
     if model.config.layer_types[0] != "transfo_xl_attention":
         return model(input_ids=ids, labels=labels, use_cache=False)
     memory = create_cache(model.config)
@@ -82,19 +86,23 @@ def set_length(model: Any, length: int) -> None:
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
-    """Return the share of labels that the previous position predicts; logits may be of the text's end only."""
+    """Return the share of labels that the previous position predicts; logits may be of the text's
+    end only.
+    """
     labels = labels[:, -logits.shape[1] :][:, 1:]
     return (logits[:, :-1].argmax(dim=-1) == labels)[labels != -100].float().mean().item()
 
 
 def train_recall(fields: dict[str, Any], seed: int, seconds: float, length: int) -> dict[str, Any]:
     """
-    Train, and return the number of updates, the length that was reached, and the accuracy at `length`.
+    Train, and return the number of updates, the length that was reached, and the accuracy at
+    `length`.
 
     Texts are short at first and twice as long whenever four fifths of a batch's symbols are right.
 
     Args:
-        seconds: Seconds of processor time, all threads together, which does not depend on other work of the machine.
+        seconds: Seconds of processor time, all threads together, which does not depend on other
+            work of the machine.
     """
     torch.manual_seed(seed)
     model, current, updates = build(fields).train(), min(SEGMENT, length), 0

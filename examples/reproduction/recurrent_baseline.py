@@ -1,7 +1,9 @@
 """
-The Transformer beside an LSTM with attention: equal steps, then equal minutes; and gradients over the length.
+The Transformer beside an LSTM with attention: equal steps, then equal minutes; and gradients over
+the length.
 
-The LSTM has as many parameters as the base row of table 3, and its tokenizer, batches, loss and search.
+The LSTM has as many parameters as the base row of table 3, and its tokenizer, batches, loss and
+search.
 
     python examples/reproduction/recurrent_baseline.py
 """
@@ -55,7 +57,9 @@ _UNTIMED_STEPS, _TIMED_STEPS = 3, 15  # the first ones allocate memory
 
 
 def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
-    """Return the measurement of speed and the runs of each seed, whose last one is as long as the first one was."""
+    """Return the measurement of speed and the runs of each seed, whose last one is as long as the
+    first one was.
+    """
     return {"speed": partial(_measure_speeds, options)} | {
         f"{name.lower().replace(',', '').replace(' ', '-')}-seed-{seed}": partial(
             _train, name, seed, options
@@ -66,7 +70,9 @@ def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
 
 
 def settings(options: Any) -> dict[str, dict[str, Any]]:
-    """Return the settings of both models: the first row of table 3, and what differs for the LSTM."""
+    """Return the settings of both models: the first row of table 3, and what differs for the
+    LSTM.
+    """
     base = next(iter(read_rows(options.rows).values()))
     width = base.get("d_model", ArchitectureArguments().d_model)
     lstm = base | {
@@ -98,15 +104,18 @@ def plan(options: Any) -> str:
     )
     peak = max(transformer["peak_memory_gib"], lstm["peak_memory_gib"])
     return (
-        f"{2 * options.seeds * options.budget:,} steps, then an LSTM for the minutes of the Transformer: about "
-        f"{hours:.1f} hours here without validation, at most {peak:.1f} GiB of memory."
+        f"{2 * options.seeds * options.budget:,} steps, then an LSTM for the minutes of the "
+        f"Transformer: about {hours:.1f} hours here without validation, at most {peak:.1f} GiB of "
+        "memory."
     )
 
 
 def _recipe(
     name: str, seed: int, options: Any, folder: Path, minutes: float | None = None
 ) -> Recipe:
-    """Return the recipe of a run, of `steps` or of `minutes`, which validates after its end alone."""
+    """Return the recipe of a run, of `steps` or of `minutes`, which validates after its end
+    alone.
+    """
     limits: dict[str, Any] = {"eval_steps": _NEVER}
     if minutes is not None:
         limits |= {"max_steps": None, "max_minutes": minutes}
@@ -146,7 +155,10 @@ def _measure_speeds(options: Any, folder: Path) -> dict[str, Any]:
 
 
 def _train(name: str, seed: int, options: Any, folder: Path) -> dict[str, Any]:
-    """Train a model, and return its scores and its gradients. A run that was interrupted resumes."""
+    """Train a model, and return its scores and its gradients.
+
+    A run that was interrupted resumes.
+    """
     minutes = None
     if name == EQUAL_MINUTES:
         first = folder.with_name(f"{TRANSFORMER.lower()}-seed-{seed}")
@@ -175,10 +187,12 @@ def gradient_norms(
     model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]
 ) -> list[dict[str, float]]:
     """
-    Return for each number of joined captions the mean tokens of a source, and the mean norms of two gradients.
+    Return for each number of joined captions the mean tokens of a source, and the mean norms of two
+    gradients.
 
-    A gradient is that of a loss, in nats, with respect to the embedding of the first source token: `first` of the loss
-    of all target tokens, and `end` of the loss of the last quarter of the target tokens.
+    A gradient is that of a loss, in nats, with respect to the embedding of the first source token:
+    `first` of the loss of all target tokens, and `end` of the loss of the last quarter of the
+    target tokens.
     """
     norms = []
     for joined in _JOINED:
@@ -209,7 +223,9 @@ def _concatenate(sentences: Sequence[list[int]]) -> list[int]:
 
 
 def _first_token_gradients(model: Any, source: list[int], target: list[int]) -> tuple[float, float]:
-    """Return the norms for the first source token, of the loss of all target tokens and of their last quarter."""
+    """Return the norms for the first source token, of the loss of all target tokens and of their
+    last quarter.
+    """
     embeds = model.get_encoder().embed_tokens(torch.tensor([source])).detach().requires_grad_()
     logits = model(inputs_embeds=embeds, labels=torch.tensor([target])).logits
     losses = nn.functional.cross_entropy(logits[0], torch.tensor(target), reduction="none")  # (T,)
@@ -222,7 +238,9 @@ def _first_token_gradients(model: Any, source: list[int], target: list[int]) -> 
 
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each model: means over the seeds, with half of the range as the spread of BLEU."""
+    """Return a row for each model: means over the seeds, with half of the range as the spread of
+    BLEU.
+    """
     table, speeds = [], values["speed"]["speeds"]
     for name in (TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES):
         seeds = [run for run in values.values() if run.get("row") == name]
@@ -298,7 +316,10 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     return figure
 
 
-TITLE = "The Transformer beside an LSTM with attention: speed, BLEU and gradients over the length, on Multi30k"
+TITLE = (
+    "The Transformer beside an LSTM with attention: speed, BLEU and gradients over the "
+    "length, on Multi30k"
+)
 FLAGS = TEXT | ROWS
 EXPERIMENT = Experiment(
     "recurrent_baseline", TITLE, 2000, "training steps", runs, rows, draw, FLAGS, identity, plan

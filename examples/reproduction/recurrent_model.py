@@ -1,15 +1,18 @@
 """
-A recurrent encoder-decoder with attention, after Wu et al. (2016), the strongest single system before the paper.
+A recurrent encoder-decoder with attention, after Wu et al. (2016), the strongest single system
+before the paper.
 
-It is a [`VanillaTransformerForConditionalGeneration`], with its embeddings, output projection, loss and search, whose
-encoder and decoder are torch's own LSTMs. Padding must be on the right. A recipe of `vanilla-transformer train` trains
-it, with the Transformer's tokenizer, batches, loss, optimizer and search; sizes of attention have no effect:
+It is a [`VanillaTransformerForConditionalGeneration`], with its embeddings, output projection, loss
+and search, whose encoder and decoder are torch's own LSTMs. Padding must be on the right. A recipe
+of `vanilla-transformer train` trains it, with the Transformer's tokenizer, batches, loss, optimizer
+and search; sizes of attention have no effect:
 
     python examples/reproduction/recurrent_model.py --train_source train.en --train_target train.de \\
         --validation_source val.en --validation_target val.de --d_model 320 --encoder_layers 3 \\
         --decoder_layers 3 --max_minutes 30 --output_dir runs/lstm
 
-Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, N layers.
+Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, N
+layers.
 """
 
 import sys
@@ -37,7 +40,9 @@ from vanilla_transformer.training.trainer import train
 
 
 class RecurrentConfig(VanillaTransformerConfig):
-    """Sizes of the recurrent model: `vocab_size`, `d_model`, `encoder_layers`, `decoder_layers` and `dropout`."""
+    """Sizes of the recurrent model: `vocab_size`, `d_model`, `encoder_layers`, `decoder_layers` and
+    `dropout`.
+    """
 
     model_type = "recurrent_baseline"
     _auto_class: Any = None
@@ -52,7 +57,9 @@ class RecurrentConfig(VanillaTransformerConfig):
 
 
 class RecurrentCache(Cache):
-    """The states of a decoder's LSTMs after the tokens so far: by name a pair of tensors `(N, B, D)`."""
+    """The states of a decoder's LSTMs after the tokens so far: by name a pair of tensors
+    `(N, B, D)`.
+    """
 
     def __init__(self) -> None:
         super().__init__(layers=[])
@@ -71,7 +78,9 @@ class RecurrentCache(Cache):
 
 
 class RecurrentStack(VanillaTransformerPreTrainedModel):
-    """Embeddings, dropout, and the layers above the first one, with a residual connection around them."""
+    """Embeddings, dropout, and the layers above the first one, with a residual connection around
+    them.
+    """
 
     def __init__(self, config: RecurrentConfig, vocab_size: int, num_layers: int):
         super().__init__(config)
@@ -99,7 +108,9 @@ class RecurrentStack(VanillaTransformerPreTrainedModel):
 
 
 def run(name: str, lstm: nn.LSTM, states: Tensor, cache: RecurrentCache | None) -> Tensor:
-    """Apply an LSTM to `(B, L, D)`, from the state that the cache has, which is updated in place."""
+    """Apply an LSTM to `(B, L, D)`, from the state that the cache has, which is updated in
+    place.
+    """
     outputs, state = lstm(states, None if cache is None else cache.states.get(name))
     if cache is not None:
         cache.states[name] = state
@@ -135,7 +146,9 @@ class RecurrentEncoder(RecurrentStack):
 
 
 def reversed_order(mask: Tensor | None, states: Tensor) -> Tensor:
-    """Return the indices that reverse each source and leave the padding after it in place, `(B, S, 1)`."""
+    """Return the indices that reverse each source and leave the padding after it in place,
+    `(B, S, 1)`.
+    """
     length = states.shape[1]
     places = torch.arange(length, device=states.device).expand(states.shape[0], length)
     lengths = length if mask is None else mask.long().sum(dim=1, keepdim=True)
@@ -143,7 +156,9 @@ def reversed_order(mask: Tensor | None, states: Tensor) -> Tensor:
 
 
 class RecurrentDecoder(RecurrentStack):
-    """An LSTM whose states attend to the source (Luong et al., 2015), then layers over what it found."""
+    """An LSTM whose states attend to the source (Luong et al., 2015), then layers over what it
+    found.
+    """
 
     def __init__(self, config: RecurrentConfig):
         super().__init__(
@@ -165,7 +180,9 @@ class RecurrentDecoder(RecurrentStack):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        """Decode target tokens `(B, T)`, given the encoder output `(B, S, D)` and its padding mask `(B, S)`."""
+        """Decode target tokens `(B, T)`, given the encoder output `(B, S, D)` and its padding mask
+        `(B, S)`.
+        """
         if use_cache and cache is None:
             cache = RecurrentCache()
         states = self.dropout(run("lower", self.lower, self.embed(input_ids, inputs_embeds), cache))
@@ -198,7 +215,10 @@ class RecurrentModel(VanillaTransformerModel):
 
 
 class RecurrentForConditionalGeneration(VanillaTransformerForConditionalGeneration):
-    """The recurrent model with the projection to the target vocabulary. `generate()` is the paper's search."""
+    """The recurrent model with the projection to the target vocabulary.
+
+    `generate()` is the paper's search.
+    """
 
     config_class = RecurrentConfig
     model_class = RecurrentModel

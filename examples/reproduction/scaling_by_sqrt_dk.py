@@ -30,13 +30,16 @@ def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
 
 
 def measure(width: int, seed: int, queries: int, folder: Path) -> dict[str, Any]:
-    """Return the mean largest probability, and the mean norm of the gradient by the scores, for both scalings."""
+    """Return the mean largest probability, and the mean norm of the gradient by the scores, for
+    both scalings.
+    """
     generator = torch.Generator().manual_seed(seed)
     query, key = (torch.randn(1, 1, count, width, generator=generator) for count in (queries, KEYS))
     values = torch.randn(1, 1, KEYS, 1, generator=generator)  # one number for each key
     results: dict[str, Any] = {"d_k": width}
     for name, scaling in (("unscaled", 1.0), ("scaled", width**-0.5)):
-        # With unit vectors as keys, the products are the queries, so that their gradient can be read.
+        # With unit vectors as keys, the products are the queries, so that their gradient can be
+        # read.
         products = (query @ key.transpose(-2, -1)).requires_grad_()
         output, probabilities = eager_attention_forward(
             nn.Module(), products, torch.eye(KEYS)[None, None], values, None, scaling

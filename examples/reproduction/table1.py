@@ -1,4 +1,5 @@
-"""Table 1 of the paper: operations, sequential steps and path length of four kinds of layers, over the length.
+"""Table 1 of the paper: operations, sequential steps and path length of four kinds of layers, over
+the length.
 
 python examples/reproduction/table1.py
 """
@@ -19,8 +20,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 
-# Kinds of layers with the paper's complexity per layer, sequential operations and maximum path length. The paper gives
-# log_k(n) for dilated convolutions; these are contiguous ones.
+# Kinds of layers with the paper's complexity per layer, sequential operations and maximum path
+# length. The paper gives log_k(n) for dilated convolutions; these are contiguous ones.
 FORMULAS = {
     "self-attention": ("n² · d", "1", "1"),
     "recurrent": ("n · d²", "n", "n"),
@@ -45,7 +46,9 @@ def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
 
 
 def measure(kind: str, length: int, folder: Path) -> dict[str, Any]:
-    """Return multiplications, sequential steps, seconds and, for lengths that allow it, the path length."""
+    """Return multiplications, sequential steps, seconds and, for lengths that allow it, the path
+    length.
+    """
     torch.manual_seed(0)
     layer, states = _layer(kind), torch.randn(length, _WIDTH, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
@@ -98,7 +101,9 @@ def _recur(states: Tensor, inputs: Tensor, update: Tensor) -> Tensor:
 
 
 def _depth(output: Tensor) -> int:
-    """Return the number of operations that wait for each other, on the longest way from the input to the output."""
+    """Return the number of operations that wait for each other, on the longest way from the input
+    to the output.
+    """
     depths: dict[Any, int] = {None: 0}
     stack = [output.grad_fn]
     while stack:
@@ -113,7 +118,9 @@ def _depth(output: Tensor) -> int:
 
 
 def _path_length(kind: str, layer: Callable[[Tensor], Tensor], length: int) -> int:
-    """Return how many layers connect the first output to the last input; of a recurrent one, how many updates."""
+    """Return how many layers connect the first output to the last input; of a recurrent one, how
+    many updates.
+    """
     if kind == "recurrent":
         return length
     states = torch.randn(length, _WIDTH, dtype=torch.float32, requires_grad=True)
@@ -127,7 +134,9 @@ def _path_length(kind: str, layer: Callable[[Tensor], Tensor], length: int) -> i
 
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each kind: the formulas, and how the measured values grow with n, as exponents."""
+    """Return a row for each kind: the formulas, and how the measured values grow with n, as
+    exponents.
+    """
     table = []
     for kind, formulas in FORMULAS.items():
         points = sorted(

@@ -1,4 +1,5 @@
-"""Table 2 of the paper: BLEU and the floating-point operations of training, of a run beside the paper's rows.
+"""Table 2 of the paper: BLEU and the floating-point operations of training, of a run beside the
+paper's rows.
 
 python examples/reproduction/table2.py --model runs/mine
 """
@@ -17,7 +18,8 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.training.metrics import METRICS_FILE, read_entries
 
-# The paper's rows: BLEU on newstest2014 from English to German and to French, and operations of training for both.
+# The paper's rows: BLEU on newstest2014 from English to German and to French, and operations of
+# training for both.
 PAPER: tuple[tuple[str, float | None, float | None, float | None, float | None], ...] = (
     ("ByteNet", 23.75, None, None, None),
     ("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
@@ -56,8 +58,9 @@ def _final_entry(name: str | None) -> dict[str, Any]:
 def measure(name: str, rounds: int, folder: Path) -> dict[str, Any]:
     """Return BLEU of the run's final model, its hours, and operations as the paper estimates them.
 
-    The paper multiplies the training time, the number of GPUs and an estimate of the operations per second that each
-    one sustains. Here these are measured, by products of matrices on the device that training would use.
+    The paper multiplies the training time, the number of GPUs and an estimate of the operations per
+    second that each one sustains. Here these are measured, by products of matrices on the device
+    that training would use.
     """
     final, machine = _final_entry(name), Path(name, "machine.json")
     processes = (
@@ -75,7 +78,9 @@ def measure(name: str, rounds: int, folder: Path) -> dict[str, Any]:
 
 
 def sustained(rounds: int) -> float:
-    """Return the floating-point operations per second of products of matrices in float32: the median of rounds."""
+    """Return the floating-point operations per second of products of matrices in float32: the
+    median of rounds.
+    """
     device = (
         torch.accelerator.current_accelerator()
         if torch.accelerator.is_available()

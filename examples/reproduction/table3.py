@@ -1,4 +1,5 @@
-"""Table 3 of the paper: one training run for each row and seed, with equal steps, on Multi30k English-German.
+"""Table 3 of the paper: one training run for each row and seed, with equal steps, on Multi30k
+English-German.
 
 vanilla-transformer download-data multi30k
 python examples/reproduction/table3.py --dry_run
@@ -75,7 +76,9 @@ def hash_text(data: str) -> dict[str, str]:
 
 
 def plan(options: Any) -> str:
-    """Return the steps and hours of all runs, and the most memory of a row, from a few steps of each row."""
+    """Return the steps and hours of all runs, and the most memory of a row, from a few steps of
+    each row.
+    """
     table = read_rows(options.rows)
     recipes = [
         recipe_of(row, 0, options.budget, options.data, options.output / "planned")
@@ -85,7 +88,10 @@ def plan(options: Any) -> str:
     hours = options.seeds * sum(values["hours_without_validation"] for values in plans)
     peak = max(values["peak_memory_gib"] for values in plans)
     steps = options.seeds * len(table) * options.budget
-    return f"{steps:,} steps, about {hours:.1f} hours here without validation, at most {peak:.1f} GiB of memory."
+    return (
+        f"{steps:,} steps, about {hours:.1f} hours here without validation, at most "
+        f"{peak:.1f} GiB of memory."
+    )
 
 
 def recipe_of(
@@ -119,8 +125,8 @@ def text_files(data: str) -> dict[str, Path]:
     missing = [path for path in paths.values() if not path.is_file()]
     if missing:
         raise UserError(
-            f"There is no file {missing[0]}. Get the text by `vanilla-transformer download-data multi30k`, or name "
-            "its folder by --data."
+            f"There is no file {missing[0]}. Get the text by `vanilla-transformer download-data "
+            "multi30k`, or name its folder by --data."
         )
     return paths
 
@@ -147,7 +153,9 @@ def train_row(
 
 
 def count_parameters(model: Any, vocab_size: int) -> int:
-    """Return the number of weights of matrices, by the paper's sizes: embeddings once, attention and feed-forward."""
+    """Return the number of weights of matrices, by the paper's sizes: embeddings once, attention
+    and feed-forward.
+    """
     width, heads = model.d_model, model.encoder_attention_heads
     key = model.attention_key_dim or width // heads
     value = model.attention_value_dim or width // heads
@@ -187,7 +195,9 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def draw(table: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a figure of the differences from the base model in BLEU, here, with their spread, and in the paper."""
+    """Return a figure of the differences from the base model in BLEU, here, with their spread, and
+    in the paper.
+    """
     figure = new_figure(8, 0.8 + 0.3 * len(table))
     axes = figure.subplots()
     base = table[0]

@@ -100,7 +100,9 @@ RESULTS_OF_A_GPU = json.dumps(
 
 @pytest.fixture
 def parts(monkeypatch):
-    """Replace the parts by ready results; return how each one ends, and the names of those that were run."""
+    """Replace the parts by ready results; return how each one ends, and the names of those that
+    were run.
+    """
     ends, ran = dict.fromkeys(bench_gpu.PARTS, FINISHED), []
 
     def run_part(name, seconds, words):
@@ -303,7 +305,8 @@ def test_markdown_has_each_cell_with_its_machine():
         "| big | train_step | 25,000 | 352,000 | 45.1% | 2.10 | 40.1 GiB | 2.0% |  | "
         "tokens/s ≥ 320,000, MFU ≥ 0.42 | yes |",
         "| multi30k_en_de | all | skipped: no network |  |  |  |  |  |  |  |  |",
-        "| generated text | training | 650,000 tokens/s |  | 15,600 |  | 0.94 | 3 | 5 | ratio ≥ 0.95 | no |",
+        "| generated text | training | 650,000 tokens/s |  | 15,600 |  | 0.94 | 3 | 5 | ratio ≥ "
+        "0.95 | no |",
         "| generated text | second start | 31.5 s | 7.5 s |  |  |  |  |  | compiling ≤ 10 | yes |",
     ):
         assert line in page.splitlines()

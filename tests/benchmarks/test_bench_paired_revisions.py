@@ -1,4 +1,6 @@
-"""Unit tests of `benchmarks/bench_paired_revisions.py`: its ratios, its table, and the checkouts it refuses."""
+"""Unit tests of `benchmarks/bench_paired_revisions.py`: its ratios, its table, and the checkouts it
+refuses.
+"""
 
 import pytest
 

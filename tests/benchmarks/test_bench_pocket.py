@@ -1,4 +1,6 @@
-"""The table of a teacher, its student and the student for devices: tiny models, and a program instead of Bergamot."""
+"""The table of a teacher, its student and the student for devices: tiny models, and a program
+instead of Bergamot.
+"""
 
 import json
 
@@ -11,7 +13,8 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import bergamot
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-# Answers each line by itself in capitals, as `node translate.cjs int8 LINES` answers by its translation.
+# Answers each line by itself in capitals, as `node translate.cjs int8 LINES` answers by its
+# translation.
 PROGRAM = """#!/bin/sh
 tr a-z A-Z
 """
@@ -19,7 +22,10 @@ tr a-z A-Z
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
-    """Return the command for a tiny model, which is its own teacher. Systems run in this process."""
+    """Return the command for a tiny model, which is its own teacher.
+
+    Systems run in this process.
+    """
     pytest.importorskip("ctranslate2")
     pairs = read_demo_corpus("test", 100)
     for side, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):

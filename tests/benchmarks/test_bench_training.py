@@ -42,7 +42,10 @@ def test_bench_training_fills_a_vocabulary_with_unused_entries():
 
 
 def test_bench_training_measures_our_loop_and_two_trainers(tmp_path, capsys):
-    tiny = "--d_model 32 --heads 2 --layers 1 --ffn_dim 512 --vocab_size 600 --seconds 0 --updates 3 --repeats 1"
+    tiny = (
+        "--d_model 32 --heads 2 --layers 1 --ffn_dim 512 --vocab_size 600 --seconds 0 "
+        "--updates 3 --repeats 1"
+    )
     corpus = write_demo_corpus(tmp_path / "corpus", train=1000, validation=1, test=1)
     files = [str(corpus["train.en"]), str(corpus["train.de"])]
     bench_training.main(

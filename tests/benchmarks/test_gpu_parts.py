@@ -1,4 +1,6 @@
-"""Parts of `make gpu` as processes: their rows, their limit of time, and Ctrl-C. The parts are small scripts."""
+"""Parts of `make gpu` as processes: their rows, their limit of time, and Ctrl-C. The parts are
+small scripts.
+"""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""The parts `recipe` and `corpus` of `make gpu`: rates, rows, the generated text, and the command with tiny models."""
+"""The parts `recipe` and `corpus` of `make gpu`: rates, rows, the generated text, and the command
+with tiny models.
+"""
 
 import time
 

@@ -118,7 +118,10 @@ def test_receive_says_that_a_worker_ended():
 
 def test_peak_bytes_excludes_the_parent_process():
     """The parent of a measurement may have held models in memory."""
-    parent = "import subprocess, sys; held = bytearray(b'1') * 2**30; subprocess.run([sys.executable, *sys.argv[1:]])"
+    parent = (
+        "import subprocess, sys; held = bytearray(b'1') * 2**30; "
+        "subprocess.run([sys.executable, *sys.argv[1:]])"
+    )
     child = "import sys; sys.path.insert(0, sys.argv[1]); from benchmarks.harness import peak_bytes"
     child += "; print(peak_bytes())"
     child += "; import torch; from vanilla_transformer.training.metrics import peak_memory_gib"

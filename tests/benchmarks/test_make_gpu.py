@@ -1,4 +1,6 @@
-"""`make gpu` as a command, on the CPU, in an environment that seems to have only the packages that it needs."""
+"""`make gpu` as a command, on the CPU, in an environment that seems to have only the packages that
+it needs.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""The toolkits that this package is compared with: their environments, text and configurations, and the meter."""
+"""The toolkits that this package is compared with: their environments, text and configurations, and
+the meter.
+"""
 
 import json
 import subprocess
@@ -80,7 +82,8 @@ def test_meter_counts_labels_after_the_warm_up():
     try:
         model(decoder_input_ids=torch.tensor([[1, 7, 7]])).backward()
         optimizer.step()
-        # Labels 5 6 7 EOS, and 5 EOS: the start symbol stands before them, the last of the longest row is not read.
+        # Labels 5 6 7 EOS, and 5 EOS: the start symbol stands before them, the last of the longest
+        # row is not read.
         model(torch.tensor([[1, 5, 6, 7], [1, 5, 2, 0]])).backward()  # by position, too
         with pytest.raises(peers.TimeLimitReached):
             optimizer.step()

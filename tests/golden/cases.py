@@ -1,4 +1,6 @@
-"""The cases of the golden tests: subject → name → the door, a method of `doors.Doors`, and its keyword arguments."""
+"""The cases of the golden tests: subject → name → the door, a method of `doors.Doors`, and its
+keyword arguments.
+"""
 
 from typing import Any
 
@@ -388,9 +390,15 @@ def _several_models() -> Cases:
     )
 
 
-HTML = "<html><body><h1>A man</h1><p>Two <b>dogs</b> run. <a href='x'>Grass</a> is {green}.</p><p> </p></body></html>"
+HTML = (
+    "<html><body><h1>A man</h1><p>Two <b>dogs</b> run. <a href='x'>Grass</a> is "
+    "{green}.</p><p> </p></body></html>"
+)
 MARKDOWN = "# A man\n\nTwo **dogs** run. A [man](x.html) is `sleeping`.\n\n- Grass\n- Two dogs\n"
-SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nA man\nis sleeping.\n\n2\n00:00:03,000 --> 00:00:04,000\nGrass\n"
+SUBTITLES = (
+    "1\n00:00:01,000 --> 00:00:02,000\nA man\nis sleeping.\n\n2\n00:00:03,000 --> "
+    "00:00:04,000\nGrass\n"
+)
 
 
 def _documents() -> Cases:

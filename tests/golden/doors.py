@@ -1,4 +1,6 @@
-"""The doors through which golden tests call the library; only this module names internals, which may move."""
+"""The doors through which golden tests call the library; only this module names internals, which
+may move.
+"""
 
 import contextlib
 import io
@@ -24,9 +26,11 @@ from . import models
 
 class Doors:
     """
-    Answer cases by models whose weights have relative noise; each one is built, saved and served at most once.
+    Answer cases by models whose weights have relative noise; each one is built, saved and served at
+    most once.
 
-    Each public method is a door: it takes the keyword arguments of a case and returns an answer as JSON holds it.
+    Each public method is a door: it takes the keyword arguments of a case and returns an answer as
+    JSON holds it.
     """
 
     def __init__(self, folder: Path, noise: float = 0.0, noise_seed: int = 0):
@@ -75,7 +79,9 @@ class Doors:
         requests: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> list[Any]:
-        """Return the hypotheses of the engine: tokens, score and the log-probability of each token."""
+        """Return the hypotheses of the engine: tokens, score and the log-probability of each
+        token.
+        """
         engine, further = Engine(self._model(model), compile=False, **options), dict(requests or {})
         prefixes = further.pop("prefixes", [()] * len(ids))
         found = engine.decode(map(DecodeRequest, ids, prefixes), count, **further)
@@ -108,7 +114,8 @@ class Doors:
         """
         Return the status, the standard output and the last line of errors of a command.
 
-        `{name}` in an argument is the path of a file, of which `files` has the text, or of the folder of a model.
+        `{name}` in an argument is the path of a file, of which `files` has the text, or of the
+        folder of a model.
         """
         paths = _Paths(self)
         for name, text in (files or {}).items():
@@ -136,7 +143,8 @@ class Doors:
         raw: str | None = None,
     ) -> list[Any]:
         """
-        Return the status and the content of the answer of a service, which `serve` starts with some flags.
+        Return the status and the content of the answer of a service, which `serve` starts with some
+        flags.
 
         `raw` has the bytes of a body, as characters of Latin-1.
         """
@@ -233,7 +241,9 @@ def _plain(value: Any) -> Any:
 
 
 def _read_line(line: str) -> Any:
-    """Return a line of output: a JSON object, a number, a number before a tab and a text, or a text."""
+    """Return a line of output: a JSON object, a number, a number before a tab and a text, or a
+    text.
+    """
     if line.startswith("{"):
         with contextlib.suppress(ValueError):
             return _plain(json.loads(line))

@@ -1,4 +1,6 @@
-"""Flags and their defaults, and the values of recipes: stored by `python -m tests.golden.write interface`."""
+"""Flags and their defaults, and the values of recipes: stored by
+`python -m tests.golden.write interface`.
+"""
 
 import io
 import json
@@ -17,7 +19,9 @@ RECIPES = {
 
 
 def list_flags(command):
-    """Return what `--help_all` says about each flag of a command: the choices and the default, by name."""
+    """Return what `--help_all` says about each flag of a command: the choices and the default, by
+    name.
+    """
     with redirect_stdout(io.StringIO()) as stdout, suppress(SystemExit):
         main([command, "--help_all"])
     shown = stdout.getvalue().partition("\nrecipes:\n")[0]

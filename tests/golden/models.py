@@ -1,6 +1,8 @@
-"""Small models with peaked distributions, built from seeds, whose translations differ in length and often end in EOS.
+"""Small models with peaked distributions, built from seeds, whose translations differ in length and
+often end in EOS.
 
-Weights come from NumPy, whose random numbers are the same on all machines and in all releases of torch.
+Weights come from NumPy, whose random numbers are the same on all machines and in all releases of
+torch.
 """
 
 import copy
@@ -138,7 +140,9 @@ def _blur(model: Any, noise: float, random: np.random.Generator) -> None:
 
 
 def _bias(name: str) -> torch.Tensor:
-    """Return the bias of the logits: EOS is likely, and tokens that are no printable text are not."""
+    """Return the bias of the logits: EOS is likely, and tokens that are no printable text are
+    not.
+    """
     found = tokenizer(name)
     texts = found.batch_decode([[token] for token in range(len(found))])
     bias = [0.0 if text.isprintable() and "\ufffd" not in text else -8.0 for text in texts]

@@ -1,7 +1,9 @@
 """
-Store what the pipelines of transformers 4 answer, for tiny checkpoints of the families that people translate with.
+Store what the pipelines of transformers 4 answer, for tiny checkpoints of the families that people
+translate with.
 
-    python tests/golden/removed_tasks.py    # with transformers 4.57.6, which has these pipelines, and sentencepiece
+    python tests/golden/removed_tasks.py    # with transformers 4.57.6, which has these pipelines,
+    and sentencepiece
 
 It writes a folder for each checkpoint into `tests/golden/removed_tasks`, and `answers.json`.
 """
@@ -55,7 +57,9 @@ T5_TASKS = {
 
 
 def fill_weights(model):
-    """Give matrices normally distributed weights that depend on their names, so that the source decides."""
+    """Give matrices normally distributed weights that depend on their names, so that the source
+    decides.
+    """
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
@@ -67,7 +71,9 @@ def fill_weights(model):
 
 
 def train_sentencepiece(folder, **options):
-    """Train a model of 80 pieces on [`CORPUS`], and return its file, which names no file of this machine."""
+    """Train a model of 80 pieces on [`CORPUS`], and return its file, which names no file of this
+    machine.
+    """
     options = {"vocab_size": 80, "normalization_rule_name": "identity", "minloglevel": 2} | options
     with (folder / "spm.model").open("wb") as file:
         options |= {"sentence_iterator": iter(CORPUS.splitlines()), "model_writer": file}
@@ -198,7 +204,9 @@ def pegasus(folder):
 
 
 def marian_folder_of_ours(folder):
-    """Build a checkpoint like those that `convert --target_format marian` writes: one `tokenizer.json`."""
+    """Build a checkpoint like those that `convert --target_format marian` writes: one
+    `tokenizer.json`.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
     pieces = [
@@ -246,7 +254,9 @@ LANGUAGES["mbart_50"] = LANGUAGES["mbart"]
 
 
 def calls_of(name):
-    """Yield the task, the options of the constructor, the inputs and the options of each call of a checkpoint."""
+    """Yield the task, the options of the constructor, the inputs and the options of each call of a
+    checkpoint.
+    """
     languages = dict(zip(("src_lang", "tgt_lang"), LANGUAGES.get(name, ()), strict=False))
     texts = [f"<2de> {text}" for text in TEXTS] if name == "madlad" else TEXTS
     for task in ALL_TASKS:

@@ -1,7 +1,9 @@
-"""The cases of the golden tests of training. `python -m tests.golden.training` stores their weights, on purpose only.
+"""The cases of the golden tests of training. `python -m tests.golden.training` stores their
+weights, on purpose only.
 
-Each case trains a tiny model for 20 steps in float32. Two processors may round differently, so a case has numbers that
-each processor comes close to, and a hash of all weights for each kind of processor that has stored one.
+Each case trains a tiny model for 20 steps in float32. Two processors may round differently, so a
+case has numbers that each processor comes close to, and a hash of all weights for each kind of
+processor that has stored one.
 """
 
 import hashlib
@@ -132,7 +134,9 @@ for _path in sorted((ROOT / "recipes").glob("*.yaml")):
 
 
 def answer(name: str, corpus: Path, output: Path) -> dict[str, Any]:
-    """Train a case, and return the hash of its weights, their norms and projections, and the logged losses."""
+    """Train a case, and return the hash of its weights, their norms and projections, and the logged
+    losses.
+    """
     AcceleratorState._reset_state(reset_partial_state=True)
     folder = CASES[name](corpus, output)
     weights = load_file(folder / "model.safetensors")
@@ -154,7 +158,9 @@ def answer(name: str, corpus: Path, output: Path) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Return the kind of this processor and the version of torch, on which the rounding of a run depends."""
+    """Return the kind of this processor and the version of torch, on which the rounding of a run
+    depends.
+    """
     lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
     vendor = next(
         (line.split(":")[1].strip() for line in lines if "vendor_id" in line), platform.machine()
@@ -164,7 +170,9 @@ def processor() -> str:
 
 
 def main() -> None:
-    """Store the answers, and keep the hashes of other kinds of processors whose cases have not changed."""
+    """Store the answers, and keep the hashes of other kinds of processors whose cases have not
+    changed.
+    """
     torch.set_num_threads(1)
     stored = json.loads(ANSWERS.read_text(encoding="utf-8")) if ANSWERS.exists() else {}
     answers = {}

@@ -1,6 +1,7 @@
 """Store the answers of today: `python -m tests.golden.write [SUBJECT ...]`, on purpose only.
 
-It refuses a case whose answer changes with relative noise on the weights: another processor might answer otherwise.
+It refuses a case whose answer changes with relative noise on the weights: another processor might
+answer otherwise.
 """
 
 import os

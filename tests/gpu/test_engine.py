@@ -1,5 +1,6 @@
 """
-The engine: the tokens of the library's own search, captured steps, and a host that does not wait for a GPU.
+The engine: the tokens of the library's own search, captured steps, and a host that does not wait
+for a GPU.
 
 `make gpu` runs these tests with few packages. Without a GPU, those for any device run on the CPU.
 """

@@ -1,4 +1,6 @@
-"""Logits on a device: of each type against float32 on a CPU, and of each attention kernel against eager products."""
+"""Logits on a device: of each type against float32 on a CPU, and of each attention kernel against
+eager products.
+"""
 
 import pytest
 import torch

@@ -1,7 +1,8 @@
 """
 Training steps on a GPU: a host that does not wait, and an update that the device skips.
 
-`pytest --confcutdir tests/gpu tests/gpu` runs them with the packages of a plain installation and pytest alone.
+`pytest --confcutdir tests/gpu tests/gpu` runs them with the packages of a plain installation and
+pytest alone.
 """
 
 import math
@@ -28,7 +29,9 @@ def no_sync():
 
 @pytest.fixture
 def in_bf16():
-    """Create an accelerator that multiplies in bf16, whose options Accelerate forgets afterwards."""
+    """Create an accelerator that multiplies in bf16, whose options Accelerate forgets
+    afterwards.
+    """
     AcceleratorState._reset_state(reset_partial_state=True)
     yield Accelerator(mixed_precision="bf16")
     AcceleratorState._reset_state(reset_partial_state=True)

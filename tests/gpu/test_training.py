@@ -1,4 +1,7 @@
-"""Training on a device: a resumed run is bit-equal, and fp16 scales its losses. The text is the demo corpus."""
+"""Training on a device: a resumed run is bit-equal, and fp16 scales its losses.
+
+The text is the demo corpus.
+"""
 
 import os
 
@@ -44,7 +47,9 @@ every_precision = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def _deterministic():
-    """Let kernels give the same bits in every run, and Accelerate forget the options of the last one."""
+    """Let kernels give the same bits in every run, and Accelerate forget the options of the last
+    one.
+    """
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)

@@ -1,4 +1,6 @@
-"""An added token is one token, with one name, beside any character; text around marks comes back as it was."""
+"""An added token is one token, with one name, beside any character; text around marks comes back as
+it was.
+"""
 
 import json
 

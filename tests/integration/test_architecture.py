@@ -1,4 +1,6 @@
-"""The page on the architecture: a sentence and a batch pass its files in its order, by the calls that it names."""
+"""The page on the architecture: a sentence and a batch pass its files in its order, by the calls
+that it names.
+"""
 
 import re
 import sys
@@ -27,7 +29,9 @@ def rows(heading):
 
 @pytest.fixture
 def follow():
-    """Return a function that calls another one, and returns when each call of the package came first."""
+    """Return a function that calls another one, and returns when each call of the package came
+    first.
+    """
 
     def follow(function):
         calls = {}

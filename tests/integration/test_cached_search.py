@@ -1,4 +1,6 @@
-"""For each model and attention, the library's own search finds the same with a cache and without one."""
+"""For each model and attention, the library's own search finds the same with a cache and without
+one.
+"""
 
 import inspect
 import warnings
@@ -119,7 +121,8 @@ def test_cache_that_is_filled_is_used_beside_an_old_name():
 
 # --- Arguments of `forward` ---
 
-# What `generate()` hands to `forward` by name, besides the inputs of a model: seen in its source, see the last test.
+# What `generate()` hands to `forward` by name, besides the inputs of a model: seen in its source,
+# see the last test.
 PASSED_BY_GENERATE = {
     "attention_mask",
     "decoder_attention_mask",
@@ -185,7 +188,9 @@ def test_forward_of_every_part_refuses_arguments_that_it_does_not_use():
 
 @every_model
 def test_forward_takes_each_argument_that_generate_passes(name):
-    """Record what reaches `forward` under many options of `generate()`: it is known, and changes what it should."""
+    """Record what reaches `forward` under many options of `generate()`: it is known, and changes
+    what it should.
+    """
     model, seen = MODELS[name](), {}
     forward = type(model).forward
 

@@ -1,4 +1,6 @@
-"""Processes that we start import nothing from the current folder, such as `torch.py` beside a downloaded model."""
+"""Processes that we start import nothing from the current folder, such as `torch.py` beside a
+downloaded model.
+"""
 
 import pytest
 

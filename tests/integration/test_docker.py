@@ -1,4 +1,7 @@
-"""The commands of the image exist. `test_packaging.py` installs its files; the image itself is built elsewhere."""
+"""The commands of the image exist.
+
+`test_packaging.py` installs its files; the image itself is built elsewhere.
+"""
 
 import json
 import re

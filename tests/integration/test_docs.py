@@ -1,4 +1,6 @@
-"""The docs pages name what exists: their commands and flags are known, their recipes parse and train."""
+"""The docs pages name what exists: their commands and flags are known, their recipes parse and
+train.
+"""
 
 import gzip
 import json
@@ -142,7 +144,10 @@ def test_docs_commands_have_flags_that_exist():
 
 def _translation_unit(pair):
     source, target = map(escape, pair)
-    return f"<tu><tuv xml:lang='en'><seg>{source}</seg></tuv><tuv xml:lang='de'><seg>{target}</seg></tuv></tu>"
+    return (
+        f"<tu><tuv xml:lang='en'><seg>{source}</seg></tuv><tuv "
+        f"xml:lang='de'><seg>{target}</seg></tuv></tu>"
+    )
 
 
 def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(tmp_path, monkeypatch):

@@ -1,4 +1,6 @@
-"""The pages on concepts quote the code as it is, and the headings of the troubleshooting page are messages."""
+"""The pages on concepts quote the code as it is, and the headings of the troubleshooting page are
+messages.
+"""
 
 import ast
 import importlib
@@ -74,7 +76,8 @@ def test_troubleshooting_headings_are_messages_of_the_package():
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     headings = [line for line in re.findall(r"^### (.*)$", page, re.MULTILINE) if "…" in line]
     source = "\n".join(path.read_text() for path in (ROOT / "vanilla_transformer").rglob("*.py"))
-    # Messages are cut into lines of code, and have values in them: compare each piece between two values.
+    # Messages are cut into lines of code, and have values in them: compare each piece between two
+    # values.
     source = re.sub(r'"\s*\n\s*f?"', "", source)
     assert len(headings) >= 12
     for heading in headings:

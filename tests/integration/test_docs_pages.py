@@ -1,4 +1,6 @@
-"""The pages are true: the commands and the Python of each run from top to bottom, on tiny models and texts."""
+"""The pages are true: the commands and the Python of each run from top to bottom, on tiny models
+and texts.
+"""
 
 import io
 import json
@@ -120,7 +122,8 @@ def run_command(line, monkeypatch):
         assert main(words) == 0, line
 
 
-# --- Preparation of a page ----------------------------------------------------------------------------------------
+# --- Preparation of a page
+# ----------------------------------------------------------------------------------------
 
 
 def prepare_alignments(monkeypatch):
@@ -191,7 +194,9 @@ def prepare_languages(monkeypatch):
 
 
 def prepare_localize(monkeypatch):
-    """Write a catalog of the training text, and run the lines that hold out strings, with fewer of them."""
+    """Write a catalog of the training text, and run the lines that hold out strings, with fewer of
+    them.
+    """
     prepare_marian(monkeypatch)
     page, pairs = (
         page_of("localize_software"),
@@ -254,13 +259,16 @@ def prepare_new_language(monkeypatch):
         )
         marian_model(len(vocabulary)).save_pretrained(folder)
         run_command(
-            f"vanilla-transformer train finetune_opus_mt --init_from {model} {flags} {files}-{folder.name}",
+            f"vanilla-transformer train finetune_opus_mt --init_from {model} {flags} "
+            f"{files}-{folder.name}",
             monkeypatch,
         )
 
 
 def prepare_pocket(monkeypatch):
-    """Leave to other tests what translates in Node: `tests/extensions/conversion/slow` runs the page's commands."""
+    """Leave to other tests what translates in Node: `tests/extensions/conversion/slow` runs the
+    page's commands.
+    """
     shutil.rmtree("runs/teacher")
     recipe = Path("recipes/pocket.yaml")
     tiny = {"vocab_size": 320, "drop_warnings": False}  # an untrained teacher repeats words
@@ -329,7 +337,8 @@ def write_multi30k(ends, **names):
             (data / f"{theirs}.{end}").write_text("".join(lines if ours == "train" else lines[:1]))
 
 
-# --- Promises of a page -------------------------------------------------------------------------------------------
+# --- Promises of a page
+# -------------------------------------------------------------------------------------------
 
 
 def check_alignments(names, printed):

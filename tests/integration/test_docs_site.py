@@ -1,4 +1,6 @@
-"""The site builds strictly: every page is in the navigation, every link and every public name exists."""
+"""The site builds strictly: every page is in the navigation, every link and every public name
+exists.
+"""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""Every option of `generate()` changes its answer as the library's own search does, or is refused."""
+"""Every option of `generate()` changes its answer as the library's own search does, or is
+refused.
+"""
 
 import numpy as np
 import pytest
@@ -104,7 +106,9 @@ def model():
 
 
 def answer(model, uses_engine, as_config=False, **options):
-    """Return the answer of the pipeline's engine or of `generate()` as comparable values, or the error it raises."""
+    """Return the answer of the pipeline's engine or of `generate()` as comparable values, or the
+    error it raises.
+    """
     options = PLAIN | options
     if as_config:
         config = GenerationConfig(
@@ -169,7 +173,8 @@ def test_option_of_the_library_that_changes_no_answer_is_as_in_the_library(model
     assert answer(model, True, **option) == answer(model, False, **option)
 
 
-# The same values in the types of numpy and torch, and one token in a list; the library takes many of them.
+# The same values in the types of numpy and torch, and one token in a list; the library takes many
+# of them.
 SAME_VALUES = [
     *(("num_beams", value) for value in (np.int64(4), np.int32(4), torch.tensor(4))),
     *(("do_sample", value) for value in (np.bool_(False), torch.tensor(False))),

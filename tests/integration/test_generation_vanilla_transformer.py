@@ -1,6 +1,6 @@
 """
-`generate()`: the paper's beam search and its length limit per sentence. Caches, batches and other options of
-transformers' `generate()` do not change the output.
+`generate()`: the paper's beam search and its length limit per sentence. Caches, batches and other
+options of transformers' `generate()` do not change the output.
 """
 
 import copy
@@ -60,7 +60,9 @@ def without_eos(model):
 
 
 def new_tokens(row, prompt=1):
-    """Return the generated tokens up to EOS, or up to the padding that follows a hypothesis cut by the limit."""
+    """Return the generated tokens up to EOS, or up to the padding that follows a hypothesis cut by
+    the limit.
+    """
     tokens = row.tolist()[prompt:]
     if EOS in tokens:
         return tokens[: tokens.index(EOS) + 1]
@@ -90,7 +92,8 @@ def transformers_warnings():
     logger.removeHandler(handler)
 
 
-# --- The paper's decoding -------------------------------------------------------------------------------------------
+# --- The paper's decoding
+# -------------------------------------------------------------------------------------------
 
 
 def test_paper_generation_config_follows_section_6_1():
@@ -266,7 +269,8 @@ def test_generate_limit_stays_within_learned_positions():
     assert outputs[3].ne(PAD).sum() == 1 + len(SOURCES[3]) + MARGIN
 
 
-# --- Equal output with caches, batches and prompts ------------------------------------------------------------------
+# --- Equal output with caches, batches and prompts
+# ------------------------------------------------------------------
 
 
 @every_mode
@@ -401,7 +405,8 @@ def test_generate_accepts_inputs_embeds(mode):
     assert torch.equal(outputs, generate_with_seed(model, ids, **mode))
 
 
-# --- Parameters -----------------------------------------------------------------------------------------------------
+# --- Parameters
+# -----------------------------------------------------------------------------------------------------
 
 
 def count_new_tokens(model, *args, **kwargs):
@@ -545,7 +550,8 @@ def test_generate_rejects_misspelled_parameter():
         build().generate(padded(SOURCES), max_new_tokens_beyond_sauce=3)
 
 
-# --- Other arguments of `generate()` ---------------------------------------------------------------------------------
+# --- Other arguments of `generate()`
+# ---------------------------------------------------------------------------------
 
 
 class RecordingStreamer(BaseStreamer):

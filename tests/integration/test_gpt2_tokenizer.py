@@ -1,4 +1,6 @@
-"""A tokenizer of GPT-2, which appends no EOS and gets a `[PAD]`, with our models: training, and raw text prompts."""
+"""A tokenizer of GPT-2, which appends no EOS and gets a `[PAD]`, with our models: training, and raw
+text prompts.
+"""
 
 import pytest
 import torch
@@ -19,7 +21,9 @@ TARGETS = ["Ein Mann schläft.", "Zwei Hunde laufen über das grüne Gras."]
 
 @pytest.fixture(scope="module")
 def tokenizer_folder(tmp_path_factory):
-    """Return the folder of GPT-2's class of tokenizer on a vocabulary of these sentences, with an added `[PAD]`."""
+    """Return the folder of GPT-2's class of tokenizer on a vocabulary of these sentences, with an
+    added `[PAD]`.
+    """
     folder = tmp_path_factory.mktemp("gpt2")
     vocabulary = ByteLevelBPETokenizer()
     options = {"vocab_size": 300, "special_tokens": ["<|endoftext|>"], "show_progress": False}

@@ -1,6 +1,6 @@
 """
-The model matches the paper's equations and other implementations with the same weights. Padding, batching, caches,
-compilation, saving and loading do not change its output.
+The model matches the paper's equations and other implementations with the same weights. Padding,
+batching, caches, compilation, saving and loading do not change its output.
 """
 
 import copy
@@ -74,7 +74,8 @@ LAYOUTS = {
 every_layout = pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS.keys())
 
 
-# -------------------------------------------------------------------------------------------- positions (section 3.5)
+# --------------------------------------------------------------------------------------------
+# positions (section 3.5)
 
 
 def reference_positions(length, d_model):
@@ -153,11 +154,14 @@ def test_states_of_permuted_source_are_permuted_only_without_positions():
         assert is_permuted == (kind == "none"), kind
 
 
-# ------------------------------------------------------------------------------- agreement with other implementations
+# ------------------------------------------------------------------------------- agreement with
+# other implementations
 
 
 def copy_attention_to_torch(ours, theirs):
-    """Copy attention to `nn.MultiheadAttention`, which stacks the input projections and always has biases."""
+    """Copy attention to `nn.MultiheadAttention`, which stacks the input projections and always has
+    biases.
+    """
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
     theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
     theirs.out_proj.weight.copy_(ours.out_proj.weight)
@@ -277,7 +281,9 @@ def test_head_widths_follow_section_3_2_2(key_dim, value_dim, heads, implementat
 
 
 def test_softmax_saturates_for_wide_keys_without_scaling_by_square_root_of_d_k():
-    """Section 3.2.1: products of wide queries and keys grow, and the softmax has almost no gradient there."""
+    """Section 3.2.1: products of wide queries and keys grow, and the softmax has almost no gradient
+    there.
+    """
     generator = torch.Generator().manual_seed(0)
     largest, slopes = {}, {}
     for width in (4, 64, 1024):
@@ -300,7 +306,9 @@ def test_softmax_saturates_for_wide_keys_without_scaling_by_square_root_of_d_k()
 
 
 def marian_and_copy(**changes):
-    """Return a `MarianMTModel` with random weights and our model with the same weights, whose names are equal."""
+    """Return a `MarianMTModel` with random weights and our model with the same weights, whose names
+    are equal.
+    """
     torch.manual_seed(0)
     shape = uneven_config(**{"activation_function": "swish", **changes})
     common = {
@@ -369,7 +377,8 @@ def test_model_generation_matches_marian(beams, changes):
     )
 
 
-# -------------------------------------------------------------------------------------------- size and initialization
+# -------------------------------------------------------------------------------------------- size
+# and initialization
 
 
 @pytest.mark.parametrize(
@@ -412,7 +421,8 @@ def test_init_weights_are_glorot_uniform_or_normal_by_init_std():
         assert weight.std().item() == pytest.approx(0.3, rel=0.05)
 
 
-# -------------------------------------------------------------------------------------------------- masks and padding
+# --------------------------------------------------------------------------------------------------
+# masks and padding
 
 
 def test_decoder_does_not_see_future_tokens():
@@ -521,7 +531,8 @@ def test_model_refuses_invalid_inputs(changes, call, words):
         call(uneven_model(**changes))
 
 
-# -------------------------------------------------------------------------------------------------- continuous inputs
+# --------------------------------------------------------------------------------------------------
+# continuous inputs
 
 
 def test_inputs_embeds_of_token_embeddings_match_input_ids():
@@ -544,7 +555,8 @@ def test_generate_reads_inputs_embeds_with_mask(beams):
     )
 
 
-# ------------------------------------------------------------------------------------------ attention implementations
+# ------------------------------------------------------------------------------------------
+# attention implementations
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -584,7 +596,8 @@ def test_is_causal_only_in_decoder_self_attention():
     assert causal == {f"model.decoder.layers.{layer}.self_attn" for layer in range(3)}
 
 
-# ------------------------------------------------------------------------------------------------- compile and export
+# -------------------------------------------------------------------------------------------------
+# compile and export
 
 
 @pytest.mark.parametrize("implementation", [rare("sdpa"), rare("eager")])
@@ -798,7 +811,9 @@ def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentr
 
 
 def test_num_items_in_batch_makes_half_batches_match_full_batch():
-    """Use halves with different numbers of labels, for which the mean of two means is a different loss."""
+    """Use halves with different numbers of labels, for which the mean of two means is a different
+    loss.
+    """
     model = uneven_model()
     sources, labels = tokens(4, 6), tokens(4, 9, seed=1)
     labels[:2, 3:] = -100
@@ -1000,7 +1015,8 @@ def test_generate_projects_source_keys_once():
     assert len(calls) == 1
 
 
-# ----------------------------------------------------------------------------------------------- resized vocabularies
+# -----------------------------------------------------------------------------------------------
+# resized vocabularies
 
 
 def assert_vocabulary_sizes(model, source, target):

@@ -1,4 +1,6 @@
-"""The pipeline decodes by its engine only what overrides nothing, and notices changes of weights."""
+"""The pipeline decodes by its engine only what overrides nothing, and notices changes of
+weights.
+"""
 
 import copy
 import pickle

@@ -1,4 +1,6 @@
-"""Pipelines of transformers with decoder-only and encoder-only models, and special tokens that a user adds."""
+"""Pipelines of transformers with decoder-only and encoder-only models, and special tokens that a
+user adds.
+"""
 
 import pytest
 import torch

@@ -111,7 +111,9 @@ LINES += [[name, flag] for name in COMMANDS for flag in ("--help", "--help-all")
 
 @pytest.fixture(scope="module")
 def answers():
-    """Return the status, the text and the imported packages after each of the lines, given to one process."""
+    """Return the status, the text and the imported packages after each of the lines, given to one
+    process.
+    """
     command = [sys.executable, "-c", ANSWERS, json.dumps(LINES), "vanilla-transformer"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr

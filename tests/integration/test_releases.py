@@ -1,4 +1,6 @@
-"""In a release of transformers that is not tested yet, a short search is compared before the first one."""
+"""In a release of transformers that is not tested yet, a short search is compared before the first
+one.
+"""
 
 import pytest
 import torch
@@ -59,7 +61,9 @@ def drop_cache(monkeypatch):
 
 
 def rename_update_of_beams(monkeypatch):
-    """Give beam search another method for the scores of finished beams, which ours does not override."""
+    """Give beam search another method for the scores of finished beams, which ours does not
+    override.
+    """
     update, search = GenerationMixin._update_finished_beams, GenerationMixin._beam_search
 
     def with_renamed_method(self, *args, **kwargs):

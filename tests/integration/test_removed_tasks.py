@@ -17,12 +17,15 @@ ANSWERS = json.loads((FOLDER / "answers.json").read_text(encoding="utf-8"))["ans
 DIRECTED = "translation_en_to_de"
 
 
-# Texts that the tokenizer of transformers 5 splits into other pieces, where a folder has no `tokenizer.json`.
+# Texts that the tokenizer of transformers 5 splits into other pieces, where a folder has no
+# `tokenizer.json`.
 OTHER_PIECES = {"nllb": {TEXTS[0], TEXTS[2]}}
 
 
 def has_other_languages(name, task, constructor):
-    """Return whether transformers 4 forgot the constructor's languages for the name's, and forced `<unk>`."""
+    """Return whether transformers 4 forgot the constructor's languages for the name's, and forced
+    `<unk>`.
+    """
     return (
         name in ("nllb", "mbart", "mbart_50")
         and task == DIRECTED
@@ -168,7 +171,8 @@ def test_tasks_without_a_model_say_what_to_give(task):
         pipeline(task)
 
 
-# --- Models of ours -------------------------------------------------------------------------------------------------
+# --- Models of ours
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""A tokenizer with a model of SentencePiece: its ids, its text, its file, and all that tokenizers are used for."""
+"""A tokenizer with a model of SentencePiece: its ids, its text, its file, and all that tokenizers
+are used for.
+"""
 
 import copy
 import json
@@ -190,7 +192,8 @@ def test_number_of_pieces_is_a_multiple_of_8(texts, size):
     assert small(TEXTS[:9])["input_ids"] == [[*ids, 0] for ids in processor.encode(TEXTS[:9])]
 
 
-# --- What tokenizers are used for -----------------------------------------------------------------------------------
+# --- What tokenizers are used for
+# -----------------------------------------------------------------------------------
 
 
 def test_added_tokens_are_found_beside_any_character(tokenizer):

@@ -1,4 +1,6 @@
-"""Text comes back from each model of tokenizer as it went in, with this package or without; others fit too."""
+"""Text comes back from each model of tokenizer as it went in, with this package or without; others
+fit too.
+"""
 
 import copy
 import json
@@ -42,7 +44,8 @@ BYTE_LEVEL = [
     model for model in TOKENIZER_MODELS if model != "sentencepiece"
 ]  # which has tests of its own
 TEXTS = ["A man is sleeping.", "Two dogs run.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
-# Every Unicode text, with spaces, breaks and our own special tokens more often than chance has them.
+# Every Unicode text, with spaces, breaks and our own special tokens more often than chance has
+# them.
 any_text = st.text(st.characters(exclude_categories=["Cs", "Cn"])) | st.lists(
     st.sampled_from(
         [
@@ -83,7 +86,8 @@ def loaded(saved):
     return AutoTokenizer.from_pretrained(saved)
 
 
-# --- Ids ------------------------------------------------------------------------------------------------------------
+# --- Ids
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_tokenizer_special_tokens_match_the_configuration(any_tokenizer):
@@ -120,7 +124,8 @@ def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
     assert within[-len(first) :] == first
 
 
-# --- There and back -------------------------------------------------------------------------------------------------
+# --- There and back
+# -------------------------------------------------------------------------------------------------
 
 
 @examples(200)
@@ -153,7 +158,9 @@ def test_tokenizer_loads_as_saved(any_tokenizer, loaded, text):
 
 
 def test_tokenizers_load_without_this_package(tiny_config, tmp_path):
-    """Loading trusts no code of a checkpoint and asks no question: everything is in `tokenizer.json`."""
+    """Loading trusts no code of a checkpoint and asks no question: everything is in
+    `tokenizer.json`.
+    """
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
     tokenizers = {
         model: train_tokenizer(TINY_TEXTS, vocab_size=300, model=model) for model in BYTE_LEVEL
@@ -178,7 +185,8 @@ def test_tokenizers_load_without_this_package(tiny_config, tmp_path):
         assert inputs == ["input_ids", "attention_mask"]
 
 
-# --- Training -------------------------------------------------------------------------------------------------------
+# --- Training
+# -------------------------------------------------------------------------------------------------------
 
 
 TRAINED = """
@@ -344,7 +352,8 @@ def sum_over_segmentations(word, pieces):
     )
 
 
-# --- As in transformers ---------------------------------------------------------------------------------------------
+# --- As in transformers
+# ---------------------------------------------------------------------------------------------
 
 
 def test_tokenizer_pads_and_truncates_as_the_library(any_tokenizer):
@@ -369,11 +378,14 @@ def test_tokenizer_added_tokens_fit_a_resized_model(saved, tiny_model):
     assert tokenizer.decode(ids[0], skip_special_tokens=True) == "<2de> Ein Mann"
 
 
-# --- Other tokenizers -----------------------------------------------------------------------------------------------
+# --- Other tokenizers
+# -----------------------------------------------------------------------------------------------
 
 
 def byte_level_tokenizer(**special):
-    """Like GPT-2's: bytes, one `<|endoftext|>` for everything, no padding, and no EOS after a sentence."""
+    """Like GPT-2's: bytes, one `<|endoftext|>` for everything, no padding, and no EOS after a
+    sentence.
+    """
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(
         TEXTS, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False
@@ -410,7 +422,8 @@ def test_encode_sentences_refuses_a_tokenizer_without_eos():
         encode_sentences(byte_level_tokenizer(eos_token=None), ["Ein"])
 
 
-# --- The same in one call of the backend ----------------------------------------------------------------------------
+# --- The same in one call of the backend
+# ----------------------------------------------------------------------------
 
 
 @given(texts=st.lists(any_text, min_size=1, max_size=5))
@@ -471,7 +484,9 @@ WORDS = {
 @pytest.mark.parametrize("model", BYTE_LEVEL)
 @pytest.mark.parametrize("script", WORDS)
 def test_words_of_each_script_become_one_token(script, model):
-    """GPT-2's words, which end before a combining mark, can never be one token in half of these scripts."""
+    """GPT-2's words, which end before a combining mark, can never be one token in half of these
+    scripts.
+    """
     words = WORDS[script].split()
     tokenizer = train_tokenizer(
         [" ".join(words), " ".join(words[::-1])] * 20, vocab_size=600, model=model

@@ -1,4 +1,6 @@
-"""A model is its class: `--user_module` and `model_class`, every door that loads it, and the file that travels."""
+"""A model is its class: `--user_module` and `model_class`, every door that loads it, and the file
+that travels.
+"""
 
 import json
 import sys
@@ -54,7 +56,9 @@ AutoModelForSeq2SeqLM.register(ScaledConfig, Scaled)
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Return a function that writes a module of a user and imports it; it is forgotten afterwards."""
+    """Return a function that writes a module of a user and imports it; it is forgotten
+    afterwards.
+    """
     names = []
     monkeypatch.setenv(USER_MODULE, "")
 

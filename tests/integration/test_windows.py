@@ -1,9 +1,12 @@
-"""Nothing imports or calls unguarded what Windows lacks; by hiding it from this package on another system."""
+"""Nothing imports or calls unguarded what Windows lacks; by hiding it from this package on another
+system.
+"""
 
 from tests.forked import run_python
 from tests.tiny import write_tiny_corpus
 
-# Hides modules from the package's own imports only: other packages choose by the name of the system.
+# Hides modules from the package's own imports only: other packages choose by the name of the
+# system.
 PROGRAM = """
 import builtins, importlib, os, pkgutil, signal, sys
 import accelerate.utils, datasets, sacrebleu, torch.utils.data, transformers.pipelines

@@ -1,7 +1,8 @@
-"""Apply transformers' own common tests of models and configurations to our classes, and to Marian's for comparison.
+"""Apply transformers' own common tests of models and configurations to our classes, and to Marian's
+for comparison.
 
-`tests/slow/test_common_model_tests.py` runs this file in a separate process, where `tests` is the library's package.
-Pytest does not collect it otherwise.
+`tests/slow/test_common_model_tests.py` runs this file in a separate process, where `tests` is the
+library's package. Pytest does not collect it otherwise.
 """
 
 import unittest
@@ -34,7 +35,9 @@ VOCABULARY, PAD, START, EOS = 99, 0, 1, 2
 
 
 class TinySeq2Seq:
-    """Configuration of two small layers per stack, and inputs for it; the tests read the attributes."""
+    """Configuration of two small layers per stack, and inputs for it; the tests read the
+    attributes.
+    """
 
     batch_size = 13
     seq_length = encoder_seq_length = decoder_seq_length = key_length = 7
@@ -93,7 +96,9 @@ class TinyStack(TinySeq2Seq):
 
 
 class Seq2SeqTests(ModelTesterMixin, GenerationTesterMixin, TensorParallelTesterMixin):
-    """The tests of one family of classes: an encoder-decoder without and with the output projection."""
+    """The tests of one family of classes: an encoder-decoder without and with the output
+    projection.
+    """
 
     config_class = None
     is_encoder_decoder = True
@@ -143,7 +148,8 @@ class OtherArchitectureTest(VanillaTransformerTest):
         pass
 
     @unittest.skip(
-        "The test expects the target vocabulary to grow with the source vocabulary, which is separate here."
+        "The test expects the target vocabulary to grow with the source vocabulary, which is "
+        "separate here."
     )
     def test_resize_embeddings_untied(self):
         pass

@@ -1,4 +1,6 @@
-"""A checkpoint that one release of transformers saved loads and decodes equally in all others that are supported."""
+"""A checkpoint that one release of transformers saved loads and decodes equally in all others that
+are supported.
+"""
 
 import json
 import os
@@ -19,7 +21,9 @@ RELEASES = re.search(r"^RELEASES := (.+)$", (ROOT / "Makefile").read_text(), re.
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Return a function that runs the script with a release, and returns the answers of each checkpoint."""
+    """Return a function that runs the script with a release, and returns the answers of each
+    checkpoint.
+    """
     installed = tmp_path_factory.mktemp("releases")
 
     def run_script(release, how, folder):
@@ -47,7 +51,9 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def saved(run, tmp_path_factory):
-    """Return a folder with the checkpoints of all releases, and the answers of each one before it was saved."""
+    """Return a folder with the checkpoints of all releases, and the answers of each one before it
+    was saved.
+    """
     folder, found = tmp_path_factory.mktemp("checkpoints"), {}
     for release in RELEASES:
         found |= run(release, "save", folder)

@@ -1,8 +1,9 @@
 """Our classes pass transformers' own common tests (`tests/test_modeling_common.py` and others).
 
-The tests are not installed with the library. Pip downloads the source distribution of the installed version into
-`build/` once. It lacks some files that those tests import; `STAND_INS` replaces them. `GenerationTesterMixin` is among
-them: `tests/integration/test_generation_vanilla_transformer.py` covers generation.
+The tests are not installed with the library. Pip downloads the source distribution of the installed
+version into `build/` once. It lacks some files that those tests import; `STAND_INS` replaces them.
+`GenerationTesterMixin` is among them: `tests/integration/test_generation_vanilla_transformer.py`
+covers generation.
 """
 
 import os
@@ -20,7 +21,8 @@ import transformers
 REPOSITORY = Path(__file__).parents[2]
 SOURCES = REPOSITORY / "build" / f"transformers-{transformers.__version__}-tests"
 
-# Files of the library's repository that the common tests import and that its source distribution lacks.
+# Files of the library's repository that the common tests import and that its source distribution
+# lacks.
 STAND_INS = {
     "__init__.py": "",
     "exporters/__init__.py": "",
@@ -28,17 +30,27 @@ STAND_INS = {
     "generation/__init__.py": "",
     "generation/test_utils.py": "class GenerationTesterMixin:\n    pass\n",
     "utils/__init__.py": "",
-    "utils/test_configuration_utils.py": "config_common_kwargs = {'return_dict': False, 'num_labels': 5}\n",
+    "utils/test_configuration_utils.py": (
+        "config_common_kwargs = {'return_dict': False, 'num_labels': 5}\n"
+    ),
     "distributed_testing_utils.py": "run_distributed = None\n",
 }
 
-# Message of a skipped test of the library → why the test does not apply. No other test may be skipped.
+# Message of a skipped test of the library → why the test does not apply. No other test may be
+# skipped.
 NOT_FOR_THIS_ARCHITECTURE = {
-    "RoPE": "Positions are added to the embeddings (section 3.5), not rotated into queries and keys.",
-    "sparse experts|MoE|router_logits|grouped_mm": "One feed-forward layer for all tokens (section 3.3), no experts.",
-    "sliding window": "Each position attends to all positions that its mask admits (section 3.2.3).",
-    "not composite|not a composite|No subconfigs|does not support SDPA": "The model has a single configuration. "
-    "(The last text belongs to a test for composite models and is reported for all others.)",
+    "RoPE": (
+        "Positions are added to the embeddings (section 3.5), not rotated into queries and keys."
+    ),
+    "sparse experts|MoE|router_logits|grouped_mm": (
+        "One feed-forward layer for all tokens (section 3.3), no experts."
+    ),
+    "sliding window": (
+        "Each position attends to all positions that its mask admits (section 3.2.3)."
+    ),
+    "not composite|not a composite|No subconfigs|does not support SDPA": "The model has a single "
+    "configuration. (The last text belongs to a test for composite models and is reported for all "
+    "others.)",
     "_keep_in_fp32_modules": "No weight must stay in float32.",
     "No conversion found": "Parameter names of checkpoints are the names of the modules.",
     "does not propagate hidden states": "An encoder-decoder returns `encoder_hidden_states` and "
@@ -46,13 +58,19 @@ NOT_FOR_THIS_ARCHITECTURE = {
     "does not have position embeddings": "Sinusoids have no rows to resize.",
     "No decoder-only language modeling head": "The model is an encoder-decoder.",
     "No sequence-to-sequence language modeling head": "The model is decoder-only or encoder-only.",
-    "not (output|support) (output_)?attentions": "Linear and LSH attention compute no matrix of probabilities.",
-    "does not have a TP plan": "LSH attention shares keys with queries; Transformer-XL attention adds a projection.",
-    "neither causal_lm_class nor": "Those tests feed a decoder-only model. Our test with two processes is "
-    "`test_tensor_parallel_logits_match_single_process`.",
-    "need the cache of|Do not take a cache": "Long models have other caches, and an encoder has none. "
-    "`tests/integration/test_cached_search.py` covers the old name of the cache.",
-    "embeds both sides|expects the target vocabulary": "Explained in `common_model_tests.py`: separate vocabularies.",
+    "not (output|support) (output_)?attentions": (
+        "Linear and LSH attention compute no matrix of probabilities."
+    ),
+    "does not have a TP plan": (
+        "LSH attention shares keys with queries; Transformer-XL attention adds a projection."
+    ),
+    "neither causal_lm_class nor": "Those tests feed a decoder-only model. Our test with two "
+    "processes is `test_tensor_parallel_logits_match_single_process`.",
+    "need the cache of|Do not take a cache": "Long models have other caches, and an encoder has "
+    "none. `tests/integration/test_cached_search.py` covers the old name of the cache.",
+    "embeds both sides|expects the target vocabulary": (
+        "Explained in `common_model_tests.py`: separate vocabularies."
+    ),
 }
 NOT_ON_EVERY_MACHINE = {
     "requires (multiple )?accelerator|requires MPS": "Needs a GPU, more than one, or Apple's.",
@@ -72,7 +90,8 @@ def fetch_library_tests():
         download = subprocess.run(command, capture_output=True, text=True)
         if download.returncode != 0:
             pytest.skip(
-                f"pip could not fetch the source distribution of {requirement}: {download.stderr[-500:]}"
+                f"pip could not fetch the source distribution of {requirement}: "
+                f"{download.stderr[-500:]}"
             )
         with tarfile.open(next(Path(folder).glob("*.tar.gz"))) as archive:
             for member in archive.getmembers():
@@ -91,7 +110,9 @@ def write_stand_ins():
 
 
 def verdict_and_reasons(testcase):
-    """Return "failed" with the messages, "skipped" (in whole or in part) with the reasons, or "passed"."""
+    """Return "failed" with the messages, "skipped" (in whole or in part) with the reasons, or
+    "passed".
+    """
     for verdict, elements in (("failed", ("failure", "error")), ("skipped", ("skipped",))):
         reasons = [
             element.get("message") for name in elements for element in testcase.findall(name)
@@ -102,7 +123,9 @@ def verdict_and_reasons(testcase):
 
 
 def run_library_tests(report):
-    """Run `common_model_tests.py` in a separate pytest process, where `tests` is the library's package."""
+    """Run `common_model_tests.py` in a separate pytest process, where `tests` is the library's
+    package.
+    """
     tests = Path(__file__).with_name("common_model_tests.py")
     # Our `tests` folder and our pytest settings must not interfere.
     options = [
@@ -123,7 +146,9 @@ def run_library_tests(report):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Return, for each class of `common_model_tests.py`, the verdict on each test with its reasons."""
+    """Return, for each class of `common_model_tests.py`, the verdict on each test with its
+    reasons.
+    """
     fetch_library_tests()
     write_stand_ins()
     report = tmp_path_factory.mktemp("common") / "report.xml"

@@ -21,7 +21,10 @@ def test_docs_multi_gpu_command_runs_with_two_processes(workspace):
         for line in block.splitlines()
         if line.startswith("torchrun --standalone --nproc_per_node 2")
     ]
-    files = "--train_source train.en --train_target train.de --validation_source valid.en --validation_target valid.de"
+    files = (
+        "--train_source train.en --train_target train.de --validation_source valid.en "
+        "--validation_target valid.de"
+    )
     run_in_shell(f"{line} {files} --test_source test.en --test_target test.de")
     state = json.loads(
         (workspace / "runs/multi30k_en_de/checkpoint-4/training_state.json").read_text()

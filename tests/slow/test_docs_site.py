@@ -1,4 +1,5 @@
-"""The site in a browser: no accessibility violation, no console error, nothing wider than a phone. It translates.
+"""The site in a browser: no accessibility violation, no console error, nothing wider than a phone.
+It translates.
 
 Needs Chromium and its driver, and `npm` and its registry for the home page's translator.
 """

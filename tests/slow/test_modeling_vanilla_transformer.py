@@ -1,4 +1,6 @@
-"""Compiled attention, compiled training steps and tensor parallelism of the encoder-decoder model."""
+"""Compiled attention, compiled training steps and tensor parallelism of the encoder-decoder
+model.
+"""
 
 import os
 import shutil

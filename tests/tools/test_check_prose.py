@@ -54,7 +54,10 @@ def test_find_leaves_plain_english_alone(text):
 
 
 def test_prose_of_python_keeps_comments_strings_and_names():
-    source = 'def goes_on(a):\n    """Those\n    of."""\n    # is\n    # told\n    return f"{anew} anew" "those"\n'
+    source = (
+        'def goes_on(a):\n    """Those\n    of."""\n    # is\n    # told\n    return '
+        'f"{anew} anew" "those"\n'
+    )
     prose = prose_of_python(source)
     assert len(prose) == len(source) and [char == "\n" for char in prose] == [
         char == "\n" for char in source

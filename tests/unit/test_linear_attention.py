@@ -1,4 +1,6 @@
-"""Linear attention: chunked sums, recurrence and quadratic formula agree, in values and gradients."""
+"""Linear attention: chunked sums, recurrence and quadratic formula agree, in values and
+gradients.
+"""
 
 import pytest
 import torch
@@ -26,7 +28,10 @@ class AttentionModule(nn.Module):
 
 
 def quadratic_attention(query, key, value, mask, is_causal):
-    """Compute linear attention from its full matrix `(B, H, T, S)`. The T queries are at the last T key positions."""
+    """Compute linear attention from its full matrix `(B, H, T, S)`.
+
+    The T queries are at the last T key positions.
+    """
     weights = feature_map(query) @ feature_map(key).transpose(-1, -2)
     if mask is not None:
         weights = weights * mask[:, None, None, :]

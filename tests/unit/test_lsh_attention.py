@@ -1,4 +1,6 @@
-"""LSH attention agrees with a quadratic reference, with full attention for one bucket, and with Reformer."""
+"""LSH attention agrees with a quadratic reference, with full attention for one bucket, and with
+Reformer.
+"""
 
 import pytest
 import torch
@@ -43,9 +45,9 @@ def quadratic_lsh_attention(query_keys, value, buckets, padding, is_causal, chun
     """
     Compute LSH attention from its definition, with a loop over rounds and pairs of positions.
 
-    A query attends to a key if, in any round, both are in the same bucket and the key is in the query's chunk of the
-    sorted positions or in the previous one. It attends to itself only if there is no other key. `padding` is True for
-    tokens; the other positions are sorted after them.
+    A query attends to a key if, in any round, both are in the same bucket and the key is in the
+    query's chunk of the sorted positions or in the previous one. It attends to itself only if there
+    is no other key. `padding` is True for tokens; the other positions are sorted after them.
     """
     batch, heads, length, _ = query_keys.shape
     keys = query_keys / query_keys.norm(dim=-1, keepdim=True)
@@ -233,7 +235,9 @@ HEADS, WIDTH, LENGTH = 2, 4, 24
 
 
 def reformer_attention(is_decoder, length):
-    """Return Reformer's LSH attention from transformers, random hidden states, and their query-keys and values."""
+    """Return Reformer's LSH attention from transformers, random hidden states, and their query-keys
+    and values.
+    """
     config = ReformerConfig(
         hidden_size=HEADS * WIDTH, num_attention_heads=HEADS, attention_head_size=WIDTH, num_hashes=1, num_buckets=6,
         lsh_attn_chunk_length=8, is_decoder=is_decoder, hash_seed=5, lsh_attention_probs_dropout_prob=0.0,
@@ -259,7 +263,9 @@ def test_hash_buckets_match_reformer_with_same_rotations(monkeypatch):
 
 @pytest.mark.parametrize(("is_decoder", "length"), [(True, LENGTH), (True, 8), (False, 8)])
 def test_lsh_attention_matches_reformer_with_one_bucket(is_decoder, length, monkeypatch):
-    """Compare where both agree: Reformer also attends to other buckets of a chunk, and wraps around without a mask."""
+    """Compare where both agree: Reformer also attends to other buckets of a chunk, and wraps around
+    without a mask.
+    """
     reformer, states, (query_keys, value) = reformer_attention(is_decoder, length)
     monkeypatch.setattr(
         LSHSelfAttention, "_hash_vectors", lambda *_, **__: torch.zeros(2, HEADS, length).long()

@@ -1,4 +1,6 @@
-"""Reversible layers give the gradients of ordinary backpropagation, with dropout too, and store no activations."""
+"""Reversible layers give the gradients of ordinary backpropagation, with dropout too, and store no
+activations.
+"""
 
 import gc
 import weakref
@@ -17,7 +19,9 @@ WIDTH = 6
 
 
 def random_branches(number, dropout=0.0, shared=False):
-    """Return `number` branches with separate weights; with `shared`, every third one also reads the shared states."""
+    """Return `number` branches with separate weights; with `shared`, every third one also reads the
+    shared states.
+    """
     torch.manual_seed(0)
     halves = []
     for place in range(number):
@@ -39,7 +43,9 @@ def random_branches(number, dropout=0.0, shared=False):
 
 
 def output_and_gradients(run, halves, states, shared):
-    """Return the output of `run`, and the gradients of the states, the shared states and all parameters."""
+    """Return the output of `run`, and the gradients of the states, the shared states and all
+    parameters.
+    """
     states = states.clone().requires_grad_()
     shared = None if shared is None else shared.clone().requires_grad_()
     torch.manual_seed(7)
@@ -105,7 +111,9 @@ def test_reversible_skips_gradients_of_frozen_parameters():
 
 @pytest.mark.parametrize("number", [1, 5])
 def test_reversible_replays_discrete_choices_in_backward(number):
-    """Make each choice depend on the number of earlier ones, so that a second choice would differ from the first."""
+    """Make each choice depend on the number of earlier ones, so that a second choice would differ
+    from the first.
+    """
     choices = []
 
     def with_alternating_choice(half):
@@ -139,7 +147,9 @@ def test_reversible_supports_retain_graph():
 
 
 def test_reversible_accumulates_gradients_branch_by_branch():
-    """Accumulate into each `parameter.grad` at once, so that two copies of all gradients never exist together."""
+    """Accumulate into each `parameter.grad` at once, so that two copies of all gradients never
+    exist together.
+    """
     halves, events = random_branches(4), []
     for number, half in enumerate(halves):
         half.parameters[0].register_post_accumulate_grad_hook(

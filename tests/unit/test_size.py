@@ -1,6 +1,7 @@
 """Statements by folder.
 
-A change that adds statements names its feature and what it deletes in its commit, and raises the number here.
+A change that adds statements names its feature and what it deletes in its commit, and raises the
+number here.
 """
 
 import ast

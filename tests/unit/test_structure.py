@@ -1,4 +1,6 @@
-"""The structure of the repository: imports point one way, Hub modules stand alone, scripts and CI are thin."""
+"""The structure of the repository: imports point one way, Hub modules stand alone, scripts and CI
+are thin.
+"""
 
 import ast
 import json
@@ -38,10 +40,11 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-# Three rings. Hub modules import only each other. The core is for every reader: cli → the three that do the work →
-# data and decoding → text, utils and Hub modules; the three meet in files on disk and do not import each other, but
-# training calls evaluation, inside a function, to score and to draw. An
-# extension may import the core. `USES` lists who else imports an extension, inside a function.
+# Three rings. Hub modules import only each other. The core is for every reader: cli → the three
+# that do the work → data and decoding → text, utils and Hub modules; the three meet in files on
+# disk and do not import each other, but training calls evaluation, inside a function, to score and
+# to draw. An extension may import the core. `USES` lists who else imports an extension, inside a
+# function.
 EXTENSIONS = {f"extensions.{name}" for name in extensions.EXTENSIONS}
 FOUNDATIONS = {"data", "decoding", "text", "hub", "utils"}
 WORKERS = {"training", "evaluation", "publishing"}
@@ -103,7 +106,9 @@ def layer(module: str) -> str:
 
 
 def imports(path: Path, by_functions: bool = False) -> set[str]:
-    """Return the modules of this package that a file, or its functions, import, as dotted names below it."""
+    """Return the modules of this package that a file, or its functions, import, as dotted names
+    below it.
+    """
     here = path.relative_to(PACKAGE).with_suffix("").parts[:-1]
     found = set()
     functions = [
@@ -190,7 +195,10 @@ def test_scripts_define_nothing():
 
 
 def test_threads_that_outlive_the_main_one_only_wait_for_the_parent():
-    """The others are joined. A thread that returns from C++ code while the interpreter ends aborts the process."""
+    """The others are joined.
+
+    A thread that returns from C++ code while the interpreter ends aborts the process.
+    """
     daemons = {
         path.name
         for path in PACKAGE.rglob("*.py")
@@ -241,7 +249,9 @@ def test_slow_tests_are_in_folders_named_slow():
 
 
 def imported_with(path: Path) -> set[str]:
-    """Return the modules that are imported with a file, outside of its functions, as dotted names."""
+    """Return the modules that are imported with a file, outside of its functions, as dotted
+    names.
+    """
     here = path.relative_to(ROOT).with_suffix("").parts[:-1]
     nodes = [node for node in parse(path).body if isinstance(node, ast.Import | ast.ImportFrom)]
     found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -254,7 +264,9 @@ def imported_with(path: Path) -> set[str]:
 
 
 def needed_by(paths: list[Path]) -> tuple[set[Path], set[str]]:
-    """Return the files of this repository, and the packages, that are imported with some files, and these files."""
+    """Return the files of this repository, and the packages, that are imported with some files, and
+    these files.
+    """
     queue, seen, packages = [*paths], set(paths), set()
     while queue:
         for name in imported_with(queue.pop()):

@@ -1,4 +1,6 @@
-"""Transformer-XL attention: the paper's score term by term, and segments with memory equal to the full sequence."""
+"""Transformer-XL attention: the paper's score term by term, and segments with memory equal to the
+full sequence.
+"""
 
 import pytest
 import torch
@@ -39,7 +41,8 @@ def reference_attention(attention, queries, states, tokens):
     """
     Compute the score of section 3.3, with its terms (a) to (d), pair by pair.
 
-    The queries are at the last positions of `states`. `tokens` is True for tokens, False for padding.
+    The queries are at the last positions of `states`. `tokens` is True for tokens, False for
+    padding.
     """
     split = lambda rows: rows.unflatten(-1, (HEADS, -1))  # noqa: E731
     query, key, value = (
@@ -190,7 +193,8 @@ def test_transfo_xl_pre_norm_memory_holds_layer_inputs(reversible):
 def test_transfo_xl_pre_norm_memory_is_normalized_by_current_parameters(reversible):
     """Training has changed the norm since the memory was stored.
 
-    Authors' code, `mem_transformer.py`: `cat = torch.cat([mems, w], 0)`, then `self.qkv_net(self.layer_norm(cat))`.
+    Authors' code, `mem_transformer.py`: `cat = torch.cat([mems, w], 0)`, then
+    `self.qkv_net(self.layer_norm(cat))`.
     """
     model, memory = pre_norm_model(reversible), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     tokens = torch.randint(3, 11, (2, 9))

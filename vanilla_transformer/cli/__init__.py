@@ -1,9 +1,11 @@
-"""Command line: `vanilla-transformer COMMAND ...`, or the same with `python -m vanilla_transformer`.
+"""Command line: `vanilla-transformer COMMAND ...`, or the same with
+`python -m vanilla_transformer`.
 
-Each group of commands is a module, and each extension has one. A command parses its arguments, makes one library
-call and prints the result. A user's mistake ends with one line on standard error and status 2; so does a lack of
-memory or a standard output that cannot be written, with status 1. Any other exception is a bug: a traceback, and
-status 1. Slow imports are inside functions, so that `--help` and mistakes are answered at once.
+Each group of commands is a module, and each extension has one. A command parses its arguments,
+makes one library call and prints the result. A user's mistake ends with one line on standard error
+and status 2; so does a lack of memory or a standard output that cannot be written, with status 1.
+Any other exception is a bug: a traceback, and status 1. Slow imports are inside functions, so that
+`--help` and mistakes are answered at once.
 """
 
 import errno
@@ -25,11 +27,13 @@ from vanilla_transformer.utils.input_files import forget_pipes
 
 _LONGEST_MESSAGE = 900  # characters
 _TRACKER = "https://github.com/vanilla-transformer/vanilla-transformer/issues"
-# How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
-# cores of those that they wait for if other processes take cores, too. After a tenth of these, some operations of idle
-# cores wait for a thread to wake: a step of training took 1.2 times as long.
+# How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times,
+# threads take the cores of those that they wait for if other processes take cores, too. After a
+# tenth of these, some operations of idle cores wait for a thread to wake: a step of training took
+# 1.2 times as long.
 _SPIN_COUNT = "10000"
-# The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
+# The commands of the core. Each group is a module. Extensions add theirs to these groups, or new
+# groups.
 GROUPS = {
     "train": {
         "train": "train a model from a recipe, text files or a dataset",
@@ -42,8 +46,12 @@ GROUPS = {
     },
     "evaluate": {
         "evaluate": "compute BLEU and chrF of a model or of a file of translations",
-        "compare-runs": "print the scores of several training runs as a table, and draw their curves",
-        "evaluate-directions": "compute BLEU and chrF of each direction of a model with several languages",
+        "compare-runs": (
+            "print the scores of several training runs as a table, and draw their curves"
+        ),
+        "evaluate-directions": (
+            "compute BLEU and chrF of each direction of a model with several languages"
+        ),
         "score": "compute the log-probability of given translations",
     },
     "publish": {
@@ -98,8 +106,9 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     """
     Run one command and return its exit status.
 
-    It is 0, 1 for a bug, for a result that cannot be printed or too little memory, 2 for a user's mistake, 3 for a
-    loss that is not finite, and 130 for Ctrl-C. If the reader of a pipe ends first, such as `head`, it is 0.
+    It is 0, 1 for a bug, for a result that cannot be printed or too little memory, 2 for a user's
+    mistake, 3 for a loss that is not finite, and 130 for Ctrl-C. If the reader of a pipe ends
+    first, such as `head`, it is 0.
     """
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -131,7 +140,8 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
             return _refuse(_on_one_line(error), 2)
         traceback.print_exc()
         sys.stderr.write(
-            f"This is a bug of vanilla-transformer. Please report it, with these lines: {_TRACKER}\n"
+            "This is a bug of vanilla-transformer. Please report it, with these lines: "
+            f"{_TRACKER}\n"
         )
         return 1
     except KeyboardInterrupt as interruption:
@@ -169,7 +179,8 @@ def _naming_output() -> Iterator[None]:
 def _open_streams() -> None:
     """Name the errors of standard output, and open what Python has left out because it was closed.
 
-    Writing to a standard output that was closed is an error. It is open so that no other file gets its number.
+    Writing to a standard output that was closed is an error. It is open so that no other file gets
+    its number.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -184,10 +195,11 @@ def _open_streams() -> None:
 
 
 def _limit_libraries() -> None:
-    """Let threads of OpenMP sleep soon while they wait, and show progress bars of long work and in a terminal alone.
+    """Let threads of OpenMP sleep soon while they wait, and show progress bars of long work and in
+    a terminal alone.
 
-    The environment may say otherwise. This must precede the imports of torch, whose wheels for Linux have the libgomp
-    that sleeps, and of tqdm.
+    The environment may say otherwise. This must precede the imports of torch, whose wheels for
+    Linux have the libgomp that sleeps, and of tqdm.
     """
     if "torch" not in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
@@ -208,7 +220,9 @@ _LACKS_OF_MEMORY = re.compile(
 
 
 def _explain_lack(error: Exception) -> str | None:
-    """Return a line about too little memory or a C++ compiler that does not work, or None for another error."""
+    """Return a line about too little memory or a C++ compiler that does not work, or None for
+    another error.
+    """
     if isinstance(error, MemoryError) or _LACKS_OF_MEMORY.search(str(error)):
         hint = (
             "Free some, raise the limit (`ulimit -v`), or choose smaller batches or a smaller model"
@@ -237,7 +251,9 @@ def _print_usage(arguments: Sequence[str]) -> None:
 
 
 def _on_one_line(error: Exception) -> str:
-    """Return the message of an error without line breaks; the system's has a number, which is left out."""
+    """Return the message of an error without line breaks; the system's has a number, which is left
+    out.
+    """
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = (

@@ -43,7 +43,9 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
 
     model: Annotated[str, ARGUMENT, INPUT] = Field(
         "",
-        description="Folder of a model, or its name on the Hugging Face Hub, unless --hypotheses is given.",
+        description=(
+            "Folder of a model, or its name on the Hugging Face Hub, unless --hypotheses is given."
+        ),
     )
     target: Input = Field(description="Reference translations, one sentence per line.")
     source: Input | None = Field(
@@ -59,17 +61,21 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
     paper_bleu: str | None = Field(
         None,
         json_schema_extra={"alone": "de"},
-        description="Add the paper's BLEU (Moses tokens, compounds split) for this target language, by default de.",
+        description=(
+            "Add the paper's BLEU (Moses tokens, compounds split) for this target "
+            "language, by default de."
+        ),
     )
     tokenize: str | None = Field(
         None,
-        description="Tokens of BLEU, by their name in sacreBLEU, such as zh, char or flores200. By default the script "
-        "of the references chooses them.",
+        description="Tokens of BLEU, by their name in sacreBLEU, such as zh, char or flores200. By "
+        "default the script of the references chooses them.",
     )
     metric: list[str] = Field(
         [],
-        description="Add further metrics: chrf++, ter, loss, comet (or comet:MODEL), metrics of the evaluate "
-        "library, or functions of sources, hypotheses and references, such as package.module:name.",
+        description="Add further metrics: chrf++, ter, loss, comet (or comet:MODEL), metrics of "
+        "the evaluate library, or functions of sources, hypotheses and references, such as "
+        "package.module:name.",
     )
     bootstrap_samples: Count = Field(
         1000, description="Number of resamples for confidence intervals and p-values."
@@ -82,13 +88,14 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
         None,
         pattern=r"(?i)\.html?$",
         title="an HTML file, such as report.html",
-        description="Write a report for readers who are no engineers to this file, such as report.html: scores and "
-        "their meaning, the comparison, examples, warnings, speed, and how to reproduce it.",
+        description="Write a report for readers who are no engineers to this file, such as "
+        "report.html: scores and their meaning, the comparison, examples, warnings, speed, and "
+        "how to reproduce it.",
     )
     name: str | None = Field(
         None,
-        description="Name of the test set. Scores and worst translations are saved in the model's folder under this "
-        "name, for its card.",
+        description="Name of the test set. Scores and worst translations are saved in the model's "
+        "folder under this name, for its card.",
     )
 
     @model_validator(mode="after")
@@ -106,11 +113,13 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
             for name in (name for name in TranslationArguments.model_fields if name in of_models):
                 if name in self.model_fields_set:
                     raise UserError(
-                        f"--{name} is for a model that translates, got it with --hypotheses. Leave it out."
+                        f"--{name} is for a model that translates, got it with --hypotheses. Leave "
+                        "it out."
                     )
             if self.name is not None or "loss" in self.metric:
                 raise UserError(
-                    "--name and the metric loss are of a model that translates, got --hypotheses instead."
+                    "--name and the metric loss are of a model that translates, got --hypotheses "
+                    "instead."
                 )
         elif not self.model or self.source is None:
             raise UserError(
@@ -156,7 +165,8 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         check_record_name(options.name)
     if check_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise UserError(
-            f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`."
+            f"--workers is for one process, got {process_state().num_processes} of `accelerate "
+            "launch`."
         )
     metrics = dict.fromkeys(options.metric)
     further = [name for name in metrics if name in SACRE_METRICS]
@@ -244,11 +254,15 @@ class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
     """Flags of `evaluate-directions`."""
 
     text: str = Field(
-        description="Start of the names of text files: PREFIX for PREFIX.en, PREFIX.de, …, aligned by line."
+        description=(
+            "Start of the names of text files: PREFIX for PREFIX.en, PREFIX.de, …, aligned by line."
+        )
     )
     directions: list[str] | None = Field(
         None,
-        description="Directions such as en-de de-en. Default: all between languages that have a file.",
+        description=(
+            "Directions such as en-de de-en. Default: all between languages that have a file."
+        ),
     )
     json_file: Output | None = Field(
         None, alias="json", description="Write all scores to this file as JSON."
@@ -267,7 +281,8 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     name = options.model
     if options.source_language is not None or options.target_language is not None:
         raise UserError(
-            "`source_language` and `target_language` are for one direction. Give --directions instead."
+            "`source_language` and `target_language` are for one direction. Give --directions "
+            "instead."
         )
     opening = open_model(options)
     from vanilla_transformer.decoding.pretrained import load_tokenizer
@@ -329,14 +344,20 @@ class ScoreArguments(
     ThreadArguments,
     OverwriteArguments,
 ):
-    """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
+    """Flags of `score`.
+
+    The text files are aligned line by line; a blank line is an empty sentence.
+    """
 
     source: Input = Field(description="Source text, one sentence per line.")
     target: Input = Field(description="Translations to score, one per line.")
     as_json: bool = Field(
         False,
         alias="json",
-        description="Write a JSON object per line, with the log-probability of each token of the translation.",
+        description=(
+            "Write a JSON object per line, with the log-probability of each token of the "
+            "translation."
+        ),
     )
     output: Output | None = Field(
         None, description="Write to this file instead of standard output."

@@ -1,6 +1,7 @@
 """Flags that several commands share, and how a command parses and checks its flags.
 
-The options of a request are declared in `decoding.options`; here they become flags, with the files that give some.
+The options of a request are declared in `decoding.options`; here they become flags, with the files
+that give some.
 """
 
 import inspect
@@ -42,8 +43,9 @@ Count = Annotated[int, Field(ge=1, le=100_000)]
 # Flags of several commands that `--help` shows besides the flags of the command itself.
 _MAIN = ("source", "target", "num_beams", "target_language", "glossary", "precision")
 PRECISION_HELP = (
-    "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (bfloat16 where "
-    "the device multiplies it, otherwise float32); by default the checkpoint's."
+    "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or "
+    "auto (bfloat16 where the device multiplies it, otherwise float32); by default the "
+    "checkpoint's."
 )
 WORKERS_HELP = (
     "Processes that divide the cores among them, for long texts on machines with many cores."
@@ -87,7 +89,8 @@ Arguments = TypeVar("Arguments", bound=CommandArguments)
 
 
 def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
-    """Return the arguments and flags of a command, once they and the files that they name are checked.
+    """Return the arguments and flags of a command, once they and the files that they name are
+    checked.
 
     The name of the class is that of the command: `WriteCorpusArguments` is for `write-corpus`.
     """
@@ -112,7 +115,8 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
     if isinstance(options, OverwriteArguments):
         if options.overwrite and not outputs:
             raise UserError(
-                "--overwrite replaces the file that a command writes, got no such file. Leave it out."
+                "--overwrite replaces the file that a command writes, got no such file. Leave it "
+                "out."
             )
         for path in map(Path, [] if options.overwrite else outputs):
             if (
@@ -128,7 +132,9 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
 
 
 def group_fields(schema: type[Schema]) -> dict[str, dict[str, FieldInfo]]:
-    """Return the fields of a schema by the first sentence about the class that declares them, its own ones first."""
+    """Return the fields of a schema by the first sentence about the class that declares them, its
+    own ones first.
+    """
     left = dict(schema.model_fields)
     groups = {
         "arguments": {
@@ -143,7 +149,9 @@ def group_fields(schema: type[Schema]) -> dict[str, dict[str, FieldInfo]]:
 
 
 def register_models() -> None:
-    """Import torch and transformers, and register the models, which a command needs once its flags are right."""
+    """Import torch and transformers, and register the models, which a command needs once its flags
+    are right.
+    """
     with collection_paused():
         from vanilla_transformer import registration  # noqa: F401
     freeze_modules()
@@ -184,7 +192,10 @@ def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None
 
 
 def read_keys(path: str) -> list[str]:
-    """Read secret keys from a file, one per line; blank lines are skipped. Other users could see flags in `ps`."""
+    """Read secret keys from a file, one per line; blank lines are skipped.
+
+    Other users could see flags in `ps`.
+    """
     try:
         lines = [line.strip() for line in read_input(path).decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
@@ -196,7 +207,8 @@ def read_keys(path: str) -> list[str]:
     for number, line in enumerate(lines, 1):
         if len(line.split()) > 1:  # the message must not show a key
             raise UserError(
-                f"{path} must have one key per line without white space, but key {number} contains some."
+                f"{path} must have one key per line without white space, but key {number} contains "
+                "some."
             )
     return lines
 
@@ -217,13 +229,15 @@ class LanguageArguments(CommandArguments):
 
     source_language: str | None = Field(
         None,
-        description="Code of the language of the text, such as en: for models that translate from several, for its "
-        "abbreviations, for terms in TBX (default: en), and for text of HTML and XML in other languages.",
+        description="Code of the language of the text, such as en: for models that translate from "
+        "several, for its abbreviations, for terms in TBX (default: en), and for text of HTML and "
+        "XML in other languages.",
     )
     target_language: str | None = Field(
         None,
-        description="Code of the language of the translations, such as de: for models that translate into several, "
-        "for terms in TBX, and for the language that HTML, XML, XLIFF, PO, TS and ARB name.",
+        description="Code of the language of the translations, such as de: for models that "
+        "translate into several, for terms in TBX, and for the language that HTML, XML, XLIFF, "
+        "PO, TS and ARB name.",
     )
 
 
@@ -231,8 +245,8 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
     """Return the keyword arguments of the pipeline that the languages of a text give.
 
     Args:
-        options: Flags, of which `source_language` and `target_language` are read, and `glossary` and `format` if they
-            are there.
+        options: Flags, of which `source_language` and `target_language` are read, and `glossary`
+            and `format` if they are there.
     """
     from vanilla_transformer.decoding.options import check_languages
     from vanilla_transformer.text.languages import Direction, find_languages
@@ -243,7 +257,10 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
             or getattr(options, "format", None) in _NAMING
         )
         if options.target_language is not None and not is_named:
-            rule = "is for models that translate into several languages, for `--glossary FILE` and for `--format`"
+            rule = (
+                "is for models that translate into several languages, for `--glossary FILE` "
+                "and for `--format`"
+            )
             names = ", ".join(sorted(_NAMING))
             raise UserError(f"`target_language` {rule} {names}, got none of them. Leave it out.")
         return {}
@@ -257,7 +274,9 @@ class EnsembleArguments(CommandArguments):
 
     ensemble: list[Input] | None = Field(
         None,
-        description="Further models with the same vocabulary: probabilities are the mean of all models'.",
+        description=(
+            "Further models with the same vocabulary: probabilities are the mean of all models'."
+        ),
     )
     ensemble_weights: list[float] | None = Field(
         None,
@@ -270,17 +289,19 @@ class FurtherModelArguments(EnsembleArguments):
 
     rerank_reverse: Input | None = Field(
         None,
-        description="Model of the other direction, by which the n-best list of --num_beams is reranked.",
+        description=(
+            "Model of the other direction, by which the n-best list of --num_beams is reranked."
+        ),
     )
     rerank_quality: Input | None = Field(
         None,
-        description="COMET model that scores without references, such as Unbabel/wmt22-cometkiwi-da, by which the "
-        "n-best list of --num_beams is reranked.",
+        description="COMET model that scores without references, such as "
+        "Unbabel/wmt22-cometkiwi-da, by which the n-best list of --num_beams is reranked.",
     )
     normalize: bool = Field(
         False,
-        description="Normalize white space, invisible characters and accents of the text as the tokenizers of new "
-        "models do, for a model whose tokenizer does not.",
+        description="Normalize white space, invisible characters and accents of the text as the "
+        "tokenizers of new models do, for a model whose tokenizer does not.",
     )
 
 
@@ -304,8 +325,8 @@ class ThreadArguments(CommandArguments):
 
     threads: int | None = Field(
         None,
-        description="Threads that compute, in each worker at most, with PyTorch, ONNX Runtime and CTranslate2; by "
-        "default one per core.",
+        description="Threads that compute, in each worker at most, with PyTorch, ONNX Runtime and "
+        "CTranslate2; by default one per core.",
     )
 
 
@@ -314,7 +335,10 @@ class ModelArguments(FurtherModelArguments, ThreadArguments):
 
     backend: str | None = Field(
         None,
-        description="ctranslate2 or onnx for a model converted to it; by default what its folder was made for.",
+        description=(
+            "ctranslate2 or onnx for a model converted to it; by default what its folder "
+            "was made for."
+        ),
     )
     device: str | None = Field(
         None, description="cpu, cuda, cuda:1, …; by default the first accelerator, or the CPU."
@@ -334,20 +358,26 @@ class RayArguments(CommandArguments):
     )
     ray_workers: Count | None = Field(
         None,
-        description="With `--engine ray`: processes with a model each; by default one per GPU or thread.",
+        description=(
+            "With `--engine ray`: processes with a model each; by default one per GPU or thread."
+        ),
     )
     ray_threads: Count = Field(1, description="With `--engine ray`: threads of each process.")
 
     @model_validator(mode="after")
     def _check_cluster(self) -> "RayArguments":
         if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
-            rule = "This command must be started once, since processes of a launcher divide no lines any more"
+            rule = (
+                "This command must be started once, since processes of a launcher divide no "
+                "lines any more"
+            )
             raise UserError(
                 f"{rule}, got {processes}. Use --engine ray for several GPUs or machines."
             )
         if self.engine is None and self.model_fields_set & {"ray_workers", "ray_threads"}:
             raise UserError(
-                "--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them out."
+                "--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them "
+                "out."
             )
         if self.engine == "ray":
             if getattr(self, "threads", None) is not None:
@@ -356,7 +386,8 @@ class RayArguments(CommandArguments):
                 )
             if getattr(self, "output", None) is None:
                 raise UserError(
-                    "--engine ray writes a file, of which finished parts are kept. Give its --output."
+                    "--engine ray writes a file, of which finished parts are kept. Give its "
+                    "--output."
                 )
         return self
 
@@ -368,7 +399,10 @@ _FLAG_TYPES: dict[str, Any] = {"constraints": list[str] | None, "glossary": Inpu
 
 
 def flags_of(names: Sequence[str], title: str) -> Any:
-    """Return a schema with the flags of options, to inherit from. Its title is a heading of the help."""
+    """Return a schema with the flags of options, to inherit from.
+
+    Its title is a heading of the help.
+    """
     fields: dict[str, Any] = {}
     for name in names:
         declared = options_of()[name]
@@ -382,7 +416,8 @@ def flags_of(names: Sequence[str], title: str) -> Any:
 _SentenceFlags: Any = flags_of(_OF_SENTENCES, "Flags of single sentences.")
 _RequestFlags: Any = flags_of(
     [name for name in options_of(FLAG) if name not in _OF_SENTENCES],
-    "Flags of a request. By default the checkpoint's generation config decides, which is the paper's decoding.",
+    "Flags of a request. By default the checkpoint's generation config decides, which is the "
+    "paper's decoding.",
 )
 _SAMPLING = ("temperature", "top_k", "top_p", "epsilon_cutoff", "seed")
 
@@ -392,8 +427,9 @@ class TranslationArguments(ModelNameArguments, ModelArguments, _RequestFlags, La
 
     sentence_splitter: str = Field(
         "abbreviations",
-        description="How documents and, with --split_sentences, lines of text are split: abbreviations (sentencex), "
-        "simple (after each period), or your own function, such as my_module:split.",
+        description="How documents and, with --split_sentences, lines of text are split: "
+        "abbreviations (sentencex), simple (after each period), or your own function, such as "
+        "my_module:split.",
     )
     glossary_casefold: bool = Field(
         False, description="Find terms with capitals in any case, too, as the ones without."
@@ -447,7 +483,9 @@ def request_settings(options: Any) -> dict[str, Any]:
 
 
 def open_model(options: TranslationArguments) -> AbstractContextManager["TranslationPipeline"]:
-    """Return a context of the pipeline by which a command translates: the flags are the defaults of its calls."""
+    """Return a context of the pipeline by which a command translates: the flags are the defaults of
+    its calls.
+    """
     settings, workers = request_settings(options), check_workers(options.workers)
     from vanilla_transformer.decoding.loading import open_pipeline
     from vanilla_transformer.utils.device_utils import process_state
@@ -473,7 +511,8 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     return opened()
 
 
-# Flags that change no translation. Flags of files and models are not among them: their content counts.
+# Flags that change no translation. Flags of files and models are not among them: their content
+# counts.
 _NOT_OF_TRANSLATIONS = {
     *ThreadArguments.model_fields,
     *RayArguments.model_fields,
@@ -492,7 +531,9 @@ _NOT_OF_TRANSLATIONS |= {
 
 
 def translation_origin(options: TranslationArguments) -> dict[str, Any]:
-    """Return all that translations depend on besides their text: an interrupted command continues with the same."""
+    """Return all that translations depend on besides their text: an interrupted command continues
+    with the same.
+    """
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.utils.file_utils import hash_file
 

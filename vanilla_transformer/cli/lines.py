@@ -1,4 +1,6 @@
-"""Lines as they are typed, piped or stored, and the text that `translate` writes for each one, with progress."""
+"""Lines as they are typed, piped or stored, and the text that `translate` writes for each one, with
+progress.
+"""
 
 import json
 import logging
@@ -100,7 +102,8 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     """
     Yield the lines of an open file in order, without line feeds, in blocks of at most `most`.
 
-    A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
+    A block ends if no more can be read without waiting and it has `least` lines, or after a pause
+    of `PAUSE` seconds.
     """
     lines, begun = (
         deque[bytes](),
@@ -131,7 +134,9 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
 
 
 def typed_lines(prompt: str) -> Iterator[str]:
-    """Yield the lines that are typed in a terminal until Ctrl-D. Arrow keys edit them and bring back earlier ones."""
+    """Yield the lines that are typed in a terminal until Ctrl-D. Arrow keys edit them and bring
+    back earlier ones.
+    """
     with suppress(ImportError):  # not every build of Python has it
         import readline  # noqa: F401 (changes `input`)
     while True:
@@ -194,7 +199,8 @@ class LineTranslator:
             raise UserError(
                 f"There must be a target prefix for each of {total} sentences, got {found}."
             )
-        # Whether somebody reads the translations in a terminal; `--json` has the warnings in its objects.
+        # Whether somebody reads the translations in a terminal; `--json` has the warnings in its
+        # objects.
         shows_warnings = sys.stdout.isatty() and not (
             options.quiet or options.as_json or options.output
         )
@@ -276,7 +282,9 @@ class LineTranslator:
             self._print_warnings(0, is_alone=True)
 
     def _print_warnings(self, start: int, is_alone: bool) -> None:
-        """Print the warnings about some lines, of which the first has the index `start`, and forget them."""
+        """Print the warnings about some lines, of which the first has the index `start`, and forget
+        them.
+        """
         from vanilla_transformer.text.translation_warnings import WARNINGS
 
         for index, names in (self.warned or {}).items():
@@ -288,7 +296,8 @@ class LineTranslator:
 
 
 def _line_counter(bar: Any, lines: int) -> Callable[[int, int], None]:
-    """Return a function that moves a bar by the lines of a block, which have no sentence, one or several.
+    """Return a function that moves a bar by the lines of a block, which have no sentence, one or
+    several.
 
     It is called with the number of sentences that are done, and of all.
     """

@@ -1,4 +1,6 @@
-"""Render the card of a model, check its folder, publish it on the Hub, and write a Space to try it."""
+"""Render the card of a model, check its folder, publish it on the Hub, and write a Space to try
+it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -73,14 +75,17 @@ class CheckModelArguments(TranslationArguments):
     max_pairs: Count | None = Field(None, description="Use the first pairs only; by default all.")
     name: str | None = Field(
         None,
-        description="Name of the text. The stress table is saved in the model's folder for its card.",
+        description=(
+            "Name of the text. The stress table is saved in the model's folder for its card."
+        ),
     )
 
     @model_validator(mode="after")
     def _check_stress(self) -> "CheckModelArguments":
         if (self.source is None) != (self.target is None):
             raise UserError(
-                "A stress test needs a text and its translations. Give both --source and --target, or none."
+                "A stress test needs a text and its translations. Give both --source and --target, "
+                "or none."
             )
         idle = self.model_fields_set - {"model", "trust_remote_code", *ThreadArguments.model_fields}
         if self.source is None and idle:
@@ -137,8 +142,8 @@ class PushToHubArguments(CommandArguments):
     )
     facts: Input | None = Field(
         None,
-        description="YAML file of facts to render the card from, or the name of a packaged one; by default the "
-        "folder's own card is used.",
+        description="YAML file of facts to render the card from, or the name of a packaged one; by "
+        "default the folder's own card is used.",
     )
     private: bool = Field(False, description="Create a private repository.")
     revision: str | None = Field(
@@ -147,7 +152,10 @@ class PushToHubArguments(CommandArguments):
     message: str | None = Field(None, description="Commit message.")
     token_file: Input | None = Field(
         None,
-        description="File with the access token; by default the variable HF_TOKEN or the token of `hf auth login`.",
+        description=(
+            "File with the access token; by default the variable HF_TOKEN or the token of "
+            "`hf auth login`."
+        ),
     )
     trust_remote_code: bool = Field(
         False,
@@ -217,8 +225,8 @@ class CreateSpaceArguments(ModelNameArguments):
 
     output_dir: str = Field(
         "space",
-        description="New folder for the files of the Space. Its page runs without this package, and translates as "
-        "`translate --no_protect` does.",
+        description="New folder for the files of the Space. Its page runs without this package, "
+        "and translates as `translate --no_protect` does.",
     )
     title: str | None = Field(
         None, description="Title of the page. Default: the name of the model."

@@ -94,7 +94,8 @@ def demo_command(arguments: Sequence[str]) -> None:
     recipe = parse_recipe([str(find_recipe("demo")), *_demo_flags(options, corpus)])
     steps = recipe.optimization.max_steps or 0  # the recipe gives them
     print(
-        "Writing the corpus: short English-German sentences of Tatoeba (https://tatoeba.org), CC BY 2.0 FR ..."
+        "Writing the corpus: short English-German sentences of Tatoeba (https://tatoeba.org), CC "
+        "BY 2.0 FR ..."
     )
     write_demo_corpus(corpus)
     try:
@@ -119,10 +120,12 @@ def demo_command(arguments: Sequence[str]) -> None:
     on_path = shutil.which("vanilla-transformer") is not None
     program = "vanilla-transformer" if on_path else f"{sys.executable} -m vanilla_transformer"
     print(
-        "\nFor sentences of any length, train the recipe tatoeba_en_de with https://www.manythings.org/anki/"
+        "\nFor sentences of any length, train the recipe tatoeba_en_de with "
+        "https://www.manythings.org/anki/"
     )
     print(
-        "(CC BY 2.0 FR). The repository has its model in models/en-de, and its scores and its time in README.md."
+        "(CC BY 2.0 FR). The repository has its model in models/en-de, and its scores and its time "
+        "in README.md."
     )
     print("Next:")
     print(f"  {program} translate {folder} '{_DEMO_SENTENCE}'")
@@ -148,7 +151,9 @@ def _demo_flags(options: DemoArguments, corpus: Path) -> list[str]:
 
 
 def _print_demo_scores(folder: Path, corpus: Path) -> float:
-    """Translate and score the test set, print scores and some of the translations, and return BLEU."""
+    """Translate and score the test set, print scores and some of the translations, and return
+    BLEU.
+    """
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.evaluation.scores import sentence_chrf, translate_and_score
@@ -159,7 +164,8 @@ def _print_demo_scores(folder: Path, corpus: Path) -> float:
     print(f"  BLEU {scores.bleu:.1f}  {scores.bleu_signature}")
     print(f"  chrF {scores.chrf:.1f}  {scores.chrf_signature}")
     print(
-        f"\n{_DEMO_SHOWN} of them by the chrF of their translations, at equal distances from the best to the worst:"
+        f"\n{_DEMO_SHOWN} of them by the chrF of their translations, at equal distances from the "
+        "best to the worst:"
     )
     chrf = sentence_chrf(translations, [pair.target for pair in test])
     for rank, number in choose_ranks(chrf, _DEMO_SHOWN):
@@ -169,7 +175,10 @@ def _print_demo_scores(folder: Path, corpus: Path) -> float:
 
 
 def choose_ranks(scores: Sequence[float], count: int) -> list[tuple[int, int]]:
-    """Return rank, from 1, and index of the best, the worst and others at equal distances. Earlier ones win ties."""
+    """Return rank, from 1, and index of the best, the worst and others at equal distances.
+
+    Earlier ones win ties.
+    """
     order = sorted(range(len(scores)), key=lambda number: -scores[number])
     ranks = [round(place * (len(order) - 1) / (count - 1)) for place in range(count)]
     return [(rank + 1, order[rank]) for rank in ranks]

@@ -108,7 +108,9 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
 
     sentences: Annotated[list[str], ARGUMENT] = Field(
         [],
-        description="Sentences to translate; without any, an `--input` or standard input is translated.",
+        description=(
+            "Sentences to translate; without any, an `--input` or standard input is translated."
+        ),
     )
     input: Input | None = Field(
         None,
@@ -121,28 +123,34 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     as_json: bool = Field(
         False,
         alias="json",
-        description="Print a JSON object per sentence, with scores, warnings, the log-probability of each token, an "
-        "alignment if the model's configuration has `alignment_heads`, and a confidence if it was calibrated.",
+        description="Print a JSON object per sentence, with scores, warnings, the log-probability "
+        "of each token, an alignment if the model's configuration has `alignment_heads`, and a "
+        "confidence if it was calibrated.",
     )
     alignments: bool = Field(
         False,
-        description="Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation.",
+        description=(
+            "Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation."
+        ),
     )
     n_best: Annotated[int, Field(ge=1, le=500)] | None = Field(
         None,
-        description="Number of translations to print per sentence, best first, each after its score and a tab.",
+        description=(
+            "Number of translations to print per sentence, best first, each after its "
+            "score and a tab."
+        ),
     )
     batch_size: Count = Field(32, description="Sentences per batch.")
     quiet: bool = Field(False, description="Show no prompt, progress bar or warning.")
     format: str = Field(
         "",
-        description=f"text (a sentence a line), {', '.join(_FORMATS[1:-1])} or {_FORMATS[-1]}, whose markup is kept. "
-        "By default the ending of --input decides.",
+        description=f"text (a sentence a line), {', '.join(_FORMATS[1:-1])} or {_FORMATS[-1]}, "
+        "whose markup is kept. By default the ending of --input decides.",
     )
     join_lines: Literal["yes", "no", "auto"] = Field(
         "no",
-        description="Translate text that was wrapped at a width by its paragraphs, and wrap it again: yes, no, or "
-        "auto, which finds such text.",
+        description="Translate text that was wrapped at a width by its paragraphs, and wrap it "
+        "again: yes, no, or auto, which finds such text.",
     )
 
     def further_inputs(self) -> list[str | Path | int]:
@@ -160,7 +168,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             format = "wrapped"
         if self.n_best is not None and self.num_return_sequences is not None:
             raise UserError(
-                "Give --n_best (translations with scores) or --num_return_sequences (without), not both."
+                "Give --n_best (translations with scores) or --num_return_sequences (without), not "
+                "both."
             )
         if self.sentences and (self.input is not None or format != "text"):
             hint = "`--input` and `--format` are for files and standard input."
@@ -172,7 +181,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             and not self.split_sentences
         ):
             raise UserError(
-                "--sentence_splitter is for documents and --split_sentences, got neither. Leave it out."
+                "--sentence_splitter is for documents and --split_sentences, got neither. Leave it "
+                "out."
             )
         refuse_file_names(
             "Sentences", self.sentences, "Give it by --input {}, or a sentence by standard input."
@@ -187,13 +197,15 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             )
         if self.alternatives is not None and self.n_best is not None:
             raise UserError(
-                "With --alternatives there is one search for each. Leave out the number of translations."
+                "With --alternatives there is one search for each. Leave out the number of "
+                "translations."
             )
         if format != "text":
             self._check_document(format)
         if self.engine == "ray" and (self.input is None or self.samples or format != "text"):
             raise UserError(
-                "--engine ray is for searches of the lines of an --input, without samples and --format."
+                "--engine ray is for searches of the lines of an --input, without samples and "
+                "--format."
             )
         if self.resume:
             self._check_resume()
@@ -207,7 +219,10 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             or self.seed is not None
         )
         if self.as_json or self.alignments or self.resume or several:
-            rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
+            rule = (
+                "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, "
+                "`--seed` or `--mbr`"
+            )
             raise UserError(f"With `--format {shown}` there is {rule}.")
         for name in (name for name in _NOT_OF_DOCUMENTS if getattr(self, name)):
             raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
@@ -215,15 +230,18 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     def _check_resume(self) -> None:
         if self.input is None or self.output is None:
             raise UserError(
-                "--resume continues a file that an interrupted run began. Give its --input and --output."
+                "--resume continues a file that an interrupted run began. Give its --input and "
+                "--output."
             )
         if self.samples:
             raise UserError(
-                "--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr."
+                "--resume continues searches, not samples. Leave out --resume, or --do_sample and "
+                "--mbr."
             )
         if Path(self.output).exists() and not Path(self.output).is_file():
             raise UserError(
-                f"--resume needs an ordinary file as --output, but {self.output} is a pipe or a device."
+                f"--resume needs an ordinary file as --output, but {self.output} is a pipe or a "
+                "device."
             )
 
 
@@ -288,15 +306,21 @@ def _find_format(name: str) -> str:
 
     ending = file_format(name).lower()
     if ending in OTHER_ENDINGS:
-        rule = f"The name of a file must end with {', '.join(DOCUMENT_ENDINGS)} or, for lines of text, no known format"
+        rule = (
+            f"The name of a file must end with {', '.join(DOCUMENT_ENDINGS)} or, for lines of "
+            "text, no known format"
+        )
         raise UserError(
-            f"{rule}, got {name}. Convert it, or say by --format how to read it, such as --format text."
+            f"{rule}, got {name}. Convert it, or say by --format how to read it, such as --format "
+            "text."
         )
     return DOCUMENT_ENDINGS.get(ending, "text")
 
 
 def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
-    """Return a document, its encoding, and a line that says its format: text if `auto` finds no wrapped lines."""
+    """Return a document, its encoding, and a line that says its format: text if `auto` finds no
+    wrapped lines.
+    """
     from vanilla_transformer.extensions.documents import WrappedText, read_document
 
     text, encoding = read_document(options.input, options.format)
@@ -304,7 +328,8 @@ def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
         return (
             text,
             encoding,
-            f"{options.input} is translated as {options.format}; --format text translates its lines.",
+            f"{options.input} is translated as {options.format}; --format text translates its "
+            "lines.",
         )
     document = WrappedText(text)
     if not document.is_wrapped:

@@ -1,8 +1,9 @@
 """
 The sampler of planned batches (section 5.1), for both training loops.
 
-The package's own loop takes one step after another from [`TokenBudgetBatchSampler`], through epochs and stages, by
-[`MicroBatchLoader`]. Transformers' `Trainer` iterates over it, one epoch after another, as over any batch sampler.
+The package's own loop takes one step after another from [`TokenBudgetBatchSampler`], through epochs
+and stages, by [`MicroBatchLoader`]. Transformers' `Trainer` iterates over it, one epoch after
+another, as over any batch sampler.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from .corpus import Corpus
 from .packing import packed_shape, plan_packed_batches
 from .stages import ONE_STAGE, Stages
 
-# Plans the next epoch while the current one trains: 3 to 6 seconds for millions of pairs, in which a GPU would wait.
+# Plans the next epoch while the current one trains: 3 to 6 seconds for millions of pairs, in which
+# a GPU would wait.
 _planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner")
 
 
 class PairLengths:
     """
-    The lengths of the pairs of any dataset, the same pairs in every epoch, to sample from without a [`Corpus`].
+    The lengths of the pairs of any dataset, the same pairs in every epoch, to sample from without a
+    [`Corpus`].
 
     Args:
-        source_lengths, target_lengths: Tokens of each pair including EOS; int32 arrays are not copied.
+        source_lengths, target_lengths: Tokens of each pair including EOS; int32 arrays are not
+            copied.
     """
 
     is_constant = True
@@ -123,21 +127,25 @@ class Position:
 
 class TokenBudgetBatchSampler(Sampler[list[int]]):
     """
-    Batches of one process: all pairs of an epoch, each once, then the pairs of the next epoch, without end.
+    Batches of one process: all pairs of an epoch, each once, then the pairs of the next epoch,
+    without end.
 
-    The order depends on the corpus, the seed, the epoch and the number of batches per step over all processes
-    (`accumulation * num_replicas`). Their distribution over processes does not change a step. At the end of a stage
-    the next epoch begins at once.
+    The order depends on the corpus, the seed, the epoch and the number of batches per step over all
+    processes (`accumulation * num_replicas`). Their distribution over processes does not change a
+    step. At the end of a stage the next epoch begins at once.
 
-    A state holds the epoch and the number of its steps done. If it is loaded with another number of batches per step,
-    or batches of another size or kind, the rest of the epoch is planned again: no pair occurs twice, and at the end of
-    the epoch only pairs too few to fill every batch of a step are skipped.
+    A state holds the epoch and the number of its steps done. If it is loaded with another number of
+    batches per step, or batches of another size or kind, the rest of the epoch is planned again: no
+    pair occurs twice, and at the end of the epoch only pairs too few to fill every batch of a step
+    are skipped.
 
     There are two ways to use it:
 
-    - `enter_next_epoch()` and `take_step()` return one step after another. `position` is the place between two steps.
-    - As the `batch_sampler` of a [`DataLoader`], it yields the indices of the pairs of each batch, to the end of the
-      epoch, and its place stays. `set_epoch` chooses the epoch. `Trainer` resumes by counting batches.
+    - `enter_next_epoch()` and `take_step()` return one step after another. `position` is the place
+      between two steps.
+    - As the `batch_sampler` of a [`DataLoader`], it yields the indices of the pairs of each batch,
+      to the end of the epoch, and its place stays. `set_epoch` chooses the epoch. `Trainer` resumes
+      by counting batches.
 
     Args:
         corpus: The pairs. As a `batch_sampler` it needs their lengths alone.
@@ -179,7 +187,10 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self._enter(0, 0, [self._part()])
 
     def __len__(self) -> int:
-        """Return the number of batches that iteration yields. All epochs of a [`PairLengths`] have the same number."""
+        """Return the number of batches that iteration yields.
+
+        All epochs of a [`PairLengths`] have the same number.
+        """
         return (len(self._plan) - self._done) * (self.batches_per_step // self.num_replicas)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -215,7 +226,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             self._enter(self.step, self.epoch + 1, [self._part()])
 
     def take_step(self) -> list[PlannedBatch]:
-        """Return this process's batches of the next step, of which the current epoch must have one."""
+        """Return this process's batches of the next step, of which the current epoch must have
+        one.
+        """
         source, target = self.pairs.source_lengths, self.pairs.target_lengths
         batches, places = self._batches(self._done), self._plan.rows_of(self._done)
         step_target_tokens = int(target[np.concatenate(batches)].sum())
@@ -275,7 +288,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self._plan = EMPTY_PLAN if too_few else self._plan_part(current, self.packed_shape)
 
     def _plan_part(self, part: EpochPart, shape: BatchShape | None) -> BatchPlan:
-        """Plan the remaining pairs, indexed from 0, or return the plan of all pairs that was made before.
+        """Plan the remaining pairs, indexed from 0, or return the plan of all pairs that was made
+        before.
 
         Args:
             shape: The shape of packed batches.

@@ -1,8 +1,8 @@
 """
 Batches of sentence pairs of similar length (section 5.1), limited by their number of tokens.
 
-`plan_batches` is a pure function of lengths, token budget, seed and epoch. A [`MicroBatch`] is what the training loop
-receives.
+`plan_batches` is a pure function of lengths, token budget, seed and epoch. A [`MicroBatch`] is what
+the training loop receives.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import torch
 
 from vanilla_transformer.errors import UserError
 
-# Batches are exchanged among this many neighboring steps, so that the batches of one step have about the same size.
+# Batches are exchanged among this many neighboring steps, so that the batches of one step have
+# about the same size.
 STEPS_PER_NEIGHBORHOOD = 4
-# The remainder of an epoch is spread over this many steps, so that no step is much smaller than the others.
+# The remainder of an epoch is spread over this many steps, so that no step is much smaller than the
+# others.
 STEPS_SHARING_REMAINDER = 16
 
 
@@ -35,7 +37,9 @@ class BatchShape(NamedTuple):
 
 
 class TokenCounts(NamedTuple):
-    """Numbers of tokens, known on the host: of the source, of the target, and of both sides with padding."""
+    """Numbers of tokens, known on the host: of the source, of the target, and of both sides with
+    padding.
+    """
 
     source_tokens: int = 0
     target_tokens: int = 0
@@ -51,7 +55,8 @@ class MicroBatch:
         tensors: Tensors on the CPU, as [`TokenTable.pad`] or [`TokenTable.pack`] return them.
         pairs: The numbers of its pairs in the corpus, from 0.
         counts: Its numbers of tokens; target tokens are the labels that count.
-        step_target_tokens (`int`): Target tokens of the whole step, over all processes and micro-batches.
+        step_target_tokens (`int`): Target tokens of the whole step, over all processes and
+            micro-batches.
     """
 
     tensors: Batch
@@ -76,13 +81,16 @@ Lengths = Sequence[int] | np.ndarray
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
     """
-    One epoch of batches; `plan[step]` lists the batches of a training step, each an array of pair indices.
+    One epoch of batches; `plan[step]` lists the batches of a training step, each an array of pair
+    indices.
 
     Args:
         pairs: The indices of all pairs, batch by batch, `(pairs,)`.
-        bounds: The position in `pairs` at which each batch begins, then the end of the last one, `(batches + 1,)`.
+        bounds: The position in `pairs` at which each batch begins, then the end of the last one,
+            `(batches + 1,)`.
         steps: The batches of each training step, `(steps, batches_per_step)`.
-        rows: The row of each of `pairs` in its batch, ascending in each batch, `(pairs,)`; None if each has its own.
+        rows: The row of each of `pairs` in its batch, ascending in each batch, `(pairs,)`; None if
+            each has its own.
     """
 
     pairs: np.ndarray
@@ -118,17 +126,20 @@ def plan_batches(
     pad_to_multiple_of: int = 1,
 ) -> BatchPlan:
     """
-    Plan one epoch of batches: every pair once, pairs of similar length together, batches in random order.
+    Plan one epoch of batches: every pair once, pairs of similar length together, batches in random
+    order.
 
     Args:
-        source_lengths, target_lengths: Tokens of each pair including EOS; int32 arrays are not copied.
+        source_lengths, target_lengths: Tokens of each pair including EOS; int32 arrays are not
+            copied.
         max_tokens (`int`):
             Upper bound of the padded source tokens, and of the padded target tokens, of each batch.
-        seed, epoch (`int`): Determine the order, but not the number of steps, which is the same in every epoch.
+        seed, epoch (`int`): Determine the order, but not the number of steps, which is the same in
+            every epoch.
         batches_per_step (`int`):
-            Batches of one training step over all processes and accumulations. They hold pairs of similar length and
-            have about the same number of padded tokens, so processes finish together. Their distribution over
-            processes does not change the step.
+            Batches of one training step over all processes and accumulations. They hold pairs of
+            similar length and have about the same number of padded tokens, so processes finish
+            together. Their distribution over processes does not change the step.
         pad_to_multiple_of (`int`): Batches are padded to lengths that are multiples of this number.
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
@@ -152,20 +163,20 @@ def check_lengths(
     """Check the arguments of [`plan_batches`]."""
     if len(source) != len(target):
         raise UserError(
-            f"There must be as many source as target lengths, got {len(source)} of the source and {len(target)} of "
-            "the target."
+            f"There must be as many source as target lengths, got {len(source)} of the source and "
+            f"{len(target)} of the target."
         )
     for name, lengths in (("source", source), ("target", target)):
         if len(lengths) and lengths.min() < 1:
             raise UserError(
-                f"Each sentence has at least one token, EOS, but pair {int(lengths.argmin()) + 1} has {lengths.min()} "
-                f"{name} tokens."
+                f"Each sentence has at least one token, EOS, but pair {int(lengths.argmin()) + 1} "
+                f"has {lengths.min()} {name} tokens."
             )
     if len(source) < batches_per_step:
         raise UserError(
-            f"There must be a pair for each of the {batches_per_step} batches of a step (processes × "
-            f"accumulation), got {len(source)} pairs. Start fewer processes, lower `gradient_accumulation_steps`, or "
-            "train on more text."
+            f"There must be a pair for each of the {batches_per_step} batches of a step (processes "
+            f"× accumulation), got {len(source)} pairs. Start fewer processes, lower "
+            "`gradient_accumulation_steps`, or train on more text."
         )
     longest = np.maximum(source, target)
     least = int(round_up(longest.max(), pad_to_multiple_of))
@@ -173,9 +184,10 @@ def check_lengths(
         pair = int(longest.argmax())
         rounded = f", as a multiple of {pad_to_multiple_of}" if pad_to_multiple_of > 1 else ""
         raise UserError(
-            f"`max_tokens` must be at least the length of the longest sentence{rounded}, got max_tokens={max_tokens}, "
-            f"but pair {pair + 1} after cleaning has {source[pair]} source and {target[pair]} target tokens. Raise "
-            f"`max_tokens` to {least} or take the pair out of the corpus."
+            f"`max_tokens` must be at least the length of the longest sentence{rounded}, got "
+            f"max_tokens={max_tokens}, but pair {pair + 1} after cleaning has {source[pair]} "
+            f"source and {target[pair]} target tokens. Raise `max_tokens` to {least} or take the "
+            "pair out of the corpus."
         )
 
 
@@ -185,8 +197,9 @@ def _sort(
     """
     Sort pairs by their longer side, which fills the budget, then by the difference of the sides.
 
-    Differences alternate between ascending and descending, so the order continues among pairs of similar difference at
-    the next length. Pairs equal in both are shuffled and share their batch with other pairs in each epoch.
+    Differences alternate between ascending and descending, so the order continues among pairs of
+    similar difference at the next length. Pairs equal in both are shuffled and share their batch
+    with other pairs in each epoch.
     """
     # Numpy sorts 16-bit integers by counting, in a fraction of the time.
     narrow = np.int16 if longest.max() <= np.iinfo(np.int16).max else np.int64
@@ -200,19 +213,24 @@ def _sort(
 def _cut(
     longest: np.ndarray, max_tokens: int, divisor: int, random: np.random.Generator
 ) -> np.ndarray:
-    """Cut sorted pairs into batches. Their number is a multiple of `divisor` and the same in every epoch."""
+    """Cut sorted pairs into batches.
+
+    Their number is a multiple of `divisor` and the same in every epoch.
+    """
     bounds = _fill(longest, max_tokens)
     number = _number_of_batches(len(longest), len(bounds) - 1, divisor)
     if number >= len(bounds):  # one batch more than at least
-        # A random size of the first batch gives each epoch other bounds. It adds at most one batch: each new bound
-        # comes after its predecessor among the old ones.
+        # A random size of the first batch gives each epoch other bounds. It adds at most one batch:
+        # each new bound comes after its predecessor among the old ones.
         first = random.integers((bounds[1] + 1) // 2, bounds[1] + 1)
         bounds = np.append(0, first + _fill(longest[first:], max_tokens))
     return _share_remainder(longest, bounds, number, divisor, max_tokens)
 
 
 def _number_of_batches(pairs: int, fewest: int, divisor: int) -> int:
-    """Return the first multiple of `divisor` above `fewest`, or equal to it if there are few pairs."""
+    """Return the first multiple of `divisor` above `fewest`, or equal to it if there are few
+    pairs.
+    """
     above, at_least = fewest // divisor * divisor + divisor, -(-fewest // divisor) * divisor
     if at_least > pairs:
         raise UserError(
@@ -223,7 +241,9 @@ def _number_of_batches(pairs: int, fewest: int, divisor: int) -> int:
 
 
 def _fill(longest: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Cut pairs, given by their longer side, into the fewest batches; return the beginning of each, then the end."""
+    """Cut pairs, given by their longer side, into the fewest batches; return the beginning of each,
+    then the end.
+    """
     bounds, counts = [0], np.arange(1, min(max_tokens, len(longest)) + 1)
     while bounds[-1] < len(longest):
         begin = bounds[-1]
@@ -236,7 +256,9 @@ def _fill(longest: np.ndarray, max_tokens: int) -> np.ndarray:
 def _share_remainder(
     longest: np.ndarray, bounds: np.ndarray, number: int, divisor: int, max_tokens: int
 ) -> np.ndarray:
-    """Cut the last batches again into batches of similar size, so that there are `number` batches in all."""
+    """Cut the last batches again into batches of similar size, so that there are `number` batches
+    in all.
+    """
     # After batch `first` there must be a pair for each remaining batch.
     spare = np.flatnonzero(bounds - np.arange(len(bounds)) <= len(longest) - number)
     first = max(0, min(number - divisor * STEPS_SHARING_REMAINDER, int(spare[-1])))

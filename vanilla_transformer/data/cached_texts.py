@@ -39,7 +39,8 @@ class CachedTexts:
     Cleaned training text, memory-mapped.
 
     Attributes:
-        dataset (`datasets.Dataset`): Columns `source`, `target` and `corpus` (its number in the mix).
+        dataset (`datasets.Dataset`): Columns `source`, `target` and `corpus` (its number in the
+            mix).
         key (`str`): A hash of the content.
     """
 
@@ -58,7 +59,9 @@ class CachedTexts:
 def load_cached_texts(
     specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path
 ) -> CachedTexts:
-    """Return the text of all corpora, cleaned by the rules of each; clean it only if the cache does not hold it."""
+    """Return the text of all corpora, cleaned by the rules of each; clean it only if the cache does
+    not hold it.
+    """
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
         key = hash_json(
@@ -97,7 +100,9 @@ def _write_report(folder: Path, report: CleaningReport) -> None:
 def _write_texts(
     folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[CleaningRules]
 ) -> None:
-    """Read all corpora, with one batch of text in memory at a time, then apply the rules to the text on disk."""
+    """Read all corpora, with one batch of text in memory at a time, then apply the rules to the
+    text on disk.
+    """
     report, path = CleaningReport(), folder / "texts.arrow"
     with pa.ipc.new_stream(str(path), _SCHEMA) as file:
         for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):

@@ -1,5 +1,6 @@
 """
-Apply the cleaning rules to a corpus, and report the dropped pairs, the lengths of all pairs, and wrong languages.
+Apply the cleaning rules to a corpus, and report the dropped pairs, the lengths of all pairs, and
+wrong languages.
 
 The result is the same for any number of processes.
 """
@@ -49,7 +50,9 @@ RATIO_EDGES = np.linspace(
 
 
 def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
-    """Count the lengths of both sides in characters and the logarithm of their ratio to base 2, by a mask of pairs."""
+    """Count the lengths of both sides in characters and the logarithm of their ratio to base 2, by
+    a mask of pairs.
+    """
     sources, targets = (
         pc.utf8_length(texts.data.column(side)).to_numpy() for side in ("source", "target")
     )
@@ -80,7 +83,9 @@ _EXAMPLE_CHARACTERS = 100
 
 @dataclass
 class CleaningReport:
-    """Numbers of pairs read and dropped by each rule, with the first few examples, lengths and warnings."""
+    """Numbers of pairs read and dropped by each rule, with the first few examples, lengths and
+    warnings.
+    """
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -89,7 +94,9 @@ class CleaningReport:
     warnings: list[str] = field(default_factory=list)
 
     def add(self, rule: str, pairs: Sequence[SentencePair], count: int | None = None) -> None:
-        """Count `count` pairs (by default `len(pairs)`) that a rule dropped; `pairs` holds the first of them."""
+        """Count `count` pairs (by default `len(pairs)`) that a rule dropped; `pairs` holds the
+        first of them.
+        """
         self.dropped[rule] = self.dropped.get(rule, 0) + (len(pairs) if count is None else count)
         examples = self.examples.setdefault(rule, [])
         examples += [
@@ -156,8 +163,8 @@ def clean_text(
     """
     Yield the pairs that the rules on single pairs keep.
 
-    Lines blank on both sides are always dropped. So are pairs without text on a side where they are no lines that a
-    user can edit, as in a dataset or an archive.
+    Lines blank on both sides are always dropped. So are pairs without text on a side where they are
+    no lines that a user can edit, as in a dataset or an archive.
 
     Args:
         rules: None for held-out text, for which a recipe can enable none.
@@ -202,7 +209,8 @@ def find_broken(
     num_proc: int | None = None,
 ) -> np.ndarray:
     """
-    Return a mask of shape `(pairs,)` that is True for pairs that break a rule, and count them in `report`.
+    Return a mask of shape `(pairs,)` that is True for pairs that break a rule, and count them in
+    `report`.
 
     Args:
         texts: Columns `source`, `target` and `corpus`, the number of the pair's corpus.
@@ -260,7 +268,9 @@ def _find_misaligned(
     report: CleaningReport,
     num_proc: int | None,
 ) -> None:
-    """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find them."""
+    """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find
+    them.
+    """
     from vanilla_transformer.extensions.cleaning.misalignment import LEAST_PAIRS, find_misaligned
 
     corpora = texts.data.column("corpus").to_numpy()
@@ -304,10 +314,11 @@ _SUSPICIOUS = 0.2  # share of the sample, from which on a corpus is reported
 
 def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec]) -> list[str]:
     """
-    Return a warning, with examples, for each corpus of which a fifth is in another direction or language.
+    Return a warning, with examples, for each corpus of which a fifth is in another direction or
+    language.
 
-    Corpora without `source_language` and `target_language`, or with names of languages that are no codes, are not
-    checked.
+    Corpora without `source_language` and `target_language`, or with names of languages that are no
+    codes, are not checked.
     """
     if not any(spec.source_language and spec.target_language for spec in specs):
         return []
@@ -357,8 +368,10 @@ def find_duplicates(hashes: bytes | bytearray, ranks: np.ndarray | None = None) 
     Return a mask of shape `(pairs,)` that is True for all but one of equal pairs.
 
     Args:
-        hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a set's memory.
-        ranks (of shape `(pairs,)`): Of equal pairs the one with the lowest rank is kept, and of these the earliest.
+        hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a
+            set's memory.
+        ranks (of shape `(pairs,)`): Of equal pairs the one with the lowest rank is kept, and of
+        these the earliest.
     """
     first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
     keys = (second, first) if ranks is None else (ranks, second, first)

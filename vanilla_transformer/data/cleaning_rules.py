@@ -1,7 +1,8 @@
 """
 The rules that drop pairs of a corpus: the ones that a recipe enables, and the checks of a pair.
 
-A pair that breaks several counts for the first one in `RULES`. `data.cleaning` applies the rules to a corpus.
+A pair that breaks several counts for the first one in `RULES`. `data.cleaning` applies the rules to
+a corpus.
 """
 
 import unicodedata
@@ -33,13 +34,16 @@ from vanilla_transformer.utils.user_input import did_you_mean
 
 from .readers import CorpusSpec, SentencePair
 
-# In the order in which they apply: rules on the text of one pair, on all pairs, by models, and on tokens.
+# In the order in which they apply: rules on the text of one pair, on all pairs, by models, and on
+# tokens.
 RULES = {
     "invalid_unicode": "that are not valid Unicode",
     "empty": "without text on a side",
     "min_score": "with a lower score in the corpus than min_score",
     "identical": "with a target that is its source",
-    "bad_encoding": "with control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or Latin-1",
+    "bad_encoding": (
+        "with control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or Latin-1"
+    ),
     "markup": "with tags, comments or entities of HTML or XML",
     "max_characters": "with more characters than max_characters",
     "max_character_ratio": "beyond max_character_ratio",
@@ -47,7 +51,10 @@ RULES = {
     "other_numbers": "with a number, up to 12 maybe as a word, that only one side has",
     "other_scripts": "with a side without the scripts that their corpus uses",
     "other_languages": "with a side that is clearly not in its language, which needs py3langid",
-    "duplicates": "that repeat another one but for case, white space, invisible characters and composed letters",
+    "duplicates": (
+        "that repeat another one but for case, white space, invisible characters and "
+        "composed letters"
+    ),
     "near_duplicates": "that repeat another one but for case, digits, punctuation and spaces",
     "repeated_sources": "with the source of another one of the same direction",
     "repeated_targets": "with the target of another one of the same direction",
@@ -61,7 +68,9 @@ ON_TOKENS = ("max_length", "max_length_ratio")
 
 
 def read_drop(value: Any) -> tuple[str, ...]:
-    """Return the names of the key `drop` in the order of `DROPPED`: a list of them, or text as in a flag."""
+    """Return the names of the key `drop` in the order of `DROPPED`: a list of them, or text as in a
+    flag.
+    """
     names = value or ()
     if isinstance(value, str):
         names = split_words(value) if value.strip("[] ") else ()
@@ -86,13 +95,17 @@ _Kept = Annotated[float | None, Field(gt=0, le=1)]
 
 class ScoreRule(Schema, frozen=True):
     """
-    The section `score` of a recipe: drop pairs with a low score, by dual conditional cross-entropy or by quality.
+    The section `score` of a recipe: drop pairs with a low score, by dual conditional cross-entropy
+    or by quality.
 
     Attributes:
-        forward, backward (`str`): A model of the direction of the corpus, and one of the opposite direction.
+        forward, backward (`str`): A model of the direction of the corpus, and one of the opposite
+            direction.
         quality (`str`): Instead: a COMET model that scores without references.
-        min_score (`float`): Drop pairs with a lower score. Scores are in (0, 1], of quality about so.
-        keep (`float`): Instead: the share of pairs of each corpus to keep, the ones with the highest scores.
+        min_score (`float`): Drop pairs with a lower score. Scores are in (0, 1], of quality about
+            so.
+        keep (`float`): Instead: the share of pairs of each corpus to keep, the ones with the
+            highest scores.
     """
 
     noun = "key of `score`"
@@ -108,7 +121,8 @@ class ScoreRule(Schema, frozen=True):
             self.backward
         ):
             raise UserError(
-                "`score` must name either a model `quality`, or both models `forward` and `backward`."
+                "`score` must name either a model `quality`, or both models `forward` and "
+                "`backward`."
             )
         if (self.min_score is None) == (self.keep is None):
             raise UserError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")
@@ -165,7 +179,8 @@ SAMPLED_PAIRS = (
 @dataclass(frozen=True)
 class PairRules:
     """
-    The rules of a corpus, the direction in which it translates, and the checks of single pairs in their order.
+    The rules of a corpus, the direction in which it translates, and the checks of single pairs in
+    their order.
 
     A check returns whether a pair breaks its rule.
     """
@@ -178,7 +193,9 @@ class PairRules:
     def for_corpus(
         cls, spec: CorpusSpec, rules: CleaningRules, sample: Sequence[SentencePair]
     ) -> "PairRules":
-        """Return the rules of a corpus that begins with a sample, by which scripts and lengths are usual or not."""
+        """Return the rules of a corpus that begins with a sample, by which scripts and lengths are
+        usual or not.
+        """
         drop = rules.drop
         plain = {"bad_encoding": is_in_bad_encoding, "markup": is_marked_up}
         checks: dict[str, Callable[[SentencePair], bool]] = {
@@ -223,7 +240,9 @@ def is_marked_up(pair: SentencePair) -> bool:
 
 
 def has_unequal_numbers(pair: SentencePair) -> bool:
-    """Return whether a side has a number that the other one lacks, as in the warning of translations."""
+    """Return whether a side has a number that the other one lacks, as in the warning of
+    translations.
+    """
     return has_other_numbers(pair.source, pair.target)
 
 
@@ -241,7 +260,10 @@ _NO_LETTERS = regex.compile(r"(?:[^\p{L}\p{Nl}\p{No}\p{M}\p{Cf}]\p{M}*+|\p{Cf})+
 
 
 def hash_pair(pair: SentencePair) -> bytes:
-    """Return a 16-byte hash of a pair. The length of the source tells ("ab", "c") from ("a", "bc")."""
+    """Return a 16-byte hash of a pair.
+
+    The length of the source tells ("ab", "c") from ("a", "bc").
+    """
     source = pair.source.encode()
     return blake2b(
         b"%d %s%s" % (len(source), source, pair.target.encode()), digest_size=16
@@ -250,10 +272,12 @@ def hash_pair(pair: SentencePair) -> bytes:
 
 def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:
     """
-    Return a 16-byte hash that pairs share if one of them repeats the other by a rule of `REPETITIONS`.
+    Return a 16-byte hash that pairs share if one of them repeats the other by a rule of
+    `REPETITIONS`.
 
     Args:
-        direction: Direction of the pair. A source may have a translation in each of several languages.
+        direction: Direction of the pair. A source may have a translation in each of several
+            languages.
     """
     pair = SentencePair(*map(_letters if rule == "near_duplicates" else _normal_form, pair))
     if rule == "repeated_sources":
@@ -267,7 +291,10 @@ def _letters(text: str) -> str:
 
 
 def _normal_form(text: str) -> str:
-    """Return a text as the tokenizer sees it, without case. A text of which nothing is left is returned as it is."""
+    """Return a text as the tokenizer sees it, without case.
+
+    A text of which nothing is left is returned as it is.
+    """
     if text.isascii() and text.isprintable():  # nothing but runs of spaces can change
         return " ".join(text.split()).casefold()
     return load_normalizer().normalize_str(text).casefold() or text
@@ -282,7 +309,9 @@ def load_normalizer() -> Any:
 
 
 def rank_case(pair: SentencePair) -> int:
-    """Return how unusual the case of a pair is, from 0: of copies that differ by case, the lowest one is kept."""
+    """Return how unusual the case of a pair is, from 0: of copies that differ by case, the lowest
+    one is kept.
+    """
     texts = [unicodedata.normalize("NFC", text) for text in pair]
     return sum(text.istitle() + 2 * text.islower() + 3 * text.isupper() for text in texts)
 
@@ -302,7 +331,9 @@ def load_identifier() -> Any:
 
 
 def language_code(language: str | None) -> str | None:
-    """Return the code of a language as the classifier spells it, such as `pt` for `pt_BR`, or None if it has none."""
+    """Return the code of a language as the classifier spells it, such as `pt` for `pt_BR`, or None
+    if it has none.
+    """
     base = base_language(language or "")
     code = _ALIASES.get(base, base)
     return code if code in load_identifier().labels else None
@@ -316,7 +347,8 @@ def identify(text: str) -> str:
 def is_clearly_another(text: str, code: str) -> bool:
     """Return whether another language than `code` is at least five times as probable for a text.
 
-    Protected text does not count, and of a text with fewer than 30 other characters nothing is said.
+    Protected text does not count, and of a text with fewer than 30 other characters nothing is
+    said.
     """
     text = remove_protected(text)
     if len(text) < SHORTEST_IDENTIFIED or identify(text) == code:

@@ -1,7 +1,8 @@
-"""Tokenized training text in numbered epochs, with every corpus of a mix as often as its weight says.
+"""Tokenized training text in numbered epochs, with every corpus of a mix as often as its weight
+says.
 
-`datasets.interleave_datasets` does not replace the mixing: it samples corpora until one or all of them end, so it
-cannot yield each pair exactly `weight` times per epoch.
+`datasets.interleave_datasets` does not replace the mixing: it samples corpora until one or all of
+them end, so it cannot yield each pair exactly `weight` times per epoch.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +25,9 @@ from .tokenized_corpus import EncodedPairs, TokenLinks
 
 @dataclass
 class Overlap:
-    """How many of `pairs` held-out pairs occur in the training text: by source, by target, and as a whole pair."""
+    """How many of `pairs` held-out pairs occur in the training text: by source, by target, and as a
+    whole pair.
+    """
 
     pairs: int
     sources: int
@@ -34,14 +37,17 @@ class Overlap:
 
     def __str__(self) -> str:
         text = (
-            f"of {self.pairs:,} pairs the training text has {self.sources:,} sources, {self.targets:,} targets and "
-            f"{self.both:,} whole pairs."
+            f"of {self.pairs:,} pairs the training text has {self.sources:,} sources, "
+            f"{self.targets:,} targets and {self.both:,} whole pairs."
         )
         return "\n".join([text, *(f"    {source} | {target}" for source, target in self.examples)])
 
 
 def count_overlap(texts: datasets.Dataset, held_out: Sequence[SentencePair]) -> Overlap:
-    """Count which held-out pairs occur in training text. Arrow finds the rows that share a side with one of them."""
+    """Count which held-out pairs occur in training text.
+
+    Arrow finds the rows that share a side with one of them.
+    """
     sources, targets = (
         pa.array(sorted({pair[side] for pair in held_out}), pa.string()) for side in (0, 1)
     )
@@ -70,11 +76,13 @@ class Corpus(ABC):
 
     Attributes:
         texts (`datasets.Dataset`):
-            Columns `source`, `target` and `corpus` (its number in the mix). `texts.select(pairs.rows)` is the text of
-            `pairs = epoch(n)` for the most recent call of `epoch`.
+            Columns `source`, `target` and `corpus` (its number in the mix).
+            `texts.select(pairs.rows)` is the text of `pairs = epoch(n)` for the most recent call of
+            `epoch`.
         report (`CleaningReport`): The pairs that cleaning dropped.
         overlaps: Overlap of each held-out set, such as "validation", with the training text.
-        max_source_length (`int`): Tokens of the longest source sentence, for the model's configuration.
+        max_source_length (`int`): Tokens of the longest source sentence, for the model's
+            configuration.
         links (`TokenLinks`): The links between the tokens of `texts`, if there are some.
         is_constant (`bool`): Whether all epochs have the same pairs.
     """
@@ -91,7 +99,8 @@ class Corpus(ABC):
         """
         Return the pairs of an epoch.
 
-        They depend on its number and on the number of its stage alone, so a resumed run gets the same pairs.
+        They depend on its number and on the number of its stage alone, so a resumed run gets the
+        same pairs.
         """
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +147,8 @@ class TokenizedCorpus(Corpus):
 
     Args:
         pairs (`EncodedPairs`): The encoded rows of `texts` that cleaning kept.
-        weights: Number of times that the pairs of each corpus of the mix occur in an epoch, for each stage.
+        weights: Number of times that the pairs of each corpus of the mix occur in an epoch, for
+            each stage.
         seed (`int`): Seed of the sampling of pairs if a weight is not an integer.
     """
 
@@ -180,7 +190,8 @@ def share_weights(
     """
     Return weights of corpora for `sample_epoch` that give each its share of an epoch.
 
-    The epoch has as many pairs as the corpora with a share have. Corpora of one name have one share.
+    The epoch has as many pairs as the corpora with a share have. Corpora of one name have one
+    share.
 
     Args:
         names, counts: The name of each corpus and its number of pairs.
@@ -207,8 +218,9 @@ def sample_epoch(
 
     Args:
         corpora (`np.ndarray` of shape `(rows,)`): The number of each row's corpus.
-        weights: Weights by the number of the corpus. With weight w, each of the n rows of a corpus occurs ⌊w⌋ times,
-            and (w − ⌊w⌋)·n of them, rounded and sampled as a function of `seed` and `epoch`, occur once more.
+        weights: Weights by the number of the corpus. With weight w, each of the n rows of a corpus
+            occurs ⌊w⌋ times, and (w − ⌊w⌋)·n of them, rounded and sampled as a function of `seed`
+            and `epoch`, occur once more.
     """
     random = np.random.default_rng((seed, epoch))
     indices = []
@@ -225,13 +237,14 @@ def temperature_weights(
     """
     Return the weights of corpora with which each direction has its share pᵢ ∝ nᵢ^(1/T) of an epoch.
 
-    nᵢ is the number of pairs of a direction, each as often as the weight of its corpus says. The corpora of a
-    direction keep their proportions, and the epoch keeps its number of pairs. T = 1 changes nothing; a large T gives
-    each direction the same share (Arivazhagan et al., 2019, "Massively Multilingual Neural Machine Translation in the
-    Wild", section 4.2).
+    nᵢ is the number of pairs of a direction, each as often as the weight of its corpus says. The
+    corpora of a direction keep their proportions, and the epoch keeps its number of pairs. T = 1
+    changes nothing; a large T gives each direction the same share (Arivazhagan et al., 2019,
+    "Massively Multilingual Neural Machine Translation in the Wild", section 4.2).
 
     Args:
-        counts, weights, directions: Of each corpus: its number of pairs, its weight and its direction.
+        counts, weights, directions: Of each corpus: its number of pairs, its weight and its
+            direction.
     """
     sizes: dict[Any, float] = dict.fromkeys(directions, 0.0)
     for count, weight, direction in zip(counts, weights, directions, strict=True):
@@ -252,9 +265,11 @@ def drop_by_length(
     report: CleaningReport,
 ) -> EncodedPairs:
     """
-    Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in `report`.
+    Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in
+    `report`.
 
-    `max_length` is about the longer side, with EOS, and `max_length_ratio` about the lengths of both.
+    `max_length` is about the longer side, with EOS, and `max_length_ratio` about the lengths of
+    both.
     """
     longest = np.maximum(pairs.source_lengths, pairs.target_lengths)
     shortest = np.minimum(pairs.source_lengths, pairs.target_lengths)

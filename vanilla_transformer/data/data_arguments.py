@@ -24,7 +24,8 @@ NO_TAGS, TARGET_TAGS, BOTH_TAGS = "none", "target", "both"  # values of `languag
 AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
 # Augmentations of training pairs that add tokens to the vocabulary.
 TOKEN_AUGMENTATIONS = ("placeholders", "inline_terms")
-# All augmentations, in the order in which a pair gets them: tokens come last, since they must not be changed.
+# All augmentations, in the order in which a pair gets them: tokens come last, since they must not
+# be changed.
 _CHANGES = (
     "title_case",
     "upper_case",
@@ -38,7 +39,8 @@ AUGMENTATIONS = ("noise_pairs", *_CHANGES, "html_tags", "other_numbers", *TOKEN_
 
 
 def fixed(default: Any, text: str, **options: Any) -> Any:
-    """Return the field of a recipe key that decides the results of a run: to resume, its value must be the same.
+    """Return the field of a recipe key that decides the results of a run: to resume, its value must
+    be the same.
 
     Args:
         text: The help of the key.
@@ -48,7 +50,9 @@ def fixed(default: Any, text: str, **options: Any) -> Any:
 
 
 def changeable(default: Any, text: str, **options: Any) -> Any:
-    """Return the field of a recipe key that a resumed run may change: how long it lasts, or where it computes."""
+    """Return the field of a recipe key that a resumed run may change: how long it lasts, or where
+    it computes.
+    """
     return Field(default, description=text, json_schema_extra={"may_change": True}, **options)
 
 
@@ -62,51 +66,55 @@ def _read_tags(value: Any, info: ValidationInfo) -> Any:
 
 
 class DataArguments(Schema, frozen=True):
-    """Text files, a dataset with a `translation` column or a mix of corpora; cleaning, tokenizer and batch size."""
+    """Text files, a dataset with a `translation` column or a mix of corpora; cleaning, tokenizer
+    and batch size.
+    """
 
     train_source: str | None = fixed(None, "Training text, source side, one sentence per line.")
     train_target: str | None = fixed(None, "Training text, target side, line by line.")
     train_alignments: str | None = fixed(
         None,
-        "Aligned words of the training text in the format of Moses, line by line, or `agreement`: words "
-        "that a lexical model aligns in both directions. One head of cross-attention is trained toward them. Not "
-        "in the paper.",
+        "Aligned words of the training text in the format of Moses, line by line, or `agreement`: "
+        "words that a lexical model aligns in both directions. One head of cross-attention is "
+        "trained toward them. Not in the paper.",
     )
     corpora: Yaml | None = fixed(
         None,
         "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
-        "(two files of text or of messages), `file` (.tsv, .jsonl, .tmx, .xliff, .po, .ts, .parquet, or .zip of OPUS) "
-        "or `dataset` (and `split`), optionally with `name`, `weight`, `source_language` and `target_language`, and "
-        "`reverse` or `both_directions`.",
+        "(two files of text or of messages), `file` (.tsv, .jsonl, .tmx, .xliff, .po, .ts, "
+        ".parquet, or .zip of OPUS) or `dataset` (and `split`), optionally with `name`, `weight`, "
+        "`source_language` and `target_language`, and `reverse` or `both_directions`.",
     )
     stages: Yaml | None = fixed(
         None,
-        "With --corpora: a list of stages (as a flag, in JSON), each with `corpora` (shares by name) and, "
-        "but for the last, `until_step`, `until_epoch` or `until_share` (of --max_steps). Not in the paper.",
+        "With --corpora: a list of stages (as a flag, in JSON), each with `corpora` (shares by "
+        "name) and, but for the last, `until_step`, `until_epoch` or `until_share` (of "
+        "--max_steps). Not in the paper.",
     )
     language_tags: Literal["none", "target", "both"] | None = fixed(
         None,
-        "Begin each source with a tag of its target language, or of both languages. Default: target if "
-        "the corpora have several target languages, otherwise none. Not in the paper.",
+        "Begin each source with a tag of its target language, or of both languages. Default: "
+        "target if the corpora have several target languages, otherwise none. Not in the paper.",
     )
     source_tags: Annotated[list[str] | None, BeforeValidator(_read_tags), ONE_WORD] = fixed(
         None,
-        "Words with which some sources begin, such as <BT> of `back-translate --tag`: each is one token "
-        "of the vocabulary. Not in the paper.",
+        "Words with which some sources begin, such as <BT> of `back-translate --tag`: each is one "
+        "token of the vocabulary. Not in the paper.",
     )
     sampling_temperature: float = fixed(
         1.0,
-        "T of the shares of directions in an epoch, which are proportional to n^(1/T) for n pairs: 1 is "
-        "as in the corpora, 5 brings small ones near to large ones. Not in the paper.",
+        "T of the shares of directions in an epoch, which are proportional to n^(1/T) for n pairs: "
+        "1 is as in the corpora, 5 brings small ones near to large ones. Not in the paper.",
         ge=1,
     )
     validation_source: str | None = fixed(None, "Validation text, source side.")
     validation_target: str | None = fixed(None, "Validation text, target side.")
     validation: Yaml | None = fixed(
         None,
-        "Instead of these files: a list like `corpora`, of which each direction is scored by itself, "
-        "whether it is trained or not. With --init_from, an entry with `forgetting: true` is text of the model's "
-        "former domain, in addition: its loss and scores show what fine-tuning costs.",
+        "Instead of these files: a list like `corpora`, of which each direction is scored by "
+        "itself, whether it is trained or not. With --init_from, an entry with `forgetting: true` "
+        "is text of the model's former domain, in addition: its loss and scores show what "
+        "fine-tuning costs.",
     )
     test_source: str | None = fixed(
         None, "Test text, source side; its overlap with the training text is reported."
@@ -123,13 +131,13 @@ class DataArguments(Schema, frozen=True):
     )
     tokenizer_model: TokenizerModel = fixed(
         "bpe",
-        "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1), or sentencepiece, which "
-        "Marian and Bergamot read.",
+        "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1), or "
+        "sentencepiece, which Marian and Bergamot read.",
     )
     normalization: Normalization = fixed(
         "nfc",
-        "What the tokenizer does to text before it splits it: white space to single spaces, invisible "
-        "characters out, and nfc or nfkc; or none.",
+        "What the tokenizer does to text before it splits it: white space to single spaces, "
+        "invisible characters out, and nfc or nfkc; or none.",
     )
     bpe_dropout: float = fixed(
         0.0,
@@ -145,8 +153,8 @@ class DataArguments(Schema, frozen=True):
     vocab_size: Vocabulary = fixed(37000, "Entries of the joint vocabulary (section 5.1).")
     tokens_per_step: _Tokens | None = fixed(
         None,
-        "Instead of --max_tokens: padded tokens on either side of a step, divided among all processes "
-        "and accumulated batches; 25,000 in the paper (section 5.1).",
+        "Instead of --max_tokens: padded tokens on either side of a step, divided among all "
+        "processes and accumulated batches; 25,000 in the paper (section 5.1).",
     )
     max_tokens: _Tokens = fixed(
         25000, "Padded tokens on either side of a batch, per process (section 5.1)."
@@ -165,8 +173,8 @@ class DataArguments(Schema, frozen=True):
     max_characters: Length = fixed(None, "Drop pairs with more characters on a side, such as 1000.")
     max_character_ratio: Ratio = fixed(
         None,
-        "Drop pairs whose lengths in characters differ by more than this factor, compared with the median "
-        "of their corpus, such as 3. Ten characters are added to each length.",
+        "Drop pairs whose lengths in characters differ by more than this factor, compared with the "
+        "median of their corpus, such as 3. Ten characters are added to each length.",
     )
     min_letter_ratio: Share = fixed(
         None,
@@ -179,13 +187,13 @@ class DataArguments(Schema, frozen=True):
     score: Yaml | None = fixed(
         None,
         "Drop pairs with a low score: `forward` and `backward` name two models (dual conditional "
-        "cross-entropy), or `quality` a COMET model that needs no references, and `min_score` is the lowest score "
-        "in (0, 1], or `keep` the share to keep.",
+        "cross-entropy), or `quality` a COMET model that needs no references, and `min_score` is "
+        "the lowest score in (0, 1], or `keep` the share to keep.",
     )
     cache_dir: str | None = changeable(
         None,
-        "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes of a "
-        "run. By default a subfolder of the cache of `datasets`.",
+        "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes "
+        "of a run. By default a subfolder of the cache of `datasets`.",
     )
 
     @property
@@ -195,7 +203,9 @@ class DataArguments(Schema, frozen=True):
 
 
 def augmentations(data: DataArguments) -> dict[str, float]:
-    """Return the shares of training pairs in the section `augment`, in the order of `AUGMENTATIONS`."""
+    """Return the shares of training pairs in the section `augment`, in the order of
+    `AUGMENTATIONS`.
+    """
     shares = {} if data.augment is None else data.augment
     if not isinstance(shares, dict):
         raise UserError(f"`augment` must be a mapping, such as {{typos: 0.05}}, got {shares!r}.")
@@ -215,7 +225,9 @@ class _Entry(NamedTuple):
 
 
 def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
-    """Return the corpora in a section, or the one that other keys name; one of both directions is two."""
+    """Return the corpora in a section, or the one that other keys name; one of both directions is
+    two.
+    """
     entries = getattr(data, section)
     if entries is None and section == "corpora":
         files = {"source": data.train_source, "target": data.train_target}
@@ -232,7 +244,8 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
     for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict):
             raise UserError(
-                f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}."
+                f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got "
+                f"{entry!r}."
             )
         check_names(entry, known, "key of a corpus")
         rules = {name: entry.get(name, getattr(data, name)) for name in rule_keys}
@@ -268,7 +281,9 @@ def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
 
 
 def cleaning_rules(data: DataArguments) -> list[CleaningRules]:
-    """Return the cleaning rules of each corpus: the ones of the recipe, with the changes of its entry in `corpora`."""
+    """Return the cleaning rules of each corpus: the ones of the recipe, with the changes of its
+    entry in `corpora`.
+    """
     return [entry.rules for entry in _read_entries(data, "corpora")]
 
 
@@ -284,7 +299,9 @@ def validation_specs(data: DataArguments, forgetting: bool = False) -> list[Corp
 
 
 def held_out_specs(data: DataArguments, name: str) -> list[CorpusSpec]:
-    """Return the files of the validation or test text, or the dataset's split, which must exist for validation."""
+    """Return the files of the validation or test text, or the dataset's split, which must exist for
+    validation.
+    """
     source, target = (getattr(data, f"{name}_{side}") for side in ("source", "target"))
     if source and target:
         return [CorpusSpec(source=source, target=target, **data.languages)]
@@ -308,7 +325,9 @@ def named_files(data: DataArguments) -> list[str]:
 
 
 def tagged_sides(data: DataArguments) -> str:
-    """Return `language_tags` of a recipe, or its default: target tags where corpora have several target languages."""
+    """Return `language_tags` of a recipe, or its default: target tags where corpora have several
+    target languages.
+    """
     if data.language_tags is not None:
         return data.language_tags
     targets = {spec.direction.target for spec in corpus_specs(data)}
@@ -321,7 +340,8 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
         return ONE_STAGE
     if data.corpora is None:
         raise UserError(
-            "`stages` must be given with `corpora`, whose shares they have, got it without. Add them."
+            "`stages` must be given with `corpora`, whose shares they have, got it without. Add "
+            "them."
         )
     specs = corpus_specs(data)
     for spec in specs:
@@ -340,7 +360,8 @@ def check_data_arguments(data: DataArguments) -> None:
     if named not in (["corpora"], ["dataset"], ["train_source", "train_target"]):
         if len(named) > 1:
             raise UserError(
-                f"Give either `dataset` or text files or `corpora`, got `{named[0]}` and `{named[1]}`."
+                f"Give either `dataset` or text files or `corpora`, got `{named[0]}` and "
+                f"`{named[1]}`."
             )
         missing = "train_target" if named else "train_source"
         raise UserError(
@@ -359,8 +380,8 @@ def check_data_arguments(data: DataArguments) -> None:
     specs = corpus_specs(data)
     if data.dataset is not None and specs[0].is_downloaded:
         raise UserError(
-            f"`dataset` must have splits, but {data.dataset} has none. Put it into `corpora`, and name held-out text "
-            "in `validation`."
+            f"`dataset` must have splits, but {data.dataset} has none. Put it into `corpora`, and "
+            "name held-out text in `validation`."
         )
     others = [name for name in ("validation_source", "dataset") if getattr(data, name) is not None]
     if validation_specs(data) and others:
@@ -379,11 +400,12 @@ def check_data_arguments(data: DataArguments) -> None:
         for name in ("corpora", "dataset", *rules):
             if getattr(data, name) is not None:
                 raise UserError(
-                    f"`train_alignments` must be given with `train_source` and `train_target` and without `{name}`, "
-                    "got both: each line belongs to a line of these files. Take one of them out of the recipe."
+                    "`train_alignments` must be given with `train_source` and `train_target` and "
+                    f"without `{name}`, got both: each line belongs to a line of these files. Take "
+                    "one of them out of the recipe."
                 )
     if data.bpe_dropout and data.tokenizer_model != "bpe":
         raise UserError(
-            f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} with "
-            f"{data.tokenizer_model}: it leaves out merges, which only bpe has."
+            f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} "
+            f"with {data.tokenizer_model}: it leaves out merges, which only bpe has."
         )

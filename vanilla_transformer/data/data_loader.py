@@ -1,4 +1,6 @@
-"""Micro-batches for the training loop, read from mapped files and padded ahead of time by worker processes."""
+"""Micro-batches for the training loop, read from mapped files and padded ahead of time by worker
+processes.
+"""
 
 import os
 import signal
@@ -27,10 +29,12 @@ SECONDS_BETWEEN_LOOKS = 0.25
 STEPS_AHEAD_PER_WORKER = 2
 
 
-# Forks share memory. On macOS they are unsafe, and a started process maps the files of the table again.
+# Forks share memory. On macOS they are unsafe, and a started process maps the files of the table
+# again.
 _START_METHOD = "fork" if sys.platform == "linux" else None
 _ALIGNMENT = 16  # bytes; each tensor of a slot begins at a multiple of it
-# Of a batch: source, labels and the places of labels of 8 bytes each, and a mask of up to 12 or positions of 16.
+# Of a batch: source, labels and the places of labels of 8 bytes each, and a mask of up to 12 or
+# positions of 16.
 _BYTES_PER_TOKEN = 40
 _BYTES_PER_LINK = 12
 _TENSORS_PER_BATCH = 8  # at most
@@ -40,20 +44,26 @@ _numbers = count()
 
 class MicroBatchLoader:
     """
-    Endless micro-batches of one process, step by step, in the order of a [`TokenBudgetBatchSampler`].
+    Endless micro-batches of one process, step by step, in the order of a
+    [`TokenBudgetBatchSampler`].
 
-    This process plans the steps; workers, if any, read, pad and prepare the batches of the steps ahead. On Linux they
-    are forks, which share the memory of this process. They live as long as successive epochs read from the same table:
-    with BPE-dropout, each epoch has other workers. With `pin_memory`, a thread of [`DataLoader`] copies
-    each step to page-locked memory. The thread that trains only cuts the step into its tensors.
+    This process plans the steps; workers, if any, read, pad and prepare the batches of the steps
+    ahead. On Linux they are forks, which share the memory of this process. They live as long as
+    successive epochs read from the same table: with BPE-dropout, each epoch has other workers. With
+    `pin_memory`, a thread of [`DataLoader`] copies each step to page-locked memory. The thread that
+    trains only cuts the step into its tensors.
 
-    `state_dict()` describes the steps that the iterator has returned, however many the workers have prepared.
+    `state_dict()` describes the steps that the iterator has returned, however many the workers have
+    prepared.
 
     Args:
-        sampler (`TokenBudgetBatchSampler`): The order of the batches. It runs ahead of the training.
+        sampler (`TokenBudgetBatchSampler`): The order of the batches. It runs ahead of the
+            training.
         pad_token_id (`int`): The padding of sources.
-        num_workers (`int`): Worker processes; with 0 this process reads each step when it is needed.
-        pin_memory (`bool`): Return tensors in page-locked memory, from which a GPU copies while it computes.
+        num_workers (`int`): Worker processes; with 0 this process reads each step when it is
+            needed.
+        pin_memory (`bool`): Return tensors in page-locked memory, from which a GPU copies while it
+            computes.
         prepare: Returns the tensors that the model gets, given the padded ones. Workers call it.
     """
 
@@ -76,7 +86,10 @@ class MicroBatchLoader:
         )  # planned, but not returned yet
 
     def __iter__(self) -> Generator[list[MicroBatch], None, None]:
-        """Yield the micro-batches of this process for each step. Close the iterator to end its workers."""
+        """Yield the micro-batches of this process for each step.
+
+        Close the iterator to end its workers.
+        """
         if self._ahead:  # prepared for an iterator that was dropped
             self.load_state_dict(self.state_dict())
         while True:
@@ -113,11 +126,14 @@ class MicroBatchLoader:
             prefetch_factor=STEPS_AHEAD_PER_WORKER if self.num_workers else None,
             worker_init_fn=_start_worker,
             multiprocessing_context=_START_METHOD if self.num_workers else None,
-            generator=torch.Generator(),  # otherwise starting workers would draw from the global one
+            # Otherwise starting workers would draw from the global one
+            generator=torch.Generator(),
         )
 
     def _plan_steps(self, steps: "_Steps") -> Iterator[tuple[int, list[PlannedBatch]]]:
-        """Yield a slot and the rows of each batch for each step, and note what the step will be made of."""
+        """Yield a slot and the rows of each batch for each step, and note what the step will be
+        made of.
+        """
         for number in count():
             if self.sampler.pairs.table is not steps.table:
                 return
@@ -127,7 +143,9 @@ class MicroBatchLoader:
             self.sampler.enter_next_epoch()
 
     def place(self) -> dict[str, float]:
-        """Return the epochs done and, in a run with stages, the number of the stage from 1, for the log."""
+        """Return the epochs done and, in a run with stages, the number of the stage from 1, for the
+        log.
+        """
         stage = {"stage": self.position.stage + 1} if len(self.sampler.stages) > 1 else {}
         return {"epoch": self.position.progress, **stage}
 
@@ -161,8 +179,9 @@ class _WrittenStep:
     """
     A step that a worker has written to a slot: where the tensors of its batches are.
 
-    Processes exchange these, which a pipe takes whole. Tensors would be handed over by a connection to the worker for
-    each, and a killed worker would leave half of a long message, for whose rest the reading thread waits for ever.
+    Processes exchange these, which a pipe takes whole. Tensors would be handed over by a connection
+    to the worker for each, and a killed worker would leave half of a long message, for whose rest
+    the reading thread waits for ever.
     """
 
     def __init__(self, slots: int, slot: int, places: Sequence[dict[str, _Place]]):
@@ -177,7 +196,10 @@ class _WrittenStep:
         return _slots_by_number[self._slots][self._slot, :size]
 
     def pin_memory(self) -> "_WrittenStep":
-        """Copy the step to page-locked memory. The thread of [`DataLoader`] that pins calls this method."""
+        """Copy the step to page-locked memory.
+
+        The thread of [`DataLoader`] that pins calls this method.
+        """
         self._pinned = self._read().pin_memory()
         return self
 
@@ -196,7 +218,9 @@ class _WrittenStep:
 
 
 class _Steps(Dataset[_WrittenStep]):
-    """Steps by their slot and the rows of their batches, written to the slot one tensor after another."""
+    """Steps by their slot and the rows of their batches, written to the slot one tensor after
+    another.
+    """
 
     def __init__(
         self,
@@ -239,8 +263,8 @@ class _Steps(Dataset[_WrittenStep]):
 def _start_worker(number: int) -> None:
     """Leave signals to the parent process, which ends training in order, and end with the parent.
 
-    Ctrl-C reaches all processes of a terminal, and a scheduler's SIGTERM all processes of a job. Without its worker
-    the parent could not finish the step.
+    Ctrl-C reaches all processes of a terminal, and a scheduler's SIGTERM all processes of a job.
+    Without its worker the parent could not finish the step.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigtimedwait"):
@@ -249,7 +273,9 @@ def _start_worker(number: int) -> None:
 
 
 def _watch_parent(parent: int) -> None:
-    """End this process when its parent asks for it or has ended: a worker holds the lock of the run's folder."""
+    """End this process when its parent asks for it or has ended: a worker holds the lock of the
+    run's folder.
+    """
     while True:
         received = signal.sigtimedwait({signal.SIGTERM}, SECONDS_BETWEEN_LOOKS)
         if os.getppid() != parent or (received is not None and received.si_pid == parent):

@@ -1,6 +1,7 @@
 """The demo corpus: short English sentences of Tatoeba with German translations (CC BY 2.0 FR).
 
-`demo_corpus/README.md` has its license, attribution and source. The order is random. No two splits share a sentence.
+`demo_corpus/README.md` has its license, attribution and source. The order is random. No two splits
+share a sentence.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ def read_demo_corpus(split: str, count: int) -> list[SentencePair]:
         raise UserError(f"The demo corpus has the splits {', '.join(SPLIT_SIZES)}, got {split!r}.")
     if not 1 <= count <= SPLIT_SIZES[split]:
         raise UserError(
-            f"The number of {split} pairs of the demo corpus must be from 1 to {SPLIT_SIZES[split]}, got {count}."
+            f"The number of {split} pairs of the demo corpus must be from 1 to "
+            f"{SPLIT_SIZES[split]}, got {count}."
         )
     with open_corpus(CorpusSpec(file=str(DEMO_CORPUS_FOLDER / f"{split}.tsv.gz"))) as corpus:
         return list(islice(read_pairs(corpus), count))
@@ -36,9 +38,11 @@ def write_demo_corpus(
     test: int = SPLIT_SIZES["test"],
 ) -> dict[str, Path]:
     """
-    Write pairs of the splits as text files `train.en`, `train.de` and so on, and return their paths by name.
+    Write pairs of the splits as text files `train.en`, `train.de` and so on, and return their paths
+    by name.
 
-    Their license and attribution are in `README.md` beside them. Files of an earlier call are replaced.
+    Their license and attribution are in `README.md` beside them. Files of an earlier call are
+    replaced.
     """
     texts: dict[str, Sequence[str]] = {}
     for split, count in {"train": train, "validation": validation, "test": test}.items():

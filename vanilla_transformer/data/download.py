@@ -23,7 +23,9 @@ _PIECE = 2**20  # bytes
 
 
 class TextFile(NamedTuple):
-    """A text of a corpus: its number of lines, and the SHA-256 of the copy that our results were measured on."""
+    """A text of a corpus: its number of lines, and the SHA-256 of the copy that our results were
+    measured on.
+    """
 
     lines: int
     sha256: str
@@ -78,11 +80,13 @@ CORPORA = {
 def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Path:
     """Download the corpus `name` into `folder`, all of its files or none.
 
-    The number of lines of each file must be the published one. A file whose SHA-256 differs from the copy that our
-    results were measured on is kept, with a warning: upstream may have corrected it.
+    The number of lines of each file must be the published one. A file whose SHA-256 differs from
+    the copy that our results were measured on is kept, with a warning: upstream may have corrected
+    it.
 
     Args:
-        base_url: A mirror with the same `.gz` files, `https://...` or `file://...`, instead of the original source.
+        base_url: A mirror with the same `.gz` files, `https://...` or `file://...`, instead of the
+            original source.
     """
     if name not in CORPORA:
         raise UserError(f"There is no corpus {name!r}. Known corpora: {', '.join(CORPORA)}.")
@@ -113,7 +117,8 @@ def fetch_file(url: str, path: Path) -> None:
     """
     Download a file to disk, with a progress bar.
 
-    The libraries that this package needs refuse every address in their offline mode, also a mirror on this disk.
+    The libraries that this package needs refuse every address in their offline mode, also a mirror
+    on this disk.
     """
     bar = {"desc": url.rpartition("/")[2], "unit": "B", "unit_scale": True, "delay": 1}
     try:
@@ -133,7 +138,9 @@ def fetch_file(url: str, path: Path) -> None:
 
 
 def _extract(archive: Path, path: Path, url: str, expected: TextFile) -> None:
-    """Decompress a downloaded text, check its number of lines, and warn if its SHA-256 is another."""
+    """Decompress a downloaded text, check its number of lines, and warn if its SHA-256 is
+    another.
+    """
     lines, digest = 0, hashlib.sha256()
     try:
         with gzip.open(archive) as packed, path.open("wb") as text:

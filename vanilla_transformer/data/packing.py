@@ -1,20 +1,23 @@
 """
 Packed batches: several sentence pairs in each row, so that all batches of an epoch have one shape.
 
-A GPU compiles one shape once and computes little padding (Raffel et al., 2020, section 3.1.2). Attention keeps the
-pairs of a row apart, which costs a CPU more than the padding of the batches of [`plan_batches`].
+A GPU compiles one shape once and computes little padding (Raffel et al., 2020, section 3.1.2).
+Attention keeps the pairs of a row apart, which costs a CPU more than the padding of the batches of
+[`plan_batches`].
 """
 
 import numpy as np
 
 from .batches import IGNORED_LABEL, BatchPlan, BatchShape, Lengths, check_lengths, round_up
 
-# The fewest tokens of a row in packed batches. Pairs fit better into longer rows, but attention takes more time there:
+# The fewest tokens of a row in packed batches. Pairs fit better into longer rows, but attention
+# takes more time there:
 # at 256 tokens its products are a twelfth of the products of the base model's encoder.
 PACKED_ROW_TOKENS = 256
 # The share of each row to fill. Without the rest, many pairs would find no room.
 PACKED_SHARE = 0.98
-# The lengths of rows are multiples of this number: kernels of GPUs read eight values of two bytes at a time.
+# The lengths of rows are multiples of this number: kernels of GPUs read eight values of two bytes
+# at a time.
 PACKED_UNIT = 8
 
 
@@ -22,7 +25,8 @@ def packed_shape(source_lengths: Lengths, target_lengths: Lengths, max_tokens: i
     """
     Return the shape of batches of at most `max_tokens` tokens on each side, with padding.
 
-    The side with more tokens in the corpus has the longer rows. Rows hold the longest sentence of their side.
+    The side with more tokens in the corpus has the longer rows. Rows hold the longest sentence of
+    their side.
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max_tokens, batches_per_step=1)
@@ -45,7 +49,8 @@ def plan_packed_batches(
     batches_per_step: int = 1,
 ) -> BatchPlan:
     """
-    Plan one epoch of packed batches of one shape: every pair once, in rows with pairs of all lengths, in random order.
+    Plan one epoch of packed batches of one shape: every pair once, in rows with pairs of all
+    lengths, in random order.
 
     Args:
         shape: The shape of all batches, from [`packed_shape`].
@@ -57,7 +62,8 @@ def plan_packed_batches(
         [source / shape.source_length, target / shape.target_length], axis=1
     )  # of a row
     row_of, rows = _pack(shares, shape.rows * batches_per_step, random)
-    # Steps, and batches in them, get rows in turn, in random order and rows with pairs first: no step is empty.
+    # Steps, and batches in them, get rows in turn, in random order and rows with pairs first: no
+    # step is empty.
     batches = rows // shape.rows
     filled = np.bincount(row_of, minlength=rows) > 0
     order = np.lexsort((random.random(rows), ~filled))
@@ -76,7 +82,8 @@ def _pack(shares: np.ndarray, unit: int, random: np.random.Generator) -> tuple[n
     Pairs that find no room get further rows.
 
     Args:
-        shares (`np.ndarray` of shape `(pairs, 2)`): The share of a row that each side of a pair takes.
+        shares (`np.ndarray` of shape `(pairs, 2)`): The share of a row that each side of a pair
+        takes.
     """
     row_of, rows, left = np.full(len(shares), -1), 0, np.arange(len(shares))
     while len(left):
@@ -92,8 +99,8 @@ def _deal(shares: np.ndarray, rows: int, random: np.random.Generator) -> np.ndar
     """
     Return the row of each pair, or -1 for pairs without room.
 
-    In each round the longest pairs left go to the emptiest rows, one to each. Among them, the pairs with the longer
-    source go to the rows with more room on this side.
+    In each round the longest pairs left go to the emptiest rows, one to each. Among them, the pairs
+    with the longer source go to the rows with more room on this side.
     """
     row_of, room = np.full(len(shares), -1), np.ones((rows, 2))
     left = np.lexsort((random.random(len(shares)), -shares.max(axis=1)))
@@ -125,8 +132,8 @@ def pack_sentences(
         value (`int`): The padding.
 
     Returns:
-        The tokens and their positions in their sentences, int64 of shape `shape`, and the index of the first token of
-        each sentence in them.
+        The tokens and their positions in their sentences, int64 of shape `shape`, and the index of
+        the first token of each sentence in them.
     """
     begins = np.cumsum(lengths) - lengths
     firsts = (
@@ -154,9 +161,10 @@ def pack_pairs(
         places (`np.ndarray` of shape `(pairs,)`): The row of each pair, ascending.
 
     Returns:
-        `input_ids` and `source_positions` of shape `(batch_size, source_length)`, `labels` and `target_positions` of
-        shape `(batch_size, target_length)`, and the index of the first token of each source and of each target.
-        Positions count from 0 in each sentence, and are 0 at padding.
+        `input_ids` and `source_positions` of shape `(batch_size, source_length)`, `labels` and
+        `target_positions` of shape `(batch_size, target_length)`, and the index of the first token
+        of each source and of each target. Positions count from 0 in each sentence, and are 0 at
+        padding.
     """
     source_shape, target_shape = (
         (shape.rows, shape.source_length),
@@ -180,7 +188,8 @@ def find_rows(source_lengths: Lengths, target_lengths: Lengths, shape: BatchShap
     """
     Return the row of each pair of a packed batch, whose pairs are in the order of their rows.
 
-    A pair begins a row if it does not fit into the one before it, so there are at most as many rows as were planned.
+    A pair begins a row if it does not fit into the one before it, so there are at most as many rows
+    as were planned.
     """
     rows: list[int] = []
     filled, most = np.zeros(2, int), np.array([shape.source_length, shape.target_length])

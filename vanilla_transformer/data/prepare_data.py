@@ -1,4 +1,5 @@
-"""Load the text of a recipe and tokenize it: `texts = load_texts(data)`, `corpus = tokenize(texts, tokenizer, seed)`.
+"""Load the text of a recipe and tokenize it: `texts = load_texts(data)`,
+`corpus = tokenize(texts, tokenizer, seed)`.
 
 Cleaned text and token ids are cached by content, so a second run starts at once.
 """
@@ -107,7 +108,9 @@ class Texts:
             )
 
     def source_scripts(self) -> list[str]:
-        """Return the scripts of the sources, of 20,000 from all places of the text if there are more."""
+        """Return the scripts of the sources, of 20,000 from all places of the text if there are
+        more.
+        """
         dataset = self.training.dataset
         rows = range(0, len(dataset), max(1, len(dataset) // _SAMPLED_SOURCES))
         return list(find_scripts(dataset.select(rows)["source"], USED_SHARE))
@@ -156,10 +159,12 @@ def tokenize(
     stages: Stages = ONE_STAGE,
 ) -> Corpus:
     """
-    Tokenize the training text, with the changes in each epoch and the links that the recipe requests.
+    Tokenize the training text, with the changes in each epoch and the links that the recipe
+    requests.
 
     Args:
-        seed (`int`): Seed of these changes, and of the sampling of pairs if a weight is not an integer.
+        seed (`int`): Seed of these changes, and of the sampling of pairs if a weight is not an
+            integer.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
     """
     data, encode, languages = (
@@ -225,7 +230,9 @@ def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:
 def _count_overlap(
     texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path
 ) -> Overlap:
-    """Count how much of the held-out text the training text contains, or return the cached count."""
+    """Count how much of the held-out text the training text contains, or return the cached
+    count.
+    """
 
     def write(folder: Path) -> None:
         overlap = count_overlap(texts.dataset, held_out)

@@ -17,7 +17,9 @@ _Share = Annotated[float, Strict(), Field(gt=0, lt=1e6)]
 
 
 class StageEntry(Schema, frozen=True, coerce_numbers_to_str=True):  # of names such as 2024
-    """A stage as a recipe has it: the shares of corpora by name and, but for the last stage, one of three ends."""
+    """A stage as a recipe has it: the shares of corpora by name and, but for the last stage, one of
+    three ends.
+    """
 
     corpora: dict[str, _Share] = Field(
         min_length=1,
@@ -41,7 +43,8 @@ class Stages:
 
     Args:
         shares: Share of each corpus by name, for each stage. Shares are relative to their sum.
-        ends: The step or the epoch, both counted from the beginning of the run, at which each stage but the last ends.
+        ends: The step or the epoch, both counted from the beginning of the run, at which each stage
+            but the last ends.
         unit (`str`): "step" or "epoch".
     """
 
@@ -93,7 +96,10 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
     for number, (begin, end) in enumerate(pairwise(limits), start=1):
         if end <= begin:
             last = " (`max_steps`)" if number == len(section) else ""
-            rule = f"Stage {number} must end after its beginning, {unit} {begin}, got {unit} {end}{last}"
+            rule = (
+                f"Stage {number} must end after its beginning, {unit} {begin}, got {unit} "
+                f"{end}{last}"
+            )
             raise UserError(f"{rule}. Let the ends of `stages` increase.")
     return Stages(tuple(stage.corpora for stage in stages), tuple(ends), unit)
 

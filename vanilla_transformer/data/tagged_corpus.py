@@ -15,11 +15,13 @@ class TaggedCorpus(DerivedCorpus):
     """
     The pairs of another corpus, each beginning with the tokens of its direction.
 
-    Tags are added to token ids, so no augmentation changes them, and the cached tokens of a text fit any tags.
+    Tags are added to token ids, so no augmentation changes them, and the cached tokens of a text
+    fit any tags.
 
     Args:
         plain (`Corpus`): The corpus without these tokens.
-        tokens: The tokens of the direction of each corpus of the mix, as many for one as for the others.
+        tokens: The tokens of the direction of each corpus of the mix, as many for one as for the
+            others.
         replaced: Number of tokens at the start of each side of `plain` that the tokens replace.
     """
 
@@ -104,7 +106,9 @@ class _TaggedColumn(TokenColumn):
 
 
 def _is_near_start(lengths: np.ndarray, count: int) -> np.ndarray:
-    """Return a mask of rows one after another that is True at the `count` first tokens of each row."""
+    """Return a mask of rows one after another that is True at the `count` first tokens of each
+    row.
+    """
     mask = np.zeros(lengths.sum(), dtype=bool)
     mask[((np.cumsum(lengths) - lengths)[:, None] + np.arange(count)).ravel()] = True
     return mask

@@ -1,4 +1,6 @@
-"""Sentence pairs as token ids in Arrow tables, memory-mapped or in memory, tokenized on all cores."""
+"""Sentence pairs as token ids in Arrow tables, memory-mapped or in memory, tokenized on all
+cores.
+"""
 
 import hashlib
 import json
@@ -97,9 +99,10 @@ class TokenTable:
     Token ids of both sides of pairs, read from Arrow without copies.
 
     Args:
-        dataset (`datasets.Dataset`): Columns `input_ids` and `labels`, as returned by [`encode_texts`]. With guided
-            alignment there are also `links`: three numbers for each link between tokens of a pair, its target token,
-            its source token, and the divisor of its weight.
+        dataset (`datasets.Dataset`): Columns `input_ids` and `labels`, as returned by
+            [`encode_texts`]. With guided alignment there are also `links`: three numbers for each
+            link between tokens of a pair, its target token, its source token, and the divisor of
+            its weight.
     """
 
     def __init__(self, dataset: datasets.Dataset):
@@ -117,13 +120,14 @@ class TokenTable:
         """
         Pad rows on the right to one batch, whose lengths are multiples of `pad_to_multiple_of`.
 
-        `DataCollatorForSeq2Seq` gives the same tensors (a test compares them), but pads on the tokenizer's side, which
-        may be the left, where the decoder expects no padding.
+        `DataCollatorForSeq2Seq` gives the same tensors (a test compares them), but pads on the
+        tokenizer's side, which may be the left, where the decoder expects no padding.
 
         Returns:
-            `input_ids` and `attention_mask` of shape `(batch_size, source_length)`, and `labels` of shape
-            `(batch_size, target_length)`, -100 at padding. With L links, also `link_places`, of shape `(L,)`, in a
-            flattened `(batch_size, target_length, source_length)`, and `link_weights`, of the same shape.
+            `input_ids` and `attention_mask` of shape `(batch_size, source_length)`, and `labels` of
+            shape `(batch_size, target_length)`, -100 at padding. With L links, also `link_places`,
+            of shape `(L,)`, in a flattened `(batch_size, target_length, source_length)`, and
+            `link_weights`, of the same shape.
         """
         input_ids, mask = _pad(*self.sources.read(rows), pad_token_id, pad_to_multiple_of)
         labels, _ = _pad(*self.targets.read(rows), IGNORED_LABEL, pad_to_multiple_of)
@@ -139,7 +143,9 @@ class TokenTable:
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def max_links(self, max_tokens: int) -> int:
-        """Return an upper bound of the links of a batch of up to `max_tokens` tokens on either side, with padding."""
+        """Return an upper bound of the links of a batch of up to `max_tokens` tokens on either
+        side, with padding.
+        """
         if self.links is None:
             return 0
         longest = np.maximum(self.sources.lengths(), self.targets.lengths())
@@ -154,11 +160,12 @@ class TokenTable:
         Put rows one after another into the rows of a packed batch.
 
         Args:
-            places (`np.ndarray` of shape `(rows,)`): The row of the batch for each row of the table, ascending.
+            places (`np.ndarray` of shape `(rows,)`): The row of the batch for each row of the
+            table, ascending.
 
         Returns:
-            The tensors of [`pack_pairs`] and, with links, `link_places` and `link_weights` as from [`pad`], with links
-            of weight 0 up to a multiple of the labels: few shapes.
+            The tensors of [`pack_pairs`] and, with links, `link_places` and `link_weights` as from
+            [`pad`], with links of weight 0 up to a multiple of the labels: few shapes.
         """
         pairs = self.sources.read(rows), self.targets.read(rows)
         arrays, first_sources, first_targets = pack_pairs(*pairs, places, shape, pad_token_id)
@@ -174,12 +181,15 @@ class TokenTable:
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def __reduce__(self) -> tuple[type, tuple[datasets.Dataset]]:
-        # A memory-mapped dataset is pickled as the names of its files; the arrays would be pickled as copies.
+        # A memory-mapped dataset is pickled as the names of its files; the arrays would be pickled
+        # as copies.
         return TokenTable, (self.dataset,)
 
 
 class TokenColumn:
-    """A column of lists as flat arrays: indexing a `datasets.Dataset`, in any format, takes 0.1 ms per row."""
+    """A column of lists as flat arrays: indexing a `datasets.Dataset`, in any format, takes 0.1 ms
+    per row.
+    """
 
     def __init__(self, column: pa.ChunkedArray):
         self._tokens = [chunk.values.to_numpy(zero_copy_only=True) for chunk in column.chunks]
@@ -193,7 +203,9 @@ class TokenColumn:
         )
 
     def read(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens of all `rows`, one after another, and the number of tokens of each row."""
+        """Return the tokens of all `rows`, one after another, and the number of tokens of each
+        row.
+        """
         chunks = np.searchsorted(self._first_rows, rows, side="right") - 1
         places = zip(chunks.tolist(), (rows - self._first_rows[chunks]).tolist(), strict=True)
         found = [
@@ -208,7 +220,9 @@ class TokenColumn:
 def _pad(
     tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the padded rows, int64 of shape `(rows, longest)`, and a mask that is True at tokens."""
+    """Return the padded rows, int64 of shape `(rows, longest)`, and a mask that is True at
+    tokens.
+    """
     mask = np.arange(round_up(int(lengths.max(initial=0)), multiple)) < lengths[:, None]
     padded = np.full(mask.shape, value, np.int64)
     padded[mask] = tokens
@@ -222,7 +236,9 @@ def _place_links(
     first_sources: np.ndarray,
     source_length: int,
 ) -> dict[str, np.ndarray]:
-    """Return the links of pairs, given the index of each first target in the batch and first source in its row."""
+    """Return the links of pairs, given the index of each first target in the batch and first source
+    in its row.
+    """
     target, source, divisor = values.astype(np.int64).reshape(-1, _LINK_SIZE).T
     pair = np.repeat(np.arange(len(sizes)), sizes // _LINK_SIZE)
     places = (first_targets[pair] + target) * source_length + first_sources[pair] + source
@@ -271,9 +287,11 @@ def encode_texts(
     Tokenize texts, row by row.
 
     Args:
-        encode_batch: A picklable function of a batch of columns and, optionally, of its row indices.
+        encode_batch: A picklable function of a batch of columns and, optionally, of its row
+            indices.
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
-        file (`Path`): Write to this file, or to several files of similar names. By default nothing is written.
+        file (`Path`): Write to this file, or to several files of similar names. By default nothing
+            is written.
     """
     return texts.map(
         encode_batch,
@@ -303,7 +321,8 @@ def encode_texts_cached(
     texts: datasets.Dataset, texts_key: str, encode: Encode, encode_key: str, cache_dir: Path
 ) -> datasets.Dataset:
     """
-    Return the result of `encode_texts`, memory-mapped, and compute it only if the cache does not hold it.
+    Return the result of `encode_texts`, memory-mapped, and compute it only if the cache does not
+    hold it.
 
     Args:
         texts_key, encode_key (`str`): Hashes that identify the content of `texts`, and `encode`.

@@ -1,4 +1,6 @@
-"""Train the tokenizer of a run on its text, load the one that its recipe names, or extend a trained one."""
+"""Train the tokenizer of a run on its text, load the one that its recipe names, or extend a trained
+one.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -36,8 +38,8 @@ def load_or_train_tokenizer(
     """
     Load the tokenizer that the recipe names, or train a joint one on its text.
 
-    A trained tokenizer is cached by its text and options, so all processes and later runs share it. The tokens of
-    augmented text are added to either.
+    A trained tokenizer is cached by its text and options, so all processes and later runs share it.
+    The tokens of augmented text are added to either.
 
     Args:
         name (`str`): Used instead of the recipe's `tokenizer`.
@@ -51,9 +53,11 @@ def load_or_train_tokenizer(
 
 
 def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
-    """Add the tokens of augmented text, the tags of sources and the tags of languages that the vocabulary lacks.
+    """Add the tokens of augmented text, the tags of sources and the tags of languages that the
+    vocabulary lacks.
 
-    A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
+    A tokenizer that has tags gets the ones of further languages, unless the recipe has another
+    rule.
     """
     if texts.data.augment:
         from vanilla_transformer.extensions.augmentation import add_augmentation_tokens
@@ -110,7 +114,9 @@ def _load(name: str | Path) -> PreTrainedTokenizerBase:
 
 
 def _train_cached(texts: Texts) -> Path:
-    """Return the folder of a tokenizer trained on the text; train it only if the cache does not hold it."""
+    """Return the folder of a tokenizer trained on the text; train it only if the cache does not
+    hold it.
+    """
     data = texts.data
     options: dict[str, Any] = {
         "vocab_size": data.vocab_size,
@@ -134,8 +140,9 @@ def _check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
     torch.distributed.all_gather_object(keys, hash_tokenizer(tokenizer))
     if len(set(keys)) > 1:
         raise UserError(
-            f"All processes must have one tokenizer, got {len(set(keys))} different ones. Give each the same "
-            "text, or train a tokenizer first, with train-tokenizer, and name it by --tokenizer."
+            f"All processes must have one tokenizer, got {len(set(keys))} different ones. Give "
+            "each the same text, or train a tokenizer first, with train-tokenizer, and name it by "
+            "--tokenizer."
         )
 
 
@@ -143,7 +150,8 @@ def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | Non
     """
     Return the special tokens for a configuration.
 
-    The decoder starts with the tokenizer's BOS token, or with padding if it has none (as in Marian).
+    The decoder starts with the tokenizer's BOS token, or with padding if it has none (as in
+    Marian).
     """
     start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
     return {
@@ -154,7 +162,8 @@ def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | Non
     }
 
 
-_FIRST_SYMBOL = 0xF0000  # of two planes of Unicode for private use: one character for each entry of the vocabulary
+# Of two planes of Unicode for private use: one character for each entry of the vocabulary
+_FIRST_SYMBOL = 0xF0000
 _MOST_ENTRIES = 2**17
 _LEAST_FREQUENCY = 2  # of a pair of entries to be merged
 
@@ -163,10 +172,12 @@ def extend_tokenizer(
     tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], vocab_size: int
 ) -> VanillaTransformerTokenizer:
     """
-    Return a tokenizer with the same entries and further ones, which merge pairs of them that are frequent in `texts`.
+    Return a tokenizer with the same entries and further ones, which merge pairs of them that are
+    frequent in `texts`.
 
-    Training of BPE continues where it ended: the former merges come first. So text whose words have no new merge is
-    tokenized as before. Added tokens, such as tags of languages, come after the new entries.
+    Training of BPE continues where it ended: the former merges come first. So text whose words have
+    no new merge is tokenized as before. Added tokens, such as tags of languages, come after the new
+    entries.
 
     Args:
         vocab_size: Entries of the new vocabulary. There are fewer if the text has fewer pairs.
@@ -175,12 +186,13 @@ def extend_tokenizer(
         tokenizer.backend_tokenizer.model, models.BPE
     ):
         raise UserError(
-            "`init_vocabulary` extend needs a BPE tokenizer of this package, got another one. Use keep or replace."
+            "`init_vocabulary` extend needs a BPE tokenizer of this package, got another one. Use "
+            "keep or replace."
         )
     if not len(tokenizer) < vocab_size <= _MOST_ENTRIES:
         raise UserError(
-            f"`vocab_size` must be above the {len(tokenizer):,} entries to extend and at most {_MOST_ENTRIES:,}, got "
-            f"{vocab_size:,}."
+            f"`vocab_size` must be above the {len(tokenizer):,} entries to extend and at most "
+            f"{_MOST_ENTRIES:,}, got {vocab_size:,}."
         )
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     entries, merges = state["model"]["vocab"], state["model"]["merges"]
@@ -195,14 +207,18 @@ def extend_tokenizer(
 def tokenizer_from_state(
     state: dict[str, Any], tokenizer: VanillaTransformerTokenizer
 ) -> VanillaTransformerTokenizer:
-    """Return a tokenizer with the content `state` of a `tokenizer.json`, and otherwise like `tokenizer`."""
+    """Return a tokenizer with the content `state` of a `tokenizer.json`, and otherwise like
+    `tokenizer`.
+    """
     return VanillaTransformerTokenizer(
         tokenizer_object=Tokenizer.from_str(json.dumps(state)), **constructor_arguments(tokenizer)
     )
 
 
 def _learn_merges(backend: Tokenizer, texts: list[str], count: int) -> list[tuple[str, str]]:
-    """Return `count` further merges of entries, the most frequent first, learned from words of private characters."""
+    """Return `count` further merges of entries, the most frequent first, learned from words of
+    private characters.
+    """
     written = dict[str, str]()
 
     def write() -> Iterator[str]:

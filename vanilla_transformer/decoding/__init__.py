@@ -1,6 +1,7 @@
 """Fast decoding, and the pipeline of the package.
 
-Everything is imported at first use: the options of a request, which are declared here, need no torch.
+Everything is imported at first use: the options of a request, which are declared here, need no
+torch.
 """
 
 from typing import TYPE_CHECKING

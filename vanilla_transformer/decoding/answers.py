@@ -1,4 +1,6 @@
-"""From hypotheses to answers: their texts, and on request scores, tokens, alignments, confidence and warnings."""
+"""From hypotheses to answers: their texts, and on request scores, tokens, alignments, confidence
+and warnings.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -15,7 +17,9 @@ from .token_texts import Token, locate_tokens, to_entries
 
 
 class Link(NamedTuple):
-    """Characters of a source that became characters of its translation, and the attention between them, up to 1."""
+    """Characters of a source that became characters of its translation, and the attention between
+    them, up to 1.
+    """
 
     source_start: int
     source_end: int
@@ -123,11 +127,12 @@ def build_answer(
     config: Any,
 ) -> dict[str, Any]:
     """
-    Return the answer of a text, given the translation of each of its sentences, with the entries that are requested.
+    Return the answer of a text, given the translation of each of its sentences, with the entries
+    that are requested.
 
-    The log-probability is the sum over the sentences, and the score is their mean: so n-best lists stay in order.
-    Sentences without letters are certain and count in neither. Without others, as in a blank text, both are 0. The
-    confidence and the warnings are about the text as a whole.
+    The log-probability is the sum over the sentences, and the score is their mean: so n-best lists
+    stay in order. Sentences without letters are certain and count in neither. Without others, as in
+    a blank text, both are 0. The confidence and the warnings are about the text as a whole.
 
     Args:
         config: The configuration of the model.
@@ -168,7 +173,8 @@ def build_answer(
 def join_pieces(
     source: str, pieces: Sequence[tuple[int, str, Translation]], space: str = ""
 ) -> Translation:
-    """Return the joined translations of the pieces of a text, with the white space between these, without scores.
+    """Return the joined translations of the pieces of a text, with the white space between these,
+    without scores.
 
     Args:
         pieces: The start, the text and the translation of each piece.
@@ -185,7 +191,9 @@ def join_pieces(
 
 
 def copy_sentence(text: str, lost: Sequence[Token] = ()) -> Translation:
-    """Return a text as its own translation, instead of one whose tokens are lost and get no text."""
+    """Return a text as its own translation, instead of one whose tokens are lost and get no
+    text.
+    """
     tokens = [Token(len(text), 0.0), *(each._replace(end=len(text)) for each in lost)]
     return Translation(
         text, tokens=tokens, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)]
@@ -193,6 +201,8 @@ def copy_sentence(text: str, lost: Sequence[Token] = ()) -> Translation:
 
 
 def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer of the pipeline with its translation as `text`, as the command line and HTTP show it."""
+    """Return an answer of the pipeline with its translation as `text`, as the command line and HTTP
+    show it.
+    """
     entries = dict(answer)
     return {"text": entries.pop("translation_text"), **entries}

@@ -1,4 +1,6 @@
-"""The tokens of words and phrases that translations must contain, and the tokens that may not follow them."""
+"""The tokens of words and phrases that translations must contain, and the tokens that may not
+follow them.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +55,9 @@ def encode_words(tokenizer: Any, text: str, kind: str) -> list[int]:
 
 
 def room_for_phrases(phrases: Sequence[Phrases]) -> int:
-    """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built."""
+    """Return room for the tokens of each sentence's phrases, a power of two, so that few engines
+    are built.
+    """
     most = max(sum(map(len, each)) for each in phrases)
     if most > _MOST_ROOM:
         raise ConstraintError(
@@ -78,15 +82,18 @@ def check_token_ids(phrases: Any) -> Phrases:
                 else ""
             )
             raise ConstraintError(
-                f"`force_words_ids` must be a list with a list of token ids each, got {each!r}.{hint}"
+                "`force_words_ids` must be a list with a list of token ids each, got "
+                f"{each!r}.{hint}"
             )
     return [list(each) for each in lists]
 
 
 def word_continuations(tokenizer: Any) -> WordContinuations:
-    """Return the tokens that begin with a letter or digit and continue a word, as far as the decoder tells.
+    """Return the tokens that begin with a letter or digit and continue a word, as far as the
+    decoder tells.
 
-    Scripts that write no spaces between words have none, nor do tokens that are parts of a character.
+    Scripts that write no spaces between words have none, nor do tokens that are parts of a
+    character.
     """
     size = len(tokenizer)
     if tokenizer not in _known or _known[tokenizer][0] != size:

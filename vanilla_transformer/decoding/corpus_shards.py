@@ -1,5 +1,6 @@
 """
-Work on the lines of a corpus shard by shard, so that a run that was killed continues after its last whole shard.
+Work on the lines of a corpus shard by shard, so that a run that was killed continues after its last
+whole shard.
 
     >>> shards = CorpusShards("out.partial", {"input": hash_file(path), "model": hash_model(name), "options": options})
     >>> with shards.held(resume=True):
@@ -26,7 +27,8 @@ from vanilla_transformer.utils.file_utils import lock_folder, read_json, write_t
 
 logger = logging.get_logger(__name__)
 
-SHARD_LINES = 2048  # enough for batches of similar lengths; a killed run loses at most the work on so many lines
+# Enough for batches of similar lengths; a killed run loses at most the work on so many lines
+SHARD_LINES = 2048
 _MANIFEST = "manifest.json"
 _OWN_NAME = re.compile(
     r"\d{6,}\.(?:txt|json)|\.(\d{6,}\.txt|manifest\.json)\..*"
@@ -63,13 +65,15 @@ class _Finished(NamedTuple):
 
 class CorpusShards:
     """
-    The results of each shard of a corpus, a file for each, in a folder with a manifest of their origin.
+    The results of each shard of a corpus, a file for each, in a folder with a manifest of their
+    origin.
 
     Args:
         folder: It holds one run at a time; see [`held`].
-        origin: The identity of the input, the model and the options, as JSON. A run continues shards with the same
-            origin only. A mapping in it tells which of its entries differs.
-        shard_lines: Lines of a shard, except the last one. A run that continues keeps the size that it began with.
+        origin: The identity of the input, the model and the options, as JSON. A run continues
+            shards with the same origin only. A mapping in it tells which of its entries differs.
+        shard_lines: Lines of a shard, except the last one. A run that continues keeps the size that
+            it began with.
     """
 
     def __init__(
@@ -84,12 +88,17 @@ class CorpusShards:
     def beside(
         cls, output: Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES
     ) -> "CorpusShards":
-        """Return the shards of a file that is not complete yet, in a folder `NAME.partial` beside it."""
+        """Return the shards of a file that is not complete yet, in a folder `NAME.partial` beside
+        it.
+        """
         return cls(output.with_name(f"{output.name}.partial"), origin, shard_lines)
 
     @contextmanager
     def held(self, resume: bool) -> Iterator[None]:
-        """Hold the folder for this process and open it. In the end it is deleted if no shard is finished."""
+        """Hold the folder for this process and open it.
+
+        In the end it is deleted if no shard is finished.
+        """
         with lock_folder(self.folder):
             self.open(resume)
             try:
@@ -132,7 +141,8 @@ class CorpusShards:
             if foreign is not None:
                 rule = f"{self.folder} must be a folder that an interrupted run left"
                 raise UserError(
-                    f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another output."
+                    f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another "
+                    "output."
                 )
         self.delete()
         manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
@@ -155,7 +165,8 @@ class CorpusShards:
         self, lines: Iterable[str], work: Callable[[Shard], Sequence[str]], total: int | None = None
     ) -> None:
         """
-        Write the result of each shard of a corpus that has none yet, with a progress bar on a terminal.
+        Write the result of each shard of a corpus that has none yet, with a progress bar on a
+        terminal.
 
         Args:
             work: Returns the result of each line of a shard.
@@ -181,7 +192,9 @@ class CorpusShards:
                 raise UserError(f"{rule}, but they differ. {self._again}")
 
     def write(self, shard: Shard, results: Sequence[str]) -> None:
-        """Store the result of each line of a shard, a text of one or several lines without the last line feed."""
+        """Store the result of each line of a shard, a text of one or several lines without the last
+        line feed.
+        """
         if len(results) != len(shard.lines):
             raise UserError(f"{shard} must have one result each, got {len(results):,}.")
         text = _join(results)
@@ -211,7 +224,9 @@ class CorpusShards:
             yield from text.removesuffix("\n").split("\n")
 
     def delete(self) -> None:
-        """Delete the files of shards, the manifest last, by which the folder is known, and the folder."""
+        """Delete the files of shards, the manifest last, by which the folder is known, and the
+        folder.
+        """
         for path in self.folder.glob("*"):
             if _OWN_NAME.fullmatch(path.name):
                 path.unlink()
@@ -247,12 +262,14 @@ def write_shards(
     work: Work,
 ) -> None:
     """
-    Write a file with the result of each line, and keep finished shards beside it until it is complete.
+    Write a file with the result of each line, and keep finished shards beside it until it is
+    complete.
 
     Args:
         total: The number of lines.
         resume: Continue a run that was killed.
-        work: Yields shards with their results, given those without, and how many lines are finished.
+        work: Yields shards with their results, given those without, and how many lines are
+            finished.
     """
     shards = CorpusShards.beside(output, origin, shard_lines)
     with shards.held(resume):
@@ -273,7 +290,9 @@ def write_shards(
 
 
 def progress_bar(total: int | None, done: int, hidden: bool) -> Any:
-    """Return a progress bar on standard error that counts sentences, shown on a terminal if work takes seconds."""
+    """Return a progress bar on standard error that counts sentences, shown on a terminal if work
+    takes seconds.
+    """
     options = {"unit": "sentence", "desc": "Translating", "delay": _PATIENCE, "dynamic_ncols": True}
     return logging.tqdm(total=total, initial=done, disable=True if hidden else None, **options)
 

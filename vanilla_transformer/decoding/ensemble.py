@@ -1,9 +1,11 @@
 """
-Several models that decode together: the next token's probability is the weighted mean of their probabilities.
+Several models that decode together: the next token's probability is the weighted mean of their
+probabilities.
 
     p(y | y_1, …, y_t, x) = Σ_k w_k p_k(y | y_1, …, y_t, x), where Σ_k w_k = 1
 
-There is one search, whose step runs the decoder of each model. Each has its own memory of the slots.
+There is one search, whose step runs the decoder of each model. Each has its own memory of the
+slots.
 """
 
 import copy
@@ -26,7 +28,8 @@ class Ensemble(nn.Module):
 
     Args:
         models: Two or more models, of any sizes.
-        weights: A positive number for each model; by default all are equal. Their sum may be any number.
+        weights: A positive number for each model; by default all are equal. Their sum may be any
+            number.
     """
 
     def __init__(self, models: Sequence[Any], weights: Sequence[float] | None = None):
@@ -85,7 +88,9 @@ def weights_of(model: Any) -> tuple[float, ...]:
 
 
 def log_mean_probabilities(logits: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Return the logarithm of the weighted mean of the probabilities of several models, given the logits of each."""
+    """Return the logarithm of the weighted mean of the probabilities of several models, given the
+    logits of each.
+    """
     pairs = zip(logits, weights, strict=True)
     terms = [
         each - (each.logsumexp(dim=-1, keepdim=True) - math.log(weight)) for each, weight in pairs
@@ -125,6 +130,6 @@ def _check_like_first(first: Any, model: Any, place: int) -> None:
         ours, theirs = value_of(first), value_of(model)
         if ours != theirs:
             raise UserError(
-                f"The models of an ensemble must have one vocabulary, but model 1 has {name} {ours} and model {place} "
-                f"has {theirs}."
+                f"The models of an ensemble must have one vocabulary, but model 1 has {name} "
+                f"{ours} and model {place} has {theirs}."
             )

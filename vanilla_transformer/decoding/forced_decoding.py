@@ -1,5 +1,6 @@
 """
-The log-probabilities of given translations: forced decoding, a pass of the decoder over each batch of pairs.
+The log-probabilities of given translations: forced decoding, a pass of the decoder over each batch
+of pairs.
 
 Letters in shapes: B pairs in a batch, S source length, T target length, V vocabulary.
 """
@@ -37,14 +38,18 @@ def score_tokens(
     max_tokens: int = 2048,
 ) -> list[list[float]]:
     """
-    Return the log-probability of each target token in nats, given its source and the target tokens before it.
+    Return the log-probability of each target token in nats, given its source and the target tokens
+    before it.
 
     Where decoding finds a target, these are the [`Hypothesis.token_log_probabilities`] of it.
 
     Args:
-        model: A sequence-to-sequence model in evaluation mode, of this package or of transformers, or an [`Ensemble`].
-        sources, targets: Token ids of each pair, as the model was trained: usually with EOS at the end.
-        max_tokens: Upper bound of the padded tokens of a batch on either side. A longer pair is a batch by itself.
+        model: A sequence-to-sequence model in evaluation mode, of this package or of transformers,
+            or an [`Ensemble`].
+        sources, targets: Token ids of each pair, as the model was trained: usually with EOS at the
+            end.
+        max_tokens: Upper bound of the padded tokens of a batch on either side. A longer pair is a
+            batch by itself.
     """
     start = model.generation_config.decoder_start_token_id
     if start is None:
@@ -78,8 +83,8 @@ def encode_as_trained(
     if not sources:
         return [], []
     ids = encode_sources(model, tokenizer, list(sources))
-    # A target that begins with its language differs from a source in this token only, which is replaced below. The
-    # tokenizer itself may know no target language.
+    # A target that begins with its language differs from a source in this token only, which is
+    # replaced below. The tokenizer itself may know no target language.
     as_target = languages is None or not languages.is_forced
     if hasattr(model.config, "source_eos"):
         labels = encode_sentences(tokenizer, targets, as_target)
@@ -128,7 +133,8 @@ def decoder_logits(
     previous: Tensor,
     encoded: BaseModelOutput | None = None,
 ) -> Tensor:
-    """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`, as in decoding.
+    """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`, as in
+    decoding.
 
     Args:
         encoded: The outputs of the encoder, if it has read the sources before.
@@ -136,7 +142,8 @@ def decoder_logits(
     source = {"input_ids": ids, "attention_mask": mask, "encoder_outputs": encoded}
     if not any(isinstance(module, VanillaTransformerLSHAttention) for module in model.modules()):
         return model(**source, decoder_input_ids=previous, use_cache=False).logits
-    # LSH attention restricts itself to chunks in a pass without a cache, but not where it decodes step by step.
+    # LSH attention restricts itself to chunks in a pass without a cache, but not where it decodes
+    # step by step.
     first = model(**source, decoder_input_ids=previous[:, :1], use_cache=True)
     if previous.shape[1] == 1:
         return first.logits
@@ -162,7 +169,8 @@ def check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
     )  # as in models of transformers
     if is_limited and most is not None and longest > most:
         raise UserError(
-            f"A text must have at most {most} tokens, as many as the model has positions, got {longest}."
+            f"A text must have at most {most} tokens, as many as the model has positions, got "
+            f"{longest}."
         )
 
 

@@ -25,10 +25,12 @@ def load_pipeline(
     dtype: str | None = None,
     **further_models: Any,
 ) -> TranslationPipeline:
-    """Load the translation pipeline of a folder or of a name on the Hub, as [`load_pretrained`] does.
+    """Load the translation pipeline of a folder or of a name on the Hub, as [`load_pretrained`]
+    does.
 
     Args:
-        backend, precision: See [`TranslationPipeline`]. A folder that was converted for another runtime is run by it.
+        backend, precision: See [`TranslationPipeline`]. A folder that was converted for another
+            runtime is run by it.
         device: See [`check_device`]; by default the accelerator if there is one.
         dtype: One of `DTYPES`, in which weights are loaded; by default the checkpoint's.
         further_models: `ensemble`, `rerank_quality` and others, see [`TranslationPipeline`].
@@ -66,7 +68,8 @@ def open_pipeline(
     **loading: Any,
 ) -> Iterator[TranslationPipeline]:
     """
-    Yield the pipeline of a model as [`load_pipeline`] returns it, or one that translates by several processes.
+    Yield the pipeline of a model as [`load_pipeline`] returns it, or one that translates by several
+    processes.
 
         >>> with open_pipeline("runs/mine", workers=4) as translate:
         ...     answers = translate(sentences)
@@ -95,7 +98,9 @@ def find_backend(name: str | Path) -> str | None:
 
 
 def check_device(device: str) -> None:
-    """Check that this machine has a device: `"cpu"`, or an accelerator such as `"cuda"` or `"cuda:1"`."""
+    """Check that this machine has a device: `"cpu"`, or an accelerator such as `"cuda"` or
+    `"cuda:1"`.
+    """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     known = ["cpu"]
     if accelerator is not None:
@@ -105,5 +110,6 @@ def check_device(device: str) -> None:
         ]
     if device not in known:
         raise UserError(
-            f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got {device!r}."
+            f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got "
+            f"{device!r}."
         )

@@ -1,9 +1,11 @@
 """
-All options of a request, each declared once: its type and range, default, description, and the doors that know it.
+All options of a request, each declared once: its type and range, default, description, and the
+doors that know it.
 
-A request is one call of the translation pipeline. The command line makes flags of the declarations, the service makes
-the schema of its JSON body of them, and the pipeline resolves them once, at its door. Afterwards one frozen
-[`TranslationOptions`] travels. A new option is a field here and the feature that implements it.
+A request is one call of the translation pipeline. The command line makes flags of the declarations,
+the service makes the schema of its JSON body of them, and the pipeline resolves them once, at its
+door. Afterwards one frozen [`TranslationOptions`] travels. A new option is a field here and the
+feature that implements it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,11 +49,14 @@ SOFT, HARD, EXACT = get_args(TermMode)
 UTILITIES, MBR_SAMPLES = get_args(Utility), 32
 _USUAL_TOP_K = 50  # of `generate()`
 
-# --- Types ----------------------------------------------------------------------------------------------------------
+# --- Types
+# ----------------------------------------------------------------------------------------------------------
 
 
 class OptionError(UserError):
-    """Raised for options of a request that are out of range, or that do not fit each other or the model."""
+    """Raised for options of a request that are out of range, or that do not fit each other or the
+    model.
+    """
 
 
 PHRASES = "a list of phrases, or a list of phrases for each text"
@@ -81,10 +86,12 @@ class TranslationOptions(BaseModel):
 
     Attributes:
         batch_size: Sentences that `generate()` decodes at once.
-        library: Options of transformers' `generate()` that are not declared here and ask for something, given in the
-            call or in a generation config. If there is one, only the library's own loop decodes the request.
-        generate_kwargs: The keyword arguments with which `generate()` decodes the request: options of the call and of
-            the constructor, as they were given, and their generation config. Other options come from the model's.
+        library: Options of transformers' `generate()` that are not declared here and ask for
+            something, given in the call or in a generation config. If there is one, only the
+            library's own loop decodes the request.
+        generate_kwargs: The keyword arguments with which `generate()` decodes the request: options
+            of the call and of the constructor, as they were given, and their generation config.
+            Other options come from the model's.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -111,12 +118,16 @@ class TranslationOptions(BaseModel):
     )
     length_penalty: Annotated[Number, FLAG, CONFIG] = Field(
         None,
-        description="Exponent of the length by which beam search divides log-probabilities; more is longer.",
+        description=(
+            "Exponent of the length by which beam search divides log-probabilities; more is longer."
+        ),
     )
     length_penalty_type: Annotated[Literal["power", "wu"] | None, CONFIG] = Field(
         None,
         title="'power' or 'wu'",
-        description="How the length penalty divides: by a power of the length, or as Wu et al. (2016).",
+        description=(
+            "How the length penalty divides: by a power of the length, or as Wu et al. (2016)."
+        ),
     )
     early_stopping: Annotated[bool | int | Literal["never"] | None, CONFIG] = Field(
         None,
@@ -126,7 +137,9 @@ class TranslationOptions(BaseModel):
     no_repeat_ngram_size: Annotated[Size, FLAG, JSON, CONFIG] = Field(
         None,
         le=1_000,
-        description="Length of token sequences that a translation must not have twice; 0 allows all.",
+        description=(
+            "Length of token sequences that a translation must not have twice; 0 allows all."
+        ),
     )
     eos_token_id: Annotated[Any, CONFIG] = Field(None, description="Tokens that end a translation.")
     decoder_start_token_id: Annotated[Any, CONFIG] = Field(
@@ -186,8 +199,8 @@ class TranslationOptions(BaseModel):
     ] = Field(
         None,
         title=PHRASES,
-        description="Words or phrases that each translation must contain, each in quotation marks if it has spaces. "
-        "'Hund*' allows further letters.",
+        description="Words or phrases that each translation must contain, each in quotation marks "
+        "if it has spaces. 'Hund*' allows further letters.",
     )
     force_words_ids: Any = Field(
         None, description="Phrases as token ids that each translation must contain."
@@ -200,18 +213,24 @@ class TranslationOptions(BaseModel):
         WithJsonSchema({"type": "object", "additionalProperties": _STRINGS["items"]}),
     ] = Field(
         None,
-        description="Terms and their translations: a line with a term, a tab and its translation each, or TBX (.tbx).",
+        description=(
+            "Terms and their translations: a line with a term, a tab and its translation "
+            "each, or TBX (.tbx)."
+        ),
     )
     term_mode: Annotated[TermMode | None, FLAG, JSON] = Field(
         None,
-        description="soft: translations are written beside their terms, for models trained with `augment: "
-        "{inline_terms: …}`. exact: beam search must use them. hard: likewise, but a model trained for it may "
-        "inflect them. Default: soft if the model was trained for it, and otherwise exact.",
+        description="soft: translations are written beside their terms, for models trained with "
+        "`augment: {inline_terms: …}`. exact: beam search must use them. hard: likewise, but a "
+        "model trained for it may inflect them. Default: soft if the model was trained for it, "
+        "and otherwise exact.",
     )
     # The choice among candidates
     mbr: Annotated[Utility | None, FLAG, JSON] = Field(
         None,
-        description="Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu.",
+        description=(
+            "Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu."
+        ),
     )
     mbr_samples: Annotated[int | None, Field(ge=2, le=10_000), FLAG, JSON] = Field(
         None, description=f"Samples to choose from; by default {MBR_SAMPLES}."
@@ -232,12 +251,14 @@ class TranslationOptions(BaseModel):
     )
     protect: Annotated[bool, FLAG, JSON] = Field(
         True,
-        description="Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji, long numbers and so on as "
-        "they are.",
+        description="Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji, long "
+        "numbers and so on as they are.",
     )
     split_sentences: Annotated[bool | None, FLAG, JSON] = Field(
         None,
-        description="Translate each sentence of a line by itself, and keep the white space between them.",
+        description=(
+            "Translate each sentence of a line by itself, and keep the white space between them."
+        ),
     )
     sentence_splitter: str | Callable[[str], Any] | None = Field(
         None,
@@ -246,8 +267,8 @@ class TranslationOptions(BaseModel):
     )
     source_language: Any = Field(
         None,
-        description="Code of the language of the text, whose abbreviations and ordinals end no sentence; by default "
-        "`src_lang`.",
+        description="Code of the language of the text, whose abbreviations and ordinals end no "
+        "sentence; by default `src_lang`.",
     )
     # What answers have besides the translation
     return_scores: Annotated[bool, JSON] = Field(
@@ -332,10 +353,11 @@ class TranslationOptions(BaseModel):
         cls, call: Level, defaults: Level | None = None, model_config: Any = None
     ) -> "TranslationOptions":
         """
-        Return the options of a request, of four levels: the call, the constructor, and two generation configs.
+        Return the options of a request, of four levels: the call, the constructor, and two
+        generation configs.
 
-        The first level that gives an option decides about it; None counts as not given. A generation config in the
-        call replaces the constructor's options.
+        The first level that gives an option decides about it; None counts as not given. A
+        generation config in the call replaces the constructor's options.
 
         Args:
             call: Keyword arguments of the call; `generation_config` may be among them.
@@ -368,10 +390,12 @@ class TranslationOptions(BaseModel):
 
     @classmethod
     def from_levels(cls, levels: Sequence[Level]) -> "TranslationOptions":
-        """Return the options of a request or of a call of `generate()`, given the options of each level.
+        """Return the options of a request or of a call of `generate()`, given the options of each
+        level.
 
         Args:
-            levels: Keyword arguments of the call, options of its generation config, and of the model's.
+            levels: Keyword arguments of the call, options of its generation config, and of the
+                model's.
         """
         from vanilla_transformer.generation_vanilla_transformer import (
             closest,
@@ -417,7 +441,9 @@ class TranslationOptions(BaseModel):
         return self.override(num_beams=several_beams(self.num_beams, self.count))
 
     def without_columns(self) -> "TranslationOptions":
-        """Return these options for another process, which gets sentences with their own seeds and phrases."""
+        """Return these options for another process, which gets sentences with their own seeds and
+        phrases.
+        """
         marks: dict[str, Any] = {
             "target_prefix": "",
             "constraints": (),
@@ -428,7 +454,9 @@ class TranslationOptions(BaseModel):
         return self.model_copy(update={**given, "sentence_splitter": None, "progress": None})
 
     def is_given(self, name: str) -> bool:
-        """Return whether the call or the constructor gives an option that generation configs have, too."""
+        """Return whether the call or the constructor gives an option that generation configs have,
+        too.
+        """
         return self.generate_kwargs.get(name) is not None
 
     # --- What follows from several options ---
@@ -468,12 +496,15 @@ RERANKING = ("rerank_reverse_weight", "rerank_length_weight")
 
 
 def several_beams(*wanted: int | None) -> int:
-    """Return the beam size of a search that needs several beams: the largest wanted one, or the paper's."""
+    """Return the beam size of a search that needs several beams: the largest wanted one, or the
+    paper's.
+    """
     return max(LEAST_BEAMS, *(beams or 1 for beams in wanted))
 
 
 def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> dict[str, Any]:
-    """Return keyword arguments of a call with the beam size that they need, for callers who do not choose one.
+    """Return keyword arguments of a call with the beam size that they need, for callers who do not
+    choose one.
 
     Args:
         usual: The beam size of the checkpoint.
@@ -489,7 +520,8 @@ def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> di
     return dict(options)
 
 
-# --- Declarations ---------------------------------------------------------------------------------------------------
+# --- Declarations
+# ---------------------------------------------------------------------------------------------------
 
 # Fields that resolution gives, and no door.
 _RESOLVED = ("batch_size", "library", "generate_kwargs")
@@ -497,7 +529,9 @@ _RESOLVED = ("batch_size", "library", "generate_kwargs")
 
 @cache
 def options_of(door: str | None = None) -> dict[str, FieldInfo]:
-    """Return the declarations of the options that a door knows, by name in order; by default of all options."""
+    """Return the declarations of the options that a door knows, by name in order; by default of all
+    options.
+    """
     fields = TranslationOptions.model_fields.items()
     return {
         name: each
@@ -506,7 +540,8 @@ def options_of(door: str | None = None) -> dict[str, FieldInfo]:
     }
 
 
-# --- Levels ---------------------------------------------------------------------------------------------------------
+# --- Levels
+# ---------------------------------------------------------------------------------------------------------
 
 # Options that change no search, besides those that are declared.
 _WITHOUT_EFFECT = {
@@ -536,7 +571,9 @@ _DEFAULTS = {
 
 
 def check_languages(tokenizer: Any, direction: Direction, is_of_library: bool = False) -> None:
-    """Refuse languages that a tokenizer does not know, or that are not the two of its model, as far as it knows."""
+    """Refuse languages that a tokenizer does not know, or that are not the two of its model, as far
+    as it knows.
+    """
     if direction == NO_DIRECTION:
         return
     languages = find_languages(tokenizer, at_end=is_of_library)

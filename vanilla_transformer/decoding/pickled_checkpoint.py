@@ -23,7 +23,8 @@ def load_pickled_checkpoint(
         toolkit: The toolkit that wrote it, for error messages.
         entry: The key of the weights.
         allowed_types: Classes to accept besides tensors and plain values.
-        mmap: Whether tensors stay in the file until they are needed; the format of PyTorch 1.5 has no such tensors.
+        mmap: Whether tensors stay in the file until they are needed; the format of PyTorch 1.5 has
+            no such tensors.
     """
     check_unpacked_size(path)
     try:
@@ -42,7 +43,8 @@ def load_pickled_checkpoint(
 
 
 def check_unpacked_size(path: Path) -> None:
-    """Check that a file, if it is a zip archive (`.pt`, `.npz`), does not unpack to more than its own size.
+    """Check that a file, if it is a zip archive (`.pt`, `.npz`), does not unpack to more than its
+    own size.
 
     PyTorch and Marian do not compress. A compressed archive of some megabytes can fill the memory.
     """
@@ -54,12 +56,15 @@ def check_unpacked_size(path: Path) -> None:
     size = path.stat().st_size
     if unpacked > size:
         raise UserError(
-            f"{path} must not be compressed, got {unpacked:,} bytes in a file of {size:,}. Save it uncompressed."
+            f"{path} must not be compressed, got {unpacked:,} bytes in a file of {size:,}. Save it "
+            "uncompressed."
         )
 
 
 def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
-    """Check that no tensor declares more values than it has: an expanded one fills the memory when it is copied."""
+    """Check that no tensor declares more values than it has: an expanded one fills the memory when
+    it is copied.
+    """
     parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
     tensors = [
         value for part in parts for value in part.values() if isinstance(value, torch.Tensor)
@@ -72,7 +77,8 @@ def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
         size, found = tensor.nbytes, tensor.untyped_storage().nbytes()
         if size > found:
             raise UserError(
-                f"{path} must contain all values of its tensors, but one declares {size:,} bytes and has {found:,}."
+                f"{path} must contain all values of its tensors, but one declares {size:,} bytes "
+                f"and has {found:,}."
             )
     storages = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors
@@ -80,5 +86,6 @@ def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
     size, found = sum(tensor.nbytes for tensor in tensors), sum(storages.values())
     if size > _MAX_NAMES_OF_A_TENSOR * found:
         raise UserError(
-            f"{path} must contain all values of its tensors, but they declare {size:,} bytes and have {found:,}."
+            f"{path} must contain all values of its tensors, but they declare {size:,} bytes and "
+            f"have {found:,}."
         )

@@ -1,4 +1,6 @@
-"""Load models for the commands, and refuse what transformers would replace by random weights or default settings."""
+"""Load models for the commands, and refuse what transformers would replace by random weights or
+default settings.
+"""
 
 import logging
 import os
@@ -80,7 +82,9 @@ _AGAIN = "Copy or download the model again."
 
 
 def load_config(name: str | Path) -> PreTrainedConfig:
-    """Load the configuration of a folder or of a name on the Hub, without running code of its folder."""
+    """Load the configuration of a folder or of a name on the Hub, without running code of its
+    folder.
+    """
     check_local_model(name)  # without a network, the Hub library would try for half a minute
     folder = Path(name)
     if folder.is_dir():
@@ -105,7 +109,8 @@ def load_config(name: str | Path) -> PreTrainedConfig:
                         "`--user_module FILE.py` imports the module that registers a custom model"
                     )
                     raise LookupError(
-                        f"`model_type` must be the name of a known model, got {model_type!r}. {hint}"
+                        f"`model_type` must be the name of a known model, got {model_type!r}. "
+                        f"{hint}"
                     )
             return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except OSError as error:
@@ -146,7 +151,8 @@ def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
 
 
 def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:
-    """Load a model for inference, without running code of its folder, and use no more threads than cores.
+    """Load a model for inference, without running code of its folder, and use no more threads than
+    cores.
 
     Args:
         model_class: A class of models, or an Auto class.
@@ -157,9 +163,13 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     declared = least_parameters(load_config(name))
     files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
     size = sum(path.stat().st_size for path in files if path.is_file())
-    # Building a far larger model than the weights fill, if each weight were a bit, could fill the memory.
+    # Building a far larger model than the weights fill, if each weight were a bit, could fill the
+    # memory.
     if declared > max(8 * size, _SMALL) and files:
-        rule = f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have {size:,} bytes"
+        rule = (
+            f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have "
+            f"{size:,} bytes"
+        )
         raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
     _check_generation_config(name)
     limit_threads()
@@ -188,7 +198,9 @@ def limit_threads() -> None:
 
 
 def load_tokenizer(name: str | Path) -> Any:
-    """Load the tokenizer of a folder or of a name on the Hub, without running code of its folder."""
+    """Load the tokenizer of a folder or of a name on the Hub, without running code of its
+    folder.
+    """
     check_local_model(name)
     try:
         with reporting_panics("its library failed"):
@@ -240,7 +252,9 @@ def _count_tensors(names: Sequence[str]) -> str:
 
 
 def _check_tensors(model: PreTrainedModel, found: Mapping[str, Any], name: str | Path) -> None:
-    """Refuse tensors that are missing, that the model does not use, of another shape, or without numbers."""
+    """Refuse tensors that are missing, that the model does not use, of another shape, or without
+    numbers.
+    """
     missing = sorted(found["missing_keys"])
     if missing:
         raise UserFileError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
@@ -248,7 +262,8 @@ def _check_tensors(model: PreTrainedModel, found: Mapping[str, Any], name: str |
     if unused:
         hint = f"Does another configuration belong to these weights? {_AGAIN}"
         raise UserFileError(
-            f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}"
+            f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. "
+            f"{hint}"
         )
     for tensor, theirs, ours in sorted(found["mismatched_keys"]):
         rule = (
@@ -266,7 +281,9 @@ def _check_tensors(model: PreTrainedModel, found: Mapping[str, Any], name: str |
 
 @contextmanager
 def _without_loading_report() -> Iterator[None]:
-    """Keep transformers from logging tables of the tensors that [`_check_tensors`] refuses in one line."""
+    """Keep transformers from logging tables of the tensors that [`_check_tensors`] refuses in one
+    line.
+    """
 
     def is_other(record: logging.LogRecord) -> bool:
         return not any(
@@ -282,7 +299,9 @@ def _without_loading_report() -> Iterator[None]:
 
 
 def _check_generation_config(name: str | Path) -> None:
-    """Refuse a damaged file, which `from_pretrained` replaces by the settings of the model's configuration."""
+    """Refuse a damaged file, which `from_pretrained` replaces by the settings of the model's
+    configuration.
+    """
     path = Path(name) / GENERATION_CONFIG_NAME
     if not Path(name).is_dir():
         cached = try_to_load_from_cache(str(name), GENERATION_CONFIG_NAME)
@@ -298,7 +317,10 @@ def _check_generation_config(name: str | Path) -> None:
 
 
 def hash_model(name: str | Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a model that translations depend on. Models of the Hub must be loaded."""
+    """Return the SHA-256 of each file of a model that translations depend on.
+
+    Models of the Hub must be loaded.
+    """
     folder = Path(name)
     if not folder.is_dir():
         cached = [try_to_load_from_cache(str(name), file) for file in (CONFIG_NAME, COMET_FILES[0])]
@@ -320,7 +342,8 @@ def load_ensemble(
     names: Sequence[str | Path] | None,
     weights: Sequence[float] | None = None,
 ) -> Any:
-    """Load the models that decode with a first one, and return them together; without any names, the first one.
+    """Load the models that decode with a first one, and return them together; without any names,
+    the first one.
 
     Args:
         model, tokenizer: The first model, and its tokenizer.
@@ -345,6 +368,8 @@ def load_ensemble(
 
 
 def ensemble_arguments(names: Sequence[str], weights: Sequence[float] | None) -> dict[str, Any]:
-    """Return the arguments of the pipeline that combine a first model with others; without others, none."""
+    """Return the arguments of the pipeline that combine a first model with others; without others,
+    none.
+    """
     given = {"ensemble": list(names) or None, "ensemble_weights": weights}
     return {name: value for name, value in given.items() if value is not None}

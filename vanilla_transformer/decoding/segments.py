@@ -1,8 +1,8 @@
 """
 The sentences of a request: its texts, split and encoded once, each with what it has for itself.
 
-Constraints, target prefixes and seeds are given for all texts or for each one. Here they become token ids and numbers
-of each sentence, so that later steps see only sentences.
+Constraints, target prefixes and seeds are given for all texts or for each one. Here they become
+token ids and numbers of each sentence, so that later steps see only sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
@@ -41,10 +41,12 @@ class Sentence(NamedTuple):
 
     Attributes:
         separator: The white space before the next sentence of the text.
-        tokens: Token ids, which may begin with tokens of languages; a search encodes sentences without them.
+        tokens: Token ids, which may begin with tokens of languages; a search encodes sentences
+            without them.
         seed: Seed of its samples, if the request has a seed.
         phrases: Token ids of the phrases that its translation must contain.
-        prefix: Token ids with which its translation must begin; None if the request has no prefixes.
+        prefix: Token ids with which its translation must begin; None if the request has no
+            prefixes.
         annotation: The text with inline terms, if `tokens` are the ids of that.
         kept: Places of text that must survive, if patterns do not tell; see [`ProtectedSearch`].
     """
@@ -100,7 +102,9 @@ class SentenceReader:
             )
 
     def read(self, texts: Sequence[str], is_whole: bool = False) -> list[list[Sentence]]:
-        """Return the sentences of each text; none for blank text, and one for a whole text that no option splits."""
+        """Return the sentences of each text; none for blank text, and one for a whole text that no
+        option splits.
+        """
         if is_whole and self._splitter is None:
             segments = [
                 [Segment(text, "", ids)]
@@ -126,7 +130,9 @@ class SentenceReader:
     def _complete(
         self, segments: Sequence[Segment], phrases: Phrases, prefix: Sequence[int] | None
     ) -> list[Sentence]:
-        """Return the sentences of a text with its seeds, phrases and prefix, which the first one begins with."""
+        """Return the sentences of a text with its seeds, phrases and prefix, which the first one
+        begins with.
+        """
         count = sum(bool(segment.tokens) for segment in segments)
         is_of_all_texts = self._phrases is not None and self._phrases.is_shared
         if phrases and count != 1 and not (count == 0 and is_of_all_texts):
@@ -198,7 +204,9 @@ class TextValues:
 
 
 def join_cut(segments: Sequence[Segment], protect: bool) -> list[Segment]:
-    """Return the segments of a text, with those joined that cut text to keep, see [`find_protected`]."""
+    """Return the segments of a text, with those joined that cut text to keep, see
+    [`find_protected`].
+    """
     if len(segments) == 1 or not protect:
         return list(segments)
     text = "".join(each.text + each.separator for each in segments)
@@ -228,13 +236,16 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
     return splitter
 
 
-# --- Languages ------------------------------------------------------------------------------------------------------
+# --- Languages
+# ------------------------------------------------------------------------------------------------------
 
 
 def begin_with_languages(
     tokenizer: Any, sources: Sequence[Sequence[int]], direction: Direction, at_end: bool = False
 ) -> list[list[int]]:
-    """Return the token ids of sources with the tokens of the languages, unless they begin with a tag."""
+    """Return the token ids of sources with the tokens of the languages, unless they begin with a
+    tag.
+    """
     languages = find_languages(tokenizer, at_end)
     if languages is None or (
         languages.is_forced and direction == NO_DIRECTION
@@ -254,7 +265,9 @@ def begin_with_languages(
 
 
 def forced_language(tokenizer: Any, direction: Direction, at_end: bool = False) -> dict[str, Any]:
-    """Return the options of decoding that make a translation begin with its language, as M2M-100 and NLLB need."""
+    """Return the options of decoding that make a translation begin with its language, as M2M-100
+    and NLLB need.
+    """
     languages = find_languages(tokenizer, at_end)
     if languages is None or not languages.is_forced or direction == NO_DIRECTION:
         return {}

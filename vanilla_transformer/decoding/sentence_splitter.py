@@ -19,11 +19,13 @@ _LONG_SPACES = re.compile(
     r"[^\S\x00-\x7F]"
 )  # of several bytes, within which sentencex cuts, and panics
 logger = logging.getLogger(__name__)
-# Languages whose ordinals end in a period, by the days of dates in CLDR, and the orthographies of the last three
+# Languages whose ordinals end in a period, by the days of dates in CLDR, and the orthographies of
+# the last three
 _WITH_ORDINALS = re.compile(
     "bs|cs|da|de|dsb|et|fi|fo|frr|gsw|hr|hsb|hu|is|ksh|lb|lv|nb|nds|nn|prg|sk|sl|smn|sr|wae|eu|pl|tr"
 )
-# The period of an ordinal or of the number of an item, as in any language, and as where ordinals end in one
+# The period of an ordinal or of the number of an item, as in any language, and as where ordinals
+# end in one
 _NUMBER = r"\.(?<=(?<![\w.,:/'’-])[1-9]\d?\.)(?=\s"
 _ITEM_NUMBERS = regex.compile(rf"{_NUMBER}+\p{{Ll}}|(?<=(?:\A|[.!?…]\s+)\W*\d+\.)\s)")
 _ORDINALS = regex.compile(rf"{_NUMBER})")
@@ -34,7 +36,8 @@ _NEW_TO_SENTENCEX = re.compile(
 
 class AbbreviationSplitter:
     """
-    Split a text where a sentence ends, and not after an abbreviation, an ordinal or the number of an item.
+    Split a text where a sentence ends, and not after an abbreviation, an ordinal or the number of
+    an item.
 
     This is sentencex with its lists of words.
 
@@ -42,9 +45,10 @@ class AbbreviationSplitter:
         ['Dr. Smith slept.', 'He woke up.']
 
     Args:
-        language: The code of the language of the text, such as `en`, `pt-BR` or `deu_Latn`. A language that sentencex
-            does not know has the abbreviations of a similar one, or of English. Without a language, they are of
-            English, and any number up to 99 with a period may be an ordinal.
+        language: The code of the language of the text, such as `en`, `pt-BR` or `deu_Latn`. A
+            language that sentencex does not know has the abbreviations of a similar one, or of
+            English. Without a language, they are of English, and any number up to 99 with a period
+            may be an ordinal.
     """
 
     def __init__(self, language: str | None = None):
@@ -76,12 +80,16 @@ class AbbreviationSplitter:
 
 
 def split_simply(text: str) -> list[str]:
-    """Split a text after each mark that ends a sentence in some script, as the pipeline of a checkpoint does."""
+    """Split a text after each mark that ends a sentence in some script, as the pipeline of a
+    checkpoint does.
+    """
     return [segment.text for segment in split_sentences(Segment(text.strip(), ""))]
 
 
 def find_splitter(name: str, language: str | None = None) -> SentenceSplitter:
-    """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for your own."""
+    """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for
+    your own.
+    """
     if name == "abbreviations":
         return AbbreviationSplitter(language)
     if name == "simple":
@@ -120,4 +128,7 @@ def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, in
     return ranges
 
 
-_WRONG = "`sentence_splitter` must return all sentences of the text in order and unchanged; the mistake is near {!r}."
+_WRONG = (
+    "`sentence_splitter` must return all sentences of the text in order and unchanged; "
+    "the mistake is near {!r}."
+)

@@ -1,8 +1,9 @@
 """
 The protocol of decoding, and the step that belongs to no capability.
 
-Whatever decodes is a [`Decode`]: an engine, or `generate()` of any model. A step takes a decode and returns one, so
-reranking, terms and the text that must survive are steps around a search, and a new one needs no change of the others:
+Whatever decodes is a [`Decode`]: an engine, or `generate()` of any model. A step takes a decode and
+returns one, so reranking, terms and the text that must survive are steps around a search, and a new
+one needs no change of the others:
 
     def add_full_stop(decode: Decode) -> Decode:
         def decode_with_full_stop(sentences, options, report):
@@ -38,7 +39,9 @@ _MOST_TOKENS = 4096  # in a batch of prefixes
 
 
 def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
-    """Return the best translation after each of the most likely tokens after the prefix of each sentence."""
+    """Return the best translation after each of the most likely tokens after the prefix of each
+    sentence.
+    """
 
     def decode_alternatives(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
@@ -105,7 +108,9 @@ def next_tokens(
 def split_on_error(
     search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]
 ) -> list[Any]:
-    """Return the results of a search, one for each item: None for an item that it refuses, alone or among others."""
+    """Return the results of a search, one for each item: None for an item that it refuses, alone or
+    among others.
+    """
     try:
         return [*search(items)]
     except OptionError:  # one of them has too many phrases, or the engine does not follow an option

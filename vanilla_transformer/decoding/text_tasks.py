@@ -1,7 +1,9 @@
 """
-The tasks that transformers 5 removed, and what the input of a model needs besides its tokenizer in them.
+The tasks that transformers 5 removed, and what the input of a model needs besides its tokenizer in
+them.
 
-Models of other families than ours answer as the pipelines of transformers 4: each text is one source, with a prefix.
+Models of other families than ours answer as the pipelines of transformers 4: each text is one
+source, with a prefix.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +25,8 @@ logger = logging.get_logger(__name__)
 
 class TaskInputs:
     """
-    The needs of a model's input besides its tokenizer: a prefix, tokens of languages, a forced first token.
+    The needs of a model's input besides its tokenizer: a prefix, tokens of languages, a forced
+    first token.
 
     Args:
         task: Such as `"summarization"`, or `"translation_en_to_de"`, whose languages are defaults.
@@ -70,7 +73,9 @@ class TaskInputs:
             }
 
     def direct(self, options: TranslationOptions) -> Direction:
-        """Return the direction of a request, by default of the task's name, or refuse to guess one."""
+        """Return the direction of a request, by default of the task's name, or refuse to guess
+        one.
+        """
         direction, named = (
             Direction(options.src_lang, options.tgt_lang),
             DIRECTED_TASK.fullmatch(self.task),
@@ -87,14 +92,17 @@ class TaskInputs:
             and options.forced_bos_token_id is None
         ):
             raise OptionError(
-                "A model of many languages must have `src_lang` and `tgt_lang`, got none. Give both."
+                "A model of many languages must have `src_lang` and `tgt_lang`, got none. Give "
+                "both."
             )
         return Direction(*named.groups()) if languages is not None and named else direction
 
     def encode(
         self, texts: Sequence[str], options: TranslationOptions, prefix: str
     ) -> list[list[int]]:
-        """Return the token ids of sources, with a prefix of the task and the tokens of the languages."""
+        """Return the token ids of sources, with a prefix of the task and the tokens of the
+        languages.
+        """
         if not self.is_of_library:
             ids = encode_sources(self._model, self._tokenizer, list(texts))
         else:
@@ -105,7 +113,9 @@ class TaskInputs:
         )
 
     def forced(self, options: TranslationOptions) -> dict[str, Any]:
-        """Return the options of decoding that make a translation begin with its language, and end before a text."""
+        """Return the options of decoding that make a translation begin with its language, and end
+        before a text.
+        """
         forced = forced_language(self._tokenizer, self.direct(options), at_end=self.is_of_library)
         if options.stop_sequence:
             forced["eos_token_id"] = self._tokenizer.encode(

@@ -14,12 +14,14 @@ _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next toke
 
 def token_texts(tokenizer: Any, ids: Sequence[int], as_source: bool = False) -> list[str]:
     """
-    Return the text of each token. Without the names of special tokens, they join to the text of the sentence.
+    Return the text of each token. Without the names of special tokens, they join to the text of the
+    sentence.
 
     A character whose bytes are in several tokens is part of the last one.
 
     Args:
-        as_source: The tokens are of a source, for tokenizers with a separate vocabulary for each side.
+        as_source: The tokens are of a source, for tokenizers with a separate vocabulary for each
+            side.
     """
     if as_source and getattr(
         tokenizer, "separate_vocabs", False
@@ -37,7 +39,8 @@ def token_texts(tokenizer: Any, ids: Sequence[int], as_source: bool = False) -> 
 def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
     """Yield what each token adds to the text of the tokens before it.
 
-    The text of a few tokens is enough to find this: they begin before the last token that ends with a whole character.
+    The text of a few tokens is enough to find this: they begin before the last token that ends with
+    a whole character.
     """
     start, whole, done = (
         0,
@@ -58,7 +61,9 @@ def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
 
 
 def next_token_text(tokenizer: Any, before: Sequence[int], token: int) -> str:
-    """Return the text that a token adds to the tokens before it: empty if it has only a part of a character."""
+    """Return the text that a token adds to the tokens before it: empty if it has only a part of a
+    character.
+    """
     if token in tokenizer.all_special_ids:
         return tokenizer.convert_ids_to_tokens(token)
     shorter, longer = (
@@ -91,11 +96,13 @@ def locate_tokens(
 def move_tokens(
     tokens: Sequence[Token], old: str, new: str, replaced: Sequence[tuple[Range, Range]] = ()
 ) -> list[Token]:
-    """Return where the tokens of a text are in a new one. White space belongs to the token after it.
+    """Return where the tokens of a text are in a new one. White space belongs to the token after
+    it.
 
     Args:
         old, new: Both texts, with white space instead of the characters that only one of them has.
-        replaced: Places of text in the old one, and of other text in the new one. The first token there has all of it.
+        replaced: Places of text in the old one, and of other text in the new one. The first token
+            there has all of it.
     """
     if old == new:
         return [*tokens]
@@ -120,7 +127,9 @@ def move_tokens(
 
 
 def to_entries(tokens: Sequence[Token], text: str) -> list[dict[str, Any]]:
-    """Return `{"text": …, "log_probability": …}` for each token, and one of 0 for what follows the last one."""
+    """Return `{"text": …, "log_probability": …}` for each token, and one of 0 for what follows the
+    last one.
+    """
     entries, start = list[dict[str, Any]](), 0
     for end, log_probability, name in [*tokens, Token(len(text), 0.0)]:
         end = start if name else max(start, end)

@@ -1,8 +1,9 @@
 """
-Private parts of transformers that this package uses; a test fails when the library changes one of them.
+Private parts of transformers that this package uses; a test fails when the library changes one of
+them.
 
-Two more are overridden where the Hub files need them, in [`PaperGenerationMixin`]: `_update_finished_beams` and
-`_check_early_stop_heuristic`.
+Two more are overridden where the Hub files need them, in [`PaperGenerationMixin`]:
+`_update_finished_beams` and `_check_early_stop_heuristic`.
 """
 
 import re
@@ -29,16 +30,18 @@ class _NoDefault(dict):
 
     def __contains__(self, key: object) -> bool:
         raise UserError(
-            "A task must have a model, got none. Give a folder or a name: pipeline(task, model=NAME)."
+            "A task must have a model, got none. Give a folder or a name: pipeline(task, "
+            "model=NAME)."
         )
 
 
 def restore_tasks() -> None:
     """
-    Make `pipeline("translation")`, `pipeline("translation_xx_to_yy")` and two more tasks work again, see [`TASKS`].
+    Make `pipeline("translation")`, `pipeline("translation_xx_to_yy")` and two more tasks work
+    again, see [`TASKS`].
 
-    transformers 5 lists them in `REMOVED_TASKS`, which is checked before the registry. The carried pipeline stands
-    for the package's, which is imported when a task is first used.
+    transformers 5 lists them in `REMOVED_TASKS`, which is checked before the registry. The carried
+    pipeline stands for the package's, which is imported when a task is first used.
     """
     registry = pipelines.PIPELINE_REGISTRY
     for task in TASKS:
@@ -48,8 +51,9 @@ def restore_tasks() -> None:
             task, pipeline_class=CarriedTranslationPipeline, pt_model=AutoModelForSeq2SeqLM
         )
         registry.supported_tasks[task]["default"] = _NoDefault()
-    # This mark makes `save_pretrained` write the pipeline's code into the checkpoint's configuration once more, which
-    # then loads only with `trust_remote_code=True`, even with this package.
+    # This mark makes `save_pretrained` write the pipeline's code into the checkpoint's
+    # configuration once more, which then loads only with `trust_remote_code=True`, even with this
+    # package.
     del CarriedTranslationPipeline._registered_impl
     check_task = type(registry).check_task
 

@@ -1,8 +1,9 @@
 """
 The translation pipeline of the package.
 
-A call resolves its options, reads its sentences, decodes them, and joins answers; the flow is the carried pipeline's.
-Decoding is a search by an engine, or by `generate()` where no engine decodes, within [`steps`] around it.
+A call resolves its options, reads its sentences, decodes them, and joins answers; the flow is the
+carried pipeline's. Decoding is a search by an engine, or by `generate()` where no engine decodes,
+within [`steps`] around it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,35 +39,41 @@ class TranslationPipeline(CarriedTranslationPipeline):
         >>> translate("A man is sleeping.")
         [{'translation_text': 'Ein Mann schläft.'}]
 
-    See [`pipeline_vanilla_transformer.TranslationPipeline`] for texts, batches and further arguments, and
-    [`TranslationOptions`] for all options of a call. Options of the constructor are the defaults of calls.
+    See [`pipeline_vanilla_transformer.TranslationPipeline`] for texts, batches and further
+    arguments, and [`TranslationOptions`] for all options of a call. Options of the constructor are
+    the defaults of calls.
 
-    An [`Engine`] decodes greedy search, beam search and sampling. It has as many slots as it needs, whatever
-    `batch_size` is. The first call converts Marian (OPUS-MT), FSMT, M2M-100 and NLLB in memory; `model` is kept.
-    What it does not decode, such as a repetition penalty, or a model with adapters, hooks or custom methods,
-    `generate()` does, batch by batch; with an option that needs the engine, such a request raises a `ValueError`. Each
-    call notices weights that were trained, loaded, resized, moved or merged since the last one; see
-    [`TranslationPipeline.refresh`] for others.
+    An [`Engine`] decodes greedy search, beam search and sampling. It has as many slots as it needs,
+    whatever `batch_size` is. The first call converts Marian (OPUS-MT), FSMT, M2M-100 and NLLB in
+    memory; `model` is kept. What it does not decode, such as a repetition penalty, or a model with
+    adapters, hooks or custom methods, `generate()` does, batch by batch; with an option that needs
+    the engine, such a request raises a `ValueError`. Each call notices weights that were trained,
+    loaded, resized, moved or merged since the last one; see [`TranslationPipeline.refresh`] for
+    others.
 
-    Answers have `translation_text`, and on request `score` and `log_probability` (see [`Hypothesis`]; in a text of
-    several segments, log-probabilities add up, and the score is the mean), `tokens`, whose texts join to the answer's,
-    `alignment` (a list of [`Link`]s), `confidence` (see [`Calibration`]) and `warnings` (see [`find_warnings`]).
+    Answers have `translation_text`, and on request `score` and `log_probability` (see
+    [`Hypothesis`]; in a text of several segments, log-probabilities add up, and the score is the
+    mean), `tokens`, whose texts join to the answer's, `alignment` (a list of [`Link`]s),
+    `confidence` (see [`Calibration`]) and `warnings` (see [`find_warnings`]).
 
     Args:
-        backend (`str`, *optional*): `"ctranslate2"` or `"onnx"` if `model` is a folder that was converted for
-            CTranslate2 or ONNX Runtime. [`load_pipeline`] recognizes such folders.
-        precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor multiplies it),
-            `"int8"` (by torchao) or `"auto"`, see [`Engine`]. It needs the engine.
+        backend (`str`, *optional*): `"ctranslate2"` or `"onnx"` if `model` is a folder that was
+            converted for CTranslate2 or ONNX Runtime. [`load_pipeline`] recognizes such folders.
+        precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor
+            multiplies it), `"int8"` (by torchao) or `"auto"`, see [`Engine`]. It needs the engine.
         compile (`bool` or `str`): See [`Engine`].
-        ensemble (list of `str`, *optional*): Folders or Hub names of models with the same vocabulary, which decode
-            with `model`: probabilities are the mean of theirs. It needs the engine.
-        ensemble_weights (list of `float`, *optional*): A positive number for each model, beginning with `model`.
-        rerank_reverse (`str`, *optional*): Folder or Hub name of a model that translates in the other direction. The
-            n-best list is ordered by a score to which it contributes, see [`reranking`].
-        rerank_quality (`str`, *optional*): Folder or Hub name of a model that predicts the quality by which the n-best
-            list is ordered, see [`Comet`].
-        normalize (`bool`): Whether text is normalized as the tokenizers of new models do it, before a tokenizer that
-            does not, see [`with_normalization`].
+        ensemble (list of `str`, *optional*): Folders or Hub names of models with the same
+            vocabulary, which decode with `model`: probabilities are the mean of theirs. It needs
+            the engine.
+        ensemble_weights (list of `float`, *optional*): A positive number for each model, beginning
+            with `model`.
+        rerank_reverse (`str`, *optional*): Folder or Hub name of a model that translates in the
+            other direction. The n-best list is ordered by a score to which it contributes, see
+            [`reranking`].
+        rerank_quality (`str`, *optional*): Folder or Hub name of a model that predicts the quality
+            by which the n-best list is ordered, see [`Comet`].
+        normalize (`bool`): Whether text is normalized as the tokenizers of new models do it, before
+            a tokenizer that does not, see [`with_normalization`].
 
     Raises:
         ValueError: The backend, the precision or `compile` is unknown.
@@ -91,7 +98,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         rerankers = {"rerank_reverse": rerank_reverse, "rerank_quality": rerank_quality}
         if None not in rerankers.values():
             raise UserError(
-                "Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list."
+                "Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best "
+                "list."
             )
         if backend is not None:
             for name, value in {"ensemble": ensemble, **rerankers}.items():
@@ -137,15 +145,18 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     @property
     def uses_engine(self) -> bool:
-        """Whether an engine decodes the model, perhaps converted in memory, so that all options work."""
+        """Whether an engine decodes the model, perhaps converted in memory, so that all options
+        work.
+        """
         return self._engines.supports_model
 
     def refresh(self) -> None:
         """
         Let the next call decode the model as it is now.
 
-        Needed only after a change that a call does not notice by itself: values written by way of a weight's `data`
-        or into a buffer, and hooks and methods that are replaced after the first call.
+        Needed only after a change that a call does not notice by itself: values written by way of a
+        weight's `data` or into a buffer, and hooks and methods that are replaced after the first
+        call.
         """
         self._engines.refresh()
 
@@ -155,7 +166,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return self.reranker is not None
 
     def __call__(self, inputs: Any, *args: Any, **options: Any) -> Any:
-        """Translate; the library's models answer one text with one list, also with `num_return_sequences`."""
+        """Translate; the library's models answer one text with one list, also with
+        `num_return_sequences`.
+        """
         answers = super().__call__(inputs, *args, **options)
         is_nested = (
             self.inputs.is_of_library and isinstance(inputs, str) and isinstance(answers[0], list)
@@ -183,11 +196,15 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return TranslationCall(self, resolved, count)
 
     def encode(self, texts: list[str], options: TranslationOptions) -> list[list[int]]:
-        """Return the token ids of sources, with what the model needs besides, see [`TaskInputs`]."""
+        """Return the token ids of sources, with what the model needs besides, see
+        [`TaskInputs`].
+        """
         return self.inputs.encode(texts, options, self.prefix)
 
     def postprocess(self, model_outputs: Any, clean_up: bool | None = None) -> list[str]:
-        """Return the text of each row of token ids, whose spaces at its ends stay if the library's models made it."""
+        """Return the text of each row of token ids, whose spaces at its ends stay if the library's
+        models made it.
+        """
         is_whole = self.inputs.is_of_library
         cleaning = (
             {}
@@ -200,10 +217,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def decode(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        """Return the translations of each sentence, best first: a search, within the steps that the options ask for.
+        """Return the translations of each sentence, best first: a search, within the steps that the
+        options ask for.
 
         Args:
-            report: A function that takes the number of sentences that were done since its last call.
+            report: A function that takes the number of sentences that were done since its last
+                call.
         """
         decode: Decode = self.search
         for step in () if options.return_tensors else self.steps(options):
@@ -244,7 +263,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def search(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        """Return the translations of each sentence, by an engine if one is required or faster, or by `generate()`."""
+        """Return the translations of each sentence, by an engine if one is required or faster, or
+        by `generate()`.
+        """
         forced = self.inputs.forced(options)
         options = options.override(**forced) if forced else options
         rows = iter(self.encode([each.text for each in sentences if not each.tokens], options))
@@ -299,7 +320,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
 class TranslationCall:
     """
-    One call of the package's pipeline: its options, and the steps that depend on them, see [`Request`].
+    One call of the package's pipeline: its options, and the steps that depend on them, see
+    [`Request`].
 
     Args:
         pipeline: Pipeline that was called.

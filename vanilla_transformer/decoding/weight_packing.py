@@ -1,8 +1,9 @@
 """
 Linear layers whose weights are packed for oneDNN while a model decodes on a CPU.
 
-A packed product is one operation, where a plain one is four, and it is about twice as fast on processors that MKL, the
-default of torch, is slow on. It takes about 12 µs besides, in which a plain one multiplies a few rows in float32.
+A packed product is one operation, where a plain one is four, and it is about twice as fast on
+processors that MKL, the default of torch, is slow on. It takes about 12 µs besides, in which a
+plain one multiplies a few rows in float32.
 """
 
 import copy
@@ -21,10 +22,11 @@ SMALL_WEIGHT = 2**18  # numbers
 
 class PackedLinear(nn.Linear):
     """
-    `x Wᵀ + b` by oneDNN, with W in its own memory layout. Several layers of the same input are one product.
+    `x Wᵀ + b` by oneDNN, with W in its own memory layout. Several layers of the same input are one
+    product.
 
-    A single layer shares its contiguous parameters. Where oneDNN does not multiply the type of the weights, and in a
-    step that is being compiled, which packs them itself, this is a plain product.
+    A single layer shares its contiguous parameters. Where oneDNN does not multiply the type of the
+    weights, and in a step that is being compiled, which packs them itself, this is a plain product.
 
     Args:
         linears (`nn.Linear`): The layers, which must not change as long as this one is used.
@@ -82,7 +84,9 @@ def pack(weight: Tensor) -> Tensor:
 
 
 def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = None) -> _Module:
-    """Return a copy of a module that shares all but its submodules: linear layers are packed, and none drops out."""
+    """Return a copy of a module that shares all but its submodules: linear layers are packed, and
+    none drops out.
+    """
     copied: Any = {} if _copied is None else _copied
     if module not in copied:
         if type(module) is nn.Linear:

@@ -61,7 +61,8 @@ def read_test_sets(
     """Read the files `PREFIX.en`, `PREFIX.de`, … , which are aligned line by line.
 
     Args:
-        directions: Directions to read. By default all between the languages of the model that have a file.
+        directions: Directions to read. By default all between the languages of the model that have
+            a file.
 
     Returns:
         The directions, and the lines of each language.

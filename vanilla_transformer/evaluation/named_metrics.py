@@ -1,4 +1,6 @@
-"""Metrics by name: of sacreBLEU, COMET, of the `evaluate` library, or a function `package.module:name`."""
+"""Metrics by name: of sacreBLEU, COMET, of the `evaluate` library, or a function
+`package.module:name`.
+"""
 
 import importlib
 import math
@@ -25,8 +27,8 @@ SACRE_METRICS: dict[str, Callable[[], SacreMetric]] = {
 COMET = "comet"
 COMET_MODEL = "Unbabel/wmt22-comet-da"  # by default
 _RULE = (
-    "A metric must be bleu, chrf, chrf++, ter, loss, comet, comet:MODEL, a metric of the evaluate library or a "
-    "function of sources, hypotheses and references, such as package.module:name"
+    "A metric must be bleu, chrf, chrf++, ter, loss, comet, comet:MODEL, a metric of the evaluate "
+    "library or a function of sources, hypotheses and references, such as package.module:name"
 )
 _SCORES = ("mean_score", "score")  # where COMET and metrics of sacreBLEU return the score
 
@@ -34,7 +36,8 @@ _SCORES = ("mean_score", "score")  # where COMET and metrics of sacreBLEU return
 def load_metric(name: str) -> Metric:
     """Return the metric with this name, which is not one of `OWN_METRICS`.
 
-    The returned function raises a `ValueError` if the metric fails or does not return one finite number.
+    The returned function raises a `ValueError` if the metric fails or does not return one finite
+    number.
     """
     module, separator, function = name.rpartition(":")
     if name in SACRE_METRICS:
@@ -111,7 +114,8 @@ def _load_of_evaluate(name: str) -> Callable[..., Any]:
         numbers = [value for value in scores.values() if isinstance(value, Real)]
         if len(numbers) != 1:
             raise UserError(
-                f"it returns {', '.join(map(repr, scores))}. Write a function that returns one of them"
+                f"it returns {', '.join(map(repr, scores))}. Write a function that returns one of "
+                "them"
             )
         return numbers[0]
 

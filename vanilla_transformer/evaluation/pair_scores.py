@@ -39,7 +39,8 @@ def score_pairs(
     direction: Direction = NO_DIRECTION,
 ) -> Iterator[ScoredPair]:
     """
-    Yield the score of each pair in order, with a window of the pairs in memory. The model stays on its device.
+    Yield the score of each pair in order, with a window of the pairs in memory. The model stays on
+    its device.
 
     Args:
         total: The number of pairs, for the progress bar on a terminal of the main process.
@@ -61,7 +62,9 @@ def measure_loss(
     pairs: Iterable[tuple[str, str]],
     direction: Direction = NO_DIRECTION,
 ) -> float:
-    """Return the cross-entropy of (source, target) pairs, in nats per target token, EOS included."""
+    """Return the cross-entropy of (source, target) pairs, in nats per target token, EOS
+    included.
+    """
     total, tokens = 0.0, 0
     for pair in score_pairs(model, tokenizer, map(SentencePair._make, pairs), direction=direction):
         total, tokens = total - pair.log_probability, tokens + len(pair.tokens)
@@ -69,14 +72,17 @@ def measure_loss(
 
 
 class PairScorer:
-    """Score pairs of sentences by a model, or shards of lines that have a sentence and its translation in two lines.
+    """Score pairs of sentences by a model, or shards of lines that have a sentence and its
+    translation in two lines.
 
     A worker of a cluster makes its own, since it loads the model.
 
     Args:
         name: Folder or Hub name of the model.
-        languages: Returns `src_lang` and `tgt_lang` of the text for the model's tokenizer, if it has several.
-        with_tokens: Describe a pair as a JSON object with its tokens, not by the log-probability alone.
+        languages: Returns `src_lang` and `tgt_lang` of the text for the model's tokenizer, if it
+            has several.
+        with_tokens: Describe a pair as a JSON object with its tokens, not by the log-probability
+            alone.
     """
 
     def __init__(

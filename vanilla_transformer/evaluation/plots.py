@@ -1,6 +1,7 @@
 """Plot the learning curves of runs, the lengths of a corpus and the cross-attention of a model.
 
-Texts are drawn in the fonts that are installed. Each must have the characters of a script, such as a font of Noto.
+Texts are drawn in the fonts that are installed. Each must have the characters of a script, such as
+a font of Noto.
 """
 
 import json
@@ -35,14 +36,18 @@ _IN_WORD = regex.compile(r"[\p{L}\p{N}\p{M}\p{Cf}]")
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Create a figure that is drawn into a file. Without pyplot, the backend of a notebook stays as it is."""
+    """Create a figure that is drawn into a file.
+
+    Without pyplot, the backend of a notebook stays as it is.
+    """
     with requires_extra("plots", "A plot"):
         from matplotlib.figure import Figure
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Path:
-    """Plot loss and BLEU over minutes of training from the lines of `metrics.jsonl`, and return the image's path.
+    """Plot loss and BLEU over minutes of training from the lines of `metrics.jsonl`, and return the
+    image's path.
 
     The final model, which another search scores, is a point alone.
     """
@@ -123,7 +128,10 @@ def _label_panel(axes: Any, title: str, unit: str, over: str = "minutes") -> Non
 
 
 def save_figure(figure: Any, image_file: str | Path) -> Path:
-    """Write a figure to a file, and return its path. Its texts get the installed fonts that have their characters."""
+    """Write a figure to a file, and return its path.
+
+    Its texts get the installed fonts that have their characters.
+    """
     from matplotlib.text import Text
 
     path, texts = Path(image_file), figure.findobj(Text)
@@ -145,7 +153,9 @@ def save_figure(figure: Any, image_file: str | Path) -> Path:
 
 
 def find_fonts(text: str, families: Sequence[str]) -> tuple[list[str], str]:
-    """Return font families, followed by installed ones that have further characters of a text, and what none has."""
+    """Return font families, followed by installed ones that have further characters of a text, and
+    what none has.
+    """
     from matplotlib.font_manager import FontProperties, findfont, fontManager
 
     found, missing = [*families], {each for each in text if unicodedata.category(each)[0] != "C"}
@@ -170,7 +180,8 @@ def _characters_of(path: str) -> frozenset[str]:
 
 
 def draw_picture(what: str, plot: Callable[..., Path], *arguments: Any) -> None:
-    """Plot a picture and log its place, or log one line if that fails; a reason such as missing matplotlib once.
+    """Plot a picture and log its place, or log one line if that fails; a reason such as missing
+    matplotlib once.
 
     Args:
         what: The begin of the line, such as `"lengths are"`.
@@ -193,9 +204,11 @@ def cross_attention(
     sentence: str,
     **languages: str,
 ) -> tuple[list[str], list[str], torch.Tensor]:
-    """Translate `sentence` and return its tokens, the tokens of the translation, and the cross-attention weights.
+    """Translate `sentence` and return its tokens, the tokens of the translation, and the
+    cross-attention weights.
 
-    The weights are the last decoder layer's, shape `(num_heads, target_length, source_length)`; each row sums to 1.
+    The weights are the last decoder layer's, shape `(num_heads, target_length, source_length)`;
+    each row sums to 1.
 
     Args:
         languages: `src_lang` and `tgt_lang`, for a model that has several.
@@ -223,7 +236,9 @@ def cross_attention(
 def token_labels(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], as_source: bool = False
 ) -> list[str]:
-    """Return the [`token_texts`], after a dot if it continues a word, or dots for a part of a character."""
+    """Return the [`token_texts`], after a dot if it continues a word, or dots for a part of a
+    character.
+    """
     labels, before = [], " "
     for text in token_texts(tokenizer, ids, as_source):
         continues = _IN_WORD.match(text) and _IN_WORD.match(before[-1:])
@@ -243,7 +258,8 @@ def plot_attention(
     image_file: str | Path,
     **languages: str,
 ) -> Path:
-    """Plot the cross-attention of the last decoder layer for a translation of `sentence`, one panel per head.
+    """Plot the cross-attention of the last decoder layer for a translation of `sentence`, one panel
+    per head.
 
     A dot before a subword says that it continues a word.
     """
@@ -308,7 +324,8 @@ _PANELS = {
 
 
 def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
-    """Plot the lengths of both sides and their ratio from a `corpus.json`, and return the image's path.
+    """Plot the lengths of both sides and their ratio from a `corpus.json`, and return the image's
+    path.
 
     Each panel ends where the pairs end.
     """

@@ -26,14 +26,16 @@ def translate_on_all_processes(
 ) -> list[str]:
     """Return the translations of all sentences, in order, on every process.
 
-    Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this function with the same
-    sentences, since they wait for each other. The progress bar shows the share of the main process.
+    Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this
+    function with the same sentences, since they wait for each other. The progress bar shows the
+    share of the main process.
     """
     state = process_state()
     options |= {} if state.is_main_process else {"progress_bar": False}
     answers = translate(list(sentences[state.process_index :: state.num_processes]), **options)
     translations = [""] * len(sentences)
-    # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
+    # `gather_object` concatenates the lists of all processes, so each one passes a list of its
+    # share.
     for index, share in enumerate(
         gather_object([[answer["translation_text"] for answer in answers]])
     ):
@@ -47,13 +49,14 @@ _NOT_PORTED = {"ca", "fi", "ga", "sv", "tdt"}
 
 
 class MosesBLEU(sacrebleu.BLEU):
-    """Case-sensitive BLEU of Moses tokens without smoothing, as Moses' `multi-bleu.perl` computes it.
+    """Case-sensitive BLEU of Moses tokens without smoothing, as Moses' `multi-bleu.perl` computes
+    it.
 
-    Everything except tokenization is sacreBLEU's, including resampling and signatures. The `tok` entry of the
-    signature distinguishes it from sacreBLEU's scores.
+    Everything except tokenization is sacreBLEU's, including resampling and signatures. The `tok`
+    entry of the signature distinguishes it from sacreBLEU's scores.
 
-    The tokens are the same as in version 1.1 of Moses' `tokenizer.perl`. The latest version also separates the period
-    of an abbreviation at the end of a line.
+    The tokens are the same as in version 1.1 of Moses' `tokenizer.perl`. The latest version also
+    separates the period of an abbreviation at the end of a line.
 
     Args:
         language (`str`): The language code. Its abbreviations keep their periods.
@@ -67,7 +70,9 @@ class MosesBLEU(sacrebleu.BLEU):
 
 
 class _MosesTokens(BaseTokenizer):
-    """The Moses tokenizer with sacreBLEU's tokenizer interface: text to tokens separated by spaces."""
+    """The Moses tokenizer with sacreBLEU's tokenizer interface: text to tokens separated by
+    spaces.
+    """
 
     def __init__(self, language: str, compounds: bool):
         with requires_extra("evaluation", "The paper's BLEU"):
@@ -77,7 +82,8 @@ class _MosesTokens(BaseTokenizer):
         )
         if language not in languages:
             raise UserError(
-                f"The Moses tokenizer supports the languages {', '.join(languages)}; got {language!r}."
+                f"The Moses tokenizer supports the languages {', '.join(languages)}; got "
+                f"{language!r}."
             )
         self.language, self.compounds = language, compounds
         self.moses = sacremoses.MosesTokenizer(language)
@@ -94,8 +100,8 @@ class _MosesTokens(BaseTokenizer):
 def split_compounds(tokens: str) -> str:
     """Split compounds: `rich-text format` becomes `rich ##AT##-##AT## text format`.
 
-    The matches of Tensor2Tensor's regular expression do not overlap, so `a-b-c` is split at its first hyphen only. We
-    keep that, so that scores are comparable.
+    The matches of Tensor2Tensor's regular expression do not overlap, so `a-b-c` is split at its
+    first hyphen only. We keep that, so that scores are comparable.
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokens)
 
@@ -119,14 +125,19 @@ class PaperScores(NamedTuple):
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """Compute cased corpus BLEU and chrF2 of detokenized text. [`bleu_tokenizer`] chooses the tokens of BLEU."""
+    """Compute cased corpus BLEU and chrF2 of detokenized text. [`bleu_tokenizer`] chooses the
+    tokens of BLEU.
+    """
     return Scores(**_score_all(corpus_metrics(references), hypotheses, references))
 
 
 def score_paper_bleu(
     hypotheses: Sequence[str], references: Sequence[str], language: str = "de"
 ) -> PaperScores:
-    """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`). Not comparable with `score`."""
+    """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`).
+
+    Not comparable with `score`.
+    """
     return PaperScores(**_score_all(_paper_metrics(language), hypotheses, references))
 
 
@@ -135,7 +146,8 @@ def translate_and_score(
 ) -> tuple[list[str], Scores]:
     """Translate the source of each (source, target) pair, and score it.
 
-    With several processes, all must call this function. Each translates its share, and all return the same result.
+    With several processes, all must call this function. Each translates its share, and all return
+    the same result.
     """
     hypotheses = translate_on_all_processes(translate, [source for source, _ in pairs], **options)
     return hypotheses, score(hypotheses, [target for _, target in pairs])
@@ -151,7 +163,8 @@ def validation_scores(
 ) -> dict[str, Any]:
     """Return BLEU, chrF and further metrics of a validation, by name, as training logs them.
 
-    The pipeline translates, as in all commands. Its steps are not compiled, since the next validation has new weights.
+    The pipeline translates, as in all commands. Its steps are not compiled, since the next
+    validation has new weights.
 
     Args:
         metrics: Further metrics by name; the main process computes them.
@@ -196,7 +209,9 @@ def measure_metrics(
 
 
 def evaluator_for(best_metric: str, examples: int = 0) -> Callable[..., dict[str, Any]]:
-    """Return [`validation_scores`] that also has the metric which ranks the models of a run, and examples."""
+    """Return [`validation_scores`] that also has the metric which ranks the models of a run, and
+    examples.
+    """
     metrics = {} if best_metric in OWN_METRICS else {best_metric: load_metric(best_metric)}
     return partial(validation_scores, metrics=metrics, examples=examples)
 
@@ -207,7 +222,8 @@ def corpus_metrics(
     tokenize: str | None = None,
     further: Iterable[str] = (),
 ) -> dict[str, SacreMetric]:
-    """Return sacreBLEU metrics by name: `bleu`, `chrf`, and with a language `paper_bleu` and `tokenized_bleu`.
+    """Return sacreBLEU metrics by name: `bleu`, `chrf`, and with a language `paper_bleu` and
+    `tokenized_bleu`.
 
     Args:
         references: The references, whose script chooses the tokens of BLEU.
@@ -234,7 +250,8 @@ def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> N
     """Check that there is one hypothesis for each reference."""
     if not references or len(hypotheses) != len(references):
         raise UserError(
-            f"There must be one hypothesis for each reference, got {len(hypotheses)} for {len(references)}."
+            f"There must be one hypothesis for each reference, got {len(hypotheses)} for "
+            f"{len(references)}."
         )
 
 

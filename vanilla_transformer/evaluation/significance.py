@@ -1,4 +1,6 @@
-"""Confidence intervals, significance of differences, use of terms, and the report of all scores of a test set."""
+"""Confidence intervals, significance of differences, use of terms, and the report of all scores of
+a test set.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +17,10 @@ Scoring = Callable[[Sequence[str]], Mapping[str, Metric]]  # returns metrics by 
 
 
 class Estimate(NamedTuple):
-    """A corpus score from 0 to 100. The 95 % confidence interval of resampled scores is `mean` ± `margin`."""
+    """A corpus score from 0 to 100.
+
+    The 95 % confidence interval of resampled scores is `mean` ± `margin`.
+    """
 
     score: float
     mean: float
@@ -34,8 +39,8 @@ class Estimate(NamedTuple):
 class SystemComparison(NamedTuple):
     """Two systems compared by one metric.
 
-    `p_value` is the probability of a difference at least this large, in either direction, if the systems are equally
-    good. Values below 0.05 are usually called significant.
+    `p_value` is the probability of a difference at least this large, in either direction, if the
+    systems are equally good. Values below 0.05 are usually called significant.
     """
 
     system: Estimate
@@ -45,7 +50,9 @@ class SystemComparison(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of a system by metric, the comparison with a baseline, if given, further metrics and the use of terms."""
+    """Scores of a system by metric, the comparison with a baseline, if given, further metrics and
+    the use of terms.
+    """
 
     sentences: int
     samples: int
@@ -74,12 +81,15 @@ class Report:
             yield f"{METRIC_LABELS[name]} {_format(estimate)}  {estimate.signature}"
         for name, value in self.metrics.items():
             yield f"{name} {value:.4f}"
-        yield f"±: half of the 95 % confidence interval, from {self.samples} resamples of {self.sentences} sentences"
+        yield (
+            f"±: half of the 95 % confidence interval, from {self.samples} resamples of "
+            f"{self.sentences} sentences"
+        )
         for name, one in self.comparisons.items():
             difference = one.system.score - one.baseline.score
             yield (
-                f"{METRIC_LABELS[name]} {one.system.score:.2f} against {_format(one.baseline)}: {difference:+.2f}, "
-                f"p = {one.p_value:.4f}"
+                f"{METRIC_LABELS[name]} {one.system.score:.2f} against {_format(one.baseline)}: "
+                f"{difference:+.2f}, p = {one.p_value:.4f}"
             )
         for use, name in zip(self.term_uses, ("", ", baseline"), strict=False):
             yield f"Terms{name}: {use} ({use.terms} in {use.sentences} sentences)"
@@ -108,8 +118,8 @@ def build_report(
         check_same_length(translations, references)
     estimates, comparisons = dict[str, Estimate](), dict[str, SystemComparison]()
     for name, metric in scoring(references).items():
-        # sacreBLEU keys its results by the metric's name, which is "BLEU" for three of ours, so each gets a call. All
-        # calls have the same seed and so the same resamples.
+        # sacreBLEU keys its results by the metric's name, which is "BLEU" for three of ours, so
+        # each gets a call. All calls have the same seed and so the same resamples.
         signatures, results = PairedTest(
             systems, {"": metric}, [references], test_type="bs", n_samples=samples
         )()
@@ -121,7 +131,8 @@ def build_report(
         )
         estimates[name] = ours
         if baseline is not None:
-            # For two identical systems sacreBLEU returns 1 / (samples + 1), as if their difference were significant.
+            # For two identical systems sacreBLEU returns 1 / (samples + 1), as if their difference
+            # were significant.
             p_value = 1.0 if ours == theirs else rows[-1].p_value
             comparisons[name] = SystemComparison(ours, theirs, p_value)
     return Report(len(references), samples, estimates, comparisons, metrics or {})
@@ -130,7 +141,9 @@ def build_report(
 def worst_translations(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], count: int = 3
 ) -> list[dict[str, Any]]:
-    """Return the translations with the lowest chrF, worst first: `source`, `translation`, `reference` and `chrf`."""
+    """Return the translations with the lowest chrF, worst first: `source`, `translation`,
+    `reference` and `chrf`.
+    """
     scores = sentence_chrf(hypotheses, references)
     rows: list[dict[str, Any]] = [
         {"source": source, "translation": text, "reference": reference, "chrf": round(score, 2)}

@@ -15,7 +15,10 @@ from vanilla_transformer.utils.file_utils import read_json_lines
 def render_table(
     rows: Sequence[Mapping[str, Any]], format: Literal["markdown", "csv", "latex"] = "markdown"
 ) -> str:
-    """Return a table with the keys of the first row as its header. LaTeX needs the package booktabs."""
+    """Return a table with the keys of the first row as its header.
+
+    LaTeX needs the package booktabs.
+    """
     if format != "csv":
         style = {"markdown": "github", "latex": "latex_booktabs"}[format]
         return tabulate(rows, headers="keys", tablefmt=style, floatfmt=".2f", intfmt=",")
@@ -27,7 +30,9 @@ def render_table(
 
 
 def compare_runs(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
-    """Return a row for each run: the scores of its final model, or of its last validation until it has one."""
+    """Return a row for each run: the scores of its final model, or of its last validation until it
+    has one.
+    """
     rows = []
     for run in runs:
         if not (Path(run) / "metrics.jsonl").is_file():

@@ -1,4 +1,6 @@
-"""Translate the text of a test set by a model, or read its translations, and report how good they are."""
+"""Translate the text of a test set by a model, or read its translations, and report how good they
+are.
+"""
 
 import time
 from collections.abc import Mapping
@@ -36,7 +38,8 @@ class Evaluation(NamedTuple):
     How good the translations of a test set are.
 
     Attributes:
-        seconds: Time of translation, without the time to load the model; None if translations were read.
+        seconds: Time of translation, without the time to load the model; None if translations were
+            read.
     """
 
     sources: list[str]
@@ -59,8 +62,9 @@ def read_test_set(
         hypotheses: File of translations.
         baseline: File of the translations with which these are compared.
     """
-    # Reading the pairs checks them, but drops blank ones, which would shift the lines against the other files. So the
-    # references are read again with blank lines, which count in no score or metric.
+    # Reading the pairs checks them, but drops blank ones, which would shift the lines against the
+    # other files. So the references are read again with blank lines, which count in no score or
+    # metric.
     if source is not None:
         read_text_files(source, target)
     references = read_lines(target)
@@ -84,12 +88,13 @@ def evaluate_test_set(
     """
     Score the translations of a test set.
 
-    With several processes, all must call this function. Each translates its share, and all but the main one return
-    None.
+    With several processes, all must call this function. Each translates its share, and all but the
+    main one return None.
 
     Args:
         texts: Its lines. Without a baseline, a glossary is compared with the same model without it.
-        opening: A context of the pipeline that translates with its own options, if `texts` have no hypotheses.
+        opening: A context of the pipeline that translates with its own options, if `texts` have no
+            hypotheses.
         metrics: Further metrics by name.
         with_loss: Also measure the loss of the model.
         glossary: Terms whose use in the hypotheses is measured; a pipeline has its own.

@@ -1,8 +1,9 @@
 """
-Capabilities around the core, one folder each. This table says what each one is for, and names its commands.
+Capabilities around the core, one folder each. This table says what each one is for, and names its
+commands.
 
-The core imports an extension only inside a function, where a command, a file or a recipe asks for it, so that nothing
-is loaded before it is used.
+The core imports an extension only inside a function, where a command, a file or a recipe asks for
+it, so that nothing is loaded before it is used.
 """
 
 from collections.abc import Mapping
@@ -17,8 +18,8 @@ class Extension:
     Attributes:
         purpose: One sentence for readers.
         page: Its page of the documentation, in `docs/`.
-        commands: Lines of `--help` by the name of the command, by the group in which `--help` shows them. The
-            functions are in the module `commands` of the folder.
+        commands: Lines of `--help` by the name of the command, by the group in which `--help` shows
+            them. The functions are in the module `commands` of the folder.
     """
 
     purpose: str
@@ -28,27 +29,37 @@ class Extension:
 
 EXTENSIONS: Mapping[str, Extension] = {
     "alignments": Extension(
-        "Words are aligned with their translations, also by a trained head, and a page explains a translation.",
+        "Words are aligned with their translations, also by a trained head, and a page explains a "
+        "translation.",
         "alignments.md",
         {
             "translate": {
-                "explain": "write a page on the attention, the probabilities and the search of a translation"
+                "explain": (
+                    "write a page on the attention, the probabilities and the search of a "
+                    "translation"
+                )
             },
             "evaluate": {
                 "evaluate-alignments": "compute the alignment error rate of a file of alignments",
-                "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
+                "choose-alignment-head": (
+                    "store the attention head that aligns words best in a model's configuration"
+                ),
             },
             "data": {
-                "write-alignments": "align the words of a parallel text, by their counts or by alignment heads"
+                "write-alignments": (
+                    "align the words of a parallel text, by their counts or by alignment heads"
+                )
             },
         },
     ),
     "augmentation": Extension(
-        "Training text changes in each epoch: typos and case, terms, placeholders and noise, and BPE-dropout.",
+        "Training text changes in each epoch: typos and case, terms, placeholders and noise, and "
+        "BPE-dropout.",
         "augmentation.md",
     ),
     "cleaning": Extension(
-        "A command cleans text by all rules; a lexical model finds misaligned pairs, and models give low scores.",
+        "A command cleans text by all rules; a lexical model finds misaligned pairs, and models "
+        "give low scores.",
         "clean_a_corpus.md",
         {
             "data": {
@@ -57,45 +68,57 @@ EXTENSIONS: Mapping[str, Extension] = {
         },
     ),
     "conversion": Extension(
-        "Models of other toolkits are converted into models of this package, and back, and their runtimes run them.",
+        "Models of other toolkits are converted into models of this package, and back, and their "
+        "runtimes run them.",
         "convert.md",
         {"convert": {"convert": "convert models from and to the formats of other toolkits"}},
     ),
     "distillation": Extension(
-        "A small model learns from the translations of a large one, and from translations of real target text.",
+        "A small model learns from the translations of a large one, and from translations of real "
+        "target text.",
         "distill.md",
         {
             "train": {
                 "distill": "train a student on the translations of a teacher, and compare both"
             },
             "data": {
-                "back-translate": "translate text of the target language back, to train on the pairs"
+                "back-translate": (
+                    "translate text of the target language back, to train on the pairs"
+                )
             },
         },
     ),
     "documents": Extension(
-        "HTML, XML, Markdown, subtitles, XLIFF and messages of programs are translated, and their markup stays.",
+        "HTML, XML, Markdown, subtitles, XLIFF and messages of programs are translated, and their "
+        "markup stays.",
         "documents.md",
     ),
     "protection": Extension(
-        "URLs, placeholders, emoji and long numbers appear in translations as they are, in text and in documents.",
+        "URLs, placeholders, emoji and long numbers appear in translations as they are, in text "
+        "and in documents.",
         "terms_and_markup.md",
     ),
     "quality": Extension(
-        "COMET scores translations, confidence is calibrated, a stress table shows what weakens a model, and text is "
-        "examined before training.",
+        "COMET scores translations, confidence is calibrated, a stress table shows what weakens a "
+        "model, and text is examined before training.",
         "scores.md",
         {
             "evaluate": {
-                "calibrate": "calibrate the confidence and the warnings of a model on validation text",
+                "calibrate": (
+                    "calibrate the confidence and the warnings of a model on validation text"
+                ),
             },
             "data": {
-                "check-language": "examine the text of a language pair before training, and say what mends its faults"
+                "check-language": (
+                    "examine the text of a language pair before training, and say "
+                    "what mends its faults"
+                )
             },
         },
     ),
     "reranking": Extension(
-        "A translation is chosen among candidates by a reverse model, by predicted quality or by Bayes risk.",
+        "A translation is chosen among candidates by a reverse model, by predicted quality or by "
+        "Bayes risk.",
         "reranking.md",
         {"evaluate": {"tune-reranking": "choose the weights of reranking by a reverse model"}},
     ),

@@ -1,4 +1,6 @@
-"""Render the model card from a template, the records of training and evaluation, and a file of facts."""
+"""Render the model card from a template, the records of training and evaluation, and a file of
+facts.
+"""
 
 import json
 import math
@@ -53,13 +55,15 @@ def render_card(
     location: str | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> ModelCard:
-    """Render the card of the model in `folder`. Values that were not recorded are shown as "unknown".
+    """Render the card of the model in `folder`. Values that were not recorded are shown as
+    "unknown".
 
     Args:
         template: A Jinja template such as `model_card/template.md`.
         version: The version of the package that trained the model.
         run: The folder with the records of training and evaluation; by default `folder`.
-        location: The model's name on the Hub, such as `"user/name"`; by default the name of `folder`.
+        location: The model's name on the Hub, such as `"user/name"`; by default the name of
+            `folder`.
         defaults: Values of a recipe that the card leaves out; by default none.
     """
     folder, run = Path(folder), Path(run or folder)
@@ -137,7 +141,9 @@ def render_card(
 
 
 def training_facts(run: str | Path) -> dict[str, Any]:
-    """Return the facts that the records in a folder hold about training, as text; "unknown" if they hold none."""
+    """Return the facts that the records in a folder hold about training, as text; "unknown" if they
+    hold none.
+    """
     validations = read_validations(Path(run))
     corpus, machine = (read_record(Path(run) / name) for name in (_CORPUS, _MACHINE))
     pairs = _UNKNOWN
@@ -150,7 +156,8 @@ def training_facts(run: str | Path) -> dict[str, Any]:
         "pairs": pairs,
         "overlap": [
             f"The training text has {found['both']:,} of {_count(found['pairs'], f'{name} pair')}, "
-            f"{_count(found['sources'], 'source')} and {_count(found['targets'], 'target')} of them."
+            f"{_count(found['sources'], 'source')} and {_count(found['targets'], 'target')} of "
+            "them."
             for name, found in corpus.get("overlap", {}).items()
         ],
         "steps": f"{validations[-1]['step']:,}" if validations else _UNKNOWN,
@@ -166,7 +173,9 @@ def _count(number: int, thing: str) -> str:
 
 
 def _without_folders(value: Any) -> Any:
-    """Return values of a recipe without the user's folders: absolute paths become the names of their files."""
+    """Return values of a recipe without the user's folders: absolute paths become the names of
+    their files.
+    """
     if isinstance(value, Mapping):
         return {name: _without_folders(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -236,7 +245,9 @@ def _card_data(
 def _results(
     validation_text: str, validation: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the scores of the last validation, which have no interval, and those that `evaluate --name` recorded."""
+    """Return the scores of the last validation, which have no interval, and those that
+    `evaluate --name` recorded.
+    """
     scores: list[tuple[str, str, str, float, float | None, str]] = [
         (
             validation_text,
@@ -276,7 +287,10 @@ def _warning(results: Sequence[Mapping[str, Any]]) -> str | None:
     score, text = min(scores)
     if score >= _LEAST_BLEU:
         return None
-    return f"Its scores on held-out text are poor: BLEU {score:.1f} on {text}. Expect translations of another meaning."
+    return (
+        f"Its scores on held-out text are poor: BLEU {score:.1f} on {text}. Expect "
+        "translations of another meaning."
+    )
 
 
 def _quote(text: str) -> str:
@@ -285,7 +299,9 @@ def _quote(text: str) -> str:
 
 
 def _escape_cells(row: Mapping[str, Any]) -> dict[str, str]:
-    """Escape bars, which end a table cell even within code, and replace line breaks, which end the row."""
+    """Escape bars, which end a table cell even within code, and replace line breaks, which end the
+    row.
+    """
     return {name: " ".join(str(text).split()).replace("|", "\\|") for name, text in row.items()}
 
 
@@ -297,7 +313,8 @@ def _describe_model(folder: Path, config: Any) -> dict[str, Any]:
             with safe_open(path, framework="pt") as weights:
                 for name in weights.keys():  # noqa: SIM118 - the handle is not iterable
                     count += math.prod(weights.get_slice(name).get_shape())
-    # The layers, width, heads and feed-forward width of the encoder and the decoder, or of the only stack
+    # The layers, width, heads and feed-forward width of the encoder and the decoder, or of the only
+    # stack
     stacks = [name for name in ("encoder", "decoder") if hasattr(config, f"{name}_layers")]
     layers = " + ".join(str(getattr(config, f"{name}_layers")) for name in stacks)
     heads, width = (

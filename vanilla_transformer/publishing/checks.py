@@ -94,7 +94,10 @@ class CheckResult(NamedTuple):
 
 
 def run_check(name: str, check: Callable[..., str], *arguments: Any) -> CheckResult:
-    """Run a check. An exception of any kind is a failure, since a folder may be damaged anywhere."""
+    """Run a check.
+
+    An exception of any kind is a failure, since a folder may be damaged anywhere.
+    """
     try:
         return CheckResult(name, True, check(*arguments))
     except Exception as error:
@@ -103,7 +106,8 @@ def run_check(name: str, check: Callable[..., str], *arguments: Any) -> CheckRes
 
 
 def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[CheckResult]:
-    """Check the files of a model folder, and run the model in a new process that cannot import this package.
+    """Check the files of a model folder, and run the model in a new process that cannot import this
+    package.
 
     Args:
         trust_remote_code: Run the folder's code even if it differs from this package's.
@@ -212,7 +216,9 @@ def _check_card(folder: Path) -> str:
 
 
 def _check_private_data(folder: Path) -> str:
-    """Check that the texts to publish hold no access tokens and no folders of the user's machine."""
+    """Check that the texts to publish hold no access tokens and no folders of the user's
+    machine.
+    """
     home = os.path.expanduser("~")
     for path in publishable_files(folder):
         if path.suffix not in (".json", ".md", ".py"):
@@ -253,7 +259,9 @@ _FILE_CHECKS: dict[str, Callable[[Path], str]] = {
 
 
 def _check_code(folder: Path, trust_remote_code: bool) -> str:
-    """Check that the code which the next checks run is this package's, or trusted and in the folder."""
+    """Check that the code which the next checks run is this package's, or trusted and in the
+    folder.
+    """
     references = foreign_code(folder)
     elsewhere = [text for text, is_elsewhere in references if is_elsewhere]
     if elsewhere:
@@ -269,14 +277,16 @@ def _check_code(folder: Path, trust_remote_code: bool) -> str:
     ]
     if differing and not trust_remote_code:
         raise UserError(
-            f"{', '.join(differing)} differs from this package's. Save the model again with this package, or run and "
-            "publish the folder's own code with --trust_remote_code"
+            f"{', '.join(differing)} differs from this package's. Save the model again with this "
+            "package, or run and publish the folder's own code with --trust_remote_code"
         )
     return "the folder's own, trusted" if differing else "the installed package's"
 
 
 def _check_in_new_process(folder: Path) -> list[CheckResult]:
-    """Run the model by the folder's own code without this package, and compare its answers with this package's."""
+    """Run the model by the folder's own code without this package, and compare its answers with
+    this package's.
+    """
     loads = run_check("loads without the package", _answer_without_package, folder)
     if not loads.passed:
         return [
@@ -291,11 +301,14 @@ def _check_in_new_process(folder: Path) -> list[CheckResult]:
 
 
 def _answer_without_package(folder: Path) -> str:
-    """Return the answers, a list in JSON, of a process that cannot import this package and knows no secrets."""
+    """Return the answers, a list in JSON, of a process that cannot import this package and knows no
+    secrets.
+    """
     task, auto_class = _task_of(folder)
     with tempfile.TemporaryDirectory() as home:
         environment = {name: value for name, value in os.environ.items() if name in _KEPT_VARIABLES}
-        # transformers copies the folder's code into the cache before it imports it. The user's may hold older code.
+        # transformers copies the folder's code into the cache before it imports it. The user's may
+        # hold older code.
         environment |= {
             "HOME": home,
             "HF_HOME": home,
@@ -318,7 +331,9 @@ def _answer_without_package(folder: Path) -> str:
 
 
 def _sentences(folder: Path) -> list[str]:
-    """Return the sentences to run a model on, with a tag of the target language if it has several."""
+    """Return the sentences to run a model on, with a tag of the target language if it has
+    several.
+    """
     languages = find_languages(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
     if languages is None or languages.is_forced:
         return [*SENTENCES]
@@ -326,7 +341,9 @@ def _sentences(folder: Path) -> list[str]:
 
 
 def _check_answers(folder: Path, answers: Sequence[str]) -> str:
-    """Check that this package translates, continues, fills or classifies sentences as the folder's own code does."""
+    """Check that this package translates, continues, fills or classifies sentences as the folder's
+    own code does.
+    """
     model, tokenizer = _load(folder), AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     task, _ = find_task(model.config)
     translate = (

@@ -1,4 +1,6 @@
-"""The facts about a model that training cannot record, such as its languages: a YAML file for its card."""
+"""The facts about a model that training cannot record, such as its languages: a YAML file for its
+card.
+"""
 
 from pathlib import Path
 from typing import Any, Self

@@ -1,4 +1,6 @@
-"""Upload a checked model folder to the Hub in one commit, and its Marian form to the branch `marian`."""
+"""Upload a checked model folder to the Hub in one commit, and its Marian form to the branch
+`marian`.
+"""
 
 import shutil
 import tempfile
@@ -38,8 +40,9 @@ def push_folder(
 ) -> str | None:
     """Publish a model folder: copy its files aside, check the copy, and upload it in one commit.
 
-    A download gets all of the old model or all of the new one. Files on the Hub that the folder lacks are deleted.
-    Before a push to `main`, the branch `marian` gets the same model as a `MarianMTModel`, if that can represent it.
+    A download gets all of the old model or all of the new one. Files on the Hub that the folder
+    lacks are deleted. Before a push to `main`, the branch `marian` gets the same model as a
+    `MarianMTModel`, if that can represent it.
 
     Args:
         repo_id: `"user/name"`. The repository is created if it does not exist.
@@ -47,7 +50,8 @@ def push_folder(
         private: Create a private repository; an existing one does not change.
         revision: Branch to push to, created if it does not exist; by default `main`.
         report: Called with the results of the checks before anything is uploaded.
-        plan: Called with the sizes of the files in bytes, by name, instead of an upload. The Hub gets no request.
+        plan: Called with the sizes of the files in bytes, by name, instead of an upload. The Hub
+            gets no request.
 
     Returns:
         The URL of the commit, or None with `plan`.
@@ -100,7 +104,9 @@ def push_folder(
 
 
 def _write_marian(staged: Path, folder: Path, repo_id: str) -> Path:
-    """Write the model as a `MarianMTModel`, with its license and a short card that has the metadata of the other."""
+    """Write the model as a `MarianMTModel`, with its license and a short card that has the metadata
+    of the other.
+    """
     from vanilla_transformer.extensions.conversion import WRITERS
 
     WRITERS["marian"](staged, folder, SENTENCES)
@@ -120,8 +126,9 @@ def _upload(
         api.create_repo(repo_id, private=private, exist_ok=True)
         if revision is not None:
             api.create_branch(repo_id, branch=revision, exist_ok=True)
-        # Not `upload_folder(delete_patterns=...)`: with hf_xet it splits an upload into several commits after a failed
-        # or slow one (huggingface_hub 2.4), so that a download in between would get a mixture of two models.
+        # Not `upload_folder(delete_patterns=...)`: with hf_xet it splits an upload into several
+        # commits after a failed or slow one (huggingface_hub 2.4), so that a download in between
+        # would get a mixture of two models.
         files = {path.name: path for path in sorted(staged.iterdir())}
         obsolete = set(api.list_repo_files(repo_id, revision=revision)) - {*files, ".gitattributes"}
         operations = [
@@ -142,7 +149,8 @@ def _upload(
         ConnectionError,
         RuntimeError,
     ) as error:  # ConnectionError: offline mode
-        # A failed upload raises a RuntimeError caused by an HTTPError; any other RuntimeError is not the network's.
+        # A failed upload raises a RuntimeError caused by an HTTPError; any other RuntimeError is
+        # not the network's.
         fault = error.__cause__ if isinstance(error, RuntimeError) else error
         if not isinstance(fault, HTTPError | ConnectionError):
             raise
@@ -152,10 +160,16 @@ def _upload(
             401,
             403,
         ):
-            hint = "Log in with `hf auth login`, with a token that may write there, or choose another name."
+            hint = (
+                "Log in with `hf auth login`, with a token that may write there, or choose "
+                "another name."
+            )
             reason = f"The Hub does not let you write to {repo_id} ({status}). {hint}"
         elif status is None:
-            found = f"The Hub could not be reached, or the connection broke ({type(fault).__name__}: {fault})"
+            found = (
+                "The Hub could not be reached, or the connection broke "
+                f"({type(fault).__name__}: {fault})"
+            )
             reason = f"{found}. The content of {repo_id} has not changed; push again."
         else:
             reason = f"The Hub refused {repo_id} ({status}: {fault}). Its content has not changed."

@@ -40,7 +40,8 @@ def learning_curve(validations: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, Any] | None:
-    """Return the emissions as the Hub's metadata names them, in grams, or None if they were not measured.
+    """Return the emissions as the Hub's metadata names them, in grams, or None if they were not
+    measured.
 
     A run that was resumed has several trackers, of each of which the last line counts.
     """
@@ -78,7 +79,8 @@ def save_record(folder: str | Path, kind: str, name: str, values: Mapping[str, A
 
     Args:
         kind: `EVALUATIONS` or `STRESS_TABLES`.
-        name: Name of the test set; see [`check_record_name`]. An earlier record of this name is replaced.
+        name: Name of the test set; see [`check_record_name`]. An earlier record of this name is
+            replaced.
     """
     text = json.dumps({"name": name, **values}, indent=2, ensure_ascii=False) + "\n"
     write_text_atomically(Path(folder) / kind / f"{name.replace(' ', '_')}.json", text)

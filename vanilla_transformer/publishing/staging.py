@@ -1,4 +1,6 @@
-"""The files of a model folder that are published, a copy of only these, and references of a folder to other code."""
+"""The files of a model folder that are published, a copy of only these, and references of a folder
+to other code.
+"""
 
 import inspect
 import json
@@ -59,8 +61,9 @@ REMOTE_CODE: dict[str, dict[str, Any]] = {
 }
 # The folder of the modules that are saved with a checkpoint.
 INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
-# A model folder needs all of the first names, and one name of each of the other two groups: sharded weights have an
-# index, and converted models may have the tokenizer of Marian or M2M-100 (SentencePiece) or of FSMT.
+# A model folder needs all of the first names, and one name of each of the other two groups: sharded
+# weights have an index, and converted models may have the tokenizer of Marian or M2M-100
+# (SentencePiece) or of FSMT.
 _REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer_config.json")
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -69,7 +72,8 @@ _OPTIONAL_NAMES = (
     *("target.spm", "vocab.json", "target_vocab.json", "vocab-src.json", "vocab-tgt.json"),
 )
 _CODE_KEYS = ("auto_map", "custom_pipelines")
-# transformers downloads compiled functions if the value of one of these is the name of a repository.
+# transformers downloads compiled functions if the value of one of these is the name of a
+# repository.
 _KERNEL_KEYS = (
     "attn_implementation",
     "_attn_implementation",
@@ -81,7 +85,8 @@ _KERNEL_KEYS = (
 def find_task(config: Any) -> tuple[str, str]:
     """Return the task and the auto class of a model.
 
-    A class of a user may have any name if its models translate: the package has no other encoder-decoder with a head.
+    A class of a user may have any name if its models translate: the package has no other
+    encoder-decoder with a head.
     """
     name = next(iter(config.architectures or []), "")
     for ending, task in TASKS.items():
@@ -95,7 +100,9 @@ def find_task(config: Any) -> tuple[str, str]:
 
 
 def can_be_marian(folder: Path) -> bool:
-    """Return whether `MarianMTModel` can represent a model, which must be of this package's very class."""
+    """Return whether `MarianMTModel` can represent a model, which must be of this package's very
+    class.
+    """
     from vanilla_transformer.extensions.conversion.marian import marian_reasons
 
     config = load_config(folder)
@@ -104,7 +111,9 @@ def can_be_marian(folder: Path) -> bool:
 
 
 def _model_type(folder: Path) -> str:
-    """Return the type of a model of this package; a folder of an unknown type counts as an encoder-decoder."""
+    """Return the type of a model of this package; a folder of an unknown type counts as an
+    encoder-decoder.
+    """
     with suppress(OSError):
         config = read_json(folder / CONFIG_NAME)
         if isinstance(config, dict) and config.get("model_type") in [*REMOTE_CODE]:
@@ -113,7 +122,9 @@ def _model_type(folder: Path) -> str:
 
 
 def code_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the modules that this package saves with a model of the type of `folder`."""
+    """Return the names of the modules that this package saves with a model of the type of
+    `folder`.
+    """
     code = REMOTE_CODE[_model_type(folder)]
     names = [
         *code["auto_map"].values(),
@@ -127,7 +138,8 @@ def code_names(folder: Path) -> tuple[str, ...]:
 def publishable_files(folder: str | Path) -> list[Path]:
     """Return the files of `folder` that belong to a published model, sorted by name.
 
-    Checkpoints, metrics and recipes are not published; the card summarizes them and shows the learning curve.
+    Checkpoints, metrics and recipes are not published; the card summarizes them and shows the
+    learning curve.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -141,7 +153,8 @@ def publishable_files(folder: str | Path) -> list[Path]:
     for path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise UserError(
-                f"{path} must be a file of the folder, but it is a link out of it. Copy the file there."
+                f"{path} must be a file of the folder, but it is a link out of it. Copy the file "
+                "there."
             )
     return files
 
@@ -166,7 +179,8 @@ def stage(folder: str | Path, destination: Path) -> Path:
 
 
 def foreign_code(folder: Path) -> list[tuple[str, bool]]:
-    """Return every reference of `folder` to code other than the modules that this package saves with a model.
+    """Return every reference of `folder` to code other than the modules that this package saves
+    with a model.
 
     A reference is a text, and whether its code is in another folder or repository.
     """

@@ -1,8 +1,9 @@
 """Load a model folder as people without this package do, and run it.
 
-`checks.py` runs this file by its path in a process that cannot import this package, so nothing here may import it:
-`python standalone.py FOLDER TASK AUTO_CLASS` reads a JSON list of sentences from standard input, and writes the
-answers to standard output as JSON, or the reason of a failure to standard error.
+`checks.py` runs this file by its path in a process that cannot import this package, so nothing here
+may import it: `python standalone.py FOLDER TASK AUTO_CLASS` reads a JSON list of sentences from
+standard input, and writes the answers to standard output as JSON, or the reason of a failure to
+standard error.
 """
 
 import json
@@ -17,7 +18,8 @@ _NEW_TOKENS = 8  # of the answers of a language model
 
 
 def load_with_own_code(folder: str, task: str, auto_class: str) -> tuple[Any, Any, Any]:
-    """Return the model, the tokenizer and, for translation, the pipeline, all made by code of the folder.
+    """Return the model, the tokenizer and, for translation, the pipeline, all made by code of the
+    folder.
 
     The code of the folder must run only if it is trusted.
     """
@@ -49,7 +51,9 @@ def load_with_own_code(folder: str, task: str, auto_class: str) -> tuple[Any, An
 def answer(
     task: str, model: Any, tokenizer: Any, translate: Any, sentences: Sequence[str]
 ) -> list[str]:
-    """Return the translation of each sentence, its continuation, its most likely tokens, or its class."""
+    """Return the translation of each sentence, its continuation, its most likely tokens, or its
+    class.
+    """
     if task == "translation":
         return [row["translation_text"] for row in translate(list(sentences))]
     answers = []

@@ -1,1 +1,3 @@
-"""Text apart from tokens: units, glossaries, what must survive a translation, and warnings about translations."""
+"""Text apart from tokens: units, glossaries, what must survive a translation, and warnings about
+translations.
+"""

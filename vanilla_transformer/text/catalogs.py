@@ -1,4 +1,6 @@
-"""Catalogs of messages of programs, which translate-toolkit reads: PO, TS of Qt, and formats of one language."""
+"""Catalogs of messages of programs, which translate-toolkit reads: PO, TS of Qt, and formats of one
+language.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +16,8 @@ from .xml_tree import DECLARATION, parse_xml
 # The mark of the letter that chooses an item of a menu, as in &File and _File, but not in &amp;
 ACCELERATOR = r"(?<=\A|[\s(])[&_](?=\p{L})(?!\w*[;=_(])"
 MESSAGE_FORMAT = regex.compile(r"\{\d+[,}]")  # of Java, in which '' is an apostrophe
-RESX_TEXTS = "data[not(@type or @mimetype or starts-with(@name, '>>'))]"  # but no files and names of controls
+# But no files and names of controls
+RESX_TEXTS = "data[not(@type or @mimetype or starts-with(@name, '>>'))]"
 _STORES = {
     "po": ("pypo", "pofile"),
     "ts": ("ts2", "tsfile"),
@@ -69,13 +72,17 @@ def read_catalog(text: str, form: str) -> Any:
     )
     if charset.lower() not in ("", "utf-8", "utf8", "us-ascii", "ascii", "charset"):
         raise UserError(
-            f"The text must be UTF-8, but its header says {charset}. Convert it by `msgconv -t UTF-8`."
+            f"The text must be UTF-8, but its header says {charset}. Convert it by `msgconv -t "
+            "UTF-8`."
         )
     return store
 
 
 def read_messages(text: str, form: str) -> dict[str, str]:
-    """Return the messages of a text in one language by their keys. Attributes of Fluent are messages."""
+    """Return the messages of a text in one language by their keys.
+
+    Attributes of Fluent are messages.
+    """
     if form == "resx":
         return {
             each.get("name"): each.findtext("value", "")
@@ -106,5 +113,8 @@ def find_catalog_languages(store: Any, form: str) -> Direction:
 
 
 def strings_of(text: Any) -> Sequence[str]:
-    """Return the forms of a source or of a translation, of which plurals have several. Accelerators begin a word."""
+    """Return the forms of a source or of a translation, of which plurals have several.
+
+    Accelerators begin a word.
+    """
     return [_WITHIN_WORD.sub(r"&\1", str(each or "")) for each in getattr(text, "strings", [text])]

@@ -22,8 +22,9 @@ def find_named_columns(
     """
     Return the columns of both sides if cells name them, or None if the cells are text.
 
-    They may be called `source` and `target` (or `src` and `tgt` or `trg`), or by the codes of the languages. Where a
-    language is not given, two cells with codes of different languages are names, too.
+    They may be called `source` and `target` (or `src` and `tgt` or `trg`), or by the codes of the
+    languages. Where a language is not given, two cells with codes of different languages are names,
+    too.
     """
     names = [_normalize(cell) for cell in cells]
     for sides in _SIDES:
@@ -47,7 +48,9 @@ def _normalize(cell: str) -> str:
 
 
 def _is_of(name: str, language: str) -> bool:
-    """Return whether a name is the code of a language, or one of the two is a variant of the other."""
+    """Return whether a name is the code of a language, or one of the two is a variant of the
+    other.
+    """
     return bool(name) and (
         f"{name}-".startswith(f"{language}-") or f"{language}-".startswith(f"{name}-")
     )

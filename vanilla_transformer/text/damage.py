@@ -6,8 +6,8 @@ import re
 # Control characters but white space: U+0080 to U+009F are Windows-1252 that was read as Latin-1.
 _BAD_CHARACTER = re.compile("[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd]")
 
-# What each byte of UTF-8 after the first is in Windows-1252, or in Latin-1 where that has none. Quotation marks and
-# dashes also stand after letters of real text.
+# What each byte of UTF-8 after the first is in Windows-1252, or in Latin-1 where that has none.
+# Quotation marks and dashes also stand after letters of real text.
 _MARKS = "‚„…‘’“”•–—™‹›«»°\xa0"
 _SIGNS = "".join(
     character
@@ -18,7 +18,8 @@ _SIGNS = "".join(
 _ANY = re.escape(_MARKS + _SIGNS)
 _SIGN = re.escape(_SIGNS)
 _MOJIBAKE = re.compile(
-    rf"[ÃÄÅ](?:[{_SIGN}]|[{re.escape(_MARKS)}](?=[a-zß-ÿ]))"  # letters of Latin-1 and Latin Extended-A
+    # Letters of Latin-1 and Latin Extended-A
+    rf"[ÃÄÅ](?:[{_SIGN}]|[{re.escape(_MARKS)}](?=[a-zß-ÿ]))"
     rf"|Ã\xa0|Â[\xa0-¿]|â[€‚„][{_ANY}]|[à-ï][{_ANY}]{{2}}(?:[à-ï][{_ANY}]{{2}})+|ð[Ÿ\x9f][{_ANY}]{{2}}|ï»¿"
     rf"|(?:[Ã-ß][{_ANY}]\s?){{3,}}"  # Cyrillic, Greek, Hebrew and Arabic
 )
@@ -26,9 +27,11 @@ _MOJIBAKE = re.compile(
 
 def has_bad_encoding(text: str) -> bool:
     """
-    Return whether a text has control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or Latin-1.
+    Return whether a text has control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or
+    Latin-1.
 
-    The latter are sequences, such as `Ã¤`, `â€™` or `Ð¿Ñ€Ð¸`, that encode a character of UTF-8 and are rare in text.
+    The latter are sequences, such as `Ã¤`, `â€™` or `Ð¿Ñ€Ð¸`, that encode a character of UTF-8 and
+    are rare in text.
     """
     if text.isascii() and text.isprintable():
         return False

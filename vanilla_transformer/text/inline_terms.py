@@ -1,12 +1,14 @@
 """
-Inline terms: the translation that is wanted for a term, written into the source text beside the term.
+Inline terms: the translation that is wanted for a term, written into the source text beside the
+term.
 
     The <term> dog <trans> Köter </term> sleeps.
 
-This is the annotation of Dinu et al. (2019), "Training Neural Machine Translation to Apply Terminology Constraints",
-with special tokens instead of source factors. In training some terms are hidden, as in Ailem et al. (2021),
-"Encouraging Neural Machine Translation to Satisfy Terminology Constraints": `<term> <trans> Köter </term>`. A model
-that could always read the term would not need the annotation.
+This is the annotation of Dinu et al. (2019), "Training Neural Machine Translation to Apply
+Terminology Constraints", with special tokens instead of source factors. In training some terms are
+hidden, as in Ailem et al. (2021), "Encouraging Neural Machine Translation to Satisfy Terminology
+Constraints": `<term> <trans> Köter </term>`. A model that could always read the term would not need
+the annotation.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,12 +42,16 @@ class AnnotatedText(NamedTuple):
     places: Sequence[tuple[Span, Span]]
 
     def original(self, span: Span) -> Span:
-        """Return characters of `plain`, given some of `text`; a part of an annotation stands for its whole term."""
+        """Return characters of `plain`, given some of `text`; a part of an annotation stands for
+        its whole term.
+        """
         start, end = self._find(span[0], 0), self._find(span[1], 1)
         return start, max(start, end)
 
     def _find(self, position: int, side: int) -> int:
-        """Return where a range begins (side 0) or ends (side 1) that does so at a position of `text`."""
+        """Return where a range begins (side 0) or ends (side 1) that does so at a position of
+        `text`.
+        """
         offset = 0
         for annotation, term in self.places:
             if position < annotation[0] + side:
@@ -62,7 +68,8 @@ def annotate(text: str, matches: Sequence[Match], hidden: Collection[int] = ()) 
 
     Args:
         matches: The terms, in order and without overlaps.
-        hidden: The numbers of the terms that are left out, so that only their translation is in the text.
+        hidden: The numbers of the terms that are left out, so that only their translation is in the
+            text.
     """
     begin, between, end = TERM_TOKENS
     pieces, places, position, length = list[str](), list[tuple[Span, Span]](), 0, 0
@@ -83,5 +90,7 @@ def annotate(text: str, matches: Sequence[Match], hidden: Collection[int] = ()) 
 
 
 def knows_inline_terms(tokenizer: Any) -> bool:
-    """Return whether a vocabulary has the tokens of inline terms, so that its model was trained with them."""
+    """Return whether a vocabulary has the tokens of inline terms, so that its model was trained
+    with them.
+    """
     return set(TERM_TOKENS) <= getattr(tokenizer, "get_added_vocab", dict)().keys()

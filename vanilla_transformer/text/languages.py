@@ -1,10 +1,12 @@
 """The languages of a model that translates between many, and the tokens that name them to it.
 
-M2M-100 and NLLB begin the source with its language, and decoding forces the translation to begin with the other. Our
-models and OPUS-MT begin the source with a tag of the target language, such as `>>de<<`, which decoding need not know.
+M2M-100 and NLLB begin the source with its language, and decoding forces the translation to begin
+with the other. Our models and OPUS-MT begin the source with a tag of the target language, such as
+`>>de<<`, which decoding need not know.
 
-Codes of languages are compared in any case and with `-` or `_`, and a code that is not known itself stands for the
-language of which it is a variant: `EN` for `en`, and `pt_BR` for `pt`, but not `pt` for `pt_BR`.
+Codes of languages are compared in any case and with `-` or `_`, and a code that is not known itself
+stands for the language of which it is a variant: `EN` for `en`, and `pt_BR` for `pt`, but not `pt`
+for `pt_BR`.
 """
 
 import re
@@ -25,7 +27,9 @@ _SYNONYMS = {"no": "nb"}  # which babel tells apart
 
 
 def is_of_language(code: str, language: str) -> bool:
-    """Return whether a code of a language is another one, or a variant of it: `de-AT` is of `de`."""
+    """Return whether a code of a language is another one, or a variant of it: `de-AT` is of
+    `de`.
+    """
     code, language = code.lower().replace("_", "-"), language.lower().replace("_", "-")
     return code == language or code.startswith(f"{language}-")
 
@@ -37,7 +41,9 @@ def find_code(code: str, known: Iterable[str]) -> str | None:
 
 
 def base_language(code: str) -> str:
-    """Return the shortest code of a language without script and region, such as `de` for `deu_Latn`."""
+    """Return the shortest code of a language without script and region, such as `de` for
+    `deu_Latn`.
+    """
     with requires_extra("documents", "Shortening the codes of languages"):
         from babel.core import get_global
     base = code.replace("_", "-").split("-")[0].lower()
@@ -59,7 +65,9 @@ NO_DIRECTION = Direction()
 
 
 class DirectionTokens(NamedTuple):
-    """The tokens that name a direction, at the start of a source and at the start of its translation."""
+    """The tokens that name a direction, at the start of a source and at the start of its
+    translation.
+    """
 
     source: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
@@ -71,11 +79,14 @@ class Languages:
     The languages of a tokenizer.
 
     Args:
-        sources, targets: The tokens of languages by their codes. Without `sources`, no token names the source.
-        is_forced: Whether the token of the target language begins the translation, instead of the source.
+        sources, targets: The tokens of languages by their codes. Without `sources`, no token names
+            the source.
+        is_forced: Whether the token of the target language begins the translation, instead of the
+            source.
         directions: The directions that the model was trained on, if they are known.
         default: The direction of a request that gives none; None where one must be given.
-        is_at_end: Whether the token of the source language ends a source, as in mBART and the former NLLB.
+        is_at_end: Whether the token of the source language ends a source, as in mBART and the
+            former NLLB.
     """
 
     sources: Mapping[str, int]
@@ -87,19 +98,25 @@ class Languages:
 
     @property
     def replaced(self) -> int:
-        """Return how many tokens the tokenizer itself begins a sentence with, which others replace."""
+        """Return how many tokens the tokenizer itself begins a sentence with, which others
+        replace.
+        """
         return int(self.is_forced)
 
     @property
     def source_codes(self) -> list[str]:
-        """Return the codes of the languages that the model translates from, as far as they are known."""
+        """Return the codes of the languages that the model translates from, as far as they are
+        known.
+        """
         return list(self.sources) or list(
             dict.fromkeys(each.source for each in self.directions if each.source)
         )
 
     @property
     def possible_directions(self) -> list[Direction]:
-        """Return the directions that the model was trained on or, if they are unknown, all between its languages."""
+        """Return the directions that the model was trained on or, if they are unknown, all between
+        its languages.
+        """
         if self.directions:
             return list(self.directions)
         return [
@@ -110,7 +127,9 @@ class Languages:
         ]
 
     def complete(self, source: str | None = None, target: str | None = None) -> Direction:
-        """Return a direction, with defaults for languages that are not given; None where there is no default."""
+        """Return a direction, with defaults for languages that are not given; None where there is
+        no default.
+        """
         source = _only(self.source_codes) or self.default.source if source is None else source
         target = _only(self.targets) or self.default.target if target is None else target
         return Direction(source, target)
@@ -144,12 +163,16 @@ class Languages:
         )
 
     def begins_with_tag(self, sentence: Sequence[int]) -> bool:
-        """Return whether a tag of the target language was written at the start of the text of a source."""
+        """Return whether a tag of the target language was written at the start of the text of a
+        source.
+        """
         return not self.is_forced and bool(sentence) and sentence[0] in self.targets.values()
 
 
 def find_languages(tokenizer: Any, at_end: bool = False) -> Languages | None:
-    """Return the languages of a tokenizer, or None if no token names them, or some do `at_end` and that is False."""
+    """Return the languages of a tokenizer, or None if no token names them, or some do `at_end` and
+    that is False.
+    """
     if codes := _language_tokens(tokenizer):
         is_at_end = tokenizer("a")["input_ids"][0] not in codes.values()
         default = Direction(tokenizer.src_lang, tokenizer.tgt_lang)
@@ -167,7 +190,9 @@ def find_languages(tokenizer: Any, at_end: bool = False) -> Languages | None:
 
 
 def store_direction(tokenizer: Any, directions: Iterable[Direction]) -> None:
-    """Store the direction of a model that has no tokens for languages with its tokenizer, or none if it is unknown."""
+    """Store the direction of a model that has no tokens for languages with its tokenizer, or none
+    if it is unknown.
+    """
     known = {*directions}
     tokenizer.init_kwargs.pop(DIRECTIONS, None)
     if len(known) == 1 and None not in (*known,)[0]:
@@ -180,8 +205,9 @@ def find_direction(
     """Return the direction in which a model translates, as far as it is known.
 
     Args:
-        source, target: Codes of the languages, as far as they are given: one of several of the model, or a variant of
-            the only one, such as de-AT, or the language of a model that does not know its own.
+        source, target: Codes of the languages, as far as they are given: one of several of the
+            model, or a variant of the only one, such as de-AT, or the language of a model that does
+            not know its own.
     """
     languages = find_languages(tokenizer)
     if languages is not None:
@@ -261,8 +287,9 @@ def add_language_tags(
     tags = [tag for tag in dict.fromkeys(wanted) if tag not in known]
     if _language_tokens(tokenizer) or (tags and not tokenizer.is_fast):
         raise UserError(
-            f"Language tags need a fast tokenizer without other languages, got {type(tokenizer).__name__}. Set "
-            "`language_tags` to none, or `init_vocabulary` to replace."
+            "Language tags need a fast tokenizer without other languages, got "
+            f"{type(tokenizer).__name__}. Set `language_tags` to none, or `init_vocabulary` to "
+            "replace."
         )
     tagged = trained_directions(tokenizer) if _tagged(tokenizer, TARGET_TAG) else []
     tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
@@ -279,7 +306,8 @@ def similar_tags(tokenizer: Any, tag: str) -> list[int]:
 
 
 def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | None) -> None:
-    """Let a model whose decoding forces the target language translate from one language to another by default.
+    """Let a model whose decoding forces the target language translate from one language to another
+    by default.
 
     The tokenizer begins each side with its language, and decoding forces the target's.
 
@@ -295,7 +323,9 @@ def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | 
 
 
 def _language_tokens(tokenizer: Any) -> dict[str, int]:
-    """Return the tokens of codes with which a tokenizer itself marks its sides: `deu_Latn`, or `__de__` in M2M-100."""
+    """Return the tokens of codes with which a tokenizer itself marks its sides: `deu_Latn`, or
+    `__de__` in M2M-100.
+    """
     if not (hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")):
         return {}
     if hasattr(tokenizer, "lang_code_to_id"):
@@ -330,7 +360,10 @@ def _only(codes: Iterable[str]) -> str | None:
 
 
 def _known_code(side: str, code: str | None, known: Iterable[str]) -> str | None:
-    """Return the known code of a language, or refuse one that is missing or unknown. Where none is known, each is."""
+    """Return the known code of a language, or refuse one that is missing or unknown.
+
+    Where none is known, each is.
+    """
     known = list(known)
     found = None if code is None else find_code(code, known)
     if found is not None or not known:

@@ -1,4 +1,6 @@
-"""Text that must survive a translation: URLs, placeholders, emoji, long numbers and so on, each kind with a name."""
+"""Text that must survive a translation: URLs, placeholders, emoji, long numbers and so on, each
+kind with a name.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -39,8 +41,8 @@ _NAME = r"[A-Za-z_][A-Za-z_0-9]*+"
 _BRACES = r"\{[^{}\s]*\}"
 _DOUBLE_BRACES = r"\{{2,3}[^{}\n]*+\}{2,3}"
 WIDTH = r"(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh?|ll?|[jztLq])?"
-# A conversion may touch a unit, as in %dMB, and one of a date is a letter. A percentage such as 50 %ige is none, and
-# %1timed is a word after a placeholder of Qt.
+# A conversion may touch a unit, as in %dMB, and one of a date is a letter. A percentage such as 50
+# %ige is none, and %1timed is a word after a placeholder of Qt.
 _CONVERSION = (
     rf"(?<!\d\s?)%(?!\d+[jtLq][a-z]{{2}})(?:(?:\d+\$)?[0#]*+{WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
     rf"|%(?:\d+\$)?[-+0#]*+{WIDTH}[diouxXeEfFgGcCaAps@](?!{_LETTER})"
@@ -110,7 +112,8 @@ KINDS = {
             r"\{\s*+[$-]\w[^{}\n]*+\}",  # Fluent
             rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{WIDTH}[A-Za-z]",  # Ruby
             PERCENT_NAME,
-            rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{WIDTH}[A-Za-z]",  # Python
+            # Python
+            rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{WIDTH}[A-Za-z]",
             rf"{_CONVERSION}|%%",  # printf
             rf"(?<!\d\s?|%)%L?(?:[1-9]\d?(?![\d_])|n(?!{_LETTER}))(?![$%]|[.,]\d)",  # Qt
             rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}",  # shells
@@ -142,7 +145,8 @@ KINDS = {
         ],
         "a0.",  # ℹ is a letter, too
     ),
-    # Models copy short numbers or write them as words, as they should. They break long ones, dates and times.
+    # Models copy short numbers or write them as words, as they should. They break long ones, dates
+    # and times.
     "number": Kind(
         [
             "v1.2.3",
@@ -184,7 +188,9 @@ _CONTINUES_WORD = regex.compile(rf"\p{{M}}|{_LETTER}|(?<=\d)[.,:/]\d", regex.V1)
 
 
 def find_protected(text: str, protect: bool = True) -> list[Range]:
-    """Return where text begins and ends that must appear in the translation as it is; nowhere unless `protect`."""
+    """Return where text begins and ends that must appear in the translation as it is; nowhere
+    unless `protect`.
+    """
     if not protect or not _NEEDED.search(text):
         return []
     return [match.span() for match in _protected().finditer(text)]
@@ -201,7 +207,10 @@ def remove_protected(text: str) -> str:
 
 @cache
 def _protected() -> regex.Pattern[str]:
-    """Return the expression of runs of text to keep. The first character tells which kinds it tries."""
+    """Return the expression of runs of text to keep.
+
+    The first character tells which kinds it tries.
+    """
     groups = []
     for beginning, characters in _BEGINNINGS.items():
         kinds = [kind for kind in KINDS.values() if beginning in kind.beginnings]
@@ -211,12 +220,15 @@ def _protected() -> regex.Pattern[str]:
 
 
 def are_two_words(before: str, after: str) -> bool:
-    """Return whether two texts that touch need a space between them, because their words are separate."""
+    """Return whether two texts that touch need a space between them, because their words are
+    separate.
+    """
     return bool(_BEFORE_WORD.search(before) and _BEGINS_WORD.match(after))
 
 
 def find_masks(tokenizer: Any) -> list[str]:
-    """Return the placeholder tokens of a vocabulary, such as `<ph0>`, which its model has learned to copy.
+    """Return the placeholder tokens of a vocabulary, such as `<ph0>`, which its model has learned
+    to copy.
 
     A special token is none of them: it would not appear in the text of a translation.
     """
@@ -237,7 +249,9 @@ def mask(text: str, ranges: Sequence[Range], masks: Sequence[str]) -> tuple[str,
 
 
 def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
-    """Return where each of the texts is in a translation, equal ones in order, or None if the number differs."""
+    """Return where each of the texts is in a translation, equal ones in order, or None if the
+    number differs.
+    """
     found = find_texts(texts, translation)
     if any(len(found[text]) != count for text, count in Counter(texts).items()):
         return None
@@ -247,7 +261,8 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
 def find_texts(texts: Iterable[str], translation: str) -> dict[str, list[Range]]:
     """Return where each of the texts is in a translation, in order.
 
-    A text is not found within a longer one, word or number, nor without the marks of its last character.
+    A text is not found within a longer one, word or number, nor without the marks of its last
+    character.
     """
     shown = _SPACE.sub(" ", translation)  # tokenizers normalize white space
     found, taken = dict[str, list[Range]](), bytearray(len(shown))

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 
-# Words of these scripts have no spaces between them, except for Hangul, whose words have many endings.
+# Words of these scripts have no spaces between them, except for Hangul, whose words have many
+# endings.
 UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
 _MECAB = {
     "ja-mecab": ("MeCab", "ipadic"),
@@ -49,9 +50,9 @@ def bleu_tokenizer(references: Iterable[str]) -> str:
     """
     Return the name of sacreBLEU's tokenizer for references in a language, by their script.
 
-    `13a` splits text at spaces and punctuation, so a sentence in Chinese is one word. Where most letters are of
-    scripts without spaces, Chinese has `zh`, Japanese `ja-mecab` and Korean `ko-mecab`, if their packages are
-    installed, and everything else `char`.
+    `13a` splits text at spaces and punctuation, so a sentence in Chinese is one word. Where most
+    letters are of scripts without spaces, Chinese has `zh`, Japanese `ja-mecab` and Korean
+    `ko-mecab`, if their packages are installed, and everything else `char`.
     """
     scripts = count_scripts("".join(references))
     counts = {script: count for script, count in scripts.items() if script in UNSPACED}

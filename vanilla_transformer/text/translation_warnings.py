@@ -1,8 +1,9 @@
 """
-Find signs of a bad translation in its text: copies, repetitions, other numbers, other scripts, another length.
+Find signs of a bad translation in its text: copies, repetitions, other numbers, other scripts,
+another length.
 
-The rules are pure functions of a source and its translation. They need neither a model nor a reference, and apply to
-the pairs of a corpus as well.
+The rules are pure functions of a source and its translation. They need neither a model nor a
+reference, and apply to the pairs of a corpus as well.
 """
 
 import re
@@ -61,10 +62,10 @@ class WarningLimits:
     Usual lengths and scripts in the languages of a model, see [`measure_limits`].
 
     Attributes:
-        shortest, longest: Range of the length of a translation divided by that of its source. Both lengths count
-            characters, each with its marks, and 10 more.
-        scripts: Names of Unicode, such as LATIN, of the scripts in which translations are written. Without any, no
-            script is a reason for a warning.
+        shortest, longest: Range of the length of a translation divided by that of its source. Both
+            lengths count characters, each with its marks, and 10 more.
+        scripts: Names of Unicode, such as LATIN, of the scripts in which translations are written.
+            Without any, no script is a reason for a warning.
         source_scripts: Scripts of the sources, likewise; training stores them.
     """
 
@@ -75,7 +76,9 @@ class WarningLimits:
 
     @classmethod
     def from_config(cls, config: Any) -> "WarningLimits":
-        """Return the limits that the configuration of a model has as `warning_limits`, or limits for any languages."""
+        """Return the limits that the configuration of a model has as `warning_limits`, or limits
+        for any languages.
+        """
         stored = getattr(config, "warning_limits", None) or {}
         try:
             limits = cls(**stored)
@@ -97,13 +100,17 @@ def find_warnings(
 ) -> list[str]:
     """Return the [`WARNINGS`] that apply to a translation.
 
-    - "copy": half of the words of the translation, and at least 4, are copied from the source in one piece.
-    - "repetition": a word comes 3 times in a row, a phrase of 2 to 8 words twice, or a sign 4 times, unless the source
-      repeats one.
-    - "numbers": one side has a number in digits that the other side lacks. Numbers up to 12 may be written as words.
-    - "script": the usual scripts are absent, see [`has_other_scripts`], in the translation or in the source.
+    - "copy": half of the words of the translation, and at least 4, are copied from the source in
+      one piece.
+    - "repetition": a word comes 3 times in a row, a phrase of 2 to 8 words twice, or a sign 4
+      times, unless the source repeats one.
+    - "numbers": one side has a number in digits that the other side lacks. Numbers up to 12 may be
+      written as words.
+    - "script": the usual scripts are absent, see [`has_other_scripts`], in the translation or in
+      the source.
     - "length": the length divided by that of the source is out of the range of `limits`.
-    - "terms": a wanted translation of a term of the glossary of the request is absent, whatever its ending.
+    - "terms": a wanted translation of a term of the glossary of the request is absent, whatever its
+      ending.
     """
     found = {
         "copy": is_copy(source, translation),
@@ -127,7 +134,9 @@ def is_copy(source: str, translation: str) -> bool:
 
 
 def has_repetition(source: str, translation: str) -> bool:
-    """Return whether the translation repeats words or signs at once, more often than the source repeats some."""
+    """Return whether the translation repeats words or signs at once, more often than the source
+    repeats some.
+    """
     words = [
         [each for each in _words(text) if not each.isdigit()] for text in (source, translation)
     ]
@@ -150,7 +159,8 @@ def has_repetition(source: str, translation: str) -> bool:
 
 
 def most_repeats(words: Sequence[str], size: int, characters: int = 0) -> int:
-    """Return how many times in a row a phrase of `size` words comes, for the phrase with the longest row.
+    """Return how many times in a row a phrase of `size` words comes, for the phrase with the
+    longest row.
 
     Args:
         characters: The least number of characters of the phrase.
@@ -164,7 +174,9 @@ def most_repeats(words: Sequence[str], size: int, characters: int = 0) -> int:
 
 
 def has_other_numbers(source: str, translation: str) -> bool:
-    """Return whether one side has a number that the other side neither has nor may have written as a word."""
+    """Return whether one side has a number that the other side neither has nor may have written as
+    a word.
+    """
     numbers = (_NUMBER.findall(text) for text in (source, translation))
     # The digits of each number, without separators, which differ among languages.
     digits = (
@@ -180,9 +192,11 @@ def has_other_numbers(source: str, translation: str) -> bool:
 
 def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
     """
-    Return whether the usual scripts are absent from a text, or 5 % of its letters are neither of these nor Latin.
+    Return whether the usual scripts are absent from a text, or 5 % of its letters are neither of
+    these nor Latin.
 
-    Protected text does not count, nor do three acronyms or names: all languages write some in other scripts.
+    Protected text does not count, nor do three acronyms or names: all languages write some in other
+    scripts.
 
     Args:
         scripts: The usual ones. Without any, all are.
@@ -201,7 +215,9 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
 
 
 def letter_ratio(text: str) -> float:
-    """Return the share of letters, with their marks, of the characters of a text that are no spaces."""
+    """Return the share of letters, with their marks, of the characters of a text that are no
+    spaces.
+    """
     counts = Counter(text)
     letters = sum(
         count for character, count in counts.items() if unicodedata.category(character)[0] in "LM"
@@ -211,13 +227,17 @@ def letter_ratio(text: str) -> float:
 
 
 def length_ratio(source: str, translation: str) -> float:
-    """Return the length of a translation divided by that of its source, in characters with marks, and 10 more."""
+    """Return the length of a translation divided by that of its source, in characters with marks,
+    and 10 more.
+    """
     there, here = (len(split_graphemes(text)) + _SMOOTHING for text in (translation, source))
     return there / here
 
 
 def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> WarningLimits:
-    """Return limits from good translations: 99.8 % of the lengths, and scripts with 0.1 % of the letters."""
+    """Return limits from good translations: 99.8 % of the lengths, and scripts with 0.1 % of the
+    letters.
+    """
     import numpy as np  # recipes, whose help is shown at once, import this module
 
     ratios = [length_ratio(*pair) for pair in zip(sources, translations, strict=True)]

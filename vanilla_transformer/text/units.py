@@ -1,9 +1,12 @@
-"""Units of a text: words, letters of scripts without spaces, and punctuation marks; and graphemes."""
+"""Units of a text: words, letters of scripts without spaces, and punctuation marks; and
+graphemes.
+"""
 
 import regex
 
 Span = tuple[int, int]
-# Scripts between whose words there are no spaces, and their letters. Each one is a unit, with its marks.
+# Scripts between whose words there are no spaces, and their letters. Each one is a unit, with its
+# marks.
 UNSPACED_SCRIPTS = r"[\p{Han}\p{Hiragana}\p{Katakana}\u30FC\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Tai_Tham}]"
 UNSPACED = rf"[\p{{L}}&&{UNSPACED_SCRIPTS}]"
 FURTHER = (
@@ -36,5 +39,7 @@ def is_word_of_letters(unit: str) -> bool:
 
 
 def split_graphemes(text: str) -> list[str]:
-    """Return the characters of a text as a reader counts them: each with its marks, joiners and soft hyphens."""
+    """Return the characters of a text as a reader counts them: each with its marks, joiners and
+    soft hyphens.
+    """
     return list(text) if text.isascii() else _GRAPHEME.findall(text)

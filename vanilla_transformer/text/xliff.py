@@ -1,8 +1,8 @@
 """
 The segments of XLIFF 1.2 and 2, and which of them are open.
 
-The work of translators, reviewers and translation memories is in `state` of both versions, in `approved` of 1.2, in
-`conf` of Trados Studio, and in `mq:status` of memoQ.
+The work of translators, reviewers and translation memories is in `state` of both versions, in
+`approved` of 1.2, in `conf` of Trados Studio, and in `mq:status` of memoQ.
 """
 
 import re
@@ -52,7 +52,9 @@ class XliffSegment(NamedTuple):
 
 
 def read_segments(unit: Any) -> list[XliffSegment]:
-    """Return the segments of a `<trans-unit>` of XLIFF 1.2, or the one of a `<segment>` of XLIFF 2."""
+    """Return the segments of a `<trans-unit>` of XLIFF 1.2, or the one of a `<segment>` of
+    XLIFF 2.
+    """
     source, target = find_child(unit, "source"), find_child(unit, "target")
     if source is None:
         return []
@@ -113,7 +115,9 @@ def _marks(element: Any) -> dict[str, Any]:
 
 
 def _is_locked(element: Any) -> bool:
-    """Return whether a tool has locked a unit or a segment, as `mq:locked`, `m:locked` and `locked` of Trados say."""
+    """Return whether a tool has locked a unit or a segment, as `mq:locked`, `m:locked` and `locked`
+    of Trados say.
+    """
     attributes = {} if element is None else element.attrib
     return any(
         name.rpartition("}")[2] == "locked" and value in _LOCKED

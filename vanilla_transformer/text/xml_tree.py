@@ -14,10 +14,12 @@ _SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "stri
 
 
 def parse_xml(text: str | bytes) -> Any:
-    """Return the tree of an XML text. Entities are left as they are, and nothing outside of the text is read.
+    """Return the tree of an XML text. Entities are left as they are, and nothing outside of the
+    text is read.
 
     Args:
-        text: Bytes are decoded as their XML declaration says; a decoded text has been decoded already.
+        text: Bytes are decoded as their XML declaration says; a decoded text has been decoded
+            already.
     """
     with requires_extra("documents", "Reading XML"):
         from lxml import etree
@@ -35,9 +37,11 @@ def parse_xml(text: str | bytes) -> Any:
 
 
 def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
-    """Yield the elements of some local names from an XML file of any size, one by one, each complete.
+    """Yield the elements of some local names from an XML file of any size, one by one, each
+    complete.
 
-    An element and what precedes it are removed once the next one is read; its ancestors keep their attributes.
+    An element and what precedes it are removed once the next one is read; its ancestors keep their
+    attributes.
 
     Args:
         file: A binary file.
@@ -62,10 +66,14 @@ def _mistake(error: Exception) -> ValueError:
 
 
 def local_name(element: Any) -> str:
-    """Return the name of an element without its namespace; comments, instructions and entities have none."""
+    """Return the name of an element without its namespace; comments, instructions and entities have
+    none.
+    """
     return "" if callable(element.tag) else element.tag.rpartition("}")[2]
 
 
 def translate_value(element: Any) -> str | None:
-    """Return the value of the attribute `translate` of an element, its own one or of ITS, or None."""
+    """Return the value of the attribute `translate` of an element, its own one or of ITS, or
+    None.
+    """
     return next(filter(None, map(element.get, _TRANSLATE)), None)

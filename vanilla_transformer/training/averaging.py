@@ -81,7 +81,8 @@ def average_checkpoints(
 def average_model_folders(
     folders: Sequence[str | Path], output_dir: str | Path, weights: Sequence[float] | None = None
 ) -> Path:
-    """Write the mean of several model folders as a model folder, with configuration and tokenizer of the last one.
+    """Write the mean of several model folders as a model folder, with configuration and tokenizer
+    of the last one.
 
     Args:
         weights: A positive number for each folder; by default all count the same.

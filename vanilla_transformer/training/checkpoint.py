@@ -1,11 +1,13 @@
 """Read and write model folders and checkpoints.
 
-A checkpoint is a model folder that training can resume from. Beside the model it holds `training_state.json`, which
-describes the run, the tensors of the optimizer, the EMA and LoRA adapters, and the SHA-256 of every file. The tensors
-are in `optimizer.safetensors`, `ema.safetensors` and `adapters.safetensors`, or in `shards/`, which all processes
-write with `torch.distributed.checkpoint`.
+A checkpoint is a model folder that training can resume from. Beside the model it holds
+`training_state.json`, which describes the run, the tensors of the optimizer, the EMA and LoRA
+adapters, and the SHA-256 of every file. The tensors are in `optimizer.safetensors`,
+`ema.safetensors` and `adapters.safetensors`, or in `shards/`, which all processes write with
+`torch.distributed.checkpoint`.
 
-The folders of `Accelerator.save_state` are no model folders, and hold pickles of the optimizer and of random states.
+The folders of `Accelerator.save_state` are no model folders, and hold pickles of the optimizer and
+of random states.
 """
 
 import copy
@@ -64,7 +66,8 @@ class ResumeState:
     Attributes:
         progress: Values that JSON can hold.
         param_groups: Parameter groups of the optimizer.
-        optimizer: Tensors by parameter and kind, such as `lm_head.weight.exp_avg`; full, or sharded (`DTensor`).
+        optimizer: Tensors by parameter and kind, such as `lm_head.weight.exp_avg`; full, or sharded
+            (`DTensor`).
         ema: Tensors by parameter; empty without an EMA.
         adapters: Tensors by parameter; empty without LoRA.
     """
@@ -89,9 +92,10 @@ def save_checkpoint(
     It is complete when it appears under its name.
 
     Args:
-        shards: A folder with the tensors of optimizer and EMA, which moves into the checkpoint. Without it, the
-            tensors of `state` are written.
-        weights: A copy of the model's weights, which training does not change. Without it, they are the model's own.
+        shards: A folder with the tensors of optimizer and EMA, which moves into the checkpoint.
+            Without it, the tensors of `state` are written.
+        weights: A copy of the model's weights, which training does not change. Without it, they are
+            the model's own.
     """
     with atomic_folder(folder, replace=True) as temporary:
         model.save_pretrained(temporary, state_dict=weights)
@@ -126,11 +130,12 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
     """Read the state that a checkpoint holds beside the model.
 
     Args:
-        like: The state of the run that resumes. A sharded checkpoint is read into its tensors, each process its own
-            shards, however many processes wrote it.
+        like: The state of the run that resumes. A sharded checkpoint is read into its tensors, each
+            process its own shards, however many processes wrote it.
 
     Returns:
-        Full tensors of a plain checkpoint; otherwise the tensors of `like`. Without an EMA in `like` there is none.
+        Full tensors of a plain checkpoint; otherwise the tensors of `like`. Without an EMA in
+        `like` there is none.
     """
     record = json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))
     if (folder / SHARDS).is_dir():
@@ -202,7 +207,9 @@ def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
 
 
 def list_checkpoints(output_dir: str | Path, prefix: str = "checkpoint-") -> list[Path]:
-    """List the checkpoints of a run, oldest first; or other folders that are numbered by step, such as `best-`."""
+    """List the checkpoints of a run, oldest first; or other folders that are numbered by step, such
+    as `best-`.
+    """
     folders = [
         path
         for path in Path(output_dir).glob(f"{prefix}*")
@@ -236,17 +243,21 @@ def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
 
 
 def delete_folder(path: Path) -> None:
-    """Rename a folder, then delete it, so that an interrupted deletion leaves no partial checkpoint by its name."""
+    """Rename a folder, then delete it, so that an interrupted deletion leaves no partial checkpoint
+    by its name.
+    """
     doomed = path.with_name(f".{path.name}.deleted")
     os.replace(path, doomed)
     shutil.rmtree(doomed)
 
 
 class CheckpointWriter:
-    """Write checkpoints from the main process, or sharded ones to which each process adds its shards.
+    """Write checkpoints from the main process, or sharded ones to which each process adds its
+    shards.
 
-    `save` returns when the tensors are copied to memory of the CPU; a thread writes them. From torch 2.13 on,
-    the next checkpoint uses the same memory. For a GPU it is pinned. All processes must call the methods together.
+    `save` returns when the tensors are copied to memory of the CPU; a thread writes them. From
+    torch 2.13 on, the next checkpoint uses the same memory. For a GPU it is pinned. All processes
+    must call the methods together.
 
     Args:
         sharded: Each process writes its shards of the optimizer and EMA tensors.
@@ -304,7 +315,9 @@ class CheckpointWriter:
         state = replace(state, **copied)
 
         def write() -> None:
-            """Write the shards of this process, if any, and the rest of the checkpoint in the main process."""
+            """Write the shards of this process, if any, and the rest of the checkpoint in the main
+            process.
+            """
             try:
                 if shards is not None:
                     tensors = {"optimizer": state.optimizer, "ema": state.ema}
@@ -339,7 +352,9 @@ class CheckpointWriter:
             )
 
     def close(self) -> None:
-        """Wait for the thread of this process alone, also after an error of training, and free the memory."""
+        """Wait for the thread of this process alone, also after an error of training, and free the
+        memory.
+        """
         self._thread.shutdown()
         if self._unfinished is not None and (error := self._unfinished.exception()) is not None:
             logger.error("The last checkpoint could not be written: %s", error)

@@ -1,7 +1,8 @@
-"""Compile the layers of a model and its loss for training: one graph for each kind, for batches of all shapes.
+"""Compile the layers of a model and its loss for training: one graph for each kind, for batches of
+all shapes.
 
-Layers are compiled one by one and share their graphs: the time to compile does not grow with their number, and DDP and
-FSDP2, which wrap them afterwards, reduce gradients between layers.
+Layers are compiled one by one and share their graphs: the time to compile does not grow with their
+number, and DDP and FSDP2, which wrap them afterwards, reduce gradients between layers.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,9 @@ _UNIT_COMPILED = 8  # tokens: kernels for GPUs read eight values of two bytes at
 
 
 def should_compile(choice: bool | None, config: Any, device: torch.device) -> bool:
-    """Return whether to compile a model: as the recipe says, and by default on a GPU of CUDA where that works."""
+    """Return whether to compile a model: as the recipe says, and by default on a GPU of CUDA where
+    that works.
+    """
     obstacle = None  # the key and value of a model whose layers cannot be compiled as one graph
     if "lsh_attention" in (getattr(config, "layer_types", None) or ()):
         obstacle = "layer_types: lsh_attention"
@@ -41,8 +44,8 @@ def should_compile(choice: bool | None, config: Any, device: torch.device) -> bo
 def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packing: bool) -> None:
     """Let the layers of the model, and on a GPU the loss, be compiled at their first batch.
 
-    The layer of a [`LossTerm`] stays uncompiled, since its inputs may be recorded. Call this before DDP or FSDP2 wraps
-    the model.
+    The layer of a [`LossTerm`] stays uncompiled, since its inputs may be recorded. Call this before
+    DDP or FSDP2 wraps the model.
 
     Args:
         packing: All batches have one shape, for which layers are compiled.
@@ -50,11 +53,14 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     from vanilla_transformer.utils.private_folders import check_inductor_caches
 
     check_inductor_caches()
-    # The graphs of earlier runs of this process would count toward Dynamo's limit for a layer, at which it fails.
+    # The graphs of earlier runs of this process would count toward Dynamo's limit for a layer, at
+    # which it fails.
     torch.compiler.reset()
-    # With `dynamic`, Dynamo makes each float of a module, such as the probability of dropout, an input on the CPU.
+    # With `dynamic`, Dynamo makes each float of a module, such as the probability of dropout, an
+    # input on the CPU.
     torch._dynamo.config.specialize_float = True
-    # By default, sizes that are equal in the first batch, such as its source and target length, are compiled as one.
+    # By default, sizes that are equal in the first batch, such as its source and target length, are
+    # compiled as one.
     torch.fx.experimental._config.use_duck_shape = False
     model = model_with_loss.model
     for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
@@ -81,6 +87,8 @@ def choose_padding(before: Mapping[str, Any], compiled: bool) -> int:
 
 
 def uncompiled(module: nn.Module, when: bool = True) -> AbstractContextManager[None]:
-    """Run a module uncompiled within the block: to decode, and for sizes of 1, which would be other graphs."""
+    """Run a module uncompiled within the block: to decode, and for sizes of 1, which would be other
+    graphs.
+    """
     is_compiled = when and any(each._compiled_call_impl is not None for each in module.modules())
     return torch.compiler.set_stance("force_eager") if is_compiled else nullcontext()

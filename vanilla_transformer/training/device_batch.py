@@ -1,6 +1,6 @@
 """
-Batches as the device gets them: with all that the host would otherwise read from the device, or several sentences in a
-row (packed), whose positions become masks of attention on the device.
+Batches as the device gets them: with all that the host would otherwise read from the device, or
+several sentences in a row (packed), whose positions become masks of attention on the device.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 )
 from vanilla_transformer.utils.device_utils import additive_mask, copy_to_device, expand_mask
 
-# The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in bfloat16. R-Drop doubles
-# them.
+# The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in
+# bfloat16. R-Drop doubles them.
 _LOGITS_IN_GRAPH = 2**30
 _WITH_MASKS = ("sdpa", "eager")  # implementations that take a mask for each row
 
@@ -29,7 +29,8 @@ _WITH_MASKS = ("sdpa", "eager")  # implementations that take a mask for each row
 @dataclass(frozen=True)
 class BatchPreparation:
     """
-    Add to a batch, on the CPU, the tensors that a model needs. Workers of the data loader call it, without the model.
+    Add to a batch, on the CPU, the tensors that a model needs. Workers of the data loader call it,
+    without the model.
 
     A batch that has been prepared stays as it is.
 
@@ -38,7 +39,8 @@ class BatchPreparation:
         attention: The implementation for which masks are prepared, or None for the plain mask.
         dtype: Data type of the model.
         keep_mask: Keep a mask without padding, so that all batches take one compiled graph.
-        loss_in_graph: The model has `loss_in_graph` (see [`ModelWithLoss`]), which needs no places of labels.
+        loss_in_graph: The model has `loss_in_graph` (see [`ModelWithLoss`]), which needs no places
+            of labels.
     """
 
     config: Any
@@ -51,7 +53,9 @@ class BatchPreparation:
     def for_model(
         cls, model: Any, keep_mask: bool = False, loss_in_graph: bool = False
     ) -> "BatchPreparation":
-        """Return the preparation for a model, whose attention implementation does not change afterwards."""
+        """Return the preparation for a model, whose attention implementation does not change
+        afterwards.
+        """
         attention = model.config._attn_implementation
         has_masks = (
             type(model.get_encoder()) is VanillaTransformerEncoder and attention in _WITH_MASKS
@@ -64,14 +68,15 @@ class BatchPreparation:
         """Prepare a batch.
 
         Args:
-            batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them, or what
-                [`TokenTable.pack`] returns, and, with guided alignment, `link_places` and `link_weights`.
+            batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them,
+                or what [`TokenTable.pack`] returns, and, with guided alignment, `link_places` and
+                `link_weights`.
 
         Returns:
-            `input_ids`, `labels`, the links, and, unless there is no padding, `attention_mask` in the form that the
-            model's attention takes. Packed batches have `source_positions` and `target_positions` instead. Unless the
-            loss is computed in a graph, there are also `label_places`, the indices in `labels.flatten()` of the labels
-            that count.
+            `input_ids`, `labels`, the links, and, unless there is no padding, `attention_mask` in
+            the form that the model's attention takes. Packed batches have `source_positions` and
+            `target_positions` instead. Unless the loss is computed in a graph, there are also
+            `label_places`, the indices in `labels.flatten()` of the labels that count.
         """
         mask = batch.get("attention_mask")
         is_plain = is_packed(batch) or (mask is not None and mask.dim() == 2)
@@ -92,7 +97,8 @@ class BatchPreparation:
             }
         if self.attention is None:
             return prepared | {"attention_mask": batch["attention_mask"]}
-        # The mask that the library would derive on the device, where it would read if there is padding.
+        # The mask that the library would derive on the device, where it would read if there is
+        # padding.
         seen = source_mask(self.config, batch["input_ids"], batch["attention_mask"])
         if seen is None or (seen.all() and not self.keep_mask):
             return prepared
@@ -100,12 +106,16 @@ class BatchPreparation:
 
 
 def batch_to_device(batch: Batch, prepare: BatchPreparation, device: torch.device) -> Batch:
-    """Copy a batch to the device, without waiting for the device; prepare it first if no worker has done so."""
+    """Copy a batch to the device, without waiting for the device; prepare it first if no worker has
+    done so.
+    """
     return {name: copy_to_device(tensor, device) for name, tensor in prepare(batch).items()}
 
 
 def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.device) -> bool:
-    """Return whether to pack batches: as the recipe says, and by default for a compiled model on a GPU of CUDA."""
+    """Return whether to pack batches: as the recipe says, and by default for a compiled model on a
+    GPU of CUDA.
+    """
     attention = model.config._attn_implementation
     stacks = type(model.model), type(model.get_encoder()), type(model.get_decoder())
     plain = stacks == (
@@ -121,26 +131,32 @@ def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.d
             else "another kind of model or one without `source_eos`"
         )
         raise UserError(
-            f"`packing` must be given with softmax attention by {' or '.join(_WITH_MASKS)}, got {kind}. Leave it out."
+            f"`packing` must be given with softmax attention by {' or '.join(_WITH_MASKS)}, got "
+            f"{kind}. Leave it out."
         )
     by_default = compiled and plain and attention in _WITH_MASKS and device.type == "cuda"
     return by_default if choice is None else choice
 
 
 def has_other_forward(model: Any) -> bool:
-    """Return whether the class of a model replaces the `forward` that projects the decoder's output."""
+    """Return whether the class of a model replaces the `forward` that projects the decoder's
+    output.
+    """
     return type(model).forward is not VanillaTransformerForConditionalGeneration.forward
 
 
 def packed_decoder_states(
     model: VanillaTransformerForConditionalGeneration, batch: Batch
 ) -> Tensor:
-    """Return the decoder's output for a packed batch, `(B, T, D)`: each pair as if it had a batch for itself."""
+    """Return the decoder's output for a packed batch, `(B, T, D)`: each pair as if it had a batch
+    for itself.
+    """
     source_positions, target_positions, labels = (
         batch[name] for name in ("source_positions", "target_positions", "labels")
     )
     padding = labels == IGNORED_LABEL
-    # The number of each token's sentence in its row, from 1. Each token of padding has its own number.
+    # The number of each token's sentence in its row, from 1. Each token of padding has its own
+    # number.
     source, target = (
         (positions == 0).cumsum(dim=-1) for positions in (source_positions, target_positions)
     )
@@ -155,7 +171,8 @@ def packed_decoder_states(
     )
     length = labels.shape[1]
     past = torch.ones(length, length, dtype=torch.bool, device=labels.device).tril()
-    # A row of the source may have less padding. There padding of the target attends to everything, not to nothing.
+    # A row of the source may have less padding. There padding of the target attends to everything,
+    # not to nothing.
     aligned = (target[:, :, None] == source[:, None]) | padding[:, :, None]  # (B, T, S)
     start: Any = model.config.decoder_start_token_id
     shifted = model.prepare_decoder_input_ids_from_labels(labels)

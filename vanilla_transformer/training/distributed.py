@@ -1,4 +1,6 @@
-"""The processes of a run: create the accelerator, connect them, decide together, shard a model, report a lost one."""
+"""The processes of a run: create the accelerator, connect them, decide together, shard a model,
+report a lost one.
+"""
 
 import logging
 import os
@@ -55,12 +57,13 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
         raise UserError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
     if options.compile and find_compiler() is None:
         raise UserError(
-            "`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out."
+            "`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` "
+            "out."
         )
     if options.fsdp and "RANK" not in os.environ:
         raise UserError(
-            "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
-            "`torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
+            "`fsdp` needs several processes, got one that was not launched by torchrun. Start "
+            "training with `torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
         )
     connect_processes()
     with patch_environment(**_WITHOUT_PLUGINS):
@@ -79,17 +82,19 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     )
     if total is not None and recipe.data.max_tokens != total // batches:
         raise UserError(
-            f"A recipe with `tokens_per_step` must be read in each process of the run, got one that was read before "
-            f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."
+            "A recipe with `tokens_per_step` must be read in each process of the run, got one "
+            f"that was read before {accelerator.num_processes} processes started. Call "
+            "`parse_recipe` in the function that trains."
         )
     return accelerator
 
 
 def resolve_mixed_precision(name: str | None, process: PartialState) -> str | None:
-    """Return the mixed precision for Accelerate on the device of a process, and log what `"auto"` is.
+    """Return the mixed precision for Accelerate on the device of a process, and log what `"auto"`
+    is.
 
-    `"auto"` is bf16 where the device has instructions for it, and no, which is float32, elsewhere. A warning is logged
-    for bf16 on a processor that emulates it.
+    `"auto"` is bf16 where the device has instructions for it, and no, which is float32, elsewhere.
+    A warning is logged for bf16 on a processor that emulates it.
     """
     fast = multiplies("bfloat16", process.device)
     if name == AUTO:
@@ -99,24 +104,28 @@ def resolve_mixed_precision(name: str | None, process: PartialState) -> str | No
             logger.info("`mixed_precision` auto is %s instructions for bf16.", choice)
     elif name == "bf16" and process.device.type == "cpu" and not fast and process.is_main_process:
         logger.warning(
-            "This processor has no instructions for bf16 and emulates it, many times more slowly than float32. Use "
-            "`mixed_precision: auto`, which is float32 here."
+            "This processor has no instructions for bf16 and emulates it, many times more slowly "
+            "than float32. Use `mixed_precision: auto`, which is float32 here."
         )
     return name
 
 
 def connect_processes() -> None:
-    """Create the process group of a process that `torchrun`, `accelerate launch` or variables like theirs describe.
+    """Create the process group of a process that `torchrun`, `accelerate launch` or variables like
+    theirs describe.
 
-    Tensors of a GPU travel by the GPU's backend, NCCL, and tensors of the CPU by gloo. Accelerate would connect GPUs
-    alone, so that each message between hosts would wait in the queues of the GPUs.
+    Tensors of a GPU travel by the GPU's backend, NCCL, and tensors of the CPU by gloo. Accelerate
+    would connect GPUs alone, so that each message between hosts would wait in the queues of the
+    GPUs.
 
-    Both launchers keep one store for all attempts, so a process that is started again can read the address of a dead
-    one there (pytorch/pytorch#135712). Each attempt therefore gets a part of the store for itself.
+    Both launchers keep one store for all attempts, so a process that is started again can read the
+    address of a dead one there (pytorch/pytorch#135712). Each attempt therefore gets a part of the
+    store for itself.
     """
     if not os.environ.keys() >= _VARIABLES or torch.distributed.is_initialized():
         return
-    # A build of PyTorch for CUDA names its accelerator also on a machine without a GPU, unless it is to check.
+    # A build of PyTorch for CUDA names its accelerator also on a machine without a GPU, unless it
+    # is to check.
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     backend = torch.distributed.get_default_backend_for_device(device)
     options: dict[str, Any] = {}
@@ -135,9 +144,9 @@ def connect_processes() -> None:
 def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
     """Return a name that all processes of this attempt have in common and no earlier attempt had.
 
-    The number of restarts is not such a name, since each node counts its own. An earlier attempt may have ended
-    anywhere in this function, so each process deletes its remains, and the main process repeats the name until
-    all have read it.
+    The number of restarts is not such a name, since each node counts its own. An earlier attempt
+    may have ended anywhere in this function, so each process deletes its remains, and the main
+    process repeats the name until all have read it.
     """
     if rank != 0:
         store.delete_key(f"attempt/{rank}")
@@ -151,8 +160,9 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
     ]:
         if time.monotonic() > deadline:
             raise LostProcessError(
-                f"All {world_size} processes must start within {_START_TIMEOUT.total_seconds() / 60:.0f} minutes, but "
-                f"{len(missing)} did not, the first of them process {missing[0]}. Look at its messages and its node."
+                f"All {world_size} processes must start within "
+                f"{_START_TIMEOUT.total_seconds() / 60:.0f} minutes, but {len(missing)} did not, "
+                f"the first of them process {missing[0]}. Look at its messages and its node."
             )
         for other in missing:
             store.set(f"attempt/{other}", attempt)
@@ -162,7 +172,9 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
 
 @contextmanager
 def report_lost_processes() -> Iterator[None]:
-    """Turn the failure of an exchange with another process of the run, at any place in the block, into one line."""
+    """Turn the failure of an exchange with another process of the run, at any place in the block,
+    into one line.
+    """
     try:
         yield
     except RuntimeError as error:
@@ -175,21 +187,23 @@ def report_lost_processes() -> Iterator[None]:
         process, reason = f"Process {os.environ.get('RANK', '0')}", text.splitlines()[-1].strip()
         if any(name in text for name in _OWN_MISTAKES):
             raise LostProcessError(
-                f"{process} must have a GPU that no other process uses, but NCCL cannot use it: {reason}. Start at "
-                "most as many processes as there are free GPUs."
+                f"{process} must have a GPU that no other process uses, but NCCL cannot use it: "
+                f"{reason}. Start at most as many processes as there are free GPUs."
             ) from error
         raise LostProcessError(
-            f"{process} lost the connection to another process of the run, which was killed or has failed: look at "
-            "its messages. The same command resumes from the last checkpoint."
+            f"{process} lost the connection to another process of the run, which was killed or has "
+            "failed: look at its messages. The same command resumes from the last checkpoint."
         ) from error
 
 
 def sum_over_processes(
     accelerator: Accelerator, values: Sequence[float] | torch.Tensor
 ) -> torch.Tensor:
-    """Sum each value over all processes, in float64 on the CPU. All processes must call it together.
+    """Sum each value over all processes, in float64 on the CPU. All processes must call it
+    together.
 
-    The hosts exchange the values by gloo (see `connect_processes`), and none waits for the queue of its GPU.
+    The hosts exchange the values by gloo (see `connect_processes`), and none waits for the queue of
+    its GPU.
     """
     return accelerator.reduce(
         torch.as_tensor(values, dtype=torch.float64, device="cpu"), reduction="sum"
@@ -197,21 +211,27 @@ def sum_over_processes(
 
 
 def wait_for_processes(accelerator: Accelerator) -> None:
-    """Wait until all processes call this. Accelerate's barrier would wait for the queues of their GPUs, too."""
+    """Wait until all processes call this.
+
+    Accelerate's barrier would wait for the queues of their GPUs, too.
+    """
     sum_over_processes(accelerator, [0.0])
 
 
 def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:
-    """Return the main process's decision in every process: clocks and disks of the others may differ."""
+    """Return the main process's decision in every process: clocks and disks of the others may
+    differ.
+    """
     if accelerator.num_processes == 1:
         return decision
     return bool(sum_over_processes(accelerator, [decision and accelerator.is_main_process])[0])
 
 
-# Why not by Accelerate's FSDP plugin, from which only the settings are read (`launcher.py`): its state uses the plugin
-# for processes on accelerators alone and trains those on a CPU unsharded (`AcceleratorState`, accelerate 1.15), so
-# that no test without GPUs would see it. Its casts of parameters have changed between releases, once without effect
-# (huggingface/accelerate#3979, #3985). `fully_shard`, which the plugin calls as well, does the same on every device.
+# Why not by Accelerate's FSDP plugin, from which only the settings are read (`launcher.py`): its
+# state uses the plugin for processes on accelerators alone and trains those on a CPU unsharded
+# (`AcceleratorState`, accelerate 1.15), so that no test without GPUs would see it. Its casts of
+# parameters have changed between releases, once without effect (huggingface/accelerate#3979,
+# #3985). `fully_shard`, which the plugin calls as well, does the same on every device.
 def shard_model(
     model_with_loss: ModelWithLoss,
     num_processes: int,
@@ -219,14 +239,16 @@ def shard_model(
 ) -> None:
     """Shard parameters, gradients and optimizer state over all processes, in place.
 
-    Each layer is a group that is gathered while it computes. The root group, with the tied embeddings, stays gathered
-    from the forward pass to the end of the backward pass. The layer of a [`LossTerm`] is in it: the term may use its
-    weights after the layer.
+    Each layer is a group that is gathered while it computes. The root group, with the tied
+    embeddings, stays gathered from the forward pass to the end of the backward pass. The layer of a
+    [`LossTerm`] is in it: the term may use its weights after the layer.
 
-    With bf16 the shards stay float32, in which gradients are summed over processes and the optimizer computes. The
-    gathered parameters and what passes between layers are bfloat16; within them autocast applies, as with DDP.
+    With bf16 the shards stay float32, in which gradients are summed over processes and the
+    optimizer computes. The gathered parameters and what passes between layers are bfloat16; within
+    them autocast applies, as with DDP.
 
-    Each layer is gathered again for the backward pass, unless the file of `accelerate launch` says to keep it.
+    Each layer is gathered again for the backward pass, unless the file of `accelerate launch` says
+    to keep it.
 
     Args:
         mixed_precision: Accelerate's, of which bf16 counts.
@@ -250,7 +272,8 @@ def shard_model(
 def skip_gradient_sync(
     accelerator: Accelerator, wrapped_model: torch.nn.Module, skip: bool
 ) -> Iterator[None]:
-    """Skip the all-reduce (DDP) or reduce-scatter (FSDP2) of gradients until the last micro-batch of a step.
+    """Skip the all-reduce (DDP) or reduce-scatter (FSDP2) of gradients until the last micro-batch
+    of a step.
 
     With FSDP2, the layers that a backward pass has gathered stay gathered for the next micro-batch.
     """

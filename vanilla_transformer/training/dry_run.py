@@ -1,5 +1,6 @@
 """
-Predict a run without training: sizes that follow from the recipe, the time of a few steps, and rules of thumb.
+Predict a run without training: sizes that follow from the recipe, the time of a few steps, and
+rules of thumb.
 """
 
 import math
@@ -27,11 +28,13 @@ def plan_run(
     timed_steps: int = 5,
     model_class: ModelClass | None = None,
 ) -> dict[str, Any]:
-    """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
+    """Read the data, create the model, make a few steps on the device that training would use, and
+    write nothing.
 
     Returns:
-        Values by name; sizes in GiB, times in seconds or hours as the names say; "advice" is lines of text. On a CPU
-        the peak of memory counts the copy of a checkpoint, which is in the same memory.
+        Values by name; sizes in GiB, times in seconds or hours as the names say; "advice" is lines
+        of text. On a CPU the peak of memory counts the copy of a checkpoint, which is in the same
+        memory.
     """
     with apply_settings(recipe.optimization.threads):
         run = prepare_run(recipe, RunFolder(recipe), model_class=model_class)
@@ -114,7 +117,8 @@ _APPROXIMATE = ("epochs", "learning_rate")  # where half and twice as much are n
 
 
 def advise(recipe: Recipe, pairs: int, epochs: float) -> list[str]:
-    """Return rules of thumb for a corpus of `pairs` sentence pairs as lines of text, with what the recipe has instead.
+    """Return rules of thumb for a corpus of `pairs` sentence pairs as lines of text, with what the
+    recipe has instead.
 
     Args:
         epochs: Epochs that the run will have.

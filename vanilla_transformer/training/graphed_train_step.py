@@ -1,9 +1,11 @@
 """
-The work of a training step on a GPU as CUDA graphs: the gradient of a micro-batch, and the update of the weights.
+The work of a training step on a GPU as CUDA graphs: the gradient of a micro-batch, and the update
+of the weights.
 
-Packed batches have one shape. So the host copies a batch to the place of the one before, seeds dropout, replays the
-gradient for each micro-batch, and replays the update. The first steps of a shape run as usual: they allocate the
-gradients and the moments of Adam, and choose kernels. A batch of a rare shape runs so, too.
+Packed batches have one shape. So the host copies a batch to the place of the one before, seeds
+dropout, replays the gradient for each micro-batch, and replays the update. The first steps of a
+shape run as usual: they allocate the gradients and the moments of Adam, and choose kernels. A batch
+of a rare shape runs so, too.
 """
 
 import logging
@@ -30,7 +32,8 @@ Inputs = Mapping[str, Tensor | float]
 
 class GraphedTrainStep:
     """
-    The gradient and the update of a run, with the interface of the functions of the same names in `train_step`.
+    The gradient and the update of a run, with the interface of the functions of the same names in
+    `train_step`.
 
     Args:
         state: State of the run. Its gradients keep their addresses from now on.
@@ -63,7 +66,9 @@ class GraphedTrainStep:
         return norm, finite
 
     def _add_gradient(self, first: bool, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Copy a gradient to the one before it, or add it, by one operation instead of one for each parameter."""
+        """Copy a gradient to the one before it, or add it, by one operation instead of one for each
+        parameter.
+        """
         parameters = [
             each for group in self._state.optimizer.param_groups for each in group["params"]
         ]
@@ -85,7 +90,9 @@ class GraphedTrainStep:
         return loss
 
     def _update_at_rates(self, rates: Mapping[str, Tensor]) -> Tensor:
-        """Let the optimizer take its learning rates from tensors, and restore the numbers for checkpoints."""
+        """Let the optimizer take its learning rates from tensors, and restore the numbers for
+        checkpoints.
+        """
         groups = self._state.optimizer.param_groups
         before = [(group["lr"], group["capturable"]) for group in groups]
         try:
@@ -99,7 +106,8 @@ class GraphedTrainStep:
 
 class GraphedFunction:
     """
-    A function of tensors of a device, which is captured once its inputs have had the same shapes a few times.
+    A function of tensors of a device, which is captured once its inputs have had the same shapes a
+    few times.
 
     Args:
         function: Returns a tensor, of inputs at fixed addresses. It reads no value.
@@ -156,7 +164,9 @@ class GraphedFunction:
 
 @dataclass
 class _Form:
-    """Inputs of some shapes at fixed addresses, the place of the result, and what replays the function on them."""
+    """Inputs of some shapes at fixed addresses, the place of the result, and what replays the
+    function on them.
+    """
 
     inputs: Mapping[str, Tensor]
     result: Tensor | None = None

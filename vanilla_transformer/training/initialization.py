@@ -1,4 +1,6 @@
-"""Start a run from another model: change its layers and its vocabulary, and choose the tokenizer."""
+"""Start a run from another model: change its layers and its vocabulary, and choose the
+tokenizer.
+"""
 
 import copy
 import re
@@ -52,7 +54,10 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
             and options.init_vocabulary == KEEP
             and size != len(tokenizer)
         ):
-            rule = f"`vocab_size` must be the value of the model that `init_from` names, {len(tokenizer)}"
+            rule = (
+                "`vocab_size` must be the value of the model that `init_from` names, "
+                f"{len(tokenizer)}"
+            )
             raise UserError(f"{rule}, got {size}. Leave it out, or set `init_vocabulary`.")
     else:
         model, tokenizer = load_converted(checkpoint)
@@ -60,8 +65,8 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
     if languages is not None and languages.is_forced:
         if any(None in spec.direction for spec in texts.specs):
             raise UserError(
-                f"`source_language` and `target_language` must be given for {name}, in the codes of its tokenizer, "
-                "such as eng_Latn for NLLB."
+                f"`source_language` and `target_language` must be given for {name}, in the codes "
+                "of its tokenizer, such as eng_Latn for NLLB."
             )
         set_languages(model, tokenizer, *texts.specs[0].direction)  # the folder's default
     changed = copy.deepcopy(tokenizer)
@@ -82,7 +87,8 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
     if new and (frozen or options.lora_rank is not None):
         option = "freeze: embeddings" if frozen else "lora_rank"
         raise UserError(
-            f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the recipe."
+            f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the "
+            "recipe."
         )
     if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
         model = replace_vocabulary(model, tokenizer, changed)
@@ -95,7 +101,8 @@ def keep_layers(
     """Return a model with some of the layers, and all other weights.
 
     Args:
-        kept: The layers of `"encoder"` and `"decoder"` to keep, from 0 and in this order; None for all.
+        kept: The layers of `"encoder"` and `"decoder"` to keep, from 0 and in this order; None for
+            all.
     """
     numbers = {name: list(layers) for name, layers in kept.items() if layers is not None}
     if not numbers:
@@ -103,7 +110,8 @@ def keep_layers(
     config = copy.deepcopy(model.config)
     if isinstance(config, VanillaTransformerLongConfig):
         raise UserError(
-            "Layers can be kept of models with full attention only. Leave `init_decoder_layers` out."
+            "Layers can be kept of models with full attention only. Leave `init_decoder_layers` "
+            "out."
         )
     for name, layers in numbers.items():
         count = getattr(config, f"{name}_layers")
@@ -136,14 +144,15 @@ def replace_vocabulary(
 ) -> VanillaTransformerForConditionalGeneration:
     """Return a model for the entries of `new`, whose other weights are the model's.
 
-    An entry that `old` has too keeps its vectors, in the embeddings and in the output projection, and its bias. Others
-    get the mean over the pieces into which `old` splits them, and entries without pieces the mean over all. The tag of
-    a new language gets the mean over the tags of the others, if there are any.
+    An entry that `old` has too keeps its vectors, in the embeddings and in the output projection,
+    and its bias. Others get the mean over the pieces into which `old` splits them, and entries
+    without pieces the mean over all. The tag of a new language gets the mean over the tags of the
+    others, if there are any.
     """
     if model.config.decoder_vocab_size != model.config.vocab_size:
         raise UserError(
-            "The vocabulary must be joint to be changed, but the model has one for each language. Set "
-            "`init_vocabulary` to keep."
+            "The vocabulary must be joint to be changed, but the model has one for each language. "
+            "Set `init_vocabulary` to keep."
         )
     config = copy.deepcopy(model.config)
     config.vocab_size = config.decoder_vocab_size = len(new)
@@ -175,7 +184,9 @@ def replace_vocabulary(
 
 
 def _pieces(token: str, old: Any, new: Any) -> list[int]:
-    """Return the entries of `old` that a token of `new` is made from: its pieces, or the tags of other languages."""
+    """Return the entries of `old` that a token of `new` is made from: its pieces, or the tags of
+    other languages.
+    """
     tags = similar_tags(old, token)
     if tags:
         return tags

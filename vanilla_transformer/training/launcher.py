@@ -1,7 +1,8 @@
 """Take over the settings of `accelerate launch`: processes, sharding, precision and compilation.
 
-`accelerate launch` passes the file that `accelerate config` writes, and its own flags, in environment variables, which
-Accelerate's own plugins read here. Training uses the plugins no further: `distributed.py` says why.
+`accelerate launch` passes the file that `accelerate config` writes, and its own flags, in
+environment variables, which Accelerate's own plugins read here. Training uses the plugins no
+further: `distributed.py` says why.
 """
 
 import os
@@ -51,8 +52,9 @@ def add_launcher(recipe: Recipe) -> Recipe:
     } <= os.environ.keys() and "RANK" not in os.environ
     if parse_flag_from_env("ACCELERATE_USE_CPU") and started_alone and not by_mpi:
         raise UserError(
-            "Several processes on CPUs must be started by torchrun or mpirun, but accelerate launch has started one. "
-            "Use `torchrun --nproc_per_node N scripts/train.py …`, or one process."
+            "Several processes on CPUs must be started by torchrun or mpirun, but accelerate "
+            "launch has started one. Use `torchrun --nproc_per_node N scripts/train.py …`, or one "
+            "process."
         )
     options = recipe.optimization
     sharded = (
@@ -79,8 +81,8 @@ def add_launcher(recipe: Recipe) -> Recipe:
         precision = options.mixed_precision
     elif "mixed_precision" in recipe.given and options.mixed_precision not in (AUTO, precision):
         raise UserError(
-            f"`mixed_precision` is {options.mixed_precision} in the recipe, but {precision} in {_LAUNCHER}. Give it "
-            "once, or the same."
+            f"`mixed_precision` is {options.mixed_precision} in the recipe, but {precision} in "
+            f"{_LAUNCHER}. Give it once, or the same."
         )
     recipe = recipe.replace(
         "optimization", fsdp=sharded, compile=compiled, mixed_precision=precision
@@ -128,6 +130,7 @@ def _shards_by_launcher() -> bool:
             others[f"fsdp_auto_wrap_policy={policy}"] = advice
     for found, advice in others.items():
         raise UserError(
-            f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. {advice}"
+            f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. "
+            f"{advice}"
         )
     return True

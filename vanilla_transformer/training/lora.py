@@ -21,7 +21,8 @@ class LoraAdapters:
     """The adapters of a model. Creating them puts them into its layers and freezes everything else.
 
     Args:
-        rank: Rank of each adapter; its output is scaled by 2, as if `lora_alpha` were twice the rank.
+        rank: Rank of each adapter; its output is scaled by 2, as if `lora_alpha` were twice the
+            rank.
     """
 
     def __init__(self, model: VanillaTransformerForConditionalGeneration, rank: int):
@@ -40,7 +41,8 @@ class LoraAdapters:
             parameter.data.copy_(state[name])
 
     def merge(self, state: StateDict | None = None) -> VanillaTransformerForConditionalGeneration:
-        """Return a copy of the model with the adapters added to its weights, which loads without peft.
+        """Return a copy of the model with the adapters added to its weights, which loads without
+        peft.
 
         Args:
             state: The tensors of other adapters, such as of their moving average.

@@ -1,9 +1,11 @@
-"""Label-smoothed cross-entropy (section 5.4), summed over tokens, with the logits of a few tokens at a time.
+"""Label-smoothed cross-entropy (section 5.4), summed over tokens, with the logits of a few tokens
+at a time.
 
-R-Drop (Liang et al., 2021) passes each batch twice, and trains the predictions of both passes to agree. Dropout makes
-the passes differ. The loss of a token is the mean of its cross-entropies in both passes, plus half of `r_drop_weight`,
-the paper's α, times the mean of both Kullback-Leibler divergences. That is half of the paper's loss. It is computed
-here because the logits of both passes exist only for a few tokens at a time.
+R-Drop (Liang et al., 2021) passes each batch twice, and trains the predictions of both passes to
+agree. Dropout makes the passes differ. The loss of a token is the mean of its cross-entropies in
+both passes, plus half of `r_drop_weight`, the paper's α, times the mean of both Kullback-Leibler
+divergences. That is half of the paper's loss. It is computed here because the logits of both passes
+exist only for a few tokens at a time.
 
 Letters in shapes: N tokens, V vocabulary, D width of the model.
 """
@@ -29,27 +31,31 @@ from .device_batch import has_other_forward, packed_decoder_states
 from .recipe_checks import find_loss_term
 from .run_arguments import DROPOUTS, Recipe
 
-# How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
-# many of those the softmax works on at a time, so that they stay in a CPU's cache.
+# How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on
+# a GPU, and how many of those the softmax works on at a time, so that they stay in a CPU's cache.
 _LOGITS_PER_CHUNK = 2**23
 _LOGITS_PER_CHUNK_GPU = 2**26
 _LOGITS_IN_CACHE = 2**19
-# oneDNN, which multiplies on a CPU in bfloat16, compiles each product for its number of rows. The chunks of a batch
-# have the same number, a multiple of this one.
+# oneDNN, which multiplies on a CPU in bfloat16, compiles each product for its number of rows. The
+# chunks of a batch have the same number, a multiple of this one.
 _ROWS_UNIT = 64
 
 
 class SummedLoss(NamedTuple):
-    """Loss in nats, summed over the labeled tokens of a batch: as it is trained, with label smoothing, and plain."""
+    """Loss in nats, summed over the labeled tokens of a batch: as it is trained, with label
+    smoothing, and plain.
+    """
 
     smoothed: Tensor
     plain: Tensor
 
 
 class LossTerm(Protocol):
-    """A term that is added to the loss of the labels. `loss_terms` of a recipe names functions that return one.
+    """A term that is added to the loss of the labels. `loss_terms` of a recipe names functions that
+    return one.
 
-    This one keeps embeddings small. If it is in `my_module.py`, `loss_terms: [my_module:SmallEmbeddings]` adds it:
+    This one keeps embeddings small. If it is in `my_module.py`,
+    `loss_terms: [my_module:SmallEmbeddings]` adds it:
 
         class SmallEmbeddings:
             def __init__(self, recipe, config):
@@ -172,7 +178,8 @@ def check_r_drop(weight: float, config: Any) -> None:
     if weight and not any(getattr(config, name) for name in DROPOUTS):
         rule = "must be given for a model with dropout, got it for one without"
         raise UserError(
-            f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out."
+            f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it "
+            "out."
         )
 
 
@@ -198,10 +205,11 @@ def cross_entropy_in_graph(
     smoothing: float,
     r_drop_weight: float = 0.0,
 ) -> SummedLoss:
-    """Compute the loss of [`projected_cross_entropy`] in few operations, with the logits of all tokens in memory.
+    """Compute the loss of [`projected_cross_entropy`] in few operations, with the logits of all
+    tokens in memory.
 
-    It is to be compiled for a GPU, where the operations of each chunk would cost a quarter of a step. Autograd gives
-    its gradient.
+    It is to be compiled for a GPU, where the operations of each chunk would cost a quarter of a
+    step. Autograd gives its gradient.
     """
     return cross_entropy(
         nn.functional.linear(states, weight, bias), labels, smoothing, r_drop_weight
@@ -235,12 +243,15 @@ def cross_entropy(
 
 
 def _normalizer_and_label(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `log Σ exp(logit)` of each token and the logit of its label, `(N,)`; any logit for an ignored label."""
+    """Return `log Σ exp(logit)` of each token and the logit of its label, `(N,)`; any logit for an
+    ignored label.
+    """
     if not torch.compiler.is_compiling():
         return logits.logsumexp(dim=-1), logits.gather(
             -1, labels.clamp(min=0).unsqueeze(-1)
         ).squeeze(-1)
-    # Inductor fuses these operations into passes over the logits, and makes a matrix for the gradient of a gather.
+    # Inductor fuses these operations into passes over the logits, and makes a matrix for the
+    # gradient of a gather.
     highest = logits.detach().amax(dim=-1, keepdim=True)
     normalizer = (logits - highest).exp().sum(dim=-1, keepdim=True).log() + highest
     is_label = torch.arange(logits.shape[-1], device=logits.device) == labels.unsqueeze(-1)
@@ -257,27 +268,28 @@ def projected_cross_entropy(
     r_drop_weight: float = 0.0,
     places: Tensor | None = None,
 ) -> SummedLoss:
-    """Sum the cross-entropy of `states Wᵀ + b` against `(1 - ε) · onehot(label) + ε / V` (Szegedy et al., 2016).
+    """Sum the cross-entropy of `states Wᵀ + b` against `(1 - ε) · onehot(label) + ε / V` (Szegedy
+    et al., 2016).
 
-    The mass ε is spread over all V entries, the correct one included. Tensor2Tensor spreads it over the V - 1 others,
-    a difference of ε / V.
+    The mass ε is spread over all V entries, the correct one included. Tensor2Tensor spreads it over
+    the V - 1 others, a difference of ε / V.
 
-    The gradient is known as soon as the loss is. Logits are therefore computed for a chunk of tokens, turned into
-    their gradient and multiplied into the gradients of states, weight and bias before the next chunk; padding has no
-    logits. Matrix products run in autocast's dtype. Sums and the weight's gradient are float32. Only `smoothed` can
-    be differentiated, and only once.
+    The gradient is known as soon as the loss is. Logits are therefore computed for a chunk of
+    tokens, turned into their gradient and multiplied into the gradients of states, weight and bias
+    before the next chunk; padding has no logits. Matrix products run in autocast's dtype. Sums and
+    the weight's gradient are float32. Only `smoothed` can be differentiated, and only once.
 
     Args:
-        states (`torch.Tensor` of shape `(batch_size, target_length, d_model)`): The decoder's output.
-        weight (`torch.Tensor` of shape `(vocab_size, d_model)`), bias (`torch.Tensor` of shape `(vocab_size,)`)
-        labels (`torch.LongTensor` of shape `(batch_size, target_length)`): -100 at padding.
-        smoothing (`float`): ε; the paper uses 0.1.
+        states (`torch.Tensor` of shape `(batch_size, target_length, d_model)`): The decoder's
+        output. weight (`torch.Tensor` of shape `(vocab_size, d_model)`), bias (`torch.Tensor` of
+        shape `(vocab_size,)`) labels (`torch.LongTensor` of shape `(batch_size, target_length)`):
+        -100 at padding. smoothing (`float`): ε; the paper uses 0.1.
         r_drop_weight (`float`):
-            α of R-Drop, for a batch of [`repeat_batch`]: the factor of the divergence between the predictions for a
-            token in both halves, which is added to the smoothed loss of both.
+            α of R-Drop, for a batch of [`repeat_batch`]: the factor of the divergence between the
+            predictions for a token in both halves, which is added to the smoothed loss of both.
         places (`torch.LongTensor` of shape `(tokens,)`):
-            The indices in `labels.flatten()` of all labels but -100. By default they are searched, for which the host
-            waits for a GPU.
+            The indices in `labels.flatten()` of all labels but -100. By default they are searched,
+            for which the host waits for a GPU.
     """
     if places is None:
         places = (labels.flatten() != IGNORED_LABEL).nonzero().flatten()
@@ -352,9 +364,11 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_smoothed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        # On a CPU a scaling tensor of another dtype is slow; on a GPU reading its value would wait for the GPU.
+        # On a CPU a scaling tensor of another dtype is slow; on a GPU reading its value would wait
+        # for the GPU.
         scale = grad_smoothed.item() if grad_smoothed.device.type == "cpu" else grad_smoothed
-        # In place, since the weight's gradient is large. Autograd raises an error at a second backward pass.
+        # In place, since the weight's gradient is large. Autograd raises an error at a second
+        # backward pass.
         scaled = [
             None if gradient is None else gradient.mul_(scale) for gradient in ctx.saved_tensors
         ]
@@ -362,7 +376,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 
 def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
-    """Cut the rows of a matrix into chunks of about `numbers_per_chunk` numbers, which keep pairs of rows together."""
+    """Cut the rows of a matrix into chunks of about `numbers_per_chunk` numbers, which keep pairs
+    of rows together.
+    """
     rows = round_up(max(1, numbers_per_chunk // shape[1]), 2)
     return [slice(first, first + rows) for first in range(0, shape[0], rows)]
 
@@ -370,7 +386,9 @@ def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
 def _logits_to_gradient_(
     logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float
 ) -> SummedLoss:
-    """Return the losses of logits `(N, V)` and overwrite them with their gradient, chunk by chunk."""
+    """Return the losses of logits `(N, V)` and overwrite them with their gradient, chunk by
+    chunk.
+    """
     smoothed, plain = logits.new_zeros(2, dtype=torch.float32)
     in_cache = _LOGITS_IN_CACHE if logits.device.type == "cpu" else logits.numel()
     for chunk in _row_chunks(logits.shape, in_cache):
@@ -386,7 +404,8 @@ def _rows_to_gradient_(
 ) -> SummedLoss:
     """Return the losses of rows `(N, V)` and overwrite them with their gradient.
 
-    It is softmax minus the smoothed labels `(N, 1)`, plus the gradient of R-Drop's divergence between pairs of rows.
+    It is softmax minus the smoothed labels `(N, 1)`, plus the gradient of R-Drop's divergence
+    between pairs of rows.
     """
     logits = rows.float()
     mean_logit, label_logit = logits.mean(dim=-1), logits.gather(-1, labels).squeeze(-1)  # (N,)
@@ -412,11 +431,12 @@ def _rows_to_gradient_(
 def divergence_with_gradient(
     logits: Tensor, logsumexp: Tensor, probabilities: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean of both divergences of each token, `(N,)`, and its gradient with respect to the logits.
+    """Return the mean of both divergences of each token, `(N,)`, and its gradient with respect to
+    the logits.
 
     Args:
-        logits, probabilities (`torch.Tensor` of shape `(N, 2, V)`), logsumexp (`torch.Tensor` of shape `(N, 2)`):
-            Of both passes.
+        logits, probabilities (`torch.Tensor` of shape `(N, 2, V)`), logsumexp (`torch.Tensor` of
+            shape `(N, 2)`): Of both passes.
     """
     first, second = probabilities.unbind(dim=1)
     log_ratio = (

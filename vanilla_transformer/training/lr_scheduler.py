@@ -32,7 +32,8 @@ PAPER_WARMUP_STEPS = 4000  # section 5.3
 
 @dataclass(frozen=True)
 class Schedule:
-    """The length of a run and its learning rate, given by the recipe or derived from the corpus and the speed.
+    """The length of a run and its learning rate, given by the recipe or derived from the corpus and
+    the speed.
 
     Attributes:
         max_steps: Steps of the whole run, at whose end the linear and the cosine schedule reach 0.
@@ -46,9 +47,11 @@ class Schedule:
 
 
 def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable[[int], float]:
-    """Return equation 3 as a function: `d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)`, times `scale`.
+    """Return equation 3 as a function: `d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)`,
+    times `scale`.
 
-    The function takes the number of finished steps, as `LambdaLR` counts them: its value at 0 is the rate of step 1.
+    The function takes the number of finished steps, as `LambdaLR` counts them: its value at 0 is
+    the rate of step 1.
 
     Args:
         d_model (`int`): Width of the model.
@@ -66,12 +69,14 @@ def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable
 def create_lr_scheduler(
     name: str, optimizer: "Optimizer", d_model: int, schedule: Schedule
 ) -> "LRScheduler":
-    """Create one of `SCHEDULES`: the paper's or one of transformers, to be advanced once after every step.
+    """Create one of `SCHEDULES`: the paper's or one of transformers, to be advanced once after
+    every step.
 
     Do not prepare it with Accelerate, which would advance it once per process.
 
     Args:
-        optimizer: Its rate is 1 for the paper's schedule, which yields the rate itself, and the peak for the others.
+        optimizer: Its rate is 1 for the paper's schedule, which yields the rate itself, and the
+            peak for the others.
     """
     from torch.optim.lr_scheduler import LambdaLR
     from transformers import get_scheduler

@@ -1,6 +1,7 @@
 """Metrics of a run: losses of steps, lines of `metrics.jsonl`, trackers, and the progress bar.
 
-The host runs ahead of the device: losses stay there, and the host reads the ones of many steps at once.
+The host runs ahead of the device: losses stay there, and the host reads the ones of many steps at
+once.
 """
 
 import json
@@ -29,7 +30,9 @@ METRICS_FILE, CURVE = "metrics.jsonl", "learning_curve.png"
 
 
 class StepSums(NamedTuple):
-    """Sums over the micro-batches of one step, in all processes: losses in nats, tokens of both sides."""
+    """Sums over the micro-batches of one step, in all processes: losses in nats, tokens of both
+    sides.
+    """
 
     plain_loss: float
     smoothed_loss: float
@@ -44,7 +47,8 @@ class UnreadStep(NamedTuple):
 
     Args:
         step: Its number, from 1.
-        values: Plain loss, smoothed loss, and 1 if the gradient was finite, otherwise 0; on the device.
+        values: Plain loss, smoothed loss, and 1 if the gradient was finite, otherwise 0; on the
+            device.
         counts: Target tokens, tokens of both sides, and the same with padding.
         pairs: The numbers of its pairs in the corpus, from 0, by micro-batch.
     """
@@ -58,7 +62,8 @@ class UnreadStep(NamedTuple):
 def read_steps(
     accelerator: Accelerator, unread: Sequence[UnreadStep]
 ) -> list[tuple[StepSums, bool]]:
-    """Wait for the device. Return the sums of each step over all processes, and whether its gradient was finite.
+    """Wait for the device. Return the sums of each step over all processes, and whether its
+    gradient was finite.
 
     All processes must call it together.
     """
@@ -74,7 +79,10 @@ def read_steps(
 
 
 class StepMetrics:
-    """Accumulate the sums of steps until a line is logged. Part of a checkpoint, since a run can stop in between."""
+    """Accumulate the sums of steps until a line is logged.
+
+    Part of a checkpoint, since a run can stop in between.
+    """
 
     def __init__(self) -> None:
         self._sums, self._since = [0.0] * len(StepSums._fields), time.monotonic()
@@ -92,8 +100,8 @@ class StepMetrics:
         """Return the means since the last call, and start again.
 
         Returns:
-            Losses in nats per target token, perplexity, target tokens per second, and the share of padding in the
-            tokens of both sides.
+            Losses in nats per target token, perplexity, target tokens per second, and the share of
+            padding in the tokens of both sides.
         """
         sums = StepSums(*self._sums)
         loss = sums.plain_loss / sums.target_tokens
@@ -160,7 +168,9 @@ class MetricsLogger:
         )
 
     def log_validation(self, entry: dict[str, Any]) -> None:
-        """Write the result of a validation, and log it as a line for people, without the signatures of scores."""
+        """Write the result of a validation, and log it as a line for people, without the signatures
+        of scores.
+        """
         self.write(entry)
         if self.accelerator.is_main_process:
             shown = {
@@ -228,7 +238,9 @@ def read_entries(folder: Path) -> list[dict[str, Any]]:
 
 
 def truncate_metrics(folder: Path, step: int) -> None:
-    """Drop everything logged after `step`, from which the run resumes, and the scores of final models."""
+    """Drop everything logged after `step`, from which the run resumes, and the scores of final
+    models.
+    """
     entries = read_entries(folder) if step else []
     entries = [entry for entry in entries if entry["step"] <= step and "model" not in entry]
     kept = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries]

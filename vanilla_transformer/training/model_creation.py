@@ -26,7 +26,8 @@ from .run_arguments import DROPOUTS, LongArguments, Recipe, given_architecture
 
 ModelClass = type[VanillaTransformerForConditionalGeneration]
 BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
-# Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
+# Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of
+# positions.
 _LONGEST_EAGER_SOURCE = 512
 # The parameters of each part that `freeze` may name, by expressions over their names.
 _FROZEN = {
@@ -50,8 +51,9 @@ def create_model(
     Args:
         max_source_length: The longest source of the training text, in tokens.
         checkpoint: Load the weights of this folder.
-        initial: The model that `init_from` names. Otherwise a model for the vocabulary of `tokenizer`, with the
-            paper's decoding, has weights that are drawn from the recipe's seed.
+        initial: The model that `init_from` names. Otherwise a model for the vocabulary of
+            `tokenizer`, with the paper's decoding, has weights that are drawn from the recipe's
+            seed.
         mixed_precision: The accelerator's, by which the fastest attention is chosen.
         model_class: Class of the model; by default the one that the recipe names.
     """
@@ -71,8 +73,8 @@ def create_model(
             model = _create_random_model(recipe, tokenizer, max_source_length, model_class)
     except RuntimeError as error:  # torch has no other type for a CPU without memory
         raise UserError(
-            f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
-            "`vocab_size`."
+            f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers "
+            "of layers or `vocab_size`."
         ) from error
     on_cpu, attention = (
         not torch.accelerator.is_available(),
@@ -82,8 +84,8 @@ def create_model(
         attention = attention or "eager"  # whose plain products are faster there than SDPA
     if attention is not None and "flash" in attention:
         raise UserError(
-            f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers removes the source's "
-            "padding from the targets, too. Use sdpa."
+            f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers "
+            "removes the source's padding from the targets, too. Use sdpa."
         )
     if attention is not None:
         try:
@@ -112,18 +114,24 @@ def _prepare_initial_model(
     max_source_length: int,
     model_class: ModelClass,
 ) -> VanillaTransformerForConditionalGeneration:
-    """Return a model with the same weights and the recipe's dropout. Weights that only its class has are random."""
+    """Return a model with the same weights and the recipe's dropout.
+
+    Weights that only its class has are random.
+    """
     if issubclass(type(initial), model_class):
         model_class = type(initial)
     elif not issubclass(model_class, type(initial)):
-        rule = f"`model_class` must derive from {type(initial).__name__}, the class of the model that `init_from` names"
+        rule = (
+            f"`model_class` must derive from {type(initial).__name__}, the class of the model "
+            "that `init_from` names"
+        )
         raise UserError(f"{rule}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
         former = getattr(initial.config, name, getattr(LongArguments(), name, None))
         if value != former:
             raise UserError(
-                f"`{name}` must be the value of the model that `init_from` names, {former!r}, got {value!r}. Leave it "
-                "out of the recipe."
+                f"`{name}` must be the value of the model that `init_from` names, {former!r}, got "
+                f"{value!r}. Leave it out of the recipe."
             )
     config = copy.deepcopy(initial.config)
     for name in DROPOUTS:
@@ -151,8 +159,9 @@ def _create_random_model(
     memory = total_memory(PartialState().device)
     if not recipe.optimization.fsdp and memory is not None and needed > memory:
         raise UserError(
-            f"The model must fit into memory, but its training needs {needed / 2**30:,.1f} GiB or more, and there are "
-            f"{memory / 2**30:,.1f} GiB. Lower `d_model`, the numbers of layers or `vocab_size`."
+            f"The model must fit into memory, but its training needs {needed / 2**30:,.1f} GiB or "
+            f"more, and there are {memory / 2**30:,.1f} GiB. Lower `d_model`, the numbers of "
+            "layers or `vocab_size`."
         )
     if recipe.long == LongArguments():
         model_class = model_class or VanillaTransformerForConditionalGeneration
@@ -163,7 +172,10 @@ def _create_random_model(
 
     model_class = model_class or VanillaTransformerLongForConditionalGeneration
     if not issubclass(model_class, VanillaTransformerLongForConditionalGeneration):
-        rule = f"`model_class` must derive from {VanillaTransformerLongForConditionalGeneration.__name__}"
+        rule = (
+            "`model_class` must derive from "
+            f"{VanillaTransformerLongForConditionalGeneration.__name__}"
+        )
         raise UserError(f"{rule} with the keys of long models, got {model_class.__name__}.")
     return model_class(model_class.config_class(**fields | vars(recipe.long)))
 
@@ -172,9 +184,10 @@ class CPUDropout(nn.Dropout):
     """
     Dropout (section 5.4 of "Attention Is All You Need") with 16 random bits for each feature.
 
-    `nn.Dropout` draws one random number for each feature, one after another. With it a training step of a small model
-    takes 11 % longer in float32 and 31 % longer in bf16. Here each draw of 64 bits decides about four features. The
-    probability is rounded to a multiple of 2⁻¹⁶, and the features that are kept are scaled accordingly.
+    `nn.Dropout` draws one random number for each feature, one after another. With it a training
+    step of a small model takes 11 % longer in float32 and 31 % longer in bf16. Here each draw of 64
+    bits decides about four features. The probability is rounded to a multiple of 2⁻¹⁶, and the
+    features that are kept are scaled accordingly.
     """
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:

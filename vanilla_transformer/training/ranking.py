@@ -7,7 +7,8 @@ from typing import Any
 from vanilla_transformer.utils.resources import LOWER_IS_BETTER
 
 _LEAST_BLEU = 5.0
-_INTERVAL = 8.0  # times the root of BLEU / sentences: half of the 95 % interval, as bootstrap resampling measures it
+# Times the root of BLEU / sentences: half of the 95 % interval, as bootstrap resampling measures it
+_INTERVAL = 8.0
 Rank = tuple[
     float, float, float
 ]  # metric, chrF and loss, each higher for a better model; without the metric, infinite
@@ -27,8 +28,8 @@ def rank(entry: Mapping[str, Any], metric: str) -> Rank:
 def choose_best(ranks: Sequence[Rank], metric: str, sentences: int) -> tuple[int, str]:
     """Return the index of the best model, the first one of equal ones, and what decided.
 
-    That is the metric. If the best BLEU is below 5, or differs from another one by less than its interval on so many
-    sentences, it is chrF or, without chrF, the loss.
+    That is the metric. If the best BLEU is below 5, or differs from another one by less than its
+    interval on so many sentences, it is chrF or, without chrF, the loss.
     """
     top, _, _ = max(ranks)
     interval = math.inf if top < _LEAST_BLEU else _INTERVAL * math.sqrt(top / sentences)

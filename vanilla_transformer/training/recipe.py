@@ -1,5 +1,6 @@
 """
-Parse the recipe of a training run: a YAML file, flags over it, and the launcher's settings where both have none.
+Parse the recipe of a training run: a YAML file, flags over it, and the launcher's settings where
+both have none.
 
 Every mistake is a `ValueError` that names it.
 """
@@ -64,7 +65,8 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
             key = key.replace("-", "_")
             if is_section and sections.get(key, name) != name:
                 raise UserError(
-                    f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move it."
+                    f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move "
+                    "it."
                 )
             if key in flat:
                 raise UserError(
@@ -103,16 +105,18 @@ class RecipeArguments(Schema):
 
     recipe: Annotated[Input | None, ARGUMENT] = Field(
         None,
-        description="Name of a recipe below, or a YAML file. Its keys are these flags, which override them.",
+        description=(
+            "Name of a recipe below, or a YAML file. Its keys are these flags, which override them."
+        ),
     )
 
 
 def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
     """Parse `[recipe] [--flag value …]`, and resolve it with the settings of the launcher.
 
-    The recipe is a YAML file or the name of a packaged one, such as `small`. Flags override it. The launcher, such as
-    `accelerate launch` with its file, gives the number of processes and what flags and recipe leave out; the defaults
-    give the rest.
+    The recipe is a YAML file or the name of a packaged one, such as `small`. Flags override it. The
+    launcher, such as `accelerate launch` with its file, gives the number of processes and what
+    flags and recipe leave out; the defaults give the rest.
     """
     return parse_recipe_with({}, arguments, program, MAIN_KEYS)[0]
 
@@ -124,7 +128,8 @@ def parse_recipe_with(
     main: Sequence[str],
     complete: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> tuple[Recipe, Any]:
-    """Parse a recipe that may also have the fields of a schema, in a section of this name. See [`parse_recipe`].
+    """Parse a recipe that may also have the fields of a schema, in a section of this name. See
+    [`parse_recipe`].
 
     Args:
         further: The schema, by the name of the section; or nothing.
@@ -144,9 +149,11 @@ def parse_recipe_with(
     for keys, place in ((values, "in the recipe"), (flags, "as flags")):
         if keys.keys() >= {*BATCH_SIZES}:
             raise UserError(
-                f"Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, got both {place}."
+                "Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, "
+                f"got both {place}."
             )
-    # A flag of either batch size replaces both, and one that brings a vocabulary replaces keys about another.
+    # A flag of either batch size replaces both, and one that brings a vocabulary replaces keys
+    # about another.
     replaced = {*BATCH_SIZES} if flags.keys() & BATCH_SIZES else set[str]()
     brings_one = "init_from" in flags and (values | flags).get("init_vocabulary", KEEP) == KEEP
     if brings_one or "tokenizer" in flags:
@@ -177,7 +184,8 @@ def select(schema: type[Schema], values: Mapping[str, Any]) -> dict[str, Any]:
 def read_keys(
     name: str, sections: Mapping[str, tuple[type[Schema], ...]] = SECTIONS, keeps_null: bool = False
 ) -> dict[str, Any]:
-    """Return the keys and values of a recipe. Numbers are text, as in flags; null is as if it were not there.
+    """Return the keys and values of a recipe. Numbers are text, as in flags; null is as if it were
+    not there.
 
     Args:
         sections: The schemas whose fields are the keys, by section.

@@ -43,8 +43,8 @@ def check_recipe(recipe: Recipe) -> None:
         )
     if options.fsdp and options.mixed_precision == "fp16":
         raise UserError(
-            "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient would scale their "
-            "losses differently. Use bf16."
+            "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient "
+            "would scale their losses differently. Use bf16."
         )
     check_data_arguments(data)
     if data.stages is not None and options.max_steps is None:
@@ -72,11 +72,13 @@ def check_recipe(recipe: Recipe) -> None:
                 )
             if name not in installed:
                 raise UserError(
-                    f"`report_to` names {name}, which must be installed and is not. Install or leave it out."
+                    f"`report_to` names {name}, which must be installed and is not. Install or "
+                    "leave it out."
                 )
     if not output.output_dir:
         raise UserError(
-            "`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model."
+            "`output_dir` must be given: a folder for the model, such as --output_dir "
+            "runs/my-model."
         )
     if (output.keep_last or 0) < output.average_checkpoints:
         raise UserError(
@@ -96,7 +98,8 @@ def check_alignment_layer(layer: int, layers: int) -> None:
     """Refuse a layer that a decoder with so many layers does not have."""
     if layer >= layers:
         raise UserError(
-            f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got {layer}."
+            f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got "
+            f"{layer}."
         )
 
 
@@ -124,7 +127,10 @@ def _check_partners(recipe: Recipe) -> None:
         raise UserError(f"`{name}` must be given with `{partner}`, got it without. Leave it out.")
     excluded = []
     if tuning.lora_rank is not None:
-        reason = "the embeddings of new tokens must be trained, and adapters leave embeddings as they are"
+        reason = (
+            "the embeddings of new tokens must be trained, and adapters leave embeddings as "
+            "they are"
+        )
         excluded += [("lora_rank", name, reason) for name in _token_keys(recipe)]
         if tuning.freeze:
             reason = "only adapters are trained, in all layers, and all other weights are frozen"
@@ -138,7 +144,10 @@ def _check_partners(recipe: Recipe) -> None:
             ("train_alignments", f"attn_implementation: {options.attn_implementation}", reason)
         )
     if alignments is not None and recipe.long != LongArguments():
-        reason = "their attention to the source may have no softmax, and reversible layers compute it twice"
+        reason = (
+            "their attention to the source may have no softmax, and reversible layers "
+            "compute it twice"
+        )
         excluded.append(("train_alignments", "the keys of models for long sequences", reason))
     for key, other, reason in excluded:
         raise UserError(
@@ -152,13 +161,14 @@ def _check_fine_tuning(recipe: Recipe) -> None:
         directions = {spec.direction for spec in validation_specs(recipe.data)}
         if len(directions) + bool(recipe.data.validation_source or recipe.data.dataset) != 1:
             raise UserError(
-                "`forgetting` of `validation` must be beside validation text of one direction, got it beside "
-                f"{' and '.join(map(str, directions)) or 'none'}. Change the other text, or take it out."
+                "`forgetting` of `validation` must be beside validation text of one direction, got "
+                f"it beside {' and '.join(map(str, directions)) or 'none'}. Change the other text, "
+                "or take it out."
             )
     if recipe.data.tokenizer is not None and options.init_vocabulary != REPLACE:
         raise UserError(
-            "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both. To change the tokenizer, "
-            "set `init_vocabulary` to replace."
+            "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both. To "
+            "change the tokenizer, set `init_vocabulary` to replace."
         )
     for part in options.freeze or ():
         if part not in FROZEN_PARTS:
@@ -168,8 +178,8 @@ def _check_fine_tuning(recipe: Recipe) -> None:
     with_tokens = _token_keys(recipe)
     if with_tokens and "embeddings" in (options.freeze or ()):
         raise UserError(
-            f"{with_tokens[0]} adds tokens, whose embeddings must be trained, so `freeze` must not name embeddings, "
-            "got both. Leave one of them out."
+            f"{with_tokens[0]} adds tokens, whose embeddings must be trained, so `freeze` must not "
+            "name embeddings, got both. Leave one of them out."
         )
 
 
@@ -229,7 +239,8 @@ _LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patie
 
 
 def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Check that a run with the flat recipe `now` can resume one with `before`, and log all changes.
+    """Check that a run with the flat recipe `now` can resume one with `before`, and log all
+    changes.
 
     A name that `before` lacks, because it is newer than the run, had its default.
     """
@@ -247,8 +258,8 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
     if refused:
         raise UserError(
             f"The run in {now['output_dir']} cannot resume with different values of "
-            f"{_list_changes(refused, before, now)}. Restore them, choose another --output_dir, or start over with "
-            "--overwrite_output_dir."
+            f"{_list_changes(refused, before, now)}. Restore them, choose another --output_dir, or "
+            "start over with --overwrite_output_dir."
         )
     if names:
         logger.info("Changed since the run began: %s.", _list_changes(names, before, now))

@@ -1,7 +1,9 @@
 """
-The keys of a recipe by their sections: types, defaults, help, and whether a resumed run may change them.
+The keys of a recipe by their sections: types, defaults, help, and whether a resumed run may change
+them.
 
-The section of the data stands in `data_arguments`. No module here imports torch, since `--help` must not wait for it.
+The section of the data stands in `data_arguments`. No module here imports torch, since `--help`
+must not wait for it.
 """
 
 from dataclasses import fields
@@ -58,19 +60,21 @@ class ArchitectureArguments(_Section):
     )
     normalize_before: bool = fixed(
         False,
-        "`False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and one more "
-        "normalization after each stack (pre-norm). Not in the paper.",
+        "`False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` "
+        "and one more normalization after each stack (pre-norm). Not in the paper.",
     )
     layer_norm_eps: float = fixed(1e-6, "1e-6 is Tensor2Tensor's value; the paper gives none.")
     position_embedding_type: Literal["sinusoidal", "learned", "none"] = fixed(
         "sinusoidal",
-        '`"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without positions, a permuted '
+        '`"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without '
+        "positions, a permuted "
         "source gives permuted states. Not in the paper.",
     )
     sinusoid_layout: Literal["interleaved", "halves", "tensor2tensor"] = fixed(
         "interleaved",
-        'Sines and cosines in turns (section 3.5), or first all sines: `"halves"`, as in `MarianMTModel`, or '
-        '`"tensor2tensor"`, with exponents from 0 to 1, as in Tensor2Tensor and Marian.',
+        'Sines and cosines in turns (section 3.5), or first all sines: `"halves"`, as in '
+        '`MarianMTModel`, or `"tensor2tensor"`, with exponents from 0 to 1, as in Tensor2Tensor '
+        "and Marian.",
     )
     max_position_embeddings: Vocabulary = fixed(
         1024, "Number of learned positions; sinusoids have no limit."
@@ -93,22 +97,27 @@ class ArchitectureArguments(_Section):
 
 
 class LongArguments(_Section):
-    """Architecture of models for long sequences; `VanillaTransformerLongConfig` has the same fields."""
+    """Architecture of models for long sequences; `VanillaTransformerLongConfig` has the same
+    fields.
+    """
 
     layer_types: str = fixed(
         "full_attention",
-        "Type of self-attention, the same in all layers: a string, or a list with one entry per decoder layer. "
-        '`"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and constant time per '
-        'generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to keys similar to the query. '
-        '`"transfo_xl_attention"` (Dai et al., 2019) is softmax attention with relative positions and a memory of '
+        "Type of self-attention, the same in all layers: a string, or a list with one entry per "
+        "decoder layer. "
+        '`"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and '
+        'constant time per generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to '
+        'keys similar to the query. `"transfo_xl_attention"` (Dai et al., 2019) is softmax '
+        "attention with relative positions and a memory of "
         "earlier segments in the decoder; the encoder keeps full attention. "
-        '`"full_attention"` is the softmax attention of the base model, for use with reversible layers.',
+        '`"full_attention"` is the softmax attention of the base model, for use with reversible '
+        "layers.",
     )
     num_hashes: int = fixed(4, "Hashing rounds of LSH attention.")
     num_buckets: int = fixed(
         32,
-        "Buckets per round: an even number, or 1 for no hashing. Reformer uses twice the length divided by "
-        "`lsh_attn_chunk_length`.",
+        "Buckets per round: an even number, or 1 for no hashing. Reformer uses twice the length "
+        "divided by `lsh_attn_chunk_length`.",
     )
     lsh_attn_chunk_length: int = fixed(
         64,
@@ -116,12 +125,14 @@ class LongArguments(_Section):
     )
     mem_len: int | None = fixed(
         None,
-        "Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit.",
+        "Maximum number of earlier positions in a Transformer-XL memory; by default there is no "
+        "limit.",
     )
     reversible: bool = fixed(
         False,
-        "Recompute activations in the backward pass instead of storing them. Needs `normalize_before`, since a "
-        "branch must not be normalized together with the stream that it is added to.",
+        "Recompute activations in the backward pass instead of storing them. Needs "
+        "`normalize_before`, since a branch must not be normalized together with the stream that "
+        "it is added to.",
     )
     cross_attention_type: Literal["full_attention", "linear_attention"] = fixed(
         "full_attention", '`"full_attention"` or `"linear_attention"`.'
@@ -129,7 +140,10 @@ class LongArguments(_Section):
 
 
 class OptimizationArguments(_Section):
-    """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
+    """Optimization.
+
+    Every default is the paper's value (section 5), unless the help says otherwise.
+    """
 
     max_steps: _Steps | None = changeable(
         None,
@@ -139,18 +153,19 @@ class OptimizationArguments(_Section):
     max_minutes: _Weight | None = changeable(None, "Limit in minutes. Not in the paper.")
     lr_scheduler: ScheduleName = fixed(
         NOAM,
-        f"{NOAM} is equation 3. Not in the paper: {', '.join(SCHEDULES[1:])}, which transformers has, and "
-        "which all except constant warm up to --learning_rate.",
+        f"{NOAM} is equation 3. Not in the paper: {', '.join(SCHEDULES[1:])}, which transformers "
+        "has, and which all except constant warm up to --learning_rate.",
     )
     warmup_steps: _Steps | None = fixed(
         None,
         "Steps of growing learning rate; 4,000 in the paper (section 5.3). Default: a tenth of the "
-        "planned steps, at most 4,000; with noam from scratch at least 2,000 or three tenths, whichever is less.",
+        "planned steps, at most 4,000; with noam from scratch at least 2,000 or three tenths, "
+        "whichever is less.",
     )
     learning_rate_scale: _Weight | None = fixed(
         None,
-        "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a default "
-        "warm-up below 2,000 steps, for a peak that is not above that of 2,000 steps.",
+        "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a "
+        "default warm-up below 2,000 steps, for a peak that is not above that of 2,000 steps.",
     )
     learning_rate: _Weight | None = fixed(
         None, "Peak of every schedule except noam, whose peak follows from equation 3."
@@ -158,18 +173,19 @@ class OptimizationArguments(_Section):
     label_smoothing: float = fixed(0.1, "ε of section 5.4.", ge=0, lt=1)
     r_drop_weight: _Weight = fixed(
         0.0,
-        "α of R-Drop (Liang et al., 2021), such as 5: each batch passes twice, with different dropout, "
-        "and both predictions are trained to agree. A step takes twice as long. Not in the paper.",
+        "α of R-Drop (Liang et al., 2021), such as 5: each batch passes twice, with different "
+        "dropout, and both predictions are trained to agree. A step takes twice as long. Not in "
+        "the paper.",
     )
     loss_terms: Words | None = fixed(
         None,
-        "Terms to add to the loss: places of functions, such as my_module:small_embeddings, which return a `LossTerm` "
-        "for a recipe and the configuration of a model. Not in the paper.",
+        "Terms to add to the loss: places of functions, such as my_module:small_embeddings, which "
+        "return a `LossTerm` for a recipe and the configuration of a model. Not in the paper.",
     )
     alignment_layer: _Layers | None = fixed(
         None,
-        "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "
-        "the last but one, or the last of two.",
+        "With --train_alignments: the decoder layer, from 0, whose first head learns to align. "
+        "Default: the last but one, or the last of two.",
     )
     alignment_weight: _Weight = fixed(0.3, "With --train_alignments: factor of the alignment loss.")
     gradient_accumulation_steps: _Steps = changeable(1, "Batches per process and step.")
@@ -187,33 +203,34 @@ class OptimizationArguments(_Section):
     )
     compile: Auto = changeable(
         None,
-        "Compile the layers of the model and the loss with torch.compile. The default, auto, does so on "
-        "a GPU of CUDA, if the layers can be compiled.",
+        "Compile the layers of the model and the loss with torch.compile. The default, auto, does "
+        "so on a GPU of CUDA, if the layers can be compiled.",
     )
     packing: Auto = changeable(
         None,
         "Put several sentence pairs in each row of a batch, so that all batches have one shape. "
-        "The default, auto, does so on a GPU of CUDA, if the model is compiled and has softmax attention.",
+        "The default, auto, does so on a GPU of CUDA, if the model is compiled and has softmax "
+        "attention.",
     )
     mixed_precision: Literal["no", "bf16", "fp16", "auto"] = fixed(
         "no",
-        "Autocast: no, bf16 or fp16; or auto, which is bf16 where the device has instructions for it, and no "
-        "elsewhere. Default: that of `accelerate launch`, otherwise no.",
+        "Autocast: no, bf16 or fp16; or auto, which is bf16 where the device has instructions for "
+        "it, and no elsewhere. Default: that of `accelerate launch`, otherwise no.",
     )
     attn_implementation: str | None = changeable(
         None,
-        "Attention: sdpa, eager or another implementation of transformers. Default: sdpa; in bf16 on a "
-        "CPU eager, which is faster there, unless sources are longer than 512 tokens.",
+        "Attention: sdpa, eager or another implementation of transformers. Default: sdpa; in bf16 "
+        "on a CPU eager, which is faster there, unless sources are longer than 512 tokens.",
     )
     dataloader_num_workers: Annotated[int, Field(ge=0, le=256)] | None = changeable(
         None,
-        "Processes that prepare batches ahead of time, for each process of the run. Default: 1 with a "
-        "GPU; 0 on a CPU, where all cores train.",
+        "Processes that prepare batches ahead of time, for each process of the run. Default: 1 "
+        "with a GPU; 0 on a CPU, where all cores train.",
     )
     threads: int | None = changeable(
         None,
-        "Threads that compute, in each process of the run. Default: one for each core. Fewer are faster "
-        "where other programs use some of the cores.",
+        "Threads that compute, in each process of the run. Default: one for each core. Fewer are "
+        "faster where other programs use some of the cores.",
     )
     seed: int = fixed(0, "Seed of parameters, dropout and batch order.", ge=0, le=2**32 - 1)
     early_stopping_patience: _Steps | None = changeable(
@@ -227,7 +244,8 @@ class OutputArguments(_Section):
     output_dir: str = changeable("", "Folder for the model, its checkpoints and metrics.")
     overwrite_output_dir: bool = changeable(
         False,
-        "Replace a finished model, or a run of another recipe. An unfinished run of this recipe resumes.",
+        "Replace a finished model, or a run of another recipe. An unfinished run of this recipe "
+        "resumes.",
     )
     logging_steps: _Steps = changeable(50, "Steps between lines of metrics.jsonl.")
     eval_steps: _Steps | None = changeable(
@@ -254,9 +272,10 @@ class OutputArguments(_Section):
     )
     best_metric: str = changeable(
         "bleu",
-        "Metric that ranks the models, of which the best one is kept: bleu, chrf, loss, comet (or comet:MODEL), a "
-        "metric of the evaluate library, or a function of sources, hypotheses and references, such as "
-        f"package.module:name. Greater is better, except for {', '.join(LOWER_IS_BETTER)}.",
+        "Metric that ranks the models, of which the best one is kept: bleu, chrf, loss, comet (or "
+        "comet:MODEL), a metric of the evaluate library, or a function of sources, hypotheses and "
+        "references, such as package.module:name. Greater is better, except for "
+        f"{', '.join(LOWER_IS_BETTER)}.",
     )
     report_to: str | None = changeable(
         None, "Trackers of Accelerate, such as tensorboard or tensorboard,wandb."
@@ -279,14 +298,14 @@ class FineTuningArguments(_Section):
 
     init_from: str | None = fixed(
         None,
-        "Start from the weights, the architecture and the tokenizer of this folder or Hub name: a model "
-        "of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB. Dropout is the recipe's.",
+        "Start from the weights, the architecture and the tokenizer of this folder or Hub name: a "
+        "model of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB. Dropout is the recipe's.",
     )
     init_vocabulary: Literal["keep", "extend", "replace"] = fixed(
         KEEP,
-        "With --init_from: keep the vocabulary of the model; extend it to --vocab_size entries by the "
-        "text; or replace it by --tokenizer or one that is trained on the text. New entries start as the mean of "
-        "the former ones that spell them.",
+        "With --init_from: keep the vocabulary of the model; extend it to --vocab_size entries by "
+        "the text; or replace it by --tokenizer or one that is trained on the text. New entries "
+        "start as the mean of the former ones that spell them.",
     )
     init_encoder_layers: Numbers | None = fixed(
         None,
@@ -301,8 +320,8 @@ class FineTuningArguments(_Section):
 
     lora_rank: _Steps | None = fixed(
         None,
-        "With --init_from: train adapters of this rank (LoRA) in all layers, by peft, and nothing else. "
-        "They are merged into the models that are saved.",
+        "With --init_from: train adapters of this rank (LoRA) in all layers, by peft, and nothing "
+        "else. They are merged into the models that are saved.",
     )
 
 
@@ -314,16 +333,19 @@ class ClassArguments(_Section):
     )
     model_class: str | None = fixed(
         None,
-        "Class of the model, such as one that --user_module defines, which derives from one of this package. Default: "
-        "the package's own, or the class of the model that --init_from names.",
+        "Class of the model, such as one that --user_module defines, which derives from one of "
+        "this package. Default: the package's own, or the class of the model that --init_from "
+        "names.",
     )
 
 
 class Recipe(BaseModel):
-    """Everything that one run needs, as `parse_recipe` resolves it from YAML, flags and launcher, and checks it.
+    """Everything that one run needs, as `parse_recipe` resolves it from YAML, flags and launcher,
+    and checks it.
 
-    Nothing replaces it afterwards: what follows from the corpus is the [`Schedule`]. No two parts share a field name,
-    so that a recipe may be one flat file. `given` has the names of the keys and flags, as others have their defaults.
+    Nothing replaces it afterwards: what follows from the corpus is the [`Schedule`]. No two parts
+    share a field name, so that a recipe may be one flat file. `given` has the names of the keys and
+    flags, as others have their defaults.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -361,7 +383,8 @@ KEYS = {
 CHANGEABLE = {
     name for name, field in KEYS.items() if field.json_schema_extra == {"may_change": True}
 }
-# The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
+# The size of a step, and of a batch, which follows from the former and the number of processes
+# where it is given.
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Keys about a tokenizer that is trained on the corpus.
 OF_NEW_TOKENIZERS = ("vocab_size", "tokenizer_model", "normalization")

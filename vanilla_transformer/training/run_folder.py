@@ -1,4 +1,6 @@
-"""The folder of a run: its lock, its checkpoints, its best models, its records, and the model that comes out."""
+"""The folder of a run: its lock, its checkpoints, its best models, its records, and the model that
+comes out.
+"""
 
 import json
 import logging
@@ -61,13 +63,18 @@ _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
 
 def is_main_process() -> bool:
-    """Return whether this is the main one of the processes that `torchrun` started, before they know each other."""
+    """Return whether this is the main one of the processes that `torchrun` started, before they
+    know each other.
+    """
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
-    """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it."""
+    """Hold the folder of a run for this process and those that `torchrun` started with it.
+
+    A crash releases it.
+    """
     if not is_main_process():  # which holds it for all
         yield
         return
@@ -85,7 +92,8 @@ def check_is_writable(output_dir: str | Path) -> None:
         raise UserError(f"`output_dir` must be a folder, but {existing} is a file.")
     if not os.access(existing, os.W_OK):
         raise UserFileError(
-            f"`output_dir` must be a writable folder, but {existing} is not writable. Choose another --output_dir."
+            f"`output_dir` must be a writable folder, but {existing} is not writable. Choose "
+            "another --output_dir."
         )
 
 
@@ -114,7 +122,8 @@ class RunFolder:
         """Find the run of the same recipe that the folder holds.
 
         A finished run continues if the recipe has other limits, such as a larger `max_steps`. With
-        `overwrite_output_dir` a finished run and a run of another recipe start over; an unfinished one resumes.
+        `overwrite_output_dir` a finished run and a run of another recipe start over; an unfinished
+        one resumes.
         """
         self.options = recipe.output
         self.path = Path(recipe.output.output_dir)
@@ -146,7 +155,10 @@ class RunFolder:
                     "%s. The model is made again from the checkpoints of the run.", damage
                 )
         elif damage is not None and not overwrites:
-            hint = "Restore it from a copy, choose another --output_dir, or replace all by --overwrite_output_dir"
+            hint = (
+                "Restore it from a copy, choose another --output_dir, or replace all by "
+                "--overwrite_output_dir"
+            )
             raise UserError(f"{damage}, and no whole checkpoint can make it again. {hint}.")
         if not overwrites:
             self._refuse_files_of_others()
@@ -156,7 +168,8 @@ class RunFolder:
     def _find_damage(self) -> str | None:
         """Return which file of the final model or of the moving average is damaged, or None.
 
-        A folder without hashes, of an older run or of a user who has deleted them, is whole if it can be loaded.
+        A folder without hashes, of an older run or of a user who has deleted them, is whole if it
+        can be loaded.
         """
         for folder in (self.path, self.path / EMA):
             if (folder / HASHES_FILE).exists():
@@ -203,18 +216,21 @@ class RunFolder:
 
     def _cannot_continue(self, reason: str) -> UserError:
         return UserError(
-            f"{self.path} already holds a model that training cannot continue from: {reason}. Choose another "
-            "--output_dir, or replace the model with --overwrite_output_dir."
+            f"{self.path} already holds a model that training cannot continue from: {reason}. "
+            "Choose another --output_dir, or replace the model with --overwrite_output_dir."
         )
 
     def _refuse_files_of_others(self) -> None:
-        """Refuse a folder in which this run would delete or replace what no run of this package has written."""
+        """Refuse a folder in which this run would delete or replace what no run of this package has
+        written.
+        """
         checkpoints = list_checkpoints(self.path)
         hint = "choose another --output_dir, or replace all by --overwrite_output_dir."
         for folder in checkpoints:
             if not is_checkpoint(folder):
                 raise UserError(
-                    f"Each checkpoint must be one of this package, but {folder} is none. Move it, {hint}"
+                    f"Each checkpoint must be one of this package, but {folder} is none. Move it, "
+                    f"{hint}"
                 )
         if self.checkpoint is not None or self.finished:
             return
@@ -230,7 +246,10 @@ class RunFolder:
             check_output_dir(self.path, own=[_MACHINE], replaced=[f"{_BEST}*", "checkpoint-*", EMA])
 
     def restore(self, state: TrainState, batches: MicroBatchLoader) -> None:
-        """Load the checkpoint into `state` and `batches`, if there is one. The model has its weights already."""
+        """Load the checkpoint into `state` and `batches`, if there is one.
+
+        The model has its weights already.
+        """
         if self.checkpoint is None:
             return
         like = state.resume_state()
@@ -243,8 +262,9 @@ class RunFolder:
         ]
         if changed and not self.options.allow_changed_data:
             raise UserError(
-                f"The run in {self.path} must resume with the data it began with, but these have changed: "
-                f"{', '.join(changed)}. Restore the files, or continue with the new ones by --allow_changed_data."
+                f"The run in {self.path} must resume with the data it began with, but these have "
+                f"changed: {', '.join(changed)}. Restore the files, or continue with the new ones "
+                "by --allow_changed_data."
             )
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
@@ -266,12 +286,15 @@ class RunFolder:
         if before != now:
             self._log(
                 state,
-                f"The run now has {now} processes instead of {before}, and {batches.sampler.batches_per_step} batches "
-                "per step. It continues at the same place in the data.",
+                f"The run now has {now} processes instead of {before}, and "
+                f"{batches.sampler.batches_per_step} batches per step. It continues at the same "
+                "place in the data.",
             )
 
     def start(self, state: TrainState, corpus: Corpus) -> None:
-        """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
+        """Drop everything after the current step, from a crashed or earlier run, and describe
+        corpus and machine.
+        """
         wait_for_processes(state.accelerator)  # all processes have read what they resume from
         self._writer = CheckpointWriter(
             state.accelerator, state.tokenizer, sharded=state.recipe.optimization.fsdp
@@ -306,8 +329,9 @@ class RunFolder:
         while not (self.path / _MACHINE).exists():
             if time.monotonic() > deadline:
                 raise MissingFileError(
-                    f"All processes must see the same `output_dir`, but process {state.accelerator.process_index} "
-                    f"does not see {self.path / _MACHINE}. Choose a folder on a shared disk."
+                    "All processes must see the same `output_dir`, but process "
+                    f"{state.accelerator.process_index} does not see {self.path / _MACHINE}. "
+                    "Choose a folder on a shared disk."
                 )
             time.sleep(0.1)
 
@@ -315,7 +339,8 @@ class RunFolder:
         """Return whether `save_steps` or `save_minutes` ask for a checkpoint of the current step.
 
         Args:
-            together: Whether processes talk to each other after this step, which `save_minutes` needs.
+            together: Whether processes talk to each other after this step, which `save_minutes`
+                needs.
         """
         if self.options.save_minutes is None:
             return state.step % state.steps_between("save_steps") == 0 and not self.is_saved(state)
@@ -329,7 +354,8 @@ class RunFolder:
     def save_checkpoint(
         self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False
     ) -> None:
-        """Copy what `restore` needs; a thread writes it, and prunes old checkpoints, while training continues.
+        """Copy what `restore` needs; a thread writes it, and prunes old checkpoints, while training
+        continues.
 
         Nothing is written if the loss of a step since the last look was not finite.
 
@@ -344,7 +370,9 @@ class RunFolder:
         interrupted_at, self._temporary_step = self._temporary_step, None
 
         def prune() -> None:
-            """Delete the checkpoint of an earlier interruption and, unless this one is temporary too, the oldest."""
+            """Delete the checkpoint of an earlier interruption and, unless this one is temporary
+            too, the oldest.
+            """
             if interrupted_at is not None and checkpoint_folder(self.path, interrupted_at).exists():
                 delete_folder(checkpoint_folder(self.path, interrupted_at))
             if not temporary:
@@ -360,7 +388,9 @@ class RunFolder:
             self._writer.wait()
 
     def close(self) -> None:
-        """Wait for the thread that writes checkpoints, also after an error, so that it writes no more."""
+        """Wait for the thread that writes checkpoints, also after an error, so that it writes no
+        more.
+        """
         if self._writer is not None:
             self._writer.close()
 

@@ -1,4 +1,6 @@
-"""The length of a run, its warm-up and its peak learning rate, derived where a recipe does not give them."""
+"""The length of a run, its warm-up and its peak learning rate, derived where a recipe does not give
+them.
+"""
 
 import logging
 import math
@@ -39,7 +41,8 @@ class Pace(NamedTuple):
     Args:
         steps_per_epoch: Steps of each epoch.
         seconds_per_step: None if it was not measured.
-        extra_steps: Steps that the run to resume has by the end of its epoch beyond `steps_per_epoch` for each epoch.
+        extra_steps: Steps that the run to resume has by the end of its epoch beyond
+            `steps_per_epoch` for each epoch.
         step: The last step of the run to resume.
         minutes: Minutes that the run to resume has taken.
     """
@@ -51,7 +54,9 @@ class Pace(NamedTuple):
     minutes: float = 0.0
 
     def planned_steps(self, max_minutes: float | None, max_steps: int) -> int:
-        """Return how many of `max_steps` fit into `max_minutes`, at least one, or all if a time is unknown."""
+        """Return how many of `max_steps` fit into `max_minutes`, at least one, or all if a time is
+        unknown.
+        """
         if max_minutes is None or self.seconds_per_step is None:
             return max_steps
         rest = max(0.0, max_minutes - self.minutes)
@@ -61,16 +66,19 @@ class Pace(NamedTuple):
 def derive_schedule(
     recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None = None
 ) -> Schedule:
-    """Return the schedule of a recipe: what it gives, or else the run to resume has, and the rest derived.
+    """Return the schedule of a recipe: what it gives, or else the run to resume has, and the rest
+    derived.
 
-    The paper's 100,000 steps are the most. Without `num_train_epochs` and `max_minutes`, the corpus decides: training
-    from scratch has 20,000 steps, but at least 20 and at most 100 epochs; fine-tuning 2,000, and 3 to 20. The warm-up
-    is a tenth of the planned steps, at most the paper's 4,000; with equation 3 from scratch at least 2,000 or three
-    tenths, whichever is less. After a derived warm-up below 2,000 steps, the peak of equation 3 is that of 2,000 steps
-    from scratch, and lower in fine-tuning.
+    The paper's 100,000 steps are the most. Without `num_train_epochs` and `max_minutes`, the corpus
+    decides: training from scratch has 20,000 steps, but at least 20 and at most 100 epochs;
+    fine-tuning 2,000, and 3 to 20. The warm-up is a tenth of the planned steps, at most the paper's
+    4,000; with equation 3 from scratch at least 2,000 or three tenths, whichever is less. After a
+    derived warm-up below 2,000 steps, the peak of equation 3 is that of 2,000 steps from scratch,
+    and lower in fine-tuning.
 
     Args:
-        pace: Pace of the run: with `seconds_per_step`, no more steps are planned than fit into `max_minutes`.
+        pace: Pace of the run: with `seconds_per_step`, no more steps are planned than fit into
+            `max_minutes`.
         before: The flat recipe of the run to resume, as its checkpoint holds it.
     """
     options, known = recipe.optimization, _known_schedule(recipe, before or {})
@@ -94,7 +102,9 @@ def derive_schedule(
 
 
 def _known_schedule(recipe: Recipe, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of `DERIVED` that a recipe gives, or else the run to resume has, and None for the others."""
+    """Return the values of `DERIVED` that a recipe gives, or else the run to resume has, and None
+    for the others.
+    """
     options = recipe.optimization
     given: dict[str, Any] = {name: getattr(options, name) for name in DERIVED}
     known = {name: before.get(name) if value is None else value for name, value in given.items()}
@@ -124,7 +134,8 @@ def _derive_max_steps(recipe: Recipe, known: int | None, pace: Pace) -> int:
 def plan_schedule(
     state: TrainState, batches: MicroBatchLoader, resumed: Mapping[str, Any] | None = None
 ) -> None:
-    """Derive the schedule of a run, before its first step, and log it. All processes must call it together.
+    """Derive the schedule of a run, before its first step, and log it. All processes must call it
+    together.
 
     Args:
         resumed: The progress of the run to resume, as its checkpoint holds it.
@@ -158,7 +169,8 @@ def plan_schedule(
 
 
 def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> float:
-    """Return the median time of the gradients of a few steps. Parameters and the place in the data do not change.
+    """Return the median time of the gradients of a few steps. Parameters and the place in the data
+    do not change.
 
     All processes must call it together, and get the same value.
     """
@@ -178,7 +190,9 @@ def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> fl
 def describe_schedule(
     recipe: Recipe, schedule: Schedule, pace: Pace, before: Mapping[str, Any] | None = None
 ) -> str:
-    """Return a line on the length of a run, its warm-up, and the values that [`derive_schedule`] has derived."""
+    """Return a line on the length of a run, its warm-up, and the values that [`derive_schedule`]
+    has derived.
+    """
     options = recipe.optimization
     planned = pace.planned_steps(options.max_minutes, schedule.max_steps)
     epochs = (planned - pace.extra_steps) / pace.steps_per_epoch
@@ -187,7 +201,10 @@ def describe_schedule(
         line += (
             f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
         )
-    line += f", with a warm-up of {schedule.warmup_steps:,} {'step' if schedule.warmup_steps == 1 else 'steps'}."
+    line += (
+        f", with a warm-up of {schedule.warmup_steps:,} "
+        f"{'step' if schedule.warmup_steps == 1 else 'steps'}."
+    )
     known = _known_schedule(recipe, before or {})
     names = [
         name for name in known if known[name] is None and name not in UNUSED[options.lr_scheduler]

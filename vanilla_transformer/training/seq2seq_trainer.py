@@ -1,8 +1,9 @@
 """Train with transformers' `Trainer`, with the paper's batches and learning rate.
 
-Evaluation, callbacks, reports and resuming are the library's own. `TokenBudgetTrainerMixin` precedes any trainer class
-in the bases; `VanillaSeq2SeqTrainer` combines it with `Seq2SeqTrainer`. On a GPU of CUDA, it packs the batches of this
-package's model and compiles its layers, as the package's own loop does.
+Evaluation, callbacks, reports and resuming are the library's own. `TokenBudgetTrainerMixin`
+precedes any trainer class in the bases; `VanillaSeq2SeqTrainer` combines it with `Seq2SeqTrainer`.
+On a GPU of CUDA, it packs the batches of this package's model and compiles its layers, as the
+package's own loop does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,8 +49,8 @@ from .lr_scheduler import noam_lambda
 class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
     """The library's arguments with the paper's values (section 5) as defaults, and four more.
 
-    The library's AdamW equals the paper's Adam, since `weight_decay` is 0 by default. `per_device_train_batch_size` is
-    ignored in favor of `max_tokens`.
+    The library's AdamW equals the paper's Adam, since `weight_decay` is 0 by default.
+    `per_device_train_batch_size` is ignored in favor of `max_tokens`.
     """
 
     max_tokens: int = field(
@@ -59,7 +60,10 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
     paper_schedule: bool = field(
         default=True,
         metadata={
-            "help": "Use the learning rate of equation 3; otherwise `learning_rate` and `lr_scheduler_type`."
+            "help": (
+                "Use the learning rate of equation 3; otherwise `learning_rate` and "
+                "`lr_scheduler_type`."
+            )
         },
     )
     learning_rate_scale: float = field(
@@ -81,8 +85,9 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
     packing: bool | None = field(
         default=None,
         metadata={
-            "help": "Put several pairs into each row of a batch, and compile the layers on a GPU. By default in one "
-            "process on a GPU of CUDA, for this package's model and the loss of section 5.4."
+            "help": "Put several pairs into each row of a batch, and compile the layers on a GPU. "
+            "By default in one process on a GPU of CUDA, for this package's model and the loss of "
+            "section 5.4."
         },
     )
 
@@ -92,12 +97,13 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
             raise UserError(f"`max_tokens` must be at least 1, got {self.max_tokens}.")
         if self.auto_find_batch_size:
             raise UserError(
-                "`auto_find_batch_size` cannot change batches of `max_tokens`. Lower `max_tokens` instead."
+                "`auto_find_batch_size` cannot change batches of `max_tokens`. Lower `max_tokens` "
+                "instead."
             )
         if not self.paper_schedule and self.learning_rate_scale != 1.0:
             raise UserError(
-                f"`learning_rate_scale` belongs to `paper_schedule`, which is off, got {self.learning_rate_scale}. "
-                "Give `learning_rate` instead."
+                "`learning_rate_scale` belongs to `paper_schedule`, which is off, got "
+                f"{self.learning_rate_scale}. Give `learning_rate` instead."
             )
         if self.paper_schedule and self.warmup_steps <= 0:
             raise UserError(
@@ -107,8 +113,9 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
             value = getattr(self, item.name)
             if item.name in ("learning_rate", "lr_scheduler_type") and value != item.default:
                 raise UserError(
-                    f"`{item.name}` has no effect beside `paper_schedule`, got {getattr(value, 'value', value)}. Turn "
-                    "`paper_schedule` off, or change its rate by `warmup_steps` and `learning_rate_scale`."
+                    f"`{item.name}` has no effect beside `paper_schedule`, got "
+                    f"{getattr(value, 'value', value)}. Turn `paper_schedule` off, or change its "
+                    "rate by `warmup_steps` and `learning_rate_scale`."
                 )
 
 
@@ -120,17 +127,20 @@ class _EpochLoader(DataLoader):
 
 
 class TokenBudgetTrainerMixin:
-    """Add batches of `args.max_tokens` (section 5.1) and the learning rate of equation 3 to a `Trainer` class.
+    """Add batches of `args.max_tokens` (section 5.1) and the learning rate of equation 3 to a
+    `Trainer` class.
 
-    The training data have a length and the columns `input_ids` and `labels`. Processes share them by data parallelism.
-    `args` are [`TokenBudgetTrainingArguments`]. The model is any encoder-decoder of transformers, and the collator
-    gives it `decoder_input_ids`, as `DataCollatorForSeq2Seq(tokenizer, model=model)` does.
+    The training data have a length and the columns `input_ids` and `labels`. Processes share them
+    by data parallelism. `args` are [`TokenBudgetTrainingArguments`]. The model is any
+    encoder-decoder of transformers, and the collator gives it `decoder_input_ids`, as
+    `DataCollatorForSeq2Seq(tokenizer, model=model)` does.
 
-    The loss is the mean over all target tokens of a step, whatever batches they are in. Without label smoothing,
-    `Trainer` itself takes the mean of the means of batches for models without `num_items_in_batch`, such as Marian's.
+    The loss is the mean over all target tokens of a step, whatever batches they are in. Without
+    label smoothing, `Trainer` itself takes the mean of the means of batches for models without
+    `num_items_in_batch`, such as Marian's.
 
-    A resumed run continues with the same batches, given the same data, `max_tokens`, seed, `packing` and number of
-    batches per step (processes × accumulation).
+    A resumed run continues with the same batches, given the same data, `max_tokens`, seed,
+    `packing` and number of batches per step (processes × accumulation).
     """
 
     # Attributes of the trainer class.
@@ -146,9 +156,13 @@ class TokenBudgetTrainerMixin:
     def __init__(self, *args: Any, **kwargs: Any):
         limit_onednn_cache()
         if Version(transformers.__version__) < Version("5.17"):
-            found = f"transformers {transformers.__version__} counts labels wrongly. Install it, or use `train`"
+            found = (
+                f"transformers {transformers.__version__} counts labels wrongly. Install it, "
+                "or use `train`"
+            )
             raise UserError(
-                f"Batches of `max_tokens` need the `Trainer` of transformers 5.17 or later: {found}."
+                "Batches of `max_tokens` need the `Trainer` of transformers 5.17 or later: "
+                f"{found}."
             )
         super().__init__(*args, **kwargs)
         if not isinstance(self.args, TokenBudgetTrainingArguments):
@@ -161,7 +175,9 @@ class TokenBudgetTrainerMixin:
             self.compute_loss_func = self._mean_loss
 
     def _create_packed_model(self) -> ModelWithLoss | None:
-        """Return the model with its loss for packed batches, compiled on a GPU, or None if batches are padded."""
+        """Return the model with its loss for packed batches, compiled on a GPU, or None if batches
+        are padded.
+        """
         choice, device = self.args.packing, self.args.device
         obstacles = {
             "a model of another package": not isinstance(
@@ -215,14 +231,17 @@ class TokenBudgetTrainerMixin:
         labels: torch.Tensor,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor:
-        """Return the loss of section 5.4, as a mean over the target tokens of the step, or of the batch alone."""
+        """Return the loss of section 5.4, as a mean over the target tokens of the step, or of the
+        batch alone.
+        """
         loss = cross_entropy(outputs["logits"], labels, self.args.label_smoothing_factor)
         return loss.smoothed / _count_tokens(labels, num_items_in_batch)
 
     def get_train_dataloader(self) -> DataLoader:
         """Return the batches of this process, packed, or padded by the trainer's collator."""
-        # Take columns and workers from the library's loader. Accelerate must not prepare the new one: it would split
-        # batches that are already this process's own, into unequal numbers. `Trainer` moves them to the device.
+        # Take columns and workers from the library's loader. Accelerate must not prepare the new
+        # one: it would split batches that are already this process's own, into unequal numbers.
+        # `Trainer` moves them to the device.
         stock = super().get_train_dataloader()  # type: ignore[misc]
         lengths = (column_lengths(self.train_dataset, column) for column in ("input_ids", "labels"))
         sampler = TokenBudgetBatchSampler(
@@ -255,13 +274,16 @@ class TokenBudgetTrainerMixin:
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
-        """Create the schedule of equation 3 for every parameter group, or the library's if `paper_schedule` is off."""
+        """Create the schedule of equation 3 for every parameter group, or the library's if
+        `paper_schedule` is off.
+        """
         if self.lr_scheduler is not None or not self.args.paper_schedule:
             return super().create_scheduler(num_training_steps, optimizer)  # type: ignore[misc]
         optimizer = self.optimizer if optimizer is None else optimizer
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"] = 1.0  # the schedule yields the rate itself
-        # `Trainer` advances it once per step. Prepared by Accelerate it would advance once per process.
+        # `Trainer` advances it once per step. Prepared by Accelerate it would advance once per
+        # process.
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
             optimizer,
             noam_lambda(
@@ -277,7 +299,9 @@ class TokenBudgetTrainerMixin:
 
 
 class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
-    """`Seq2SeqTrainer` with the paper's batches and learning rate, which predicts by an engine where one can."""
+    """`Seq2SeqTrainer` with the paper's batches and learning rate, which predicts by an engine
+    where one can.
+    """
 
     _engines: EnginePool | None = None
 
@@ -315,7 +339,8 @@ def _count_tokens(
 
 @dataclass(frozen=True)
 class PackingCollator:
-    """Pack rows of a dataset with `input_ids` and `labels`, which are in the order of a packed batch.
+    """Pack rows of a dataset with `input_ids` and `labels`, which are in the order of a packed
+    batch.
 
     Args:
         shape: The shape of the batch.
@@ -343,7 +368,8 @@ def _join(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def encoded_dataset(
     tokenizer: PreTrainedTokenizerBase, source_file: str | Path, target_file: str | Path
 ) -> datasets.Dataset:
-    """Tokenize two parallel text files into a dataset for any trainer: `input_ids` and `labels`, both with EOS.
+    """Tokenize two parallel text files into a dataset for any trainer: `input_ids` and `labels`,
+    both with EOS.
 
     `DataCollatorForSeq2Seq` pads them and adds masks.
     """
@@ -354,8 +380,8 @@ def column_lengths(dataset: Any, column: str) -> Sequence[int]:
     """Return the number of tokens in each row of a column."""
     if isinstance(dataset, IterableDataset | datasets.IterableDataset):
         raise UserError(
-            "Batches of `max_tokens` need a dataset with a length, to know the length of every pair, got a stream "
-            f"({type(dataset).__name__})."
+            "Batches of `max_tokens` need a dataset with a length, to know the length of every "
+            f"pair, got a stream ({type(dataset).__name__})."
         )
     if isinstance(dataset, datasets.Dataset) and column in dataset.column_names:
         # Arrow stores the lengths. As Python lists, millions of rows would take minutes.
@@ -365,5 +391,6 @@ def column_lengths(dataset: Any, column: str) -> Sequence[int]:
         return [len(row[column]) for row in dataset]
     except KeyError:
         raise UserError(
-            f"The training data must have the columns `input_ids` and `labels`, but {column!r} is missing."
+            f"The training data must have the columns `input_ids` and `labels`, but {column!r} is "
+            "missing."
         ) from None

@@ -14,7 +14,10 @@ _SHORTEST_STEP = 1e-3  # seconds
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """SIGINT or SIGTERM ended a run early. Its last checkpoint is complete; the same command resumes from it."""
+    """SIGINT or SIGTERM ended a run early.
+
+    Its last checkpoint is complete; the same command resumes from it.
+    """
 
     exit_status = 75  # EX_TEMPFAIL in sysexits.h: try the same again
 
@@ -22,8 +25,8 @@ class TrainingInterrupted(KeyboardInterrupt):
 class StopSignal:
     """Catch SIGINT (Ctrl-C) and SIGTERM (preemption), and stop all processes after the same step.
 
-    A single process stops after the step in progress. Several talk about it once a second, or after each longer step:
-    more often would make each host wait for the slowest one.
+    A single process stops after the step in progress. Several talk about it once a second, or after
+    each longer step: more often would make each host wait for the slowest one.
 
     The first signal is remembered until `check` is called. A second one ends the program at once.
 
@@ -53,17 +56,22 @@ class StopSignal:
         self.__exit__()  # a second signal is the previous handlers'
 
     def due(self, step: int) -> bool:
-        """Return whether processes talk to each other after `step`: all of them or none, about once a second."""
+        """Return whether processes talk to each other after `step`: all of them or none, about once
+        a second.
+        """
         return self.accelerator.num_processes == 1 or step >= self._next_step
 
     def check(self, step: int, finished: bool, at_once: bool = False) -> bool:
-        """Return whether training stops: if a process is finished or received a signal, and all know it.
+        """Return whether training stops: if a process is finished or received a signal, and all
+        know it.
 
-        All processes must call it together. A signal that arrives meanwhile counts at the next call.
+        All processes must call it together. A signal that arrives meanwhile counts at the next
+        call.
 
         Args:
             step: Steps so far.
-            finished: Whether this process has reached a limit. Clocks differ, so that the others may not have.
+            finished: Whether this process has reached a limit. Clocks differ, so that the others
+                may not have.
             at_once: Talk now, even if it is not due. All processes must agree.
         """
         if not (at_once or self.due(step)):

@@ -42,7 +42,9 @@ _STEPS_BEFORE_ESTIMATE = 20  # the first ones take longer
 
 @dataclass
 class TrainProgress:
-    """How far a run has come: everything but tensors that a restart needs to continue bit for bit."""
+    """How far a run has come: everything but tensors that a restart needs to continue bit for
+    bit.
+    """
 
     step: int = 0
     minutes: float = 0.0
@@ -53,8 +55,8 @@ class TrainProgress:
     recipe: dict[str, Any] = field(default_factory=dict)
     # Hashes of the data that must not change while the run is interrupted.
     data: dict[str, str] = field(default_factory=dict)
-    # Whether the checkpoint exists only because the run was interrupted. The next one replaces it, so that the final
-    # average covers the checkpoints that an uninterrupted run would have written.
+    # Whether the checkpoint exists only because the run was interrupted. The next one replaces it,
+    # so that the final average covers the checkpoints that an uninterrupted run would have written.
     temporary: bool = False
     batch_sampler: dict[str, Any] = field(default_factory=dict)
     lr_scheduler: dict[str, Any] = field(default_factory=dict)
@@ -62,7 +64,9 @@ class TrainProgress:
     step_metrics: dict[str, Any] = field(default_factory=dict)
 
     def record_rank(self, rank: Rank, metric: str, sentences: int) -> tuple[int, str]:
-        """Compare the current step with the best one, and return the step of the better one and what decided."""
+        """Compare the current step with the best one, and return the step of the better one and
+        what decided.
+        """
         rows = [
             *self.best[:1],
             {"step": self.step, "score": rank[0], "chrf": rank[1], "loss": -rank[2]},
@@ -81,11 +85,13 @@ class TrainProgress:
 
 
 class TrainState:
-    """Model, optimizer, LR schedule and EMA, replicated (DDP) or sharded (FSDP2), with the progress of the run.
+    """Model, optimizer, LR schedule and EMA, replicated (DDP) or sharded (FSDP2), with the progress
+    of the run.
 
     Attributes:
         unwrapped_model: The model that is trained; with FSDP2 its parameters are sharded.
-        wrapped_model: `model_with_loss` or, with several processes, DDP around it: the module that is called.
+        wrapped_model: `model_with_loss` or, with several processes, DDP around it: the module that
+            is called.
         step_metrics: Sums over the steps since the last line of the log.
         schedule: The length of the run and its learning rate, the paper's until they are derived.
         graphs: The `GraphedTrainStep` of a run whose steps are captured, or None.
@@ -112,7 +118,8 @@ class TrainState:
         self.batch_preparation = BatchPreparation.for_model(
             self.unwrapped_model, self.compiled, in_graph
         )
-        # The paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of it.
+        # The paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of
+        # it.
         optimizer = torch.optim.Adam(
             [
                 parameter
@@ -145,8 +152,8 @@ class TrainState:
     def steps_between(self, name: str) -> int:
         """Return `logging_steps`, `eval_steps` or `save_steps`.
 
-        The recipe's, but a fifth of the run if that is less: for the log, and for a run that time ends before the
-        first. Without one in the recipe, a tenth of the run, at most 1,000.
+        The recipe's, but a fifth of the run if that is less: for the log, and for a run that time
+        ends before the first. Without one in the recipe, a tenth of the run, at most 1,000.
         """
         steps = getattr(self.recipe.output, name)
         if steps is None:
@@ -211,7 +218,10 @@ class TrainState:
         return (time.monotonic() - self._started) / 60.0
 
     def read_steps(self) -> None:
-        """Wait for the device, and add the losses of `unread` to `step_metrics`. All processes call it together."""
+        """Wait for the device, and add the losses of `unread` to `step_metrics`.
+
+        All processes call it together.
+        """
         unread, self.unread = self.unread, []
         for step, (sums, finite_gradient) in zip(
             unread, read_steps(self.accelerator, unread), strict=True
@@ -223,14 +233,17 @@ class TrainState:
                 value = "not finite" if finite_loss else sums.smoothed_loss
                 pairs = (np.concatenate(step.pairs) + 1).tolist()  # as a user counts them
                 raise FloatingPointError(
-                    f"The {what} step {step.step} is {value}, so training stops. The last good checkpoint is "
-                    f"{self.last_checkpoint() or 'none'}. Try a lower learning rate, a longer warm-up or "
-                    f"--max_grad_norm 1. This process contributed pairs {', '.join(map(str, pairs))} after cleaning."
+                    f"The {what} step {step.step} is {value}, so training stops. The last good "
+                    f"checkpoint is {self.last_checkpoint() or 'none'}. Try a lower learning rate, "
+                    "a longer warm-up or --max_grad_norm 1. This process contributed pairs "
+                    f"{', '.join(map(str, pairs))} after cleaning."
                 )
             self.step_metrics.add(sums)
 
     def last_checkpoint(self) -> Path | None:
-        """Return the last complete checkpoint of the run, after waiting for one that is being written."""
+        """Return the last complete checkpoint of the run, after waiting for one that is being
+        written.
+        """
         if self.unfinished_checkpoint is not None:
             wait([self.unfinished_checkpoint])
         saved = list_checkpoints(self.recipe.output.output_dir)
@@ -240,7 +253,8 @@ class TrainState:
         """Check steps, minutes and patience. Processes may disagree, since their clocks differ.
 
         Args:
-            saved: Whether a checkpoint holds this step: its minutes count, and a run that resumes from it agrees.
+            saved: Whether a checkpoint holds this step: its minutes count, and a run that resumes
+                from it agrees.
         """
         minutes = self.progress.minutes if saved else self.minutes()
         options, patience = (
@@ -263,7 +277,8 @@ class TrainState:
         )
 
     def measure_steps(self, gradient_norm: torch.Tensor, **place: float) -> dict[str, Any]:
-        """Return an entry for the log of the steps since the last call, for which all processes read the device.
+        """Return an entry for the log of the steps since the last call, for which all processes
+        read the device.
 
         Args:
             place: Place in the data where the run is, such as its epoch.
@@ -280,11 +295,12 @@ class TrainState:
     def gather_model(self, to_save: bool = False) -> VanillaTransformerForConditionalGeneration:
         """Return a model with the current weights that one process can decode with.
 
-        With FSDP2 it is a new, unsharded copy, and with LoRA a copy with merged adapters; drop it after use.
-        All processes must call this method together.
+        With FSDP2 it is a new, unsharded copy, and with LoRA a copy with merged adapters; drop it
+        after use. All processes must call this method together.
 
         Args:
-            to_save: Put the copy on the CPU of the main process; the others get one without weights.
+            to_save: Put the copy on the CPU of the main process; the others get one without
+                weights.
         """
         if self._adapters is not None:
             return self._adapters.merge()
@@ -302,7 +318,10 @@ class TrainState:
         return model
 
     def load_ema(self, model: VanillaTransformerForConditionalGeneration) -> None:
-        """Load the EMA into a model from [`gather_model`]. All processes must call this together."""
+        """Load the EMA into a model from [`gather_model`].
+
+        All processes must call this together.
+        """
         assert self.ema is not None
         average = {
             name: full_tensor(tensor).cpu() for name, tensor in self.ema.state_dict().items()
@@ -312,9 +331,11 @@ class TrainState:
         )
 
     def resume_state(self) -> ResumeState:
-        """Return the state that a checkpoint holds beside the model. All processes must call it together.
+        """Return the state that a checkpoint holds beside the model. All processes must call it
+        together.
 
-        It reads all steps, so that no checkpoint holds a loss that was not finite. The tensors are the run's own.
+        It reads all steps, so that no checkpoint holds a loss that was not finite. The tensors are
+        the run's own.
         """
         self.read_steps()
         optimizer: Any = get_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer)
@@ -339,7 +360,8 @@ class TrainState:
         """Continue where `state` was saved. The model must have the weights of the same checkpoint.
 
         Args:
-            full: Whether the tensors of `state` are full; otherwise they are sharded as this model is.
+            full: Whether the tensors of `state` are full; otherwise they are sharded as this model
+                is.
         """
         optimizer: dict[str, Any] = {"state": {}, "param_groups": state.param_groups}
         for name, tensor in state.optimizer.items():
@@ -372,8 +394,8 @@ class TrainState:
     def close(self) -> None:
         """Close trackers and the process group.
 
-        DDP is released first. As the last holder of the process group it would destroy the group while holding
-        Python's lock, for which the group's own thread may be waiting (torch 2.13).
+        DDP is released first. As the last holder of the process group it would destroy the group
+        while holding Python's lock, for which the group's own thread may be waiting (torch 2.13).
         """
         self.wrapped_model = self.model_with_loss
         self.accelerator.free_memory()

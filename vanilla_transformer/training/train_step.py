@@ -1,7 +1,8 @@
-"""One training step: the gradient of the mean loss over all target tokens of all processes, and an optimizer step.
+"""One training step: the gradient of the mean loss over all target tokens of all processes, and an
+optimizer step.
 
-The host only gives orders here. It reads no value of the device and exchanges none with other processes, except for
-the gradients; `TrainState.read_steps` does so for many steps at once.
+The host only gives orders here. It reads no value of the device and exchanges none with other
+processes, except for the gradients; `TrainState.read_steps` does so for many steps at once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,16 +23,18 @@ from .distributed import full_tensor, skip_gradient_sync
 from .metrics import UnreadStep
 from .train_state import TrainState
 
-# Steps after which losses are read, if nothing is logged before: the host keeps the numbers of their pairs.
+# Steps after which losses are read, if nothing is logged before: the host keeps the numbers of
+# their pairs.
 _MOST_UNREAD_STEPS = 100
 _MOST_STEPS_TO_COMPILE = 20  # in which a batch of several pairs is sought
 
 
 def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.Tensor:
-    """Make one optimizer step from this process's micro-batches: forward, backward, clip, Adam, schedule, EMA.
+    """Make one optimizer step from this process's micro-batches: forward, backward, clip, Adam,
+    schedule, EMA.
 
-    The losses are kept in `state.unread`. If the gradient is not finite, the device leaves the parameters as they
-    are, and `state.read_steps` raises an error.
+    The losses are kept in `state.unread`. If the gradient is not finite, the device leaves the
+    parameters as they are, and `state.read_steps` raises an error.
 
     Returns:
         The norm of the gradient, before clipping, on the device.
@@ -59,7 +62,8 @@ def update(state: TrainState) -> tuple[torch.Tensor, torch.Tensor]:
     """Clip the gradient, update parameters and EMA, and reset the gradient, all on the device.
 
     Returns:
-        The norm of the gradient, before clipping, and whether it is finite. If not, the parameters do not change.
+        The norm of the gradient, before clipping, and whether it is finite. If not, the parameters
+        do not change.
     """
     state.accelerator.unscale_gradients(state.optimizer)
     # Without a walk through the modules, which takes a quarter of a millisecond.
@@ -73,7 +77,8 @@ def update(state: TrainState) -> tuple[torch.Tensor, torch.Tensor]:
         )
     finite = torch.isfinite(norm)
     if state.accelerator.scaler is None:
-        # A scaler sets this attribute as well: with 1, a fused optimizer changes neither parameters nor moments.
+        # A scaler sets this attribute as well: with 1, a fused optimizer changes neither parameters
+        # nor moments.
         state.optimizer.optimizer.found_inf = (~finite).float()
     state.optimizer.step()
     if state.graphs is None:  # the first captured gradient of a step replaces the one before
@@ -84,11 +89,15 @@ def update(state: TrainState) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def compute_gradient(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.Tensor:
-    """Add the gradient of a step. Return its plain and its smoothed loss, summed over tokens, on the device."""
+    """Add the gradient of a step.
+
+    Return its plain and its smoothed loss, summed over tokens, on the device.
+    """
     losses = []
     for index, batch in enumerate(micro_batches):
         seed_dropout(state, index)
-        # DDP averages gradients over processes, but a step's target tokens are counted over all processes.
+        # DDP averages gradients over processes, but a step's target tokens are counted over all
+        # processes.
         factor = state.accelerator.num_processes / batch.step_target_tokens
         with (
             skip_gradient_sync(
@@ -111,12 +120,14 @@ def compute_gradient(state: TrainState, micro_batches: Sequence[MicroBatch]) -> 
 
 
 def compile_train_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]]) -> None:
-    """Compile forward and backward pass by the gradient of a batch. Parameters and gradients do not change.
+    """Compile forward and backward pass by the gradient of a batch. Parameters and gradients do not
+    change.
 
     All processes must call it together.
 
     Args:
-        steps: The first steps. The batch is the first one of several pairs: torch compiles a size of 1 for itself.
+        steps: The first steps. The batch is the first one of several pairs: torch compiles a size
+            of 1 for itself.
     """
     for batch in chain.from_iterable(islice(steps, _MOST_STEPS_TO_COMPILE)):
         if len(batch.pairs) > 1:
@@ -134,20 +145,25 @@ def compile_train_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]])
 def seed_dropout(state: TrainState, index: int) -> None:
     """Seed dropout from (seed, step, micro-batch).
 
-    A resumed run draws the same masks, and so do N processes and one process that accumulates N micro-batches.
+    A resumed run draws the same masks, and so do N processes and one process that accumulates N
+    micro-batches.
     """
     accelerator = state.accelerator
     micro_batch = index * accelerator.num_processes + accelerator.process_index
     sequence = np.random.SeedSequence((state.recipe.optimization.seed, state.step, micro_batch))
     seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
-    # `torch.manual_seed` also formats a stack for each kind of device that this process does not use.
+    # `torch.manual_seed` also formats a stack for each kind of device that this process does not
+    # use.
     torch.default_generator.manual_seed(seed)
     if torch.accelerator.is_available():
         torch.get_device_module().manual_seed(seed)
 
 
 def add_gradient(state: TrainState, batch: Batch, factor: float | torch.Tensor) -> torch.Tensor:
-    """Add the gradient of a batch on the device, times a factor. Return its plain and its smoothed loss."""
+    """Add the gradient of a batch on the device, times a factor.
+
+    Return its plain and its smoothed loss.
+    """
     with state.accelerator.autocast():
         loss = state.wrapped_model(batch)
     state.accelerator.backward(loss.smoothed * factor)
@@ -166,8 +182,10 @@ def explain_out_of_memory(state: TrainState, what: str, step: int) -> Iterator[N
         yield
     except torch.OutOfMemoryError as error:
         raise UserError(
-            f"{what} must fit into the memory of {state.accelerator.device}, but in step {step} it did not. Lower "
-            f"`max_tokens`, now {state.recipe.data.max_tokens}, and raise `gradient_accumulation_steps` by the same "
-            f"factor to keep the size of a step; this is another run, with another --output_dir. The last checkpoint "
-            f"is {state.last_checkpoint() or 'none'}; with more free memory, the same command resumes from it."
+            f"{what} must fit into the memory of {state.accelerator.device}, but in step {step} it "
+            f"did not. Lower `max_tokens`, now {state.recipe.data.max_tokens}, and raise "
+            "`gradient_accumulation_steps` by the same factor to keep the size of a step; this is "
+            "another run, with another --output_dir. The last checkpoint is "
+            f"{state.last_checkpoint() or 'none'}; with more free memory, the same command resumes "
+            "from it."
         ) from error

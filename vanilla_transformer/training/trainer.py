@@ -50,25 +50,30 @@ def train(
     evaluate: Evaluator | None = None,
     model_class: ModelClass | None = None,
 ) -> Path:
-    """Train a model as `recipe` describes and return its folder, with pictures of the loss, the scores and the text.
+    """Train a model as `recipe` describes and return its folder, with pictures of the loss, the
+    scores and the text.
 
     Progress is logged, and printed unless the caller has configured `logging` otherwise.
 
-    The final model is the mean of the last checkpoints (section 6.1), or the last one or the moving average if that
-    has a better validation score. Its `generate()` decodes as the paper does. Training resumes from the last
-    checkpoint if the folder holds a run of the same recipe, and returns at once if that run is finished.
+    The final model is the mean of the last checkpoints (section 6.1), or the last one or the moving
+    average if that has a better validation score. Its `generate()` decodes as the paper does.
+    Training resumes from the last checkpoint if the folder holds a run of the same recipe, and
+    returns at once if that run is finished.
 
     Args:
-        evaluate: Scores the model on the validation pairs, at every validation and at the end; by default by BLEU,
-            chrF and the recipe's `best_metric`. `loss_only` leaves validation to the loss.
-        model_class: Class of the model, whose `config_class` takes the recipe's fields; by default the recipe's.
+        evaluate: Scores the model on the validation pairs, at every validation and at the end; by
+            default by BLEU, chrF and the recipe's `best_metric`. `loss_only` leaves validation to
+            the loss.
+        model_class: Class of the model, whose `config_class` takes the recipe's fields; by default
+            the recipe's.
 
     Raises:
         ValueError, OSError: the recipe or its files cannot work; nothing has been written.
         TrainingInterrupted: SIGINT or SIGTERM; a checkpoint has been written.
         ChildProcessError: a process that prepares batches was killed.
         LostProcessError: another process of the run was killed or has failed.
-        FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
+        FloatingPointError: the loss is not finite; the text names the step, its sentences and the
+            last checkpoint.
     """
     if evaluate is None:
         from vanilla_transformer.evaluation.scores import evaluator_for
@@ -107,7 +112,9 @@ def train(
 
 @contextmanager
 def apply_settings(threads: int | None) -> Iterator[None]:
-    """Log progress, compute in so many threads or in all cores, and report lost processes in one line."""
+    """Log progress, compute in so many threads or in all cores, and report lost processes in one
+    line.
+    """
     if threads is None:
         use_all_cores()
     else:
@@ -196,7 +203,9 @@ def prepare_run(
     evaluate: Evaluator = loss_only,
     model_class: ModelClass | None = None,
 ) -> PreparedRun:
-    """Read the data and create the model of a recipe, and restore the run that its folder holds; see [`train`]."""
+    """Read the data and create the model of a recipe, and restore the run that its folder holds;
+    see [`train`].
+    """
     limit_onednn_cache()
     resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
     accelerator = create_accelerator(recipe)
@@ -219,7 +228,8 @@ def prepare_run(
         mixed_precision=accelerator.mixed_precision,
         model_class=model_class,
     )
-    # The scripts of the sources, also of former training, by which a source of another one has a warning.
+    # The scripts of the sources, also of former training, by which a source of another one has a
+    # warning.
     limits = getattr(model.config, "warning_limits", None) or {}
     scripts = {*limits.get("source_scripts", ()), *texts.source_scripts()}
     model.config.warning_limits = limits | {"source_scripts": sorted(scripts)}
@@ -235,7 +245,8 @@ def prepare_run(
         and is_main_process()
     ):
         logger.warning(
-            "`early_stopping_patience` has no effect without validation text. Add some, or leave it out."
+            "`early_stopping_patience` has no effect without validation text. Add some, or leave "
+            "it out."
         )
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     before = {} if resumed is None else resumed["recipe"]
@@ -284,7 +295,10 @@ def _validate(
     metrics: MetricsLogger | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
-    """Return loss and scores of a model, and log them. Without validation pairs the entry is empty."""
+    """Return loss and scores of a model, and log them.
+
+    Without validation pairs the entry is empty.
+    """
     state, validation = prepared.state, prepared.validation
     if not validation.pairs:
         return {}
@@ -299,14 +313,15 @@ def _validate(
 def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> None:
     """Write the final model to the run's folder: the mean of the last checkpoints (section 6.1).
 
-    If the last checkpoint alone or the moving average has a better validation score, it is the final model instead.
+    If the last checkpoint alone or the moving average has a better validation score, it is the
+    final model instead.
     """
     run, state = prepared.run, prepared.state
     wait_for_processes(state.accelerator)
     if state.step < state.schedule.warmup_steps and state.accelerator.is_main_process:
         logger.warning(
-            "Training ended after step %d, within its warm-up of %d steps: the learning rate never reached its peak. "
-            "Lower `warmup_steps`, or leave it out.",
+            "Training ended after step %d, within its warm-up of %d steps: the learning rate never "
+            "reached its peak. Lower `warmup_steps`, or leave it out.",
             state.step,
             state.schedule.warmup_steps,
         )
@@ -328,7 +343,9 @@ def _load_final_weights(
     model: VanillaTransformerForConditionalGeneration,
     checkpoints: list[Path],
 ) -> None:
-    """Load the mean of the checkpoints, the last one or the moving average: the first one with the best score."""
+    """Load the mean of the checkpoints, the last one or the moving average: the first one with the
+    best score.
+    """
     run, state = prepared.run, prepared.state
     candidates: dict[str, Callable[[], None]] = {}
     if len(checkpoints) > 1:

@@ -26,7 +26,8 @@ from .device_batch import BatchPreparation, batch_to_device
 from .distributed import sum_over_processes, wait_for_processes
 from .loss import ModelWithLoss
 
-# Scores a model on validation pairs: (model, tokenizer, pairs, **generate_kwargs) -> {"bleu": 35.1, ...}
+# Scores a model on validation pairs: (model, tokenizer, pairs, **generate_kwargs) -> {"bleu": 35.1,
+# ...}
 Evaluator = Callable[..., dict[str, Any]]
 
 
@@ -38,8 +39,8 @@ def loss_only(*_: Any, **__: Any) -> dict[str, Any]:
 class Validation:
     """Measure models on validation pairs of a direction.
 
-    Each process computes the loss of its own batches, of at most `max_tokens` on either side or of the longest pair,
-    without the others. One process may have a batch more than another.
+    Each process computes the loss of its own batches, of at most `max_tokens` on either side or of
+    the longest pair, without the others. One process may have a batch more than another.
 
     Args:
         direction: The languages of the pairs, for a model that has several.
@@ -74,7 +75,10 @@ class Validation:
     def measure(
         self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any
     ) -> dict[str, Any]:
-        """Return loss and scores. `generate_kwargs` override the model's decoding, which is the paper's."""
+        """Return loss and scores.
+
+        `generate_kwargs` override the model's decoding, which is the paper's.
+        """
         model.eval()
         entry = {"validation_loss": self.loss(model)}
         entry |= self.evaluate(
@@ -104,9 +108,10 @@ class Validation:
 class Validations:
     """Measure models on the validation pairs of a recipe, of which there may be none.
 
-    Scores of several directions have their names, such as `bleu_en-de`. The ones without a name, by which models are
-    ranked, are then the means over the directions that are trained, or over all if none is: others are zero-shot.
-    Scores on text of a model's former domain have names that begin with `forgetting_`.
+    Scores of several directions have their names, such as `bleu_en-de`. The ones without a name, by
+    which models are ranked, are then the means over the directions that are trained, or over all if
+    none is: others are zero-shot. Scores on text of a model's former domain have names that begin
+    with `forgetting_`.
 
     Args:
         create: Creates the `Validation` of some pairs of a direction.

@@ -1,1 +1,3 @@
-"""Helpers of all rooms: files, devices, imports, resources of the package, and the input of users."""
+"""Helpers of all rooms: files, devices, imports, resources of the package, and the input of
+users.
+"""

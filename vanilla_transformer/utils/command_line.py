@@ -1,7 +1,8 @@
 """
 Make the arguments and flags of a command, and their help, of the fields of schemas.
 
-By hand and not by argparse, which neither lets a switch stand before an argument nor has a short and a long help.
+By hand and not by argparse, which neither lets a switch stand before an argument nor has a short
+and a long help.
 """
 
 import sys
@@ -23,14 +24,17 @@ _HELP = {"help": "Show this text.", "help_all": "Show all flags."}
 
 class CommandLine:
     """
-    Read the arguments and flags of a command. Flags may stand before, between and after the arguments.
+    Read the arguments and flags of a command. Flags may stand before, between and after the
+    arguments.
 
-    Fields that are marked as arguments are arguments, and each other one is a flag, whose name may have dashes.
+    Fields that are marked as arguments are arguments, and each other one is a flag, whose name may
+    have dashes.
 
     Args:
         groups: Fields by name, by the title under which the help lists their flags.
         name: The program and the command.
-        main: Names of the flags that `--help` shows; by default all. `--help_all` shows them first, and all others.
+        main: Names of the flags that `--help` shows; by default all. `--help_all` shows them first,
+            and all others.
         notes: Text at the end of the help.
     """
 
@@ -56,7 +60,9 @@ class CommandLine:
         }
 
     def read(self, words: Sequence[str]) -> dict[str, Any]:
-        """Return what words give, by the names of fields: text, lists of texts, and booleans of switches."""
+        """Return what words give, by the names of fields: text, lists of texts, and booleans of
+        switches.
+        """
         values, arguments, rest = dict[str, Any](), list[str](), list(words)
         while rest:
             word = rest.pop(0)
@@ -108,7 +114,8 @@ class CommandLine:
         if left or missing:
             rule = self._usage_of_arguments() or "flags only"
             raise UserError(
-                f"This command takes {rule}, got {' '.join(map(repr, words[:4])) or 'none'}. See --help."
+                f"This command takes {rule}, got {' '.join(map(repr, words[:4])) or 'none'}. See "
+                "--help."
             )
         return values
 

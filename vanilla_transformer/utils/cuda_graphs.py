@@ -1,9 +1,10 @@
 """
 Work of a GPU as CUDA graphs: captured once, replayed at once.
 
-A step of decoding or training is hundreds of kernels of a few microseconds each, and launching them one by one from
-Python takes longer than running them. A CUDA graph launches them all at once. It holds the addresses of the tensors
-with which it was captured, so the tensors that it reads and writes must stay where they are.
+A step of decoding or training is hundreds of kernels of a few microseconds each, and launching them
+one by one from Python takes longer than running them. A CUDA graph launches them all at once. It
+holds the addresses of the tensors with which it was captured, so the tensors that it reads and
+writes must stay where they are.
 """
 
 import threading
@@ -14,14 +15,19 @@ import torch
 
 from .device_utils import deliberate_wait
 
-# Runs its second argument a few times, captures the first one without running it, and returns what replays it.
+# Runs its second argument a few times, captures the first one without running it, and returns what
+# replays it.
 Capture = Callable[[Callable[[], Any], Callable[[], Any]], Callable[[], Any]]
-WARM_UPS = 3  # runs in which libraries allocate memory and choose kernels, as the documentation of torch advises
+# Runs in which libraries allocate memory and choose kernels, as the documentation of torch advises
+WARM_UPS = 3
 _one_at_a_time = threading.Lock()  # of captures in this process, a requirement of torch
 
 
 class CudaGraphs:
-    """Capture functions as CUDA graphs. They share their memory, since they never run at once and return nothing."""
+    """Capture functions as CUDA graphs.
+
+    They share their memory, since they never run at once and return nothing.
+    """
 
     def __init__(self, device: torch.device):
         self._device = device

@@ -1,9 +1,10 @@
 """
-The cores, the cache of oneDNN and the compiler of this process, the numbers that a device multiplies, and how it is
-kept busy.
+The cores, the cache of oneDNN and the compiler of this process, the numbers that a device
+multiplies, and how it is kept busy.
 
-A GPU computes while Python prepares what comes next. A plain read of a value, or a copy from pageable memory, makes
-Python wait until the GPU has caught up. Here the host waits in [`HostCopy.wait`] only.
+A GPU computes while Python prepares what comes next. A plain read of a value, or a copy from
+pageable memory, makes Python wait until the GPU has caught up. Here the host waits in
+[`HostCopy.wait`] only.
 """
 
 import os
@@ -27,7 +28,8 @@ _CACHE_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 _PRODUCTS_PER_STEP = 64
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
-# The names that torch has for instructions that multiply a type of numbers; the last ones of each line are of Arm.
+# The names that torch has for instructions that multiply a type of numbers; the last ones of each
+# line are of Arm.
 _INSTRUCTIONS = {
     "bfloat16": ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"),
     "int8": ("avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8", "dot", "i8mm"),
@@ -37,8 +39,8 @@ _INSTRUCTIONS = {
 def process_state() -> PartialState:
     """Return Accelerate's state: process index, number of processes and device.
 
-    An existing `Accelerator` shares this state. Unlike an `Accelerator`, it also detects `torchrun` on a machine
-    without a GPU if `ACCELERATE_USE_CPU` is not set.
+    An existing `Accelerator` shares this state. Unlike an `Accelerator`, it also detects `torchrun`
+    on a machine without a GPU if `ACCELERATE_USE_CPU` is not set.
     """
     return PartialState(
         cpu=parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
@@ -46,11 +48,13 @@ def process_state() -> PartialState:
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use, by its affinity and by the quotas of its cgroups.
+    """Return the number of cores that this process may use, by its affinity and by the quotas of
+    its cgroups.
 
-    Containers limit processor time by a quota, which neither `os.cpu_count()`, `os.process_cpu_count()` nor torch
-    reads. loky reads the quota of the topmost cgroup only, not of the process's own one, which systemd's slices limit,
-    and machines with a GPU may have no packages but those that training needs.
+    Containers limit processor time by a quota, which neither `os.cpu_count()`,
+    `os.process_cpu_count()` nor torch reads. loky reads the quota of the topmost cgroup only, not
+    of the process's own one, which systemd's slices limit, and machines with a GPU may have no
+    packages but those that training needs.
     """
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -69,7 +73,9 @@ def usable_cores() -> int:
 
 
 def use_all_cores() -> None:
-    """Use all cores if `accelerate launch` started a single CPU process, which it limits to one thread."""
+    """Use all cores if `accelerate launch` started a single CPU process, which it limits to one
+    thread.
+    """
     launched = "ACCELERATE_MIXED_PRECISION" in os.environ
     if (
         launched
@@ -86,7 +92,10 @@ def describe_hardware(device: torch.device, processes: int = 1) -> str:
     if device.type == "cpu":
         count = usable_cores()
         cores = f"{count} CPU {'core' if count == 1 else 'cores'}"
-        return f"{cores} ({torch.backends.cpu.get_cpu_capability()}), torch uses {torch.get_num_threads()}"
+        return (
+            f"{cores} ({torch.backends.cpu.get_cpu_capability()}), torch uses "
+            f"{torch.get_num_threads()}"
+        )
     return f"{processes} × {device.type}"
 
 
@@ -103,8 +112,8 @@ def check_threads(threads: int) -> int:
 def at_most_threads(most: int) -> Iterator[None]:
     """Let this Python thread compute with so many threads at most within the block.
 
-    Entering it takes a tenth of a millisecond or, on busy cores, a few. Python threads that compute for the first time
-    in this moment have the number, too, for good.
+    Entering it takes a tenth of a millisecond or, on busy cores, a few. Python threads that compute
+    for the first time in this moment have the number, too, for good.
     """
     threads = torch.get_num_threads()
     if threads <= most:
@@ -112,7 +121,8 @@ def at_most_threads(most: int) -> Iterator[None]:
         return
     try:
         torch.set_num_threads(most)
-        # A Python thread begins with the number that any of them set last, and keeps it. So another one sets it back.
+        # A Python thread begins with the number that any of them set last, and keeps it. So another
+        # one sets it back.
         restorer = threading.Thread(target=torch.set_num_threads, args=(threads,))
         restorer.start()
         restorer.join()
@@ -122,9 +132,11 @@ def at_most_threads(most: int) -> Iterator[None]:
 
 
 def multiplies(precision: str, device: torch.device) -> bool:
-    """Return whether a device has instructions that multiply `"bfloat16"` or `"int8"`; it has for other types.
+    """Return whether a device has instructions that multiply `"bfloat16"` or `"int8"`; it has for
+    other types.
 
-    A processor without them emulates them: torch then multiplies matrices many times more slowly than in float32.
+    A processor without them emulates them: torch then multiplies matrices many times more slowly
+    than in float32.
     """
     if device.type == "cpu" and precision in _INSTRUCTIONS:
         capabilities = torch.cpu.get_capabilities()
@@ -137,16 +149,18 @@ def multiplies(precision: str, device: torch.device) -> bool:
 def limit_onednn_cache() -> None:
     """Let oneDNN cache the compiled products of a few shapes of batches only.
 
-    Batches rarely repeat a shape. The full cache needs more memory than everything else: in bfloat16, and in float32
-    by the packed weights of engines. Call it before the first matrix product of the process. Variables that are set
-    already stay.
+    Batches rarely repeat a shape. The full cache needs more memory than everything else: in
+    bfloat16, and in float32 by the packed weights of engines. Call it before the first matrix
+    product of the process. Variables that are set already stay.
     """
     for name in _CACHE_VARIABLES:
         os.environ.setdefault(name, str(_PRODUCTS_PER_STEP))
 
 
 def total_memory(device: torch.device) -> int | None:
-    """Return the bytes of memory of a GPU, or of the machine as far as the cgroups permit; None if unknown."""
+    """Return the bytes of memory of a GPU, or of the machine as far as the cgroups permit; None if
+    unknown.
+    """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[1])
     if device.type != "cpu" or not hasattr(os, "sysconf"):
@@ -165,24 +179,33 @@ def find_compiler() -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of the message of a driver or a compiler, which may have many, or the name of its type."""
+    """Return the first line of the message of a driver or a compiler, which may have many, or the
+    name of its type.
+    """
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def explain_compiler_error(error: Exception) -> str | None:
-    """Return a sentence about an error of inductor if the C++ compiler does not work, or None if it has not failed."""
+    """Return a sentence about an error of inductor if the C++ compiler does not work, or None if it
+    has not failed.
+    """
     text = f"{type(error).__name__}: {error}"
     if not any(name in text for name in ("CppCompileError", "InvalidCxxCompiler")):
         return None
     lines = (text.partition("Output:\n")[2] or text).strip().splitlines()
     reason = next((line.strip() for line in lines if "error" in line.lower()), lines[0])
     reason = re.sub(r"^(\w+(Error|Exception|Compiler): )+", "", reason).rstrip(".")
-    rule = f"The C++ compiler {find_compiler()} must compile what torch generates, but it fails: {reason}"
+    rule = (
+        f"The C++ compiler {find_compiler()} must compile what torch generates, but it "
+        f"fails: {reason}"
+    )
     return f"{rule}. Repair it, or name another one in CXX."
 
 
 def _cgroups(controller: str) -> Iterator[Path]:
-    """Yield the folders of the process's cgroup, and of the cgroups that contain it, where `controller` has files."""
+    """Yield the folders of the process's cgroup, and of the cgroups that contain it, where
+    `controller` has files.
+    """
     try:
         lines = _MEMBERSHIP.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -204,7 +227,10 @@ def to_device(
 
 
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor from the host. On a GPU, operations on it wait for the copy, and the host does not."""
+    """Copy a tensor from the host.
+
+    On a GPU, operations on it wait for the copy, and the host does not.
+    """
     return pin(tensor, device).to(device, non_blocking=True)
 
 
@@ -216,7 +242,8 @@ def pin(tensor: Tensor, device: torch.device) -> Tensor:
 def fill_rows(tensor: Tensor, rows: Tensor | slice, value: float) -> None:
     """Fill rows of a tensor with a number.
 
-    With a tensor of rows, `tensor[rows] = value` would copy the number from the host, which would wait for a GPU.
+    With a tensor of rows, `tensor[rows] = value` would copy the number from the host, which would
+    wait for a GPU.
     """
     if isinstance(rows, slice):
         tensor[rows].fill_(value)
@@ -248,7 +275,9 @@ class HostCopy:
 
 @contextmanager
 def deliberate_wait() -> Iterator[None]:
-    """Let the host wait for a GPU within the block, even if `torch.cuda.set_sync_debug_mode` forbids it."""
+    """Let the host wait for a GPU within the block, even if `torch.cuda.set_sync_debug_mode`
+    forbids it.
+    """
     mode = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("default")
     try:
@@ -258,7 +287,8 @@ def deliberate_wait() -> Iterator[None]:
 
 
 def expand_mask(seen: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
-    """Return a mask of padding `(W, S)`, 1 for tokens, as "sdpa" or "eager" attention takes it: `(W, 1, 1, S)`.
+    """Return a mask of padding `(W, S)`, 1 for tokens, as "sdpa" or "eager" attention takes it:
+    `(W, 1, 1, S)`.
 
     The function of transformers reads from the device whether there is padding.
     """
@@ -267,7 +297,9 @@ def expand_mask(seen: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
 
 
 def additive_mask(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a mask to add to the scores of attention: 0 where `seen`, the lowest number of `dtype` elsewhere."""
+    """Return a mask to add to the scores of attention: 0 where `seen`, the lowest number of `dtype`
+    elsewhere.
+    """
     return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
 
 
@@ -279,7 +311,9 @@ _cudnn_before: list[
 
 @contextmanager
 def without_cudnn_attention() -> Iterator[None]:
-    """Keep cuDNN's attention off: it plans for a tenth of a second, and up to a second, at each new shape."""
+    """Keep cuDNN's attention off: it plans for a tenth of a second, and up to a second, at each new
+    shape.
+    """
     with _cudnn_lock:
         _cudnn_before.append(torch.backends.cuda.cudnn_sdp_enabled())
         torch.backends.cuda.enable_cudnn_sdp(False)

@@ -1,4 +1,5 @@
-"""Atomic and durable writes, and hashes that show damage: a reader sees the old or the new content, never part of it.
+"""Atomic and durable writes, and hashes that show damage: a reader sees the old or the new content,
+never part of it.
 
 New content is on the disk, not only in the memory of the system, before it replaces any.
 """
@@ -56,7 +57,8 @@ _UNSUPPORTED = (
 _MOMENT = 10.0  # seconds in which a process that lives has locked what it has created
 _PATIENCE = 1.0  # seconds before a message about a lock that another process holds
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
-# Folders in a temporary folder: incomplete files, complete ones, a part of the replaced ones, and all of these.
+# Folders in a temporary folder: incomplete files, complete ones, a part of the replaced ones, and
+# all of these.
 _NEW, _WHOLE, _OLD, _REPLACED = "new", "whole", "old", "replaced"
 _TEMPORARY = f".{{}}.tmp-{'[0-9a-f]' * 16}"  # pattern of the names of temporary files and folders
 
@@ -65,10 +67,11 @@ _TEMPORARY = f".{{}}.tmp-{'[0-9a-f]' * 16}"  # pattern of the names of temporary
 def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder and move its files into `folder` if the block succeeds.
 
-    Files of the same name are replaced, and a model by another one. Other files in `folder` stay. All follow the
-    umask. They are on the disk before any is moved, and what they replace is deleted last. If the block or a move
-    fails, `folder` is as it was. A process that is killed leaves the old files or the new ones or, between two moves,
-    a folder without weights: [`recover_folders`] then moves the rest.
+    Files of the same name are replaced, and a model by another one. Other files in `folder` stay.
+    All follow the umask. They are on the disk before any is moved, and what they replace is deleted
+    last. If the block or a move fails, `folder` is as it was. A process that is killed leaves the
+    old files or the new ones or, between two moves, a folder without weights: [`recover_folders`]
+    then moves the rest.
 
     Args:
         mode: Who may use a new folder and its files, as far as the umask permits it.
@@ -119,7 +122,8 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
 def _move_in(aside: Path) -> None:
     """Move complete files from a temporary folder into the one in which it is, or undo all moves.
 
-    The weights that they replace move aside first, and weights move in last: until then there is no model.
+    The weights that they replace move aside first, and weights move in last: until then there is no
+    model.
     """
     folder, moves = aside.parent, list[tuple[Path, Path]]()
 
@@ -161,7 +165,8 @@ def _move_in(aside: Path) -> None:
 
 
 def recover_folders(parent: Path, name: str | None = None) -> None:
-    """Complete what killed processes have left of [`atomic_folder`] in a folder, or delete it if it is incomplete.
+    """Complete what killed processes have left of [`atomic_folder`] in a folder, or delete it if it
+    is incomplete.
 
     Args:
         name: The name of the folder that they wrote; by default any.
@@ -194,7 +199,9 @@ def _new_name(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Wait until the content of a file, or the names in a folder, are on the disk, if the file system can tell."""
+    """Wait until the content of a file, or the names in a folder, are on the disk, if the file
+    system can tell.
+    """
     with suppress(
         PermissionError
     ):  # Windows opens no folders, and a user none that only others may list
@@ -243,7 +250,8 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of the metrics of a run, a JSON object in each line, and warn of damaged lines.
+    """Return the entries of the metrics of a run, a JSON object in each line, and warn of damaged
+    lines.
 
     Each has a `step` and `minutes`. A truncated last line is left out.
     """
@@ -289,7 +297,8 @@ def check_output_dir(
     Hidden files, and folders of other names than the command writes, are left alone.
 
     Args:
-        own: Names of files that only this command writes together: where all are, the folder is its own.
+        own: Names of files that only this command writes together: where all are, the folder is its
+            own.
         replaced: Patterns of the folders that the command would replace.
     """
     folder = Path(output_dir)
@@ -309,7 +318,8 @@ def check_output_dir(
 
 def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | int]) -> None:
     """
-    Refuse an output file that is a folder, one of the inputs, also by another name or a link, or another output.
+    Refuse an output file that is a folder, one of the inputs, also by another name or a link, or
+    another output.
 
     Args:
         inputs: Files and folders, of which some need not exist; or numbers of open files.
@@ -475,7 +485,8 @@ def save_model_folder(
     hashed: bool = False,
     **texts: str,
 ) -> Path:
-    """Write weights (safetensors), configurations and tokenizer as one model folder of transformers, atomically.
+    """Write weights (safetensors), configurations and tokenizer as one model folder of
+    transformers, atomically.
 
     Args:
         hashed: Add the hashes for `find_damage`.
@@ -494,10 +505,12 @@ def save_model_folder(
 def write_text_atomically(
     path: str | Path, text: str | Iterable[str], mode: int = 0o666, encoding: str = "UTF-8"
 ) -> Path:
-    r"""Write `text` (lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
+    r"""Write `text` (lines end with `\n`) to a temporary file beside `path`, then rename it to
+    `path`.
 
-    Missing parent folders are created. Of a link, the file to which it leads is replaced. A pipe or a device cannot be
-    replaced and is written directly. A file whose name ends in `.gz`, `.xz`, `.bz2` or `.zst` is compressed.
+    Missing parent folders are created. Of a link, the file to which it leads is replaced. A pipe or
+    a device cannot be replaced and is written directly. A file whose name ends in `.gz`, `.xz`,
+    `.bz2` or `.zst` is compressed.
 
     Args:
         text: The content, in one piece or in several, which need not fit into memory together.
@@ -518,7 +531,8 @@ def write_text_atomically(
 
 @contextmanager
 def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Yield a temporary file beside `path`, and rename it to `path` if the block succeeds. It is on the disk before.
+    """Yield a temporary file beside `path`, and rename it to `path` if the block succeeds. It is on
+    the disk before.
 
     Missing parent folders are created.
     """
@@ -538,7 +552,10 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 @contextmanager
 def mapping(path: str | Path) -> Iterator[None]:
-    """Name a file that the block maps into memory, if its file system cannot do that. Libraries do not name it."""
+    """Name a file that the block maps into memory, if its file system cannot do that.
+
+    Libraries do not name it.
+    """
     try:
         yield
     except OSError as error:
@@ -549,7 +566,8 @@ def mapping(path: str | Path) -> Iterator[None]:
 
 
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
-    """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache, becomes a file.
+    """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache,
+    becomes a file.
 
     The hash of the file, if its folder has hashes, is set with it.
     """
@@ -587,7 +605,8 @@ def write_hashes(folder: Path) -> None:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first mismatch, or None.
+    """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first
+    mismatch, or None.
 
     A generation config that is JSON is whole: people edit it.
     """
@@ -612,17 +631,21 @@ def refuse_damage(folder: Path) -> None:
     """Refuse the model of a run, a folder with hashes, if it differs from what training wrote."""
     damage = find_damage(folder) if (folder / HASHES_FILE).is_file() else None
     if damage is not None:
-        hint = f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} there"
+        hint = (
+            f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} "
+            "there"
+        )
         raise UserFileError(f"In {folder}, {damage}. {hint}.")
 
 
 def cached_folder(
     cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777
 ) -> Path:
-    """Return the folder `name` of a cache, filled by `write` if it does not exist yet or is damaged.
+    """Return the folder `name` of a cache, filled by `write` if it does not exist yet or is
+    damaged.
 
-    If several processes need the same folder, one writes it and the others wait. The folder is renamed into place once
-    it is complete, so a killed process leaves no incomplete entry.
+    If several processes need the same folder, one writes it and the others wait. The folder is
+    renamed into place once it is complete, so a killed process leaves no incomplete entry.
     """
     folder = Path(cache_dir) / name
     if folder.is_dir() and find_damage(folder) is None:
@@ -631,7 +654,8 @@ def cached_folder(
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserFileError(
-            f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
+            f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. "
+            "Choose another."
         ) from error
     with _acquire_lock(Path(f"{folder}{_LOCK}")):
         if folder.exists():

@@ -1,4 +1,6 @@
-"""Imports: fast and quiet ones of large packages, lazy names, files of users, and the message of a missing extra."""
+"""Imports: fast and quiet ones of large packages, lazy names, files of users, and the message of a
+missing extra.
+"""
 
 import atexit
 import gc
@@ -17,7 +19,8 @@ from typing import Any
 from vanilla_transformer.errors import UserError, UserFileError
 
 USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"  # the variable of the environment that names it
-# Messages of other packages at their import, which users can do nothing about, by the names of their loggers.
+# Messages of other packages at their import, which users can do nothing about, by the names of
+# their loggers.
 _IMPORT_MESSAGES = {
     "torchao": ("Failed to load ", "Skipping import of cpp extensions"),
     "torch.utils._pytree": ("register_constant() on Enum subclasses is deprecated",),
@@ -38,9 +41,11 @@ def _concerns_users(
 
 @contextmanager
 def show_progress() -> Iterator[None]:
-    """Print the log messages of the package, without progress bars for each file that transformers writes.
+    """Print the log messages of the package, without progress bars for each file that transformers
+    writes.
 
-    Handlers and a level that the caller has set stay as they are, and so does everything after the block.
+    Handlers and a level that the caller has set stay as they are, and so does everything after the
+    block.
     """
     from transformers.utils import logging as library
 
@@ -61,8 +66,8 @@ def show_progress() -> Iterator[None]:
 def freeze_modules() -> None:
     """Leave all objects that exist out of garbage collections: modules are never garbage.
 
-    This saves a quarter of the start and the collection at exit. If there is triton, whose bindings print about 25
-    lines about each of their objects that is left then, it is collected at exit.
+    This saves a quarter of the start and the collection at exit. If there is triton, whose bindings
+    print about 25 lines about each of their objects that is left then, it is collected at exit.
     """
     gc.freeze()
     atexit.register(lambda: gc.unfreeze() if "triton" in sys.modules else None)
@@ -71,7 +76,9 @@ def freeze_modules() -> None:
 def lazy_names(
     package: str, names: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package that imports names at first use, from these modules below it."""
+    """Return `__getattr__` and `__dir__` of a package that imports names at first use, from these
+    modules below it.
+    """
 
     def import_name(name: str) -> Any:
         if name not in names:
@@ -95,7 +102,8 @@ def is_command_line() -> bool:
 
 
 def use_user_module(path: str | Path) -> None:
-    """Import a file of a user, which defines classes of models, in this process and all that it starts.
+    """Import a file of a user, which defines classes of models, in this process and all that it
+    starts.
 
     The program does so when it registers the models.
     """
@@ -134,7 +142,10 @@ def import_user_module() -> None:
 
 
 def find_object(place: str, rule: str) -> Any:
-    """Return the object at a place such as `my_module:split`. A `rule` begins the message if there is none."""
+    """Return the object at a place such as `my_module:split`.
+
+    A `rule` begins the message if there is none.
+    """
     import_user_module()
     module, _, name = place.partition(":")
     try:
@@ -144,7 +155,8 @@ def find_object(place: str, rule: str) -> Any:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment for a new interpreter: it imports from where this one does, not from the current folder.
+    """Return the environment for a new interpreter: it imports from where this one does, not from
+    the current folder.
 
     `python -m` and `-c` would find `torch.py` beside a downloaded model first.
     """
@@ -154,7 +166,9 @@ def child_environment() -> dict[str, str]:
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pause the garbage collection in the block: an eighth of the time of importing torch and transformers."""
+    """Pause the garbage collection in the block: an eighth of the time of importing torch and
+    transformers.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -166,7 +180,9 @@ def collection_paused() -> Iterator[None]:
 
 @contextmanager
 def requires_extra(extra: str, feature: str) -> Iterator[None]:
-    """Turn an `ImportError` in the block into a message that names the extra which a feature needs."""
+    """Turn an `ImportError` in the block into a message that names the extra which a feature
+    needs.
+    """
     try:
         yield
     except ImportError as error:

@@ -1,4 +1,6 @@
-"""Files that a user names: a pipe is read once, however often its text is, and endings name compressions."""
+"""Files that a user names: a pipe is read once, however often its text is, and endings name
+compressions.
+"""
 
 import bz2
 import gzip
@@ -22,7 +24,9 @@ _NAMES_OF_STDIN = (STDIN, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def is_pipe(path: str | Path) -> bool:
-    """Tell whether a file can be read only once: it is `-`, which is standard input, or a pipe or a socket."""
+    """Tell whether a file can be read only once: it is `-`, which is standard input, or a pipe or a
+    socket.
+    """
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -51,7 +55,9 @@ def forget_pipes() -> None:
 
 @cache
 def _spool(path: str) -> Any:
-    """Return a temporary file with the text of a pipe; on Linux it has no name that a killed process could leave."""
+    """Return a temporary file with the text of a pipe; on Linux it has no name that a killed
+    process could leave.
+    """
     if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
         raise UserError(
             f"A pipe has one reader, but {path} would have {processes}. Write its text to a file."
@@ -81,7 +87,8 @@ def check_pipes(names: Iterable[str | Path | int]) -> None:
         if place in places[:number]:
             found = f"{pipes[places.index(place)]} and {pipes[number]}"
             raise UserError(
-                f"A pipe is one input, since it is read once, got {found}. Write its text to a file."
+                f"A pipe is one input, since it is read once, got {found}. Write its text to a "
+                "file."
             )
 
 
@@ -95,7 +102,9 @@ def open_stdin() -> TextIO:
 
 
 def compression_of(path: str | Path) -> str:
-    """Return the ending of a name that says how the file is compressed, in lower case, or nothing."""
+    """Return the ending of a name that says how the file is compressed, in lower case, or
+    nothing.
+    """
     ending = Path(path).suffix.lower()
     return ending if ending in COMPRESSIONS else ""
 

@@ -1,8 +1,10 @@
 """
-Folders from which code may be loaded, since only the running user and root can change them and their files.
+Folders from which code may be loaded, since only the running user and root can change them and
+their files.
 
-Levels are checked from `/` down. Other users cannot replace an entry of a folder that they cannot write, so the file
-that was checked is the one that is loaded. Windows has no such modes, and nothing is checked there.
+Levels are checked from `/` down. Other users cannot replace an entry of a folder that they cannot
+write, so the file that was checked is the one that is loaded. Windows has no such modes, and
+nothing is checked there.
 """
 
 import errno
@@ -20,14 +22,15 @@ _MOST_LINKS = 40  # on the way to a file, as on Linux
 def find_unsafe(path: Path, own: Path | None = None) -> str | None:
     """Return how another user could change a file or a folder, as the end of a sentence, or None.
 
-    Each level must belong to the user or to root, and other users must not be able to write it, as OpenSSH requires it
-    for its keys. They may write folders with the sticky bit, such as `/tmp`, and the user's own group, which has the
-    user's name, may write all. Links may lead on, if all levels on their way are safe. A path that does not exist is
-    safe.
+    Each level must belong to the user or to root, and other users must not be able to write it, as
+    OpenSSH requires it for its keys. They may write folders with the sticky bit, such as `/tmp`,
+    and the user's own group, which has the user's name, may write all. Links may lead on, if all
+    levels on their way are safe. A path that does not exist is safe.
 
     Args:
-        own: A folder that this package makes, which is `path` or above it. From there on, each level must belong to
-            the user, no group may write it, and it must be a folder or a regular file.
+        own: A folder that this package makes, which is `path` or above it. From there on, each
+            level must belong to the user, no group may write it, and it must be a folder or a
+            regular file.
     """
     if not hasattr(os, "geteuid"):
         return None
@@ -47,7 +50,8 @@ def find_unsafe(path: Path, own: Path | None = None) -> str | None:
 
 
 def create_private_folder(folder: Path, own: Path | None = None) -> str | None:
-    """Create a folder, and the folders above it that are missing, for the running user alone, unless it is unsafe.
+    """Create a folder, and the folders above it that are missing, for the running user alone,
+    unless it is unsafe.
 
     Returns:
         See [`find_unsafe`].
@@ -67,7 +71,8 @@ def check_inductor_caches() -> None:
     temporary = os.environ.get("TMPDIR")
     if temporary and not (os.path.isdir(temporary) and os.access(temporary, os.W_OK)):
         raise UserFileError(
-            f"TMPDIR must be a folder that you can write, but {temporary} is none. Create it, or unset TMPDIR."
+            f"TMPDIR must be a folder that you can write, but {temporary} is none. Create it, or "
+            "unset TMPDIR."
         )
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -85,7 +90,9 @@ def check_inductor_caches() -> None:
 
 
 def _levels(path: Path) -> Iterator[Path]:
-    """Yield the folders above `path` from `/` on, the path itself, and the levels of what links among them name."""
+    """Yield the folders above `path` from `/` on, the path itself, and the levels of what links
+    among them name.
+    """
     parts, links, current = [*reversed(path.absolute().parts)], 0, Path()
     while parts:
         part = parts.pop()

@@ -1,4 +1,6 @@
-"""Recipes, card templates and the parts of web pages, which are installed with the package, and labels of metrics."""
+"""Recipes, card templates and the parts of web pages, which are installed with the package, and
+labels of metrics.
+"""
 
 import base64
 import hashlib
@@ -19,13 +21,17 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def resource_folder(name: str) -> Path:
-    """Return the folder `recipes` or `model_card`: inside an installed wheel, or at the root of the repository."""
+    """Return the folder `recipes` or `model_card`: inside an installed wheel, or at the root of the
+    repository.
+    """
     installed = _PACKAGE / name
     return installed if installed.is_dir() else _PACKAGE.parent / name
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """Return the path of a recipe given by the name of a packaged one, such as "small", or by its path."""
+    """Return the path of a recipe given by the name of a packaged one, such as "small", or by its
+    path.
+    """
     return _find(name_or_path, "recipes", "recipe")
 
 
@@ -43,7 +49,9 @@ def describe_recipes() -> dict[str, str]:
 
 
 def find_facts(name_or_path: str) -> Path:
-    """Return the path of a file of facts by the name of a packaged one, such as "wmt14_en_de", or by its path."""
+    """Return the path of a file of facts by the name of a packaged one, such as "wmt14_en_de", or
+    by its path.
+    """
     return _find(name_or_path, "model_card", "file of facts")
 
 
@@ -59,7 +67,8 @@ def _find(name_or_path: str, folder: str, kind: str) -> Path:
     packaged = {each.stem: each for each in sorted(resource_folder(folder).glob("*.yaml"))}
     if name_or_path not in packaged:
         raise UserError(
-            f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of {', '.join(packaged)}."
+            f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of "
+            f"{', '.join(packaged)}."
         )
     return packaged[name_or_path]
 

@@ -1,4 +1,6 @@
-"""Declare what users write once: types, ranges, defaults and explanations of flags, recipe keys and options."""
+"""Declare what users write once: types, ranges, defaults and explanations of flags, recipe keys and
+options.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
@@ -13,7 +15,8 @@ from .user_input import did_you_mean, load_yaml
 
 
 class Schema(BaseModel):
-    """Values that a user writes. A wrong one raises a [`UserError`] of one line. Text is converted, as flags have it.
+    """Values that a user writes. A wrong one raises a [`UserError`] of one line. Text is converted,
+    as flags have it.
 
     Attributes:
         noun: What messages call a field.
@@ -101,14 +104,19 @@ def _describe_range(parts: list[Any]) -> str:
     if low is not None and high is not None and float not in parts:
         return f" from {low:,} to {high:,}"
     if low is not None and high is not None:
-        return f" in {'[' if isinstance(least, Ge) else '('}{low:,}, {high:,}{']' if isinstance(most, Le) else ')'}"
+        return (
+            f" in {'[' if isinstance(least, Ge) else '('}{low:,}, "
+            f"{high:,}{']' if isinstance(most, Le) else ')'}"
+        )
     if low is not None:
         return f" of {low:,} or more" if isinstance(least, Ge) else f" above {low:,}"
     return "" if high is None else f" of at most {high:,}"
 
 
 def parts_of(declared: Any) -> Iterator[Any]:
-    """Yield the types and the marks of a field or a type: list, str, INPUT and None of `list[Input] | None`."""
+    """Yield the types and the marks of a field or a type: list, str, INPUT and None of
+    `list[Input] | None`.
+    """
     if isinstance(declared, FieldInfo):
         yield from declared.metadata
         declared = declared.annotation
@@ -132,7 +140,8 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
     return next((get_args(part) for part in literals), ())
 
 
-# --- Types ----------------------------------------------------------------------------------------------------------
+# --- Types
+# ----------------------------------------------------------------------------------------------------------
 
 
 class Mark:
@@ -154,7 +163,9 @@ def split_words(value: Any) -> Any:
 
 
 def parse_yaml(value: Any, info: ValidationInfo) -> Any:
-    """Return the value of YAML, which includes JSON, as flags such as `--corpora` and `--augment` have it."""
+    """Return the value of YAML, which includes JSON, as flags such as `--corpora` and `--augment`
+    have it.
+    """
     if not isinstance(value, str):
         return value
     rule = f"`{info.field_name}` must be a list or a mapping in YAML or JSON"
@@ -164,7 +175,8 @@ def parse_yaml(value: Any, info: ValidationInfo) -> Any:
         raise UserError(f"{rule}: {error}") from error
     if parsed is None:
         raise UserError(
-            f"{rule}, got {value!r}, which is empty. Leave it out, or quote text that begins with #."
+            f"{rule}, got {value!r}, which is empty. Leave it out, or quote text that begins with "
+            "#."
         )
     return parsed
 

@@ -1,5 +1,6 @@
 """
-Text in UTF-8: whole texts, and lines of files and pipes of any size, decompressed as the names of files require.
+Text in UTF-8: whole texts, and lines of files and pipes of any size, decompressed as the names of
+files require.
 
 Bytes of lines that are not UTF-8 become lone surrogates (PEP 383).
 """
@@ -48,9 +49,11 @@ def decode_text(content: bytes, name: str, first: int = 1) -> str:
 
 def decode_document(content: bytes, name: str, format: str = "") -> tuple[str, str]:
     """
-    Return a text and its encoding: of its byte order mark, which stays, or that XML or HTML declares, or UTF-8.
+    Return a text and its encoding: of its byte order mark, which stays, or that XML or HTML
+    declares, or UTF-8.
 
-    The text of a zip is its bytes, as Latin-1. Text of the format `properties` is Latin-1 if it is not UTF-8.
+    The text of a zip is its bytes, as Latin-1. Text of the format `properties` is Latin-1 if it is
+    not UTF-8.
     """
     if content.startswith(ZIP.encode()):
         return content.decode(_LATIN), _LATIN
@@ -79,7 +82,10 @@ def decode_document(content: bytes, name: str, format: str = "") -> tuple[str, s
 
 
 def fit_encoding(text: str, encoding: str) -> str:
-    """Return a document for an encoding. References of XML or escapes stand for characters that it does not have."""
+    """Return a document for an encoding.
+
+    References of XML or escapes stand for characters that it does not have.
+    """
     if encoding == "UTF-8":
         return text
     if encoding == _LATIN and not _DECLARED.match(text.encode()):
@@ -89,7 +95,10 @@ def fit_encoding(text: str, encoding: str) -> str:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Read the lines of a UTF-8 text file and strip white space. Only line feeds end a line, as for `wc -l`."""
+    """Read the lines of a UTF-8 text file and strip white space.
+
+    Only line feeds end a line, as for `wc -l`.
+    """
     return [line.strip() for line in stream_lines(path)]
 
 
@@ -97,7 +106,8 @@ def stream_lines(
     path: str | Path, may_be_blank: bool = False, may_be_markup: bool = False
 ) -> Iterator[str]:
     """
-    Yield the lines of a UTF-8 text file, without their ends. Only line feeds end a line, as for `wc -l`.
+    Yield the lines of a UTF-8 text file, without their ends. Only line feeds end a line, as for
+    `wc -l`.
 
     Args:
         may_be_blank: Whether lines without text suffice.
@@ -202,7 +212,8 @@ def _bounded_lines(file: Any, name: str) -> Iterator[bytes]:
 def long_line_error(number: int, name: str | Path) -> UserError:
     """Return the error for a line that is too long."""
     return UserError(
-        f"Line {number} of {name} must have at most {LONGEST_LINE:,} bytes, but is longer. Split it."
+        f"Line {number} of {name} must have at most {LONGEST_LINE:,} bytes, but is longer. Split "
+        "it."
     )
 
 
@@ -210,7 +221,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def has_invalid_unicode(text: str) -> bool:
-    """Return whether `text` holds surrogates, which UTF-8 cannot encode and which stand for invalid bytes here."""
+    """Return whether `text` holds surrogates, which UTF-8 cannot encode and which stand for invalid
+    bytes here.
+    """
     return not text.isascii() and _SURROGATE.search(text) is not None
 
 
@@ -234,7 +247,10 @@ def invalid_unicode_error(
             location, number, code_point - 0xDC00, text.encode(errors="surrogateescape"), way_out
         )
     # In UTF-8, written as an escape sequence of JSON.
-    rule = f"Line {number} of {location} must be valid Unicode, but it has half of a character, U+{code_point:04X}"
+    rule = (
+        f"Line {number} of {location} must be valid Unicode, but it has half of a "
+        f"character, U+{code_point:04X}"
+    )
     return UserError(f"{rule}. Mend or delete it{way_out}.")
 
 
@@ -265,7 +281,10 @@ def not_utf_8_error(
     guess = from_bytes(content, cp_isolation=_LEGACY).best()
     same = guess.could_be_from_charset if guess else ["cp1252"]
     encoding = "cp1252" if "cp1252" in same else same[0].replace("_", "-")
-    hint = f"It may be {encoding}: convert the file, for example with `iconv -f {encoding} -t utf-8`{way_out}."
+    hint = (
+        f"It may be {encoding}: convert the file, for example with `iconv -f {encoding} -t "
+        f"utf-8`{way_out}."
+    )
     return UserError(
         f"{name} must be UTF-8, but line {line} has the byte 0x{byte:02x} where none can be. {hint}"
     )
@@ -280,7 +299,8 @@ _BYTE_ORDER_MARKS = {
 }
 
 
-# What files that are no text begin with, their formats, and the endings of those that commands read.
+# What files that are no text begin with, their formats, and the endings of those that commands
+# read.
 _BINARY = {
     b"\x1f\x8b": ("gzip", ".gz"),
     b"BZh": ("bzip2", ".bz2"),
@@ -325,8 +345,8 @@ def refuse_binary(head: bytes, name: str | Path) -> None:
     """
     Refuse other formats than text, and UTF-16 and UTF-32, given the first bytes of a text.
 
-    Without a byte order mark, UTF-16 shows by zeros, which its spaces and letters up to U+00FF have, all at even or
-    all at odd places.
+    Without a byte order mark, UTF-16 shows by zeros, which its spaces and letters up to U+00FF
+    have, all at even or all at odd places.
     """
     for form, ending in (value for mark, value in _BINARY.items() if head.startswith(mark)):
         hint = f"Rename it, so that its name ends with {ending}" if ending else "Convert it to text"

@@ -20,7 +20,9 @@ def check_names(names: Iterable[Any], known: Iterable[str], what: str) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question about the nearest of the known names, with a space before it, or nothing if none is near."""
+    """Return a question about the nearest of the known names, with a space before it, or nothing if
+    none is near.
+    """
     nearest = find_nearest(name, known)
     return "" if nearest is None else f" Did you mean {nearest!r}?"
 
@@ -32,9 +34,9 @@ _FILLERS = {"n", "num", "number", "count", "size", "file", "path", "dir", "folde
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that somebody meant by an unknown one, or None if none is near.
 
-    The same letters are near, and so is a name with the same words in any order, each perhaps misspelled or short:
-    `nbest` and `n_best`, `beam` and `num_beams`, `max_len` and `max_length`. It may have one more
-    than several.
+    The same letters are near, and so is a name with the same words in any order, each perhaps
+    misspelled or short: `nbest` and `n_best`, `beam` and `num_beams`, `max_len` and `max_length`.
+    It may have one more than several.
     """
     near = [each for each in known if _are_near(name.lower(), each.lower())]
     return max(
@@ -62,7 +64,9 @@ def _are_near(name: str, known: str) -> bool:
 
 
 def _is_same_word(first: str, second: str) -> bool:
-    """Tell whether one word begins with the other one, differs by a letter or two, or has another ending."""
+    """Tell whether one word begins with the other one, differs by a letter or two, or has another
+    ending.
+    """
     start = len(os.path.commonprefix([first, second]))
     endings = sorted([len(first) - start, len(second) - start])
     is_form = (start >= 3 and endings[0] == 0) or (start >= 4 and endings[1] <= 3)
@@ -70,7 +74,8 @@ def _is_same_word(first: str, second: str) -> bool:
 
 
 def check_local_model(name: str | Path) -> None:
-    """Check that the folder of a local name exists, before the Hub gets a request, and that reading it does not wait.
+    """Check that the folder of a local name exists, before the Hub gets a request, and that reading
+    it does not wait.
 
     Names are local that begin with `runs/`, `.`, `~` or `/`; no name on the Hub does.
     """
@@ -124,9 +129,11 @@ _BOOLEAN = "tag:yaml.org,2002:bool"
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuse keys that a mapping has twice, of which PyYAML would use the last, and aliases, which may recurse.
+    """Refuse keys that a mapping has twice, of which PyYAML would use the last, and aliases, which
+    may recurse.
 
-    Booleans are true and false alone, as in YAML 1.2: `no` is a language, and a value of `mixed_precision`.
+    Booleans are true and false alone, as in YAML 1.2: `no` is a language, and a value of
+    `mixed_precision`.
     """
 
     yaml_implicit_resolvers = {
@@ -155,7 +162,9 @@ _StrictLoader.add_implicit_resolver(_BOOLEAN, re.compile("(?i:true|false)$"), [*
 
 
 def least_parameters(config: Any) -> int:
-    """Return a lower bound of the parameters of a model with an encoder, a decoder or both, before it is built."""
+    """Return a lower bound of the parameters of a model with an encoder, a decoder or both, before
+    it is built.
+    """
 
     def size(name: str) -> int:
         return getattr(config, name, None) or 0
@@ -172,7 +181,9 @@ def least_parameters(config: Any) -> int:
 
 @contextmanager
 def reporting_panics(failure: str) -> Iterator[None]:
-    """Raise a `ValueError` that begins with `failure` for a panic of a library in Rust, which is no `Exception`."""
+    """Raise a `ValueError` that begins with `failure` for a panic of a library in Rust, which is no
+    `Exception`.
+    """
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,6 @@
-"""Every mistake ends with status 2 and one line that says what must hold: a table of inputs over all commands."""
+"""Every mistake ends with status 2 and one line that says what must hold: a table of inputs over
+all commands.
+"""
 
 import io
 import json
@@ -25,7 +27,10 @@ from vanilla_transformer.cli.flags import refuse_file_names
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = "--train_source a.en --train_target a.de --output_dir out"
-TINY = "--vocab_size 280 --d_model 16 --encoder_layers 1 --decoder_layers 1 --max_steps 1 --cache_dir cache "
+TINY = (
+    "--vocab_size 280 --d_model 16 --encoder_layers 1 --decoder_layers 1 --max_steps 1 "
+    "--cache_dir cache "
+)
 TINY += " ".join(
     f"--{side}_attention_heads 2 --{side}_ffn_dim 32" for side in ("encoder", "decoder")
 )
@@ -319,7 +324,9 @@ FILES = {
 }
 _MIX = "--source_language en --target_language de --output_dir out --corpora"
 CORPORA = {
-    "{file: columns.tsv}": "Line 1 of columns.tsv must have two columns, source TAB target, besides .*, it has 3",
+    "{file: columns.tsv}": (
+        "Line 1 of columns.tsv must have two columns, source TAB target, besides .*, it has 3"
+    ),
     "{file: plain.tsv.gz}": "Cannot read plain.tsv.gz: the .gz file is truncated or corrupt",
     "{file: folder.tsv}": "There is no file folder.tsv",
     "{file: column.jsonl}": "Line 2 of column.jsonl is blank, but its translation is not",
@@ -330,7 +337,9 @@ CORPORA = {
     "{file: column.parquet}": "column.parquet must have a column 'translation', it has 'x'",
     "{file: type.parquet}": "type.parquet must hold sentences, but .* type int64",
     **{
-        f"{{file: a.tsv, weight: {weight}}}": f"`weight` of a corpus must be a number above 0, got '?{weight}"
+        f"{{file: a.tsv, weight: {weight}}}": (
+            f"`weight` of a corpus must be a number above 0, got '?{weight}"
+        )
         for weight in ("0", "-1", "two")
     },
 }
@@ -341,7 +350,9 @@ MISTAKES = {
     "translate model a\udce4b": "UTF-8",
     "translate mod\udce4l A": "no model folder|UTF-8",
     "translate model A --batch_size 0": "batch_size",
-    "translate model A --num_beams four": "`num_beams` must be an integer from 1 to 500, got 'four'.",
+    "translate model A --num_beams four": (
+        "`num_beams` must be an integer from 1 to 500, got 'four'."
+    ),
     "translate model A --num_beams 2 --num_return_sequences 3": "num_return_sequences|num_beams",
     "translate model A --num_beams=3000": "`num_beams` must be an integer from 1 to 500, got 3000",
     "translate model A --num_beams=1"
@@ -351,9 +362,13 @@ MISTAKES = {
     "translate model A --backend tf": "`backend` must be .*'tf'",
     "translate model A --dtype int8": "`dtype` must be .*'int8'",
     "translate model A --dtype float32 --precision float32": "Give `dtype` or `precision`, not both",
-    "translate model A --dtype float32 --backend ctranslate2": "`dtype` is for PyTorch's weights, but `backend` is",
+    "translate model A --dtype float32 --backend ctranslate2": (
+        "`dtype` is for PyTorch's weights, but `backend` is"
+    ),
     "translate model A --threads 0": "`threads` must be from 1 to",
-    "translate model A --n_best 2 --num_return_sequences 2": "Give --n_best .* or --num_return_sequences .*, not both",
+    "translate model A --n_best 2 --num_return_sequences 2": (
+        "Give --n_best .* or --num_return_sequences .*, not both"
+    ),
     "translate model A --n_best 0": "`n_best` must be an integer from 1 to 500, got 0",
     "translate model A --input a.en": "Give sentences or a file",
     "translate model --input none": "There is no file none",
@@ -364,48 +379,78 @@ MISTAKES = {
     "translate model A --output model/config.json --overwrite": "must be another file than the inputs",
     "translate model A --no_protect=false": "--no_protect must have no value, got 'false'",
     "translate model A --num_beams true": "num_beams.*'true'",
-    "translate model --input a.en --output ./a.en": "must be another file than the inputs, but a.en is the same",
+    "translate model --input a.en --output ./a.en": (
+        "must be another file than the inputs, but a.en is the same"
+    ),
     "translate model --input a.de --target_prefixes a.en --output ./a.en": "must be another file than the inputs",
     "translate model A --glossary a.en --output ./a.en": "must be another file than the inputs",
     "translate model A --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
     "translate model A --output a.en/out": "a.en",
     "translate model A --overwrite": "--overwrite replaces the file that",
     "translate model A --resume": "Give its --input and --output",
-    "translate model --input a.en --output /dev/null --resume": "needs an ordinary file as --output, but /dev/null",
+    "translate model --input a.en --output /dev/null --resume": (
+        "needs an ordinary file as --output, but /dev/null"
+    ),
     "translate a.en A": "a.en",
     "translate runs/none/model/x A": "runs/none/model/x",
-    "translate model --engine rai --input one --output b": "`engine` must be one of 'ray', got 'rai'.",
+    "translate model --engine rai --input one --output b": (
+        "`engine` must be one of 'ray', got 'rai'."
+    ),
     "translate model --engine ray --input one": "Give its --output.",
-    "translate model --engine ray --output b": "--engine ray is for searches of the lines of an --input",
+    "translate model --engine ray --output b": (
+        "--engine ray is for searches of the lines of an --input"
+    ),
     "translate model A --workers 0": "`workers` must be an integer from 1 to .*, got 0",
     "translate model A --workers x": "`workers` must be an integer, got 'x'",
     "translate model A --workers -1": "`workers` must be an integer from 1 to .*, got -1",
     "translate model A --workers 9999": "`workers` must be an integer from 1 to .*, got 9999",
     "translate no/model A --temperature 0.5": "--temperature is for --do_sample and --mbr",
     "translate model A --seed 3": "--seed is for --do_sample and --mbr",
-    "translate model A --sentence_splitter abbreviations": "--sentence_splitter is for documents and",
-    "translate model A --num_return_sequences=2.5": "`num_return_sequences` must be an integer .*, got '2.5'.",
+    "translate model A --sentence_splitter abbreviations": (
+        "--sentence_splitter is for documents and"
+    ),
+    "translate model A --num_return_sequences=2.5": (
+        "`num_return_sequences` must be an integer .*, got '2.5'."
+    ),
     "translate model A --length_penalty=x": r"`length_penalty` must be a number in \[-100, 100\], got 'x'.",
     "translate model A --do_sample=maybe": "`do_sample` must be true or false, got 'maybe'.",
     "translate no/model A --mbr_samples 4": "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'.",
-    "translate no/model A --glossary_casefold": "`glossary_casefold` must be given with `--glossary FILE`, got it",
+    "translate no/model A --glossary_casefold": (
+        "`glossary_casefold` must be given with `--glossary FILE`, got it"
+    ),
     "translate model A --mbr chrf --num_beams 1": "`mbr` needs 2 or more candidates",
-    "translate model --do_sample --resume --input a.en --output o": "--resume continues searches, not samples",
+    "translate model --do_sample --resume --input a.en --output o": (
+        "--resume continues searches, not samples"
+    ),
     "translate model --input a.en --constraint": "--constraint must have a value. See --help",
-    "translate model --input a.en --constraint a --format html": "is for sentences, but `--format` is html",
-    "translate model --input a.en --target_prefix A --format html": "--target_prefix is for sentences, but `--format`",
-    "translate model A --target_prefix A --target_prefixes one": "Give --target_prefix .for all sentences. or",
+    "translate model --input a.en --constraint a --format html": (
+        "is for sentences, but `--format` is html"
+    ),
+    "translate model --input a.en --target_prefix A --format html": (
+        "--target_prefix is for sentences, but `--format`"
+    ),
+    "translate model A --target_prefix A --target_prefixes one": (
+        "Give --target_prefix .for all sentences. or"
+    ),
     "translate model A --target_prefixes missing": "missing",
-    "translate model A --target_prefixes two": "a target prefix for each of 1 sentences, got 2 in two",
-    "translate model A --alternatives 2 --n_best 2": "With --alternatives there is one search for each.",
+    "translate model A --target_prefixes two": (
+        "a target prefix for each of 1 sentences, got 2 in two"
+    ),
+    "translate model A --alternatives 2 --n_best 2": (
+        "With --alternatives there is one search for each."
+    ),
     "translate no/model --format pdf --input a.en": "`format` must be one of html, xml",
     "translate no/model --format html --input none": "none: No such file",
     "translate no/model --format html --input latin": "must be UTF-8, but line 1 has the byte",
     "translate no/model --format html --sentence_splitter no": "`sentence_splitter` must be",
     "translate no/model --input a.ass": "must end with .txt, .html, .htm, ",
-    "translate no/model --input a.YAML.gz": "got a.YAML.gz. Convert it, or say by --format how to read it",
+    "translate no/model --input a.YAML.gz": (
+        "got a.YAML.gz. Convert it, or say by --format how to read it"
+    ),
     **{
-        f"translate no/model --format xml --input a.en {flag}": "With `--format xml` there is one translation, without"
+        f"translate no/model --format xml --input a.en {flag}": (
+            "With `--format xml` there is one translation, without"
+        )
         for flag in (
             "--json",
             "--do_sample",
@@ -415,61 +460,95 @@ MISTAKES = {
         )
     },
     "translate model A --join_lines yes": "Give sentences or a file to translate, not both",
-    "translate model --join_lines yes --format html": "--join_lines is for plain text, but `--format` is html. Leave",
-    "translate model --join_lines auto --input a.md": "--join_lines is for plain text, but `--format` is markdown.",
+    "translate model --join_lines yes --format html": (
+        "--join_lines is for plain text, but `--format` is html. Leave"
+    ),
+    "translate model --join_lines auto --input a.md": (
+        "--join_lines is for plain text, but `--format` is markdown."
+    ),
     "translate model --join_lines auto --json": r"With `--format wrapped \(by --join_lines\)` there is one",
     "translate model --join_lines yes --constraint x": r"--constraint is .*, but `--format` is wrapped \(by",
     "translate model --join_lines auto --engine ray --input a --output b": "without samples and --format",
     "score model --source a.en --target a.de --output ./a.en": "must be another file than the inputs",
     "score model --source a.en --target a.de --output link": "must be another file than the inputs",
-    "score model --source a.en --target a.de --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "score model --source a.en --target a.de --output theirs.tsv": (
+        "new file, but theirs.tsv exists.*--overwrite"
+    ),
     "score model --source one --target one --ray_workers 2": "Add --engine ray or leave them out.",
-    "score model --source one --target one --ray_threads 1": "--ray_workers and --ray_threads are for a cluster",
+    "score model --source one --target one --ray_threads 1": (
+        "--ray_workers and --ray_threads are for a cluster"
+    ),
     "score model --source one --target one --engine ray --ray_workers 0": "`ray_workers` must be",
     "score model --source one --target one --resume": "--resume is for --engine ray. Leave it out.",
     "score model --source one --target one --threads 1 --engine ray --output o": "Give --ray_threads with",
-    "score model --source a.en --target a.de --max_tokens 0": "`max_tokens` must be an integer from 1 to 10,000,000",
+    "score model --source a.en --target a.de --max_tokens 0": (
+        "`max_tokens` must be an integer from 1 to 10,000,000"
+    ),
     "score model --source a.en --target nowhere": "There is no file nowhere",
-    "score model --source a.en --target one --output o": "must have the same number of lines, got 12 in",
+    "score model --source a.en --target one --output o": (
+        "must have the same number of lines, got 12 in"
+    ),
     "evaluate model --target a.de": "Give a MODEL and its text by --source FILE",
     "evaluate --source a.en --target a.de": "Give a MODEL and its text",
     "evaluate one two --source a.en --target a.de": r"takes \[MODEL\], got 'one' 'two'",
-    "evaluate model --hypotheses a.de --target a.en": "Give a model or its --hypotheses, not both, got 'model' and",
+    "evaluate model --hypotheses a.de --target a.en": (
+        "Give a model or its --hypotheses, not both, got 'model' and"
+    ),
     "evaluate no/model --source a.en --target a.de --paper_bleu xx": "got 'xx'",
-    "evaluate no/model --source a.en --target a.de --json full": "must be a file, but full is a folder. Name a file.",
+    "evaluate no/model --source a.en --target a.de --json full": (
+        "must be a file, but full is a folder. Name a file."
+    ),
     "evaluate no/model --source a.en --target a.de --compare_with nowhere": "no file nowhere",
-    "evaluate --hypotheses one --target a.de": "one must have one translation for each line .*got 1 for 12",
+    "evaluate --hypotheses one --target a.de": (
+        "one must have one translation for each line .*got 1 for 12"
+    ),
     "evaluate --hypotheses a.en --target a.de --compare_with one": "one must have one .*got 1 for 12",
     "evaluate model --source x --target a.de": "There is no file x",
     "evaluate model --source a.en --target one": "same number of lines",
-    "evaluate model --source one --target one --workers 0": "`workers` must be an integer from 1 to .*, got 0",
+    "evaluate model --source one --target one --workers 0": (
+        "`workers` must be an integer from 1 to .*, got 0"
+    ),
     "evaluate --hypotheses a.en --target empty": "empty is empty",
     "evaluate --hypotheses a.en --target latin": "latin must be UTF-8",
     "evaluate --hypotheses a.en --target folder": "no file folder",
     "evaluate --hypotheses a.en --target dangling": "no file dangling",
-    "evaluate --hypotheses a.en --target a.de --bootstrap_samples=0": "`bootstrap_samples` must be an integer from 1",
+    "evaluate --hypotheses a.en --target a.de --bootstrap_samples=0": (
+        "`bootstrap_samples` must be an integer from 1"
+    ),
     "evaluate --hypotheses a.de --target a.en --output_file ./a.en": "must be another file than the inputs",
     "evaluate --hypotheses a.de --target a.en --json ./a.en": "must be another file than the inputs",
     "evaluate --hypotheses a.de --target a.en --json o --output_file ./o": "got o twice",
     "evaluate --hypotheses a.de --target a.en --output_file theirs.tsv": "new file, but theirs.tsv exists",
     "evaluate --hypotheses a.de --target a.en --report theirs.html": "new file, but theirs.html exists",
     **{
-        f"evaluate no/model --source a.en --target a.de --report {name}": f"`report` must be an HTML .*, got '{name}'"
+        f"evaluate no/model --source a.en --target a.de --report {name}": (
+            f"`report` must be an HTML .*, got '{name}'"
+        )
         for name in ("r.txt", "report")
     },
     "evaluate no/model --source theirs.html --target a.de --report ./theirs.html": "is the same as theirs.html",
     "evaluate no/model --source a.en --target a.de --report o.html --json o.html": "got o.html twice",
-    "evaluate --hypotheses a.en --target a.de --num_beams 4": "--num_beams is for a model that translates, got",
-    "evaluate --hypotheses a.en --target a.de --workers 1": "--workers is for a model that translates",
+    "evaluate --hypotheses a.en --target a.de --num_beams 4": (
+        "--num_beams is for a model that translates, got"
+    ),
+    "evaluate --hypotheses a.en --target a.de --workers 1": (
+        "--workers is for a model that translates"
+    ),
     "evaluate-directions model --text a --json ./a.en": "must be another file than the inputs",
-    "evaluate-directions model --text a --json theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "evaluate-directions model --text a --json theirs.tsv": (
+        "new file, but theirs.tsv exists.*--overwrite"
+    ),
     "write-alignments --source a.de --target a.en --output ./a.en": "must be another file than the inputs",
-    "write-alignments --source a.de --target a.en --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "write-alignments --source a.de --target a.en --output theirs.tsv": (
+        "new file, but theirs.tsv exists.*--overwrite"
+    ),
     "check-language a.en a.de --json ./a.en": "must be another file than the inputs",
     "check-language a.en a.de --json theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
     "check-language --recipe recipe.yaml --json a.en --overwrite": "must be another file",
     "explain model A --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
-    "back-translate model --input a.en --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "back-translate model --input a.en --output theirs.tsv": (
+        "new file, but theirs.tsv exists.*--overwrite"
+    ),
     "back-translate model --input theirs.tsv --output theirs.tsv": "must be another file",
     "back-translate --input a.de --output o.tsv": "takes MODEL, got none",
     "back-translate nowhere --input a.de --output o.tsv": "There is no model folder nowhere",
@@ -483,7 +562,9 @@ MISTAKES = {
     "serve model --host nowhere.invalid": "nowhere.invalid",
     "serve model --backend tf": "backend",
     "serve model model": "takes .MODEL., got",
-    "convert model dangling --target_format marian": "dangling is a link to nowhere, which does not exist",
+    "convert model dangling --target_format marian": (
+        "dangling is a link to nowhere, which does not exist"
+    ),
     "convert model out": "source_format or --target_format",
     "convert model out --source_format marian --target_format marian": "got 2 of them",
     "convert model out --target_format gguf": "target_format.*gguf",
@@ -514,14 +595,22 @@ MISTAKES = {
     "render-card model --facts broken.yaml": "broken.yaml must be YAML",
     "render-card model --facts list.yaml": "list.yaml is wrong: .*dict",
     "render-card model --facts number.yaml": "number.yaml is wrong: `name`",
-    "render-card model --facts license.yaml": "license.yaml is wrong: `license`: Input should be a valid string",
-    "render-card model --facts example.yaml": "example.yaml is wrong: `example`: Input should be a valid string",
+    "render-card model --facts license.yaml": (
+        "license.yaml is wrong: `license`: Input should be a valid string"
+    ),
+    "render-card model --facts example.yaml": (
+        "example.yaml is wrong: `example`: Input should be a valid string"
+    ),
     "render-card model --facts nested.yaml": "nested|YAML",
     "render-card none --facts facts.yaml": "none",
     "check-model none": "no model folder none",
     "check-model a.en": "a.en",
-    "check-model model --max_pairs 3": "--max_pairs is for a stress test. Give --source and --target",
-    "check-model model --target_language de": "--target_language is for a stress test. Give --source and --target",
+    "check-model model --max_pairs 3": (
+        "--max_pairs is for a stress test. Give --source and --target"
+    ),
+    "check-model model --target_language de": (
+        "--target_language is for a stress test. Give --source and --target"
+    ),
     "check-model model --source a.en": "Give both --source and --target",
     "push-to-hub model": "takes FOLDER USER/NAME, got 'model'",
     "push-to-hub none user/name": "no model folder none",
@@ -540,7 +629,9 @@ MISTAKES = {
     "train-tokenizer a.en --output_dir out --vocab_size=-5": "vocab_size",
     "train-tokenizer a.en --output_dir out --min_frequency=-5": "min_frequency",
     "train-tokenizer a.en --output_dir a.de": "a.de",
-    "train-tokenizer a.en --output_dir dangling": "dangling is a link to nowhere, which does not exist",
+    "train-tokenizer a.en --output_dir dangling": (
+        "dangling is a link to nowhere, which does not exist"
+    ),
     "train-tokenizer a.en --output_dir tokenizer": "already holds a tokenizer",
     "write-corpus --output_dir out --train=-1": "train",
     "write-corpus --output_dir out --train 99999999": "train",
@@ -554,7 +645,9 @@ MISTAKES = {
     "demo --output_dir out --max_minutes=-1": "max_minutes",
     "demo --output_dir demo": "has train.en",
     "train none.yaml": "none.yaml",
-    "train folder PAIRS": "There is no recipe 'folder'. Name a YAML file, or one of base, demo, .*, small, ",
+    "train folder PAIRS": (
+        "There is no recipe 'folder'. Name a YAML file, or one of base, demo, .*, small, "
+    ),
     "train dangling PAIRS": "There is no recipe",
     "train number.yaml PAIRS": "must be a name, got 1",
     "train date.yaml PAIRS": "must be a name",
@@ -574,24 +667,50 @@ MISTAKES = {
     "train PAIRS --output_dir a.en": "a.en is a file",
     "train PAIRS --output_dir a.en/run": "a.en is a file",
     "train PAIRS --output_dir dangling": "dangling is a link to nowhere",
-    "train PAIRS TINY --max_tokens 2": "`max_tokens` must be at least the length of the longest sentence, got max_tok",
-    "train PAIRS TINY --max_length 1": "Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs",
-    "train PAIRS TINY --gradient_accumulation_steps 13": "for each of the 13 batches .* got 12 pairs. Start fewer",
-    "train PAIRS TINY --fsdp": "`fsdp` needs several processes, got one that was not launched by torchrun",
+    "train PAIRS TINY --max_tokens 2": (
+        "`max_tokens` must be at least the length of the longest sentence, got max_tok"
+    ),
+    "train PAIRS TINY --max_length 1": (
+        "Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs"
+    ),
+    "train PAIRS TINY --gradient_accumulation_steps 13": (
+        "for each of the 13 batches .* got 12 pairs. Start fewer"
+    ),
+    "train PAIRS TINY --fsdp": (
+        "`fsdp` needs several processes, got one that was not launched by torchrun"
+    ),
     "train PAIRS TINY --cache_dir one": "`cache_dir` must be a folder that can be written, got one",
-    "train PAIRS TINY --train_target a.en --drop identical,markup": "Cleaning must leave some pairs .* 0 of 12 pairs",
-    "train PAIRS --report_to nonsense": "`report_to` must name trackers of all, .*wandb.*, got 'nonsense'",
-    "train PAIRS --tokenizer folder": "`tokenizer` must be a folder or a Hub name of one, got folder",
+    "train PAIRS TINY --train_target a.en --drop identical,markup": (
+        "Cleaning must leave some pairs .* 0 of 12 pairs"
+    ),
+    "train PAIRS --report_to nonsense": (
+        "`report_to` must name trackers of all, .*wandb.*, got 'nonsense'"
+    ),
+    "train PAIRS --tokenizer folder": (
+        "`tokenizer` must be a folder or a Hub name of one, got folder"
+    ),
     "train small --seed 1 stray": "This command takes .RECIPE., got 'small' 'stray'. See --help",
-    f"train --dataset folder {_MIX.removesuffix('--corpora')}": "`dataset` must be a folder written by `save_to_disk`",
+    f"train --dataset folder {_MIX.removesuffix('--corpora')}": (
+        "`dataset` must be a folder written by `save_to_disk`"
+    ),
     **{f"train {_MIX} '[{corpus}]' --cache_dir cache": words for corpus, words in CORPORA.items()},
     "translate model theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
     "translate model A folder/": "must be text, got the name of a folder: folder/. ",
-    "translate model A --target_prefix full/notes": "must be text, got the name of a file: full/notes. ",
-    "translate model A --constraint theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
-    "explain model theirs.tsv --output out.html": "must be text, got the name of a file: theirs.tsv. ",
-    "explain model A --output out.html --translation theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
-    "create-space model --examples theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
+    "translate model A --target_prefix full/notes": (
+        "must be text, got the name of a file: full/notes. "
+    ),
+    "translate model A --constraint theirs.tsv": (
+        "must be text, got the name of a file: theirs.tsv. "
+    ),
+    "explain model theirs.tsv --output out.html": (
+        "must be text, got the name of a file: theirs.tsv. "
+    ),
+    "explain model A --output out.html --translation theirs.tsv": (
+        "must be text, got the name of a file: theirs.tsv. "
+    ),
+    "create-space model --examples theirs.tsv": (
+        "must be text, got the name of a file: theirs.tsv. "
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""A bug in the middle of any command is shown as one: a traceback, the request of a report, and status 1."""
+"""A bug in the middle of any command is shown as one: a traceback, the request of a report, and
+status 1.
+"""
 
 import shutil
 

@@ -1,4 +1,6 @@
-"""`demo` on a small part of its corpus: scores, sentences, pictures, and a word where the model is undertrained."""
+"""`demo` on a small part of its corpus: scores, sentences, pictures, and a word where the model is
+undertrained.
+"""
 
 import pytest
 
@@ -16,7 +18,9 @@ pytestmark = pytest.mark.usefixtures("short_translations")
 
 @pytest.fixture
 def run_demo(tmp_path, monkeypatch, capsys):
-    """Return a function that runs `demo` with a corpus of 300 pairs and returns its status and what it printed."""
+    """Return a function that runs `demo` with a corpus of 300 pairs and returns its status and what
+    it printed.
+    """
     write = demo_corpus.write_demo_corpus
     sizes = {"train": 300, "validation": 4, "test": 11}
     monkeypatch.setattr(demo_corpus, "write_demo_corpus", lambda folder: write(folder, **sizes))

@@ -1,4 +1,6 @@
-"""`evaluate --report` writes a page that has the scores it prints, or one line for each mistake and no file."""
+"""`evaluate --report` writes a page that has the scores it prints, or one line for each mistake and
+no file.
+"""
 
 import errno
 import shlex

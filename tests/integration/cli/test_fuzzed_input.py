@@ -1,4 +1,6 @@
-"""Random recipes, corpora and configurations: they work, or raise the errors that commands show as one line."""
+"""Random recipes, corpora and configurations: they work, or raise the errors that commands show as
+one line.
+"""
 
 import json
 import tempfile

@@ -1,4 +1,6 @@
-"""No command prints what other packages say about themselves, and waiting threads sleep; by stand-ins for packages."""
+"""No command prints what other packages say about themselves, and waiting threads sleep; by
+stand-ins for packages.
+"""
 
 import os
 import subprocess
@@ -18,7 +20,8 @@ logging.getLogger(__name__).warning("Skipping import of cpp extensions due to in
 logging.getLogger("torch.utils._pytree").warning("%s: register_constant() on Enum subclasses is deprecated", "A")
 logging.getLogger(__name__).warning("Something for users")
 """
-# Like bindings by nanobind, it says at exit which of its objects are left; the garbage collector frees cycles.
+# Like bindings by nanobind, it says at exit which of its objects are left; the garbage collector
+# frees cycles.
 TRITON = """
 import os
 class Type:
@@ -128,11 +131,17 @@ sys.meta_path.insert(0, Torch())
     ],
 )
 def test_waiting_threads_sleep_soon_unless_the_environment_says_otherwise(given, expected):
-    command = "sys.argv = sys.argv[1:]; from vanilla_transformer.cli import main; main(['translate', 'a'])"
+    command = (
+        "sys.argv = sys.argv[1:]; from vanilla_transformer.cli import main; "
+        "main(['translate', 'a'])"
+    )
     found = run("-c", f"{WAITING}\n{command}", "vanilla-transformer", **given).stdout
     assert found.split() == expected.split()
 
 
 def test_importing_the_package_leaves_the_environment_as_it_is():
-    code = "import os; before = {**os.environ}; import vanilla_transformer; print({**os.environ} == before)"
+    code = (
+        "import os; before = {**os.environ}; import vanilla_transformer; "
+        "print({**os.environ} == before)"
+    )
     assert run_python("-c", code, env=ENVIRONMENT).stdout.split() == ["True"]

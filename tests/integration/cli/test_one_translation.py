@@ -50,7 +50,9 @@ def folder(tmp_path_factory, tiny_tokenizer):
 
 @pytest.fixture
 def written(monkeypatch):
-    """Return the translations that any pipeline gives for each text, without white space around both."""
+    """Return the translations that any pipeline gives for each text, without white space around
+    both.
+    """
     written, answer = {}, TranslationCall.answer
 
     def record(self, text, *given):

@@ -1,4 +1,6 @@
-"""A result that cannot be printed is an error of one line: a closed or full standard output, and a lack of memory."""
+"""A result that cannot be printed is an error of one line: a closed or full standard output, and a
+lack of memory.
+"""
 
 import errno
 import os
@@ -18,7 +20,10 @@ pytestmark = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs the devices of Linux"
 )
 CLOSED = "error: Standard output must take the result, but it is closed.\n"
-FULL = "error: Standard output must take the result, but it cannot be written (No space left on device).\n"
+FULL = (
+    "error: Standard output must take the result, but it cannot be written (No space "
+    "left on device).\n"
+)
 # Gives a forked process the standard output that a new one would have.
 PROGRAM = """
 import os, sys
@@ -62,7 +67,9 @@ def test_help_that_cannot_be_printed_is_an_error(words):
 
 
 def run_with_output(kind, words, folder):
-    """Return the status of a command and its errors, without the bars that a process shows which was forked."""
+    """Return the status of a command and its errors, without the bars that a process shows which
+    was forked.
+    """
     ended = run_python("-c", PROGRAM, kind, *words, cwd=folder)
     return ended.returncode, re.sub(
         r"^(Loading weights: .*)?\n", "", ended.stderr, flags=re.MULTILINE
@@ -97,12 +104,14 @@ def test_result_in_a_file_needs_no_standard_output(workplace):
         MemoryError(),
         RuntimeError("could not create a primitive"),
         RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to"
+            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you "
+            "tried to"
         ),
         ImportError("libtorch_cpu.so: failed to map segment from shared object"),
         OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
         OSError(
-            "The weights of m are damaged (unable to mmap 9 bytes from file <m>: Cannot allocate memory (12))."
+            "The weights of m are damaged (unable to mmap 9 bytes from file <m>: Cannot allocate "
+            "memory (12))."
         ),
     ],
 )

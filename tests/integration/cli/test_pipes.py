@@ -1,4 +1,6 @@
-"""A pipe is a file that is read once, in each command; and an output is compressed as its name says."""
+"""A pipe is a file that is read once, in each command; and an output is compressed as its name
+says.
+"""
 
 import bz2
 import gzip
@@ -40,7 +42,8 @@ TEST, PAIRS = (
 LINES = {
     "train": (f"{TEXT} {VALIDATION} {TEST} {TRAINING} --output_dir OUT", "OUT/model.safetensors"),
     "distill": (
-        f"--teacher model {TEXT} {VALIDATION} {TEST} --drop_warnings no {TRAINING} --output_dir OUT",
+        f"--teacher model {TEXT} {VALIDATION} {TEST} --drop_warnings no {TRAINING} --output_dir "
+        "OUT",
         "OUT/model.safetensors",
     ),
     "translate": ("model --input {validation.a} --target_prefixes {prefixes} --output OUT", "OUT"),
@@ -87,7 +90,9 @@ def pipe_of(name):
 
 @pytest.fixture
 def texts(folder, corpus, alignments, monkeypatch):
-    """Change into a folder with text and the model `model`, which is checked in this process alone."""
+    """Change into a folder with text and the model `model`, which is checked in this process
+    alone.
+    """
     monkeypatch.chdir(corpus)
     monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
     shutil.copyfile(CARDS / "demo.yaml", "facts.yaml")
@@ -142,9 +147,9 @@ def test_dash_is_standard_input_once(texts, capsys, monkeypatch):
     ):
         status, out, err = run(*words)
         assert (status, out, Path("OUT").exists()) == (2, "", False)
-        assert (
-            err
-            == "error: A pipe is one input, since it is read once, got - and -. Write its text to a file.\n"
+        assert err == (
+            "error: A pipe is one input, since it is read once, got - and -. Write its "
+            "text to a file.\n"
         )
 
 
@@ -160,11 +165,16 @@ def test_pipe_has_one_reader(texts, capsys, monkeypatch):
 
 
 def test_shell_gives_decompressed_text(texts):
-    """As people write it: one file by `<(…)` of a shell, and a named pipe whose name has an ending."""
+    """As people write it: one file by `<(…)` of a shell, and a named pipe whose name has an
+    ending.
+    """
     Path("train.b.gz").write_bytes(gzip.compress(Path("train.b").read_bytes()))
     os.mkfifo("named.b.gz")
     program = f"{shlex.quote(sys.executable)} -m vanilla_transformer evaluate"
-    line = f"cat train.b.gz > named.b.gz & {program} --hypotheses <(zcat train.b.gz) --target named.b.gz"
+    line = (
+        f"cat train.b.gz > named.b.gz & {program} --hypotheses <(zcat train.b.gz) --target "
+        "named.b.gz"
+    )
     found = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=300)
     assert (found.returncode, "BLEU 100.0" in found.stdout) == (0, True), found.stderr
 
@@ -217,7 +227,9 @@ def test_written_text_is_compressed_as_its_name_says(ending, tmp_path):
 # The flags of all commands that write a text, and a line with which each is written.
 OUTPUTS = {
     "translate --output": "translate model --input validation.a --output",
-    "evaluate --output_file": "evaluate model --source validation.a --target validation.b --output_file",
+    "evaluate --output_file": (
+        "evaluate model --source validation.a --target validation.b --output_file"
+    ),
     "evaluate --json": "evaluate --hypotheses validation.a --target validation.b --json",
     "score --output": "score model --source validation.a --target validation.b --output",
     "write-alignments --output": "write-alignments --source train.a --target train.b --output",
@@ -234,6 +246,9 @@ def test_output_is_compressed_or_refused(flag, texts, capsys):
     assert gzip.decompress(Path(f"{plain}.gz").read_bytes()) == Path(plain).read_bytes()
     capsys.readouterr()
     assert main([*words, f"{plain}.zip"]) == 2
-    rule = "An output is text, also compressed as .gz, .xz, .bz2, .zst, but the name OUT.tsv.zip is one of another format"
+    rule = (
+        "An output is text, also compressed as .gz, .xz, .bz2, .zst, but the name "
+        "OUT.tsv.zip is one of another format"
+    )
     assert capsys.readouterr() == ("", f"error: {rule}. Choose another ending.\n")
     assert not Path(f"{plain}.zip").exists()

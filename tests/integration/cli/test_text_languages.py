@@ -16,7 +16,9 @@ PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
 
 @pytest.fixture
 def arguments(tiny_tokenizer, tmp_path):
-    """Return the beginning of each command, with a model of several languages and a text of 100 pairs."""
+    """Return the beginning of each command, with a model of several languages and a text of 100
+    pairs.
+    """
     tokenizer = copy.deepcopy(tiny_tokenizer)
     add_language_tags(tokenizer, PAIRS)
     folder = save_model_folder(tiny_model(vocab_size=len(tokenizer)), tokenizer, tmp_path / "model")

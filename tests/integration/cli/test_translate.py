@@ -1,4 +1,6 @@
-"""`translate` prints what the pipeline decodes: in lines, in objects, by each search, with warnings and a bar."""
+"""`translate` prints what the pipeline decodes: in lines, in objects, by each search, with warnings
+and a bar.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""`translate --format` writes a document, and answers mistakes by one line before a model is loaded."""
+"""`translate --format` writes a document, and answers mistakes by one line before a model is
+loaded.
+"""
 
 import copy
 import gzip
@@ -160,9 +162,10 @@ def test_translate_keeps_the_encoding_of_a_document(
 
 
 UNIT = (
-    '\ufeff<?xml version="1.0" encoding="utf-8" ?>\r\n<xliff version="1.2"><file source-language="en" '
-    "target-language='{}'><body>\r\n<trans-unit id = \"1\"><source>A man.</source>{}</trans-unit></body></file>"
-    "</xliff>"
+    '\ufeff<?xml version="1.0" encoding="utf-8" ?>\r\n<xliff version="1.2"><file '
+    'source-language="en" '
+    "target-language='{}'><body>\r\n<trans-unit id = \"1\"><source>A "
+    "man.</source>{}</trans-unit></body></file></xliff>"
 )
 
 
@@ -171,8 +174,14 @@ EN_DE = [Direction("en", "de")]
 
 TRANSLATED = "Translated 1 of 1 segments. Skipped: none."
 WHOLE = "No segment is open, so the file stays as it is. Skipped: 1 with a translation."
-REFUSED = "error: The target language of the file must be de, as of the model, but it is fr. Choose a model for it, or"
-ASKED = "warning: The file asks for fr, and the model does not say what it writes. Name its language by --target_"
+REFUSED = (
+    "error: The target language of the file must be de, as of the model, but it is fr. "
+    "Choose a model for it, or"
+)
+ASKED = (
+    "warning: The file asks for fr, and the model does not say what it writes. Name "
+    "its language by --target_"
+)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +236,10 @@ def test_translate_names_the_target_language_of_xliff_2(
     tokenizer = copy.deepcopy(tiny_tokenizer)
     store_direction(tokenizer, directions)
     folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
-    text = '<xliff version="2.0" srcLang="en"><file id="a"><unit id="1"><segment><source>A man.</source></segment>'
+    text = (
+        '<xliff version="2.0" srcLang="en"><file id="a"><unit id="1"><segment><source>A '
+        "man.</source></segment>"
+    )
     source, output = tmp_path / "in.xlf", tmp_path / "out.xlf"
     source.write_text(f"{text}</unit></file></xliff>")
     flags = ["--input", str(source), "--output", str(output), "--max_new_tokens", "5"]
@@ -242,12 +254,17 @@ def test_translate_names_the_target_language_of_xliff_2(
         assert not output.exists()
 
 
-WRAPPED = "A man and two dogs are sleeping on the grass near a small house while children are playing with a ball."
+WRAPPED = (
+    "A man and two dogs are sleeping on the grass near a small house while children "
+    "are playing with a ball."
+)
 
 
 @pytest.fixture
 def translate_text(tiny_model, tiny_tokenizer, tmp_path, capsys, monkeypatch):
-    """Return a function that translates a file of text, or standard input, and returns both outputs."""
+    """Return a function that translates a file of text, or standard input, and returns both
+    outputs.
+    """
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
 
     def translate(text, *flags, name="in.txt"):
@@ -266,7 +283,10 @@ def translate_text(tiny_model, tiny_tokenizer, tmp_path, capsys, monkeypatch):
 def test_translate_join_lines_finds_wrapped_text(name, translate_text):
     text = textwrap.fill(WRAPPED, 30) + "\n\nTwo dogs.\n"
     found, printed = translate_text(text, "--join_lines", "auto", name=name)
-    said = "The lines are wrapped at 30 characters, so their paragraphs are translated; --join_lines no "
+    said = (
+        "The lines are wrapped at 30 characters, so their paragraphs are translated; "
+        "--join_lines no "
+    )
     assert printed == [said + "translates each line."]
     assert translate_text(text, "--join_lines", "auto", "--quiet", name=name) == (found, [])
     assert translate_text(text, "--join_lines", "yes", name=name) == (found, [])

@@ -1,4 +1,6 @@
-"""`translate --input --output` writes a file at once when it is complete, and continues an interrupted run."""
+"""`translate --input --output` writes a file at once when it is complete, and continues an
+interrupted run.
+"""
 
 import errno
 import json
@@ -24,7 +26,9 @@ DECODING = ("--num_beams", "2", "--max_new_tokens", "2", "--precision", "float32
 
 @pytest.fixture
 def run(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
-    """Return a function that translates `text` in a folder with a model, and returns the status and the error line."""
+    """Return a function that translates `text` in a folder with a model, and returns the status and
+    the error line.
+    """
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     (tmp_path / "text").write_text("\n".join(LINES))
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,6 @@
-"""The loader of micro-batches: the same steps with any number of workers, from wherever it resumes."""
+"""The loader of micro-batches: the same steps with any number of workers, from wherever it
+resumes.
+"""
 
 import os
 import pickle

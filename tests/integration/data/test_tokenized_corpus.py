@@ -1,4 +1,6 @@
-"""Pairs as token ids: what the tokenizer gives, however many processes share the work, on disk or in memory."""
+"""Pairs as token ids: what the tokenizer gives, however many processes share the work, on disk or
+in memory.
+"""
 
 import pickle
 from functools import partial

@@ -1,4 +1,6 @@
-"""The recipes of WMT 2014 read the layout of `wmt/wmt14` on the Hub: a folder of Parquet files a configuration."""
+"""The recipes of WMT 2014 read the layout of `wmt/wmt14` on the Hub: a folder of Parquet files a
+configuration.
+"""
 
 import datasets
 import pytest
@@ -26,7 +28,9 @@ SIZES |= {
 
 @pytest.fixture
 def wmt14(corpus, tmp_path, monkeypatch):
-    """Write a copy of the dataset with a few pairs, which `datasets` prefers to the Hub's, and go to its parent."""
+    """Write a copy of the dataset with a few pairs, which `datasets` prefers to the Hub's, and go
+    to its parent.
+    """
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "wmt" / "wmt14"
     configs = []

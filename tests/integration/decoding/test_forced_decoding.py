@@ -1,4 +1,6 @@
-"""Forced decoding gives the log-probabilities that decoding gives, for every attention that the engine serves."""
+"""Forced decoding gives the log-probabilities that decoding gives, for every attention that the
+engine serves.
+"""
 
 import pytest
 import torch
@@ -37,7 +39,9 @@ def assert_is_consistent(hypothesis, options):
 
 @torch.no_grad()
 def continued(model, prompt, tokens):
-    """Return the log-probability of each token that continues a prompt, token by token as the model decodes."""
+    """Return the log-probability of each token that continues a prompt, token by token as the model
+    decodes.
+    """
     seen = prompt[:-1] if len(prompt) > 1 and prompt[-1] == EOS else prompt
     outputs, found = model(torch.tensor([seen]), use_cache=True), []
     for token in tokens:

@@ -1,4 +1,6 @@
-"""A line or sentence without a letter is its own translation, whatever a call asks for and by any decoder."""
+"""A line or sentence without a letter is its own translation, whatever a call asks for and by any
+decoder.
+"""
 
 import pytest
 from hypothesis import given

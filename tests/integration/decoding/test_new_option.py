@@ -1,4 +1,6 @@
-"""An option takes one declaration: its flag, its entry of a request and its check follow in all doors."""
+"""An option takes one declaration: its flag, its entry of a request and its check follow in all
+doors.
+"""
 
 import sys
 from importlib import import_module
@@ -45,7 +47,9 @@ def new_option(monkeypatch):
 
 
 def imported():
-    """Return the modules of the command line and of extensions, such as the service, that are imported."""
+    """Return the modules of the command line and of extensions, such as the service, that are
+    imported.
+    """
     return [
         name
         for name in sys.modules

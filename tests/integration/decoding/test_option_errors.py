@@ -1,4 +1,6 @@
-"""A wrong value of an option has one message, whether it comes from Python, the command line or an HTTP request."""
+"""A wrong value of an option has one message, whether it comes from Python, the command line or an
+HTTP request.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,6 @@
-"""Constraints of a request to the pipeline: translations contain them, and mistakes get one line."""
+"""Constraints of a request to the pipeline: translations contain them, and mistakes get one
+line.
+"""
 
 import re
 

@@ -1,4 +1,6 @@
-"""The pipeline of models with several languages: tags of ours and of OPUS-MT, and forced tokens of NLLB."""
+"""The pipeline of models with several languages: tags of ours and of OPUS-MT, and forced tokens of
+NLLB.
+"""
 
 import copy
 

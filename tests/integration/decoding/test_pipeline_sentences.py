@@ -1,4 +1,6 @@
-"""The pipeline translates the sentences of a line one by one and puts them together with their white space."""
+"""The pipeline translates the sentences of a line one by one and puts them together with their
+white space.
+"""
 
 import pytest
 

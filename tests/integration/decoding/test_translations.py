@@ -1,4 +1,6 @@
-"""Scores and tokens in the answers of the pipeline: their values, their order, and requests without them."""
+"""Scores and tokens in the answers of the pipeline: their values, their order, and requests without
+them.
+"""
 
 import pytest
 import torch

@@ -63,7 +63,8 @@ def test_metrics_of_sacrebleu_have_names():
     [
         (
             "no_such_metric",
-            "A metric must be bleu, chrf, chrf\\+\\+, ter, loss, .*'no_such_metric' cannot be loaded",
+            "A metric must be bleu, chrf, chrf\\+\\+, ter, loss, .*'no_such_metric' cannot be "
+            "loaded",
         ),
         (
             "no_such_module:name",

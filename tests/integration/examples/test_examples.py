@@ -1,4 +1,6 @@
-"""The examples run offline on a tiny model and the demo corpus, with the flags of their docstrings."""
+"""The examples run offline on a tiny model and the demo corpus, with the flags of their
+docstrings.
+"""
 
 import re
 import runpy
@@ -48,7 +50,9 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def run(capsys):
-    """Run an example in this process, which has imported the slow libraries already, and return its output."""
+    """Run an example in this process, which has imported the slow libraries already, and return its
+    output.
+    """
 
     def run(script, arguments, **changes):
         main = runpy.run_path(str(ROOT / "examples" / script))["main"]

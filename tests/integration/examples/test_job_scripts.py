@@ -1,4 +1,6 @@
-"""Scripts for clusters: their metadata and commands are valid, and preemption queues the job again."""
+"""Scripts for clusters: their metadata and commands are valid, and preemption queues the job
+again.
+"""
 
 import os
 import re

@@ -1,4 +1,6 @@
-"""The recurrent baseline: its search, padding, learning and gradients, and that training resumes with it."""
+"""The recurrent baseline: its search, padding, learning and gradients, and that training resumes
+with it.
+"""
 
 import pytest
 import torch

@@ -39,7 +39,9 @@ def test_accuracy_is_the_share_of_symbols_that_the_position_before_predicts():
 
 @pytest.mark.parametrize("name", long_sequences.VARIANTS)
 def test_each_attention_reads_the_whole_text(name):
-    """The logits of the last positions depend on the first token, in Transformer-XL through its memory."""
+    """The logits of the last positions depend on the first token, in Transformer-XL through its
+    memory.
+    """
     torch.manual_seed(0)
     model = build(long_sequences.VARIANTS[name]).eval()
     ids, labels = draw_texts(1, 128)

@@ -35,7 +35,9 @@ PUBLISHED |= {"README.md", ".gitattributes", *code_names(Path("of the paper's mo
 
 @pytest.fixture(autouse=True)
 def _short_comparisons(monkeypatch):
-    """Compare few tokens of the Marian form: models with random weights would translate to the limit."""
+    """Compare few tokens of the Marian form: models with random weights would translate to the
+    limit.
+    """
     monkeypatch.setattr("vanilla_transformer.extensions.conversion.comparison.MAX_NEW_TOKENS", 12)
 
 

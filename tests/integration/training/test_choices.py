@@ -1,4 +1,6 @@
-"""Choices of a recipe beyond the paper: schedules, EMA, best models, early stopping, trackers, and the dry run."""
+"""Choices of a recipe beyond the paper: schedules, EMA, best models, early stopping, trackers, and
+the dry run.
+"""
 
 import math
 import signal

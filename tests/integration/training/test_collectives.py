@@ -67,7 +67,9 @@ def talk(state):
 
 
 def measure_large(state):
-    """Return the collectives of a step and of an accumulated one, and which share of the backward pass follows one."""
+    """Return the collectives of a step and of an accumulated one, and which share of the backward
+    pass follows one.
+    """
     for _ in range(2):
         step(state, [5, 3, 4])  # DDP plans its buckets
     events = [event.name for event in record(lambda: step(state, [5, 3, 4]))]
@@ -121,8 +123,8 @@ def test_train_step_exchanges_nothing_but_gradients(found, rank):
         "steps": {"gloo:all_reduce": STEPS},  # one bucket of gradients
         "read": {"gloo:all_reduce": 1},
         "talk": {"gloo:all_reduce": 3},
-        # Two layers and the rest are gathered in the forward pass, the layers again in the backward pass, and for the
-        # second micro-batch in its backward pass alone.
+        # Two layers and the rest are gathered in the forward pass, the layers again in the backward
+        # pass, and for the second micro-batch in its backward pass alone.
         "sharded": {"gloo:all_gather": 5, "gloo:all_reduce": 4},
         "accumulated": {"gloo:all_gather": 7, "gloo:all_reduce": 4},
     }
@@ -136,7 +138,9 @@ def test_messages_are_tensors_of_the_cpu(found, rank):
 
 @each_process
 def test_gradients_are_reduced_between_layers(found, rank):
-    """Buckets are reduced while the backward pass continues, once for all micro-batches of a step."""
+    """Buckets are reduced while the backward pass continues, once for all micro-batches of a
+    step.
+    """
     assert found[f"flags {rank}"] == (True, 25 * 2**20)
     large = found[f"large {rank}"]
     assert large["step"] == 3 and large["accumulated"] == {"gloo:all_reduce": 3}

@@ -1,7 +1,8 @@
 """
 `compile: true`: one graph for each kind of layer, for batches of all shapes.
 
-`compile` and attention implementations that the machine cannot run: one line before training starts.
+`compile` and attention implementations that the machine cannot run: one line before training
+starts.
 """
 
 import os
@@ -29,7 +30,9 @@ THREE_LAYERS = {"encoder_layers": 3, "decoder_layers": 3}
 
 @pytest.fixture
 def graphs(monkeypatch):
-    """Let torch trace without compiling, from an empty cache, and return the graphs and their inputs."""
+    """Let torch trace without compiling, from an empty cache, and return the graphs and their
+    inputs.
+    """
     found = []
 
     def backend(graph, inputs):
@@ -56,7 +59,9 @@ def write_uneven_pairs(corpus, pairs=40):
 
 
 def train_counting(corpus, folder, monkeypatch, **changes):
-    """Train with steps in which a recompilation is an error, and return the shapes of their batches."""
+    """Train with steps in which a recompilation is an error, and return the shapes of their
+    batches.
+    """
     shapes = set()
 
     def counting(state, micro_batches):

@@ -1,4 +1,7 @@
-"""fp16 on a CPU. Every line of the loop that handles the scale runs. The arithmetic of a GPU is not tested here."""
+"""fp16 on a CPU. Every line of the loop that handles the scale runs.
+
+The arithmetic of a GPU is not tested here.
+"""
 
 import json
 import signal

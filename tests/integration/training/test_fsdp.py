@@ -72,7 +72,9 @@ GUIDED = {
 
 
 def guided_batches(processes):
-    """Return two micro-batches of each process, with links between the first tokens of their sentences."""
+    """Return two micro-batches of each process, with links between the first tokens of their
+    sentences.
+    """
     batches = micro_batches([5, 3, 4], [4, 4])
     batches = [
         replace(batch, step_target_tokens=processes * batch.step_target_tokens) for batch in batches
@@ -85,7 +87,10 @@ def guided_batches(processes):
 
 
 def learn(folder, precision, **changes):
-    """Train for a few steps. Return the losses, the types of parameters that are used, and what the state is like."""
+    """Train for a few steps.
+
+    Return the losses, the types of parameters that are used, and what the state is like.
+    """
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=True, mixed_precision=precision)
     sizes = {"dropout": 0.0, "encoder_layers": 2, "decoder_layers": 2}
@@ -130,7 +135,9 @@ def sharded(tmp_path_factory):
 def test_two_processes_gather_parameters_in_the_precision(
     sharded, tmp_path, precision, dtype, tolerance
 ):
-    """Shards, moments and moving average stay float32, and one process alone has the same losses and gradients."""
+    """Shards, moments and moving average stay float32, and one process alone has the same losses
+    and gradients.
+    """
     (loss, norms), *_ = learn(tmp_path, precision)
     for rank in (0, 1):
         (found, found_norms), *rest = sharded[precision, rank]

@@ -1,4 +1,6 @@
-"""Runs that start from another model: its weights, its tokenizer, and parts that are not trained."""
+"""Runs that start from another model: its weights, its tokenizer, and parts that are not
+trained.
+"""
 
 import json
 
@@ -59,7 +61,9 @@ def fine_tune(corpus, start, folder, **changes):
 
 
 def check_resume(corpus, start, folder, monkeypatch, straight, gone=False, **options):
-    """Kill a run and resume it, maybe without the model that it started from; it must be like the `straight` one."""
+    """Kill a run and resume it, maybe without the model that it started from; it must be like the
+    `straight` one.
+    """
     recipe = parse_recipe(flags(corpus, folder, **FINE_TUNING | {"init_from": start} | options))
     kill_at_step(recipe, monkeypatch, 4)
     if gone:

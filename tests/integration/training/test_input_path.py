@@ -1,4 +1,6 @@
-"""The way of a batch to a GPU: a worker builds it, a thread pins it, and the process that trains copies it."""
+"""The way of a batch to a GPU: a worker builds it, a thread pins it, and the process that trains
+copies it.
+"""
 
 import threading
 from contextlib import closing
@@ -28,7 +30,9 @@ COPIES = {"alias", "as_strided", "clone", "detach", "select", "slice", "split", 
 
 
 class LinkedCorpus(LengthsCorpus):
-    """Pairs whose first target token is linked to the first source token, with half the weight in every third pair."""
+    """Pairs whose first target token is linked to the first source token, with half the weight in
+    every third pair.
+    """
 
     def tokenize(self, epoch):
         dataset = super().tokenize(epoch).table.dataset
@@ -39,7 +43,9 @@ class LinkedCorpus(LengthsCorpus):
 
 
 class OperationsOfHost(TorchDispatchMode):
-    """Record the names of operations on tensors of the CPU alone that are more than a copy or a view."""
+    """Record the names of operations on tensors of the CPU alone that are more than a copy or a
+    view.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +124,10 @@ def test_micro_batch_loader_gives_prepared_batches(state, attention, num_workers
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_micro_batch_loader_pins_each_step_once(monkeypatch, num_workers):
-    """Torch pins with an accelerator only. With workers, another thread than the one that trains does so."""
+    """Torch pins with an accelerator only.
+
+    With workers, another thread than the one that trains does so.
+    """
     pinned = []
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cpu"))

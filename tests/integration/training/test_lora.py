@@ -153,7 +153,8 @@ def test_lora_merge_keeps_logits(folder, tiny_tokenizer, tmp_path, target_module
 def test_lora_scales_adapters_of_embeddings(tiny_config, tmp_path):
     """The adapter of an embedding is multiplied by √d_model too, before and after merging.
 
-    The weights are untied, since peft merges the adapters of tied weights once per place, with a warning.
+    The weights are untied, since peft merges the adapters of tied weights once per place, with a
+    warning.
     """
     tiny_config.tie_word_embeddings = False
     VanillaTransformerForConditionalGeneration(tiny_config).save_pretrained(tmp_path)

@@ -1,4 +1,6 @@
-"""Runs of models with several languages: tags, temperature, scores of each direction, and further languages."""
+"""Runs of models with several languages: tags, temperature, scores of each direction, and further
+languages.
+"""
 
 import json
 
@@ -21,7 +23,9 @@ NO_SIZES |= dict.fromkeys(
 
 
 def directions(corpus, name, *languages):
-    """Return corpora of the tiny text: `a` is in small letters, `b` in capitals, and `c` is like `a`."""
+    """Return corpora of the tiny text: `a` is in small letters, `b` in capitals, and `c` is like
+    `a`.
+    """
     ends = {"a": "a", "b": "b", "c": "a"}
     return [
         {

@@ -1,4 +1,6 @@
-"""Packed batches in training: each pair is computed as if it were alone, and runs compile one shape and resume."""
+"""Packed batches in training: each pair is computed as if it were alone, and runs compile one shape
+and resume.
+"""
 
 import datasets
 import numpy as np
@@ -27,7 +29,9 @@ CPU = torch.device("cpu")
 
 
 def random_pairs(number=12):
-    """Return pairs of 2 to 9 tokens, the last one EOS, with a few links each: target, source and divisor."""
+    """Return pairs of 2 to 9 tokens, the last one EOS, with a few links each: target, source and
+    divisor.
+    """
     random = np.random.default_rng(0)
     pairs = [
         EncodedPair(

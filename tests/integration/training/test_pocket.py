@@ -1,4 +1,6 @@
-"""The recipe `pocket` with tiny sizes: it resumes bit for bit, translates, and fits what Bergamot computes."""
+"""The recipe `pocket` with tiny sizes: it resumes bit for bit, translates, and fits what Bergamot
+computes.
+"""
 
 import pytest
 import torch

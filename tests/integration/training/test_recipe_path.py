@@ -1,4 +1,6 @@
-"""The path of a recipe through the package: a reader meets few modules, and seldom one that was left before."""
+"""The path of a recipe through the package: a reader meets few modules, and seldom one that was
+left before.
+"""
 
 import sys
 
@@ -8,7 +10,9 @@ from vanilla_transformer.training.trainer import train
 
 
 def modules_given_recipe(recipe):
-    """Train, and return the modules whose functions are called with the recipe or one of its sections, in order."""
+    """Train, and return the modules whose functions are called with the recipe or one of its
+    sections, in order.
+    """
     parts = {id(recipe), *map(id, vars(recipe).values())}
     path = []
 

@@ -124,7 +124,8 @@ REFUSALS_OF_MODEL = [
     ),
     (
         {"validation": FORMER, "validation_source": None, "validation_target": None},
-        "`forgetting` of `validation` must be beside validation text of one direction, got it beside none",
+        "`forgetting` of `validation` must be beside validation text of one direction, got it "
+        "beside none",
     ),
     ({"validation": FORMER.replace("true", "1")}, "`forgetting` of a corpus must be true or false"),
 ]
@@ -146,7 +147,8 @@ def in_folder(corpus, tmp_path, tiny_tokenizer, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     (tmp_path / "short").write_text("too short\n")
-    tiny_tokenizer.backend_tokenizer.no_padding()  # an earlier batch would save its padding token in tokenizer.json
+    # An earlier batch would save its padding token in tokenizer.json
+    tiny_tokenizer.backend_tokenizer.no_padding()
     tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
     path = tmp_path / "tokenizer" / "tokenizer_config.json"
     path.write_text(

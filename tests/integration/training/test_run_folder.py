@@ -81,7 +81,9 @@ def contents(folder):
 
 
 def kill_at_move(patch, folder, number):
-    """Kill the process at move `number` of a model into the existing folder `folder`: it moves and deletes no more."""
+    """Kill the process at move `number` of a model into the existing folder `folder`: it moves and
+    deletes no more.
+    """
     replace, moved = os.replace, []
 
     def killing(source, target):
@@ -178,7 +180,10 @@ def test_train_names_a_damaged_file_that_no_checkpoint_can_make_again(finished, 
         shutil.rmtree(checkpoint)
     damage_file(finished / folder / "model.safetensors", damage)
     before = contents(finished)
-    match = f"In {finished / folder}, model.safetensors is .*, and no .*checkpoint .*can make it again. Restore it"
+    match = (
+        f"In {finished / folder}, model.safetensors is .*, and no .*checkpoint .*can make "
+        "it again. Restore it"
+    )
     with pytest.raises(UserError, match=match):
         run(finished)
     assert contents(finished) == before

@@ -1,4 +1,6 @@
-"""Runs whose recipe gives no warm-up: it is derived, kept by a resumed run, and named if training ends within it."""
+"""Runs whose recipe gives no warm-up: it is derived, kept by a resumed run, and named if training
+ends within it.
+"""
 
 import json
 import logging

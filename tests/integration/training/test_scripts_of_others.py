@@ -1,4 +1,6 @@
-"""Scripts as people write them with Accelerate and Trainer, in processes that import only this package."""
+"""Scripts as people write them with Accelerate and Trainer, in processes that import only this
+package.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""Transformers' `Seq2SeqTrainer` on a saved checkpoint, without and with the paper's batches and schedule."""
+"""Transformers' `Seq2SeqTrainer` on a saved checkpoint, without and with the paper's batches and
+schedule.
+"""
 
 import json
 from functools import partial
@@ -150,7 +152,8 @@ class SeenBatches(TrainerCallback):
         self.handle.remove()
 
 
-# -------------------------------------------------------------------------------------------------- the stock trainer
+# --------------------------------------------------------------------------------------------------
+# the stock trainer
 
 
 def test_seq2seq_collator_adds_decoder_inputs_and_ignored_padding(folder, rows):
@@ -470,7 +473,8 @@ def test_token_budget_trainer_refuses_stock_arguments(folder, rows, tmp_path):
         )
 
 
-# ------------------------------------------------------------------------------------------- accumulation and resuming
+# -------------------------------------------------------------------------------------------
+# accumulation and resuming
 
 
 def test_token_budget_trainer_accumulation_matches_joined_batches(folder, rows, tmp_path):

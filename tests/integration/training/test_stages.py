@@ -1,4 +1,6 @@
-"""Runs in stages change their mix at the given step, say so, and resume bit for bit across the change."""
+"""Runs in stages change their mix at the given step, say so, and resume bit for bit across the
+change.
+"""
 
 import json
 import logging

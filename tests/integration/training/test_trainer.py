@@ -121,7 +121,8 @@ def test_train_averages_last_checkpoints(corpus, tmp_path):
 
 
 def test_train_step_accumulation_matches_large_batch(corpus, tmp_path, monkeypatch):
-    """Two batches with different numbers of tokens yield the weights of the same pairs in one batch.
+    """Two batches with different numbers of tokens yield the weights of the same pairs in one
+    batch.
 
     Gradient descent is used, since Adam would hide a wrong scale of the gradient.
     """

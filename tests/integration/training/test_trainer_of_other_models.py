@@ -1,4 +1,6 @@
-"""`TokenBudgetTrainerMixin` trains other encoder-decoders of transformers: batches, loss and exact resume."""
+"""`TokenBudgetTrainerMixin` trains other encoder-decoders of transformers: batches, loss and exact
+resume.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""Every numeric flag and recipe key with numbers beyond reason: one line or a result, within seconds."""
+"""Every numeric flag and recipe key with numbers beyond reason: one line or a result, within
+seconds.
+"""
 
 import shutil
 from functools import partial

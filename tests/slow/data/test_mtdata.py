@@ -1,4 +1,7 @@
-"""Corpora by identifiers of mtdata, from a local file. At its first import, mtdata indexes all corpora it knows."""
+"""Corpora by identifiers of mtdata, from a local file.
+
+At its first import, mtdata indexes all corpora it knows.
+"""
 
 import subprocess
 import sys

@@ -7,10 +7,12 @@ import sys
 import pytest
 import torch
 
-# Lets glibc return freed tensors at once. Otherwise gaps between them grow for some 500 batches more.
+# Lets glibc return freed tensors at once. Otherwise gaps between them grow for some 500 batches
+# more.
 RETURNS_FREED = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-# Translates 300 batches of sources of up to 120 tokens, and prints the MiB in use after each 20 of them.
+# Translates 300 batches of sources of up to 120 tokens, and prints the MiB in use after each 20 of
+# them.
 WORK = """
 import random
 import sys
@@ -45,7 +47,9 @@ for batch in range(300):
 
 
 def growth(door: str, precision: str, **limits: str) -> float:
-    """Return by what share the most memory in the last third of a run is above that of the second third."""
+    """Return by what share the most memory in the last third of a run is above that of the second
+    third.
+    """
     kept = {
         name: value for name, value in os.environ.items() if name not in VARIABLES
     } | RETURNS_FREED

@@ -12,8 +12,8 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 
-# Every process writes its results for five sentences, one (fewer than processes) and none, and the number of sentences
-# that it translated itself.
+# Every process writes its results for five sentences, one (fewer than processes) and none, and the
+# number of sentences that it translated itself.
 PROGRAM = """
 import json, sys
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""`compile: true` with inductor: the gradient of uncompiled steps, and one line where the compiler is broken."""
+"""`compile: true` with inductor: the gradient of uncompiled steps, and one line where the compiler
+is broken.
+"""
 
 import subprocess
 

@@ -1,4 +1,6 @@
-"""Workers of the data loader in whole runs: a killed worker, Ctrl-C to all processes, and an immediate restart."""
+"""Workers of the data loader in whole runs: a killed worker, Ctrl-C to all processes, and an
+immediate restart.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""A model of the shape of OPUS-MT is fine-tuned, and transformers' Marian translates with the result."""
+"""A model of the shape of OPUS-MT is fine-tuned, and transformers' Marian translates with the
+result.
+"""
 
 import pytest
 import torch

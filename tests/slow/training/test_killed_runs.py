@@ -1,4 +1,6 @@
-"""Runs that are killed at random moments and resumed have the weights of an uninterrupted one, bit for bit."""
+"""Runs that are killed at random moments and resumed have the weights of an uninterrupted one, bit
+for bit.
+"""
 
 import json
 import subprocess

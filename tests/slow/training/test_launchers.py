@@ -1,4 +1,6 @@
-"""Real launchers on two CPU processes: `accelerate launch` with files of `accelerate config`, and `torchrun`."""
+"""Real launchers on two CPU processes: `accelerate launch` with files of `accelerate config`, and
+`torchrun`.
+"""
 
 import json
 

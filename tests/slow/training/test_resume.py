@@ -1,4 +1,6 @@
-"""Resume after a crash on two processes: real `kill -9`, other numbers of processes, and sharded checkpoints."""
+"""Resume after a crash on two processes: real `kill -9`, other numbers of processes, and sharded
+checkpoints.
+"""
 
 import time
 
@@ -96,7 +98,8 @@ def test_train_resumes_with_smaller_batches_in_more_processes(corpus, tmp_path):
 def assert_like(folder, straight):
     """Compare the last weights up to the order of sums, and the places in the data exactly.
 
-    The final model may be another one of the candidates, since `straight` has no scores to choose by.
+    The final model may be another one of the candidates, since `straight` has no scores to choose
+    by.
     """
     last = [run / "checkpoint-14" for run in (straight, folder)]
     expected, found = map(load_model_weights, last)
@@ -106,7 +109,9 @@ def assert_like(folder, straight):
 
 
 def test_sharded_checkpoint_resumes_bit_for_bit_after_damage(corpus, tmp_path, straight):
-    """A sharded checkpoint is also a model folder, and one process without shards resumes from it."""
+    """A sharded checkpoint is also a model folder, and one process without shards resumes from
+    it.
+    """
     sharded = {"gradient_accumulation_steps": 1, "fsdp": True}
     options = RUN | sharded | {"keep_last": 14}
     finish(start(2, flags(corpus, tmp_path / "sharded", **options)))

@@ -26,7 +26,9 @@ RUN = PLAIN | {"fsdp": True}
     ids=["sharded", "plain", "bf16"],
 )
 def test_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path, options, ranks):
-    """Training continues meanwhile; after a restart it ends as if nothing had happened, bit for bit."""
+    """Training continues meanwhile; after a restart it ends as if nothing had happened, bit for
+    bit.
+    """
     finish(launch(torchrun(2), flags(corpus, tmp_path / "straight", **options)))
     for rank in ranks:
         folder = tmp_path / f"killed-{rank}"

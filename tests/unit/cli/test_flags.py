@@ -26,7 +26,10 @@ def test_request_settings_leave_the_checkpoint_to_decide():
 
 
 def test_flags_of_options_parse():
-    words = "--num_beams 3 --mbr bleu --top_p 0.5 --term_mode soft --constraint Hund Katze --constraint Maus --no_protect"
+    words = (
+        "--num_beams 3 --mbr bleu --top_p 0.5 --term_mode soft --constraint Hund Katze "
+        "--constraint Maus --no_protect"
+    )
     parsed = parse(TranslateArguments, ["m", *words.split()])
     assert (parsed.num_beams, parsed.mbr, parsed.top_p, parsed.term_mode) == (
         3,

@@ -1,4 +1,6 @@
-"""Flags that name a file say whether a command reads or writes it, so that no command replaces what it reads."""
+"""Flags that name a file say whether a command reads or writes it, so that no command replaces what
+it reads.
+"""
 
 import os
 import sys

@@ -1,4 +1,6 @@
-"""The order of the data: every pair once an epoch, in any number of processes, and from wherever it is taken up."""
+"""The order of the data: every pair once an epoch, in any number of processes, and from wherever it
+is taken up.
+"""
 
 import threading
 from functools import partial

@@ -37,7 +37,9 @@ def as_lists(plan):
 
 
 def padded_tokens(plan, lengths):
-    """Tokens of each batch where its pairs are as long as its longest, `(steps, batches_per_step)`."""
+    """Tokens of each batch where its pairs are as long as its longest,
+    `(steps, batches_per_step)`.
+    """
     lengths = np.asarray(lengths)
     return np.array([[len(batch) * int(lengths[batch].max()) for batch in step] for step in plan])
 

@@ -1,4 +1,6 @@
-"""Catalogs as corpora: translated messages of PO and TS are pairs, and messages of two files with the same key."""
+"""Catalogs as corpora: translated messages of PO and TS are pairs, and messages of two files with
+the same key.
+"""
 
 import gzip
 
@@ -101,20 +103,24 @@ MESSAGES = {
     "json": (
         '{"a": {"b": "E&xit\\nthe dog", "@b": "no"}, "c": ["Cat"], "n": 2, "e": "",'
         ' "p": "{n, plural, other{# cows}}"}',
-        '{"a": {"b": "Be&enden Hund"}, "c": ["Katze"], "n": 2, "d": "Kuh", "p": "{n, plural, other{# Kühe}}"}',
+        '{"a": {"b": "Be&enden Hund"}, "c": ["Katze"], "n": 2, "d": "Kuh", "p": "{n, plural, '
+        'other{# Kühe}}"}',
     ),
     "arb": (
         '{"@@locale": "en", "a": "Exit the dog", "@a": {"description": "no"}, "c": "Cat",'
         ' "p": "{n, plural, other{# cows}}"}',
-        '{"@@locale": "de", "a": "Beenden Hund", "c": "Katze", "d": "Kuh", "p": "{n, plural, other{# Kühe}}"}',
+        '{"@@locale": "de", "a": "Beenden Hund", "c": "Katze", "d": "Kuh", "p": "{n, plural, '
+        'other{# Kühe}}"}',
     ),
     "properties": (
         "# a = no\na = E&xit \\\n   the dog\nc: Cat\np={n, plural, other{# cows}}\n",
         "a=Beenden Hund\r\nc=Katze\nd=Kuh\np={n, plural, other{# K\\u00fche}}",
     ),
     "strings": (
-        '/* "a" = "no"; */ "a" = "Exit\nthe dog"; // no\n"c" = "Cat"; p = "{n, plural, other{# cows}}";\n',
-        '"a" = "Beenden Hund";\nc = "Katze";\n"d"\n= "Kuh";\n"p" = "{n, plural, other{# K\\U00fche}}";',
+        '/* "a" = "no"; */ "a" = "Exit\nthe dog"; // no\n"c" = "Cat"; p = "{n, plural, other{# '
+        'cows}}";\n',
+        '"a" = "Beenden Hund";\nc = "Katze";\n"d"\n= "Kuh";\n"p" = "{n, plural, other{# '
+        'K\\U00fche}}";',
     ),
     "resx": (
         f"<root>{DATA.format('a', '', '&amp;Exit the dog')}{DATA.format('c', '', 'Cat')}{DATA.format('>>x', '', 'no')}"
@@ -123,8 +129,10 @@ MESSAGES = {
         f"{DATA.format('y', f'mime{TYPED}', 'no')}{DATA.format('p', '', '{n, plural, other{# Kühe}}')}</root>",
     ),
     "ftl": (
-        "### no\na =\n    Exit\n    the dog\nb =\n    .c = Cat\np = { $n ->\n   *[other] { $n } cows\n }\n",
-        "a = Beenden Hund\nb =\n    .c = Katze\n-d = Kuh\np = { $n ->\n   *[other] { $n } Kühe\n }\n",
+        "### no\na =\n    Exit\n    the dog\nb =\n    .c = Cat\np = { $n ->\n   *[other] { $n } "
+        "cows\n }\n",
+        "a = Beenden Hund\nb =\n    .c = Katze\n-d = Kuh\np = { $n ->\n   *[other] { $n } Kühe\n "
+        "}\n",
     ),
 }
 

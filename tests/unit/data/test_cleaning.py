@@ -1,4 +1,6 @@
-"""Cleaning: what each rule drops and keeps, in which order, and what the report says; overlap with held-out text."""
+"""Cleaning: what each rule drops and keeps, in which order, and what the report says; overlap with
+held-out text.
+"""
 
 from hashlib import blake2b
 from itertools import count, repeat
@@ -79,7 +81,8 @@ def test_clean_text_without_rules_drops_blank_lines_and_rows_of_datasets(pairs, 
         ),
         (
             ("\ud83d", "b"),
-            "Line 2 of a.en must be valid Unicode, .* U\\+D83D. Mend or delete it, or leave such pairs",
+            "Line 2 of a.en must be valid Unicode, .* U\\+D83D. Mend or delete it, or leave such "
+            "pairs",
         ),
     ],
 )

@@ -79,7 +79,8 @@ def test_corpus_describes_cleaning_and_overlap(texts, pairs):
     mix = corpus(texts, pairs, [1, 1])
     assert str(mix).splitlines() == [
         "Training text: 3 of 3 pairs kept.",
-        "Overlap with validation text: of 2 pairs the training text has 1 sources, 0 targets and 0 whole pairs.",
+        "Overlap with validation text: of 2 pairs the training text has 1 sources, 0 targets and "
+        "0 whole pairs.",
         "    a | x",
     ]
     assert mix.to_dict()["cleaning"]["kept"] == 3

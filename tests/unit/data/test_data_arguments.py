@@ -38,9 +38,8 @@ ENTRIES = {  # of `corpora`
     "needs `source` and `target`, or `file`, or `dataset`; got none of them": [{"file": None}],
     "got `file` and `dataset`": [FILE | {"dataset": "x"}],
     "together, got only a.en": [{"source": "a.en"}],
-    "must end with .tsv, .jsonl, .tmx, .xliff, .xlf, .sdlxliff, .mqxliff, .po, .ts, .parquet, .zip .*got a.csv": [
-        {"file": "a.csv"}
-    ],
+    "must end with .tsv, .jsonl, .tmx, .xliff, .xlf, .sdlxliff, .mqxliff, .po, .ts, .parquet, "
+    ".zip .*got a.csv": [{"file": "a.csv"}],
     "must end with": [{"file": "a.parquet.gz"}],
     "`file` of a corpus must be text, got 3": [{"file": 3}],
     "`weight` of a corpus must be a number above 0, got": [
@@ -54,9 +53,8 @@ ENTRIES = {  # of `corpora`
     "`reverse` of a corpus must be true or false, got 1": [FILE | {"reverse": 1}],
     "no key of a corpus 'drops'. Did you mean 'drop'": [FILE | {"drops": ["duplicates"]}],
     "no key of a corpus 'forgetting'": [FILE | {"forgetting": True}],
-    "`drop` must name kinds of pairs of invalid_unicode, .*, got 'duplicate'. Did you mean 'duplicates'": [
-        FILE | {"drop": ["duplicate"]}
-    ],
+    "`drop` must name kinds of pairs of invalid_unicode, .*, got 'duplicate'. Did you mean "
+    "'duplicates'": [FILE | {"drop": ["duplicate"]}],
     r"`drop` must be a list of names, such as \[empty, duplicates\], got True": [
         FILE | {"drop": True}
     ],

@@ -1,4 +1,6 @@
-"""Packed batches: one shape, little padding, each pair once, and a run that resumes in the middle of an epoch."""
+"""Packed batches: one shape, little padding, each pair once, and a run that resumes in the middle
+of an epoch.
+"""
 
 import numpy as np
 import pytest
@@ -48,7 +50,9 @@ def test_plan_packed_batches_has_each_pair_once_within_rows(
 
 
 def lengths_like(pairs, mean, spread, longest, ratio):
-    """Return the lengths of both sides of sentences, log-normal and correlated as translations are."""
+    """Return the lengths of both sides of sentences, log-normal and correlated as translations
+    are.
+    """
     random = np.random.default_rng(0)
     source = np.exp(random.normal(np.log(mean), spread, pairs)).clip(2, longest).astype(int)
     return source, (source * np.exp(random.normal(np.log(ratio), 0.22, pairs))).clip(

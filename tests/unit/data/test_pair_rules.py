@@ -24,7 +24,9 @@ LONG = [SentencePair(*(f"{text} {text}" for text in pair)) for pair in GOOD]
 
 
 def broken_by(rules, pairs, corpora=None, spec=SPEC):
-    """Return the rule that each of some pairs of two corpora breaks, given the rules of each corpus."""
+    """Return the rule that each of some pairs of two corpora breaks, given the rules of each
+    corpus.
+    """
     rules = rules if isinstance(rules, list) else [rules]
     corpora = np.zeros(len(pairs), int) if corpora is None else np.array(corpora)
     sources, targets = zip(*pairs, strict=True)
@@ -283,7 +285,8 @@ def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
         ([pair[::-1] for pair in GOOD], None),  # of short text nothing is said
         (
             [pair[::-1] for pair in LONG],
-            "has its sides swapped in [34] of 4 pairs. .*\n    Das Haus ist alt. .* | The house is old.",
+            "has its sides swapped in [34] of 4 pairs. .*\n    Das Haus ist alt. .* | The house "
+            "is old.",
         ),
         (
             [(pair.source, pair.source) for pair in LONG],

@@ -1,4 +1,6 @@
-"""From a recipe to pairs: mixes, cleaning over all of them, and a cache that knows when it holds the answer."""
+"""From a recipe to pairs: mixes, cleaning over all of them, and a cache that knows when it holds
+the answer.
+"""
 
 import io
 import os

@@ -215,7 +215,8 @@ def test_read_rows_finds_scores_of_tsv(write, caplog, content, described):
 
 def test_read_rows_says_that_columns_are_not_read(write, caplog):
     caplog.set_level("INFO")
-    content = "12\tone\t77\teins\n13\ttwo\t78\tzwei\n"  # sentences and their numbers, as Tatoeba exports them
+    # Sentences and their numbers, as Tatoeba exports them
+    content = "12\tone\t77\teins\n13\ttwo\t78\tzwei\n"
     assert [row.score for row in parse_rows(CorpusSpec(file=str(write("a.tsv", content))))] == [
         None,
         None,
@@ -225,7 +226,9 @@ def test_read_rows_says_that_columns_are_not_read(write, caplog):
 
 @pytest.fixture
 def store(write, tmp_path):
-    """Return a function that writes rows as JSONL, Parquet and a dataset, and returns how a corpus names each."""
+    """Return a function that writes rows as JSONL, Parquet and a dataset, and returns how a corpus
+    names each.
+    """
 
     def store(rows):
         lines = write("a.jsonl.gz", pack(".gz", "".join(json.dumps(row) + "\n" for row in rows)))
@@ -293,7 +296,9 @@ def test_read_pairs_reads_a_dataset_with_configuration(monkeypatch):
 
 
 def test_read_pairs_is_lazy(write):
-    """Numbers of lines that differ are found at the end, so that what comes before has been yielded."""
+    """Numbers of lines that differ are found at the end, so that what comes before has been
+    yielded.
+    """
     spec = CorpusSpec(
         source=str(write("a.en", "one\ntwo\n3\n4")), target=str(write("a.de", "eins\nzwei"))
     )

@@ -1,4 +1,6 @@
-"""Stages of a recipe: their rules, the mix of each one, and the steps at which a run changes to the next one."""
+"""Stages of a recipe: their rules, the mix of each one, and the steps at which a run changes to the
+next one.
+"""
 
 import numpy as np
 import pytest
@@ -67,7 +69,8 @@ def test_read_stages_reads_shares_and_ends():
         ),
         (
             [BACK, CLEAN],
-            "Stage 1 of `stages`: It must have one of until_step, until_epoch, until_share, got none",
+            "Stage 1 of `stages`: It must have one of until_step, until_epoch, until_share, got "
+            "none",
         ),
         (
             [BACK | {"until_step": 5, "until_epoch": 1}, CLEAN],
@@ -95,7 +98,8 @@ def test_read_stages_reads_shares_and_ends():
         ),
         (
             [BACK | {"until_step": 5}, MIX | {"until_step": 5}, CLEAN],
-            "Stage 2 must end after its beginning, step 5, got step 5. Let the ends of `stages` increase.",
+            "Stage 2 must end after its beginning, step 5, got step 5. Let the ends of `stages` "
+            "increase.",
         ),
         (
             [BACK | {"until_epoch": 2}, MIX | {"until_epoch": 1}, CLEAN],

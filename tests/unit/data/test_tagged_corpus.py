@@ -1,4 +1,6 @@
-"""Tags of languages: each pair begins with the ones of its corpus, whatever was done to its text."""
+"""Tags of languages: each pair begins with the ones of its corpus, whatever was done to its
+text.
+"""
 
 import pickle
 
@@ -57,7 +59,9 @@ def test_tagged_corpus_follows_the_weights_and_keeps_its_table():
 
 @pytest.fixture
 def recipe(tmp_path):
-    """English-German in both directions and a little English-French, with a zero-shot validation set."""
+    """English-German in both directions and a little English-French, with a zero-shot validation
+    set.
+    """
     for name, text in {"en": "one\ntwo\nthree\nfour\n", "de": "eins\nzwei\ndrei\nvier\n"}.items():
         (tmp_path / f"a.{name}").write_text(text)
     (tmp_path / "b.tsv").write_text("five\tcinq\n")

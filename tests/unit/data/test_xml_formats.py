@@ -1,4 +1,6 @@
-"""Reading TMX, XLIFF and archives of OPUS: every mistake of a user is named with its file and line."""
+"""Reading TMX, XLIFF and archives of OPUS: every mistake of a user is named with its file and
+line.
+"""
 
 import gzip
 import io
@@ -267,5 +269,8 @@ def test_parse_moses_zip_names_an_encrypted_archive(read):
     ],
 )
 def test_read_pairs_parts_words_around_codes(read, segment, text):
-    units = f'<tmx><body><tu><tuv xml:lang="en"><seg>{segment}</seg></tuv><tuv xml:lang="de"><seg>x</seg></tuv></tu>'
+    units = (
+        f'<tmx><body><tu><tuv xml:lang="en"><seg>{segment}</seg></tuv><tuv '
+        'xml:lang="de"><seg>x</seg></tuv></tu>'
+    )
     assert read("a.tmx", f"{units}</body></tmx>") == [SentencePair(text, "x")]

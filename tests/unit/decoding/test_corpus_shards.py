@@ -1,4 +1,6 @@
-"""A corpus is worked on shard by shard; finished shards are skipped, and lines keep their order and number."""
+"""A corpus is worked on shard by shard; finished shards are skipped, and lines keep their order and
+number.
+"""
 
 import json
 import os

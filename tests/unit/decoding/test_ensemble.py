@@ -1,4 +1,6 @@
-"""Ensembles: the logarithm of mean probabilities, and models and weights that do not fit together."""
+"""Ensembles: the logarithm of mean probabilities, and models and weights that do not fit
+together.
+"""
 
 import math
 

@@ -1,4 +1,6 @@
-"""The options of a request: their resolution from four levels, their checks, and their flags and JSON schema."""
+"""The options of a request: their resolution from four levels, their checks, and their flags and
+JSON schema.
+"""
 
 import pytest
 from transformers import GenerationConfig

@@ -127,8 +127,8 @@ def test_abbreviation_splitter_survives_panics_alone(error, caplog):
         assert split("Dr. Smith slept. He woke up.") == ["Dr.", "Smith slept.", "He woke up."]
     (record,) = caplog.records
     assert record.getMessage() == (
-        "'Dr. Smith slept. He woke up.' is split after each mark that ends a sentence, because sentencex failed: "
-        "index out of bounds."
+        "'Dr. Smith slept. He woke up.' is split after each mark that ends a sentence, because "
+        "sentencex failed: index out of bounds."
     )
 
 

@@ -38,7 +38,9 @@ def test_split_compounds_equals_tensor2tensor():
 def test_moses_bleu_has_the_tokens_of_moses():
     """The expected tokens are from Moses' `tokenizer.perl -l de`, version 1.1."""
     tokens = {
-        "„Das ist z.B. die 2. Ausgabe“, sagte Dr. Müller.": "„ Das ist z.B. die 2. Ausgabe “ , sagte Dr. Müller .",
+        "„Das ist z.B. die 2. Ausgabe“, sagte Dr. Müller.": (
+            "„ Das ist z.B. die 2. Ausgabe “ , sagte Dr. Müller ."
+        ),
         "Preis: 1,5-fach, 10 km/h & [x]...": "Preis : 1,5-fach , 10 km / h &amp; &#91; x &#93; ...",
         "Er geht's an.": "Er geht &apos; s an .",
     }
@@ -49,8 +51,8 @@ def test_moses_bleu_has_the_tokens_of_moses():
 def test_paper_bleu_equals_the_score_by_hand():
     """Count n-grams by hand.
 
-    `rot ##AT##-##AT## blau ist der Hut .` and `rot ##AT##-##AT## blau ist der Rock .` have the same length and share
-    6 of 7 words, 4 of 6 bigrams, 3 of 5 trigrams and 2 of 4 4-grams.
+    `rot ##AT##-##AT## blau ist der Hut .` and `rot ##AT##-##AT## blau ist der Rock .` have the same
+    length and share 6 of 7 words, 4 of 6 bigrams, 3 of 5 trigrams and 2 of 4 4-grams.
     """
     scores = score_paper_bleu(["rot-blau ist der Hut."], ["rot-blau ist der Rock."])
     assert scores.paper_bleu == pytest.approx(100 * (6 / 7 * 4 / 6 * 3 / 5 * 2 / 4) ** 0.25)

@@ -1,4 +1,6 @@
-"""The report for readers who are no engineers: its sections, and that it escapes all text and loads nothing."""
+"""The report for readers who are no engineers: its sections, and that it escapes all text and loads
+nothing.
+"""
 
 import re
 from dataclasses import replace

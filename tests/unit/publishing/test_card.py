@@ -49,7 +49,9 @@ def write_metrics(folder, *entries):
 
 @pytest.fixture
 def write_facts(tmp_path):
-    """Return a function that writes the facts of the demo with further lines, and returns their path."""
+    """Return a function that writes the facts of the demo with further lines, and returns their
+    path.
+    """
 
     def write(lines, changes=None):
         text = (CARDS / "demo.yaml").read_text()
@@ -168,7 +170,8 @@ def test_card_of_the_command_has_the_changed_settings_of_the_recipe(folder, tmp_
         (None, "> **Warning:** No BLEU on held-out text was recorded"),
         (
             3.14,
-            "> **Warning:** Its scores on held-out text are poor: BLEU 3.1 on Multi30k validation set.",
+            "> **Warning:** Its scores on held-out text are poor: BLEU 3.1 on Multi30k validation "
+            "set.",
         ),
         (20.0, None),
     ],

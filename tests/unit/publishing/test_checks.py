@@ -1,4 +1,6 @@
-"""Checks before publishing: a good folder passes, and each check fails on a folder that is broken on purpose."""
+"""Checks before publishing: a good folder passes, and each check fails on a folder that is broken
+on purpose.
+"""
 
 import os
 from functools import partial

@@ -1,4 +1,6 @@
-"""References of an untrusted folder to code: every kind that transformers follows is found before anything runs."""
+"""References of an untrusted folder to code: every kind that transformers follows is found before
+anything runs.
+"""
 
 import json
 import subprocess

@@ -33,7 +33,9 @@ SENTENCES = [
 
 
 def misread(text, encoding):
-    """Return a text that is written as UTF-8 and read in an encoding with a character for each byte."""
+    """Return a text that is written as UTF-8 and read in an encoding with a character for each
+    byte.
+    """
     return "".join(
         character
         if (character := bytes([byte]).decode(encoding, "replace")) != "\ufffd"

@@ -8,7 +8,10 @@ GLOSSARY = Glossary([("dog", "Köter"), ("steam engine", "Dampfmaschine")])
 
 
 def test_annotate_writes_terms_beside_their_source():
-    expected = "The <term> dog <trans> Köter </term> sees a <term> steam engine <trans> Dampfmaschine </term>."
+    expected = (
+        "The <term> dog <trans> Köter </term> sees a <term> steam engine <trans> "
+        "Dampfmaschine </term>."
+    )
     assert annotate(TEXT, GLOSSARY.find(TEXT)).text == expected
     assert annotate("No terms.", []) == ("No terms.", "No terms.", [])
 

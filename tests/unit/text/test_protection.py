@@ -81,7 +81,8 @@ def test_find_protected_finds_each_example(example):
         ("{n, plural, one {", []),
         ("see www.a.de", ["www.a.de"]),
         (
-            "{% if x %} {{{x}}} %r %n &nbsp;&#39;&#x2013; @:key :no-index: C:/Users/me file:///a ssh://u@h:1/a",
+            "{% if x %} {{{x}}} %r %n &nbsp;&#39;&#x2013; @:key :no-index: C:/Users/me file:///a "
+            "ssh://u@h:1/a",
             None,
         ),
         ("1.2.3-beta.1+b5 1.2.3rc1 2.0b1 2024-01-02T03:04:05Z 192.168.0.0/24 1.000.000,50", None),

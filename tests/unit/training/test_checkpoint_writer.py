@@ -1,4 +1,6 @@
-"""Plain checkpoints (safetensors) and sharded ones hold the same, and are written while training continues."""
+"""Plain checkpoints (safetensors) and sharded ones hold the same, and are written while training
+continues.
+"""
 
 import copy
 import errno

@@ -1,4 +1,6 @@
-"""Batches on the device: the masks of a training step, which decide what SDPA can run, and the places of labels."""
+"""Batches on the device: the masks of a training step, which decide what SDPA can run, and the
+places of labels.
+"""
 
 import pytest
 import torch
@@ -14,7 +16,9 @@ PADDED, FULL = [5, 3, 4], [4, 4]
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Return the list of (shape of the mask, whether it is boolean, whether attention is causal) of SDPA's calls."""
+    """Return the list of (shape of the mask, whether it is boolean, whether attention is causal) of
+    SDPA's calls.
+    """
     calls, attend = [], torch.nn.functional.scaled_dot_product_attention
 
     def recorded(
@@ -32,7 +36,9 @@ def calls(monkeypatch):
     ("lengths", "mask"), [(PADDED, (3, 1, 1, 5)), (FULL, None)], ids=["padded", "full"]
 )
 def test_train_step_masks_nothing_but_padding_of_source(calls, tmp_path, lengths, mask):
-    """Without a mask flash attention applies: always in the decoder, and without padding everywhere."""
+    """Without a mask flash attention applies: always in the decoder, and without padding
+    everywhere.
+    """
     train_step(tiny_train_state(tmp_path), micro_batches(lengths))
     encoder, decoder, cross_attention = calls
     assert encoder == cross_attention == (mask, True, False) and decoder == (None, True, True)

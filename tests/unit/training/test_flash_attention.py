@@ -1,4 +1,6 @@
-"""Models with cross-attention refuse `flash_attention_2`: transformers unpads targets by the mask of the source."""
+"""Models with cross-attention refuse `flash_attention_2`: transformers unpads targets by the mask
+of the source.
+"""
 
 import torch
 from transformers import modeling_flash_attention_utils as flash
@@ -9,7 +11,9 @@ from tests.tiny import tiny_model
 
 
 def attend_by_sentence(query, key, value, targets, sources):
-    """Return the attention of queries `(T, H, K)` to keys `(S, H, K)` of the same sentence, given their bounds."""
+    """Return the attention of queries `(T, H, K)` to keys `(S, H, K)` of the same sentence, given
+    their bounds.
+    """
     sentences = zip(query.split(targets), key.split(sources), value.split(sources), strict=True)
     return torch.cat(
         [

@@ -1,4 +1,6 @@
-"""Captured training steps, by a stand-in for CUDA graphs: the same weights, fixed addresses, and no reads."""
+"""Captured training steps, by a stand-in for CUDA graphs: the same weights, fixed addresses, and no
+reads.
+"""
 
 import copy
 import logging
@@ -34,7 +36,8 @@ RUNS = [
 class Recorder:
     """Keep the functions that are captured, as graphs keep kernels: they run at each replay.
 
-    A replay reads no value, and leaves weights, gradients, moments and averages at the addresses of the capture.
+    A replay reads no value, and leaves weights, gradients, moments and averages at the addresses of
+    the capture.
     """
 
     def __init__(self, state):
@@ -93,7 +96,9 @@ def step_of(number, accumulation=1, with_links=False):
 
 
 def trained(state, steps=range(STEPS), accumulation=1):
-    """Return the norms, the loss and the tensors of a run, whose learning rates have 32 bits, as in captured steps."""
+    """Return the norms, the loss and the tensors of a run, whose learning rates have 32 bits, as in
+    captured steps.
+    """
     norms = []
     for number in steps:
         for group in state.optimizer.param_groups:
@@ -208,7 +213,10 @@ def test_steps_run_as_before_after_a_failed_capture(tmp_path, caplog):
     GraphedTrainStep(state, fail)
     found = trained(state)
     assert_same(found, trained(state_of(tmp_path)))
-    message = "Capturing a CUDA graph failed, so training steps are not captured: CUDA error: out of memory."
+    message = (
+        "Capturing a CUDA graph failed, so training steps are not captured: CUDA error: "
+        "out of memory."
+    )
     assert [record.getMessage() for record in caplog.records] == [message] * 2
 
 

@@ -1,4 +1,6 @@
-"""`mixed_precision`: what `auto` is on a device, and the warning for a processor that emulates bf16."""
+"""`mixed_precision`: what `auto` is on a device, and the warning for a processor that emulates
+bf16.
+"""
 
 import logging
 from types import SimpleNamespace
@@ -43,7 +45,9 @@ FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
     ],
 )
 def test_resolve_mixed_precision(monkeypatch, caplog, name, fast, is_main, expected, line):
-    """`auto` is bf16 where the processor multiplies it; the main process says so, and warns where it is emulated."""
+    """`auto` is bf16 where the processor multiplies it; the main process says so, and warns where
+    it is emulated.
+    """
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(distributed, "multiplies", lambda precision, device: fast)
     process = SimpleNamespace(device=torch.device("cpu"), is_main_process=is_main)

@@ -280,7 +280,8 @@ WITHOUT_FILES = [
         "`dataset` must have splits, but mtdata:Statmt",
     ),
     (
-        f"{EN_DE} --corpora '[{{file: a.tsv}}]' --validation '[{{dataset: opus:TED2020, split: validation}}]'",
+        f"{EN_DE} --corpora '[{{file: a.tsv}}]' --validation '[{{dataset: opus:TED2020, split: "
+        "validation}]'",
         "`split` must be left out for opus:TED2020, .* got 'validation'",
     ),
 ]
@@ -419,7 +420,10 @@ def test_check_same_run_takes_the_defaults_for_names_that_are_newer_than_the_run
 
 
 def test_parse_recipe_reads_words_as_yaml_1_2_does(recipe_file):
-    text = "target_language: no\nmixed_precision: no\ncompile: off\nfsdp: Yes\nema_decay: 1e-1\ndropout: .5\n"
+    text = (
+        "target_language: no\nmixed_precision: no\ncompile: off\nfsdp: Yes\nema_decay: "
+        "1e-1\ndropout: .5\n"
+    )
     recipe = parse_recipe([recipe_file(text), *FILES])
     assert (recipe.data.target_language, recipe.optimization.mixed_precision) == ("no", "no")
     assert recipe.optimization.compile is False and recipe.optimization.fsdp is True
@@ -466,7 +470,10 @@ def test_check_same_run_allows_smaller_batches_in_more_processes():
 
 
 def test_parse_recipe_reads_sections_and_flat_keys_alike(recipe_file):
-    flat = "train_source: a\ntrain_target: b\nd_model: 64\nmem_len: 9\nseed: 3\noutput_dir: c\nfreeze: null\n"
+    flat = (
+        "train_source: a\ntrain_target: b\nd_model: 64\nmem_len: 9\nseed: 3\noutput_dir: "
+        "c\nfreeze: null\n"
+    )
     sections = (
         "data: {train_source: a, train-target: b}\nmodel: {d_model: 64, mem_len: 9}\nseed: 3\n"
     )

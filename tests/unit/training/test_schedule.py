@@ -36,7 +36,9 @@ def rounded(schedule):
 
 
 def record_of(recipe, *speed):
-    """Return the record in a checkpoint of a run with the schedule that is derived for its recipe."""
+    """Return the record in a checkpoint of a run with the schedule that is derived for its
+    recipe.
+    """
     return flatten(recipe) | asdict(derive_schedule(recipe, Pace(*speed)))
 
 
@@ -165,8 +167,8 @@ def test_describe_schedule_names_minutes_and_derived_values(minutes, said):
     assert said in describe_schedule(given, derive_schedule(given, pace), pace)
     if minutes == 4:
         assert describe_schedule(given, derive_schedule(given, pace), pace) == (
-            "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 180 steps. "
-            "Derived: warmup_steps 180, learning_rate_scale 0.3."
+            "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 180 "
+            "steps. Derived: warmup_steps 180, learning_rate_scale 0.3."
         )
     given = recipe_of(**GIVEN, learning_rate_scale=1)
     assert "Derived" not in describe_schedule(given, derive_schedule(given, Pace(209)), Pace(209))

@@ -45,7 +45,9 @@ def test_stop_signal_leaves_second_signal_to_previous_handler(accelerator, defau
 
 
 class TwoProcesses:
-    """Two processes that make the same wishes, on a clock that the test sets; counts how often they talk."""
+    """Two processes that make the same wishes, on a clock that the test sets; counts how often they
+    talk.
+    """
 
     def __init__(self, monkeypatch):
         self.talks, self.seconds = 0, 0.0

@@ -150,7 +150,10 @@ class Operations(TorchDispatchMode):
 
 
 def test_packed_step_has_few_operations_beside_its_layers(tmp_path):
-    """Compiled layers and the compiled loss are few kernels. The host starts each of the other operations."""
+    """Compiled layers and the compiled loss are few kernels.
+
+    The host starts each of the other operations.
+    """
     state = tiny_train_state(tmp_path, packing=True)
     train_step(state, PACKED)
     model = state.unwrapped_model

@@ -1,4 +1,6 @@
-"""Copies between host and device, and the engine's loop on a GPU, for which a device without values stands in."""
+"""Copies between host and device, and the engine's loop on a GPU, for which a device without values
+stands in.
+"""
 
 import random
 
@@ -14,7 +16,8 @@ from vanilla_transformer.decoding.engine.prefill import encode
 from vanilla_transformer.utils.device_utils import HostCopy, to_device
 
 EOS = 2
-FEW_STEPS = 2  # from one look at the finished slots to the next: a step takes long on a device without values
+# From one look at the finished slots to the next: a step takes long on a device without values
+FEW_STEPS = 2
 
 
 def test_to_device_and_host_copy_keep_values():

@@ -1,4 +1,6 @@
-"""The cores and the memory that a process may use, by its cgroups, and the numbers that a processor multiplies."""
+"""The cores and the memory that a process may use, by its cgroups, and the numbers that a processor
+multiplies.
+"""
 
 import os
 from functools import partial

@@ -198,7 +198,9 @@ def fail_at(patch, operation, number, fault):
 def test_atomic_folder_keeps_a_whole_model_whatever_fails(
     tmp_path, monkeypatch, old, new, operation, fault
 ):
-    """Each operation fails in turn, on a full disk or as the process is killed, while a model replaces another one."""
+    """Each operation fails in turn, on a full disk or as the process is killed, while a model
+    replaces another one.
+    """
     whole = [files | {"notes": "mine"} for files in (old, new)]
     for number in range(1, 50):
         folder = tmp_path / f"{number}"
@@ -220,7 +222,9 @@ def test_atomic_folder_keeps_a_whole_model_whatever_fails(
 
 
 class Operations:
-    """Assert that files are synced before they get a name, and their folder before what they replace is deleted."""
+    """Assert that files are synced before they get a name, and their folder before what they
+    replace is deleted.
+    """
 
     def __init__(self, patch, folder):
         self.folder, self.named, self.synced, self.left = folder, 0, {}, set()
@@ -429,7 +433,9 @@ def test_check_output_dir_is_empty_removes_leftovers_of_killed_process(tmp_path)
 
 @pytest.mark.parametrize("reason", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
 def test_locks_hold_on_file_system_without_flock(tmp_path, monkeypatch, reason):
-    """Files of locks that were copied from another file system, and of processes that were killed, are free."""
+    """Files of locks that were copied from another file system, and of processes that were killed,
+    are free.
+    """
 
     def flock(*_):
         raise OSError(reason, os.strerror(reason))

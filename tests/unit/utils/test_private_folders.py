@@ -1,4 +1,6 @@
-"""Folders from which code may be loaded: whose they are, who may write them, and how they are created."""
+"""Folders from which code may be loaded: whose they are, who may write them, and how they are
+created.
+"""
 
 import os
 from pathlib import Path

@@ -18,7 +18,10 @@ _WIDE = [
 def test_decode_text_names_utf_16(text, encoding):
     found = "UTF-32" if encoding.startswith("utf-32") else encoding.upper().replace("16-", "16")
     text = f"\ufeff{text}" if encoding == "utf-32-be" else text
-    message = f"a.en must be UTF-8, but it is {found}. Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."
+    message = (
+        f"a.en must be UTF-8, but it is {found}. Convert the file: `iconv -f {found} -t "
+        "UTF-8 OLD > NEW`."
+    )
     with pytest.raises(ValueError, match=re.escape(message)):
         decode_text(text.encode(encoding), "a.en")
 

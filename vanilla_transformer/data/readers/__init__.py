@@ -1,4 +1,6 @@
-"""Readers of parallel text: lines, tables, TMX, XLIFF, catalogs of messages, archives of OPUS, and datasets."""
+"""Readers of parallel text: lines, tables, TMX, XLIFF, catalogs of messages, archives of OPUS, and
+datasets.
+"""
 
 from collections.abc import Iterator
 from itertools import count
@@ -35,7 +37,8 @@ from .line_formats import (
     stream_text_files,
 )
 
-# Parsers by the suffix of `file`: some give the score of a pair, and its line where that is not its number.
+# Parsers by the suffix of `file`: some give the score of a pair, and its line where that is not its
+# number.
 _ROW_PARSERS = {".tsv": parse_tsv, ".jsonl": parse_jsonl, ".parquet": parse_parquet}
 
 
@@ -43,7 +46,8 @@ def read_rows(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     """
     Yield the pairs of a corpus with their lines and scores, one per line or row, before cleaning.
 
-    A side may be blank. Bytes that are not UTF-8 become lone surrogates (PEP 383), which the cleaning rules find.
+    A side may be blank. Bytes that are not UTF-8 become lone surrogates (PEP 383), which the
+    cleaning rules find.
     """
     rows = _parse(corpus)
     if corpus.spec.reverse:

@@ -1,4 +1,6 @@
-"""Messages of programs: PO and TS files with their translations, and two files with the same keys."""
+"""Messages of programs: PO and TS files with their translations, and two files with the same
+keys.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,9 +24,11 @@ from .xml_formats import nothing_found_error
 
 def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
-    Parse the messages on one line each, without accelerators. One that is not translated or fuzzy has a blank target.
+    Parse the messages on one line each, without accelerators. One that is not translated or fuzzy
+    has a blank target.
 
-    A file from the target to the source language is reversed. Of plurals, the last forms are a pair.
+    A file from the target to the source language is reversed. Of plurals, the last forms are a
+    pair.
     """
     languages, form = corpus.spec.require_languages(), corpus.spec.format[1:]
     (store,) = _read_files(corpus, read_catalog)
@@ -51,11 +55,15 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
 
 def parse_messages(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    """Pair the messages of two files by their keys, without accelerators. A key that a file lacks has a blank side."""
+    """Pair the messages of two files by their keys, without accelerators.
+
+    A key that a file lacks has a blank side.
+    """
     sources, targets = _read_files(corpus, read_messages)
     if sources.keys().isdisjoint(targets):
         raise UserError(
-            f"The two files of {corpus.spec.name} must have messages with the same keys, they have none."
+            f"The two files of {corpus.spec.name} must have messages with the same keys, they have "
+            "none."
         )
     for key in sources | targets:
         yield SentencePair(

@@ -1,4 +1,6 @@
-"""Where a corpus is, and how it is opened: its files, its dataset, or what opustools or mtdata download once."""
+"""Where a corpus is, and how it is opened: its files, its dataset, or what opustools or mtdata
+download once.
+"""
 
 import hashlib
 import subprocess
@@ -74,24 +76,28 @@ class CorpusSpec(Schema, frozen=True):
     One corpus of a mix: two parallel text files, one file with both sides, or a dataset.
 
     Args:
-        source, target (`str`): Text files with one sentence per line, or `.json`, `.arb`, `.properties`, `.strings`,
-            `.resx` or `.ftl` files with messages of the same keys; `.gz`, `.xz`, `.bz2` and `.zst` are decompressed.
+        source, target (`str`): Text files with one sentence per line, or `.json`, `.arb`,
+            `.properties`, `.strings`, `.resx` or `.ftl` files with messages of the same keys;
+            `.gz`, `.xz`, `.bz2` and `.zst` are decompressed.
         file (`str`):
-            A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff`,
-            `.mqxliff`, `.po` or `.ts` (of Qt) file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with
-            a text file for each language.
+            A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`,
+            `.sdlxliff`, `.mqxliff`, `.po` or `.ts` (of Qt) file, also compressed; a `.parquet`
+            file; or a `.zip` file of OPUS with a text file for each language.
         dataset (`str`):
-            A folder written by `datasets.Dataset.save_to_disk`, or a name for `datasets.load_dataset`, optionally
-            followed by a colon and a configuration, as in `"wmt14:de-en"`. Or a corpus that opustools or mtdata
-            downloads: `"opus:NAME"`, `"opus:NAME/RELEASE"` or `"mtdata:IDENTIFIER"`.
+            A folder written by `datasets.Dataset.save_to_disk`, or a name for
+            `datasets.load_dataset`, optionally followed by a colon and a configuration, as in
+            `"wmt14:de-en"`. Or a corpus that opustools or mtdata downloads: `"opus:NAME"`,
+            `"opus:NAME/RELEASE"` or `"mtdata:IDENTIFIER"`.
         split (`str`): The split of the dataset. What opustools or mtdata download has none.
         source_language, target_language (`str`):
-            Keys in the `translation` column of a JSONL file, a Parquet file or a dataset, or names of two columns.
-            Without them the columns are `source` and `target`. They also name the languages of the two sides where a
-            model has several.
+            Keys in the `translation` column of a JSONL file, a Parquet file or a dataset, or names
+            of two columns. Without them the columns are `source` and `target`. They also name the
+            languages of the two sides where a model has several.
         weight (`float`): How many times each pair occurs in an epoch.
-        name (`str`): For messages and `stages`. By default the dataset or the files as the user wrote them.
-        reverse (`bool`): Translate from the target side to the source side, whose languages keep their names.
+        name (`str`): For messages and `stages`. By default the dataset or the files as the user
+            wrote them.
+        reverse (`bool`): Translate from the target side to the source side, whose languages keep
+            their names.
     """
 
     noun = "key of a corpus"
@@ -110,7 +116,8 @@ class CorpusSpec(Schema, frozen=True):
     def _check_together(self) -> "CorpusSpec":
         if (self.source is None) != (self.target is None):
             raise UserError(
-                f"A corpus needs `source` and `target` together, got only {self.source or self.target}."
+                "A corpus needs `source` and `target` together, got only "
+                f"{self.source or self.target}."
             )
         kinds = [kind for kind in ("source", "file", "dataset") if getattr(self, kind) is not None]
         if len(kinds) != 1:
@@ -120,15 +127,15 @@ class CorpusSpec(Schema, frozen=True):
             )
         if self.file is not None and self.format not in FILE_FORMATS:
             raise UserError(
-                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} ({', '.join(COMPRESSIONS)} may "
-                f"follow all but the last two), got {self.file}."
+                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} "
+                f"({', '.join(COMPRESSIONS)} may follow all but the last two), got {self.file}."
                 + f' Convert CSV: python -c "{_CONVERT_CSV}".'
                 * (self.format == ".csv")
             )
         if self.is_downloaded and self.split != "train":
             raise UserError(
-                f"`split` must be left out for {self.dataset}, which is read as a whole, got {self.split!r}. Leave it "
-                "out, and name another corpus for held-out text."
+                f"`split` must be left out for {self.dataset}, which is read as a whole, got "
+                f"{self.split!r}. Leave it out, and name another corpus for held-out text."
             )
         object.__setattr__(
             self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}"
@@ -148,7 +155,9 @@ class CorpusSpec(Schema, frozen=True):
 
     @property
     def format(self) -> str:
-        """Return the suffix of `file` or of two files of messages, without the suffix of a compression."""
+        """Return the suffix of `file` or of two files of messages, without the suffix of a
+        compression.
+        """
         form = file_format(self.file or self.source or "")
         return form if self.source is None or form in MESSAGE_FORMATS else ""
 
@@ -162,7 +171,8 @@ class CorpusSpec(Schema, frozen=True):
         if self.source_language is None or self.target_language is None:
             missing = "source_language" if self.source_language is None else "target_language"
             raise UserError(
-                f"`{missing}` must be given for {self.name}, which has its languages by their codes."
+                f"`{missing}` must be given for {self.name}, which has its languages by their "
+                "codes."
             )
         return self.source_language, self.target_language
 
@@ -215,7 +225,9 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
 
 
 def content_key(corpus: OpenCorpus) -> list[Any]:
-    """Return a JSON value that identifies the content of a corpus and how it is read, not where it is stored."""
+    """Return a JSON value that identifies the content of a corpus and how it is read, not where it
+    is stored.
+    """
     spec = corpus.spec
     languages: list[Any] = [
         spec.source_language,
@@ -261,7 +273,8 @@ _MOSES_FILE, _TSV_FILE = "corpus.zip", "corpus.tsv"
 
 def _download(spec: CorpusSpec) -> Path:
     """
-    Return the file of a corpus whose `dataset` is `opus:NAME`, `opus:NAME/RELEASE` or `mtdata:IDENTIFIER`.
+    Return the file of a corpus whose `dataset` is `opus:NAME`, `opus:NAME/RELEASE` or
+    `mtdata:IDENTIFIER`.
 
     It is downloaded at the first call, into the cache of `datasets`.
     """
@@ -303,7 +316,8 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
         )
     if len(found) > 1:
         raise UserError(
-            f"OPUS must have one archive of {name} for {source} and {target}, but it has {len(found)}."
+            f"OPUS must have one archive of {name} for {source} and {target}, but it has "
+            f"{len(found)}."
         )
     try:
         fetch_file(found[0]["url"], folder / _MOSES_FILE)
@@ -318,7 +332,9 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
 
 
 def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
-    """Download a corpus by mtdata in another process, since importing it changes the logging of the process."""
+    """Download a corpus by mtdata in another process, since importing it changes the logging of the
+    process.
+    """
     with requires_extra(_EXTRA, _FEATURE):
         from importlib.metadata import version
 

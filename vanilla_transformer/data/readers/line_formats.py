@@ -1,9 +1,10 @@
 """
-Formats with a pair in each line or row: two text files, TSV, JSONL, archives of OPUS, Parquet files and datasets.
+Formats with a pair in each line or row: two text files, TSV, JSONL, archives of OPUS, Parquet files
+and datasets.
 
-Own code reads TSV and JSONL because `datasets` names no line in its errors and stops at the first invalid byte, which
-`invalid_unicode` has to survive. Quotation marks of TSV are part of the sentences. `pyarrow` reads Parquet from
-the open file, without another copy on disk.
+Own code reads TSV and JSONL because `datasets` names no line in its errors and stops at the first
+invalid byte, which `invalid_unicode` has to survive. Quotation marks of TSV are part of the
+sentences. `pyarrow` reads Parquet from the open file, without another copy on disk.
 """
 
 import json
@@ -38,7 +39,9 @@ _SCORE = "score"  # the column of scores, if there is one
 
 
 def read_text_files(source_file: str | Path, target_file: str | Path) -> list[SentencePair]:
-    """Read two parallel UTF-8 files: line n of the target file is the translation of line n of the source file."""
+    """Read two parallel UTF-8 files: line n of the target file is the translation of line n of the
+    source file.
+    """
     pairs = list(stream_text_files(source_file, target_file))
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source) != bool(target):
@@ -53,12 +56,16 @@ def blank_side_error(number: int, location: str | Path, way_out: str = "") -> Us
         way_out: What to do otherwise than to mend the text.
     """
     return UserError(
-        f"Line {number} of {location} is blank, but its translation is not. Mend or delete both{way_out}."
+        f"Line {number} of {location} is blank, but its translation is not. Mend or delete "
+        f"both{way_out}."
     )
 
 
 def stream_text_files(source_file: str | Path, target_file: str | Path) -> Iterator[SentencePair]:
-    """Yield the pairs of two parallel UTF-8 files one by one, without white space at the ends. A side may be blank."""
+    """Yield the pairs of two parallel UTF-8 files one by one, without white space at the ends.
+
+    A side may be blank.
+    """
     with open_corpus(CorpusSpec(source=str(source_file), target=str(target_file))) as corpus:
         for number, pair in enumerate(parse_parallel_lines(corpus), start=1):
             for path, text in zip((source_file, target_file), pair, strict=True):
@@ -119,7 +126,9 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
 
 
 def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    """Pair the lines of the two files in an archive whose names end with the languages, as in `Books.de-en.de`."""
+    """Pair the lines of the two files in an archive whose names end with the languages, as in
+    `Books.de-en.de`.
+    """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     try:
         with zipfile.ZipFile(corpus.files[0]) as archive:
@@ -129,7 +138,8 @@ def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
                 if len(found) != 1:
                     listing = ", ".join(found or archive.namelist()) or "none"
                     raise UserError(
-                        f"{name} must have one file whose name ends with .{language}, got {listing}."
+                        f"{name} must have one file whose name ends with .{language}, got "
+                        f"{listing}."
                     )
                 members += found
             names = [f"{member} in {name}" for member in members]
@@ -165,7 +175,9 @@ _LARGEST_EXPANSION = 1000  # bytes of a column from each byte of the file
 
 
 def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]:
-    """Yield the rows of a Parquet file in tables of bounded size, since rows share the texts of a dictionary."""
+    """Yield the rows of a Parquet file in tables of bounded size, since rows share the texts of a
+    dictionary.
+    """
     import pyarrow as pa
     from pyarrow.compute import binary_length
     from pyarrow.parquet import ParquetFile
@@ -234,7 +246,9 @@ def parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[Cor
 
 
 def _has_lists(schema: "pa.Schema") -> bool:
-    """Return whether each `translation` lists its languages, as `TranslationVariableLanguages` and maps do."""
+    """Return whether each `translation` lists its languages, as `TranslationVariableLanguages` and
+    maps do.
+    """
     import pyarrow as pa
 
     kind = schema.field(_NESTED).type if _NESTED in schema.names else pa.null()
@@ -244,7 +258,9 @@ def _has_lists(schema: "pa.Schema") -> bool:
 
 
 def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str, str]]:
-    """Return whether the sentences are in a column `translation`, and the names of their columns."""
+    """Return whether the sentences are in a column `translation`, and the names of their
+    columns.
+    """
     import pyarrow as pa
 
     if _has_lists(schema):
@@ -256,7 +272,9 @@ def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str,
 
 
 def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
-    """Return the sentences of a column, decoded from bytes because Parquet files may hold text that is not UTF-8."""
+    """Return the sentences of a column, decoded from bytes because Parquet files may hold text that
+    is not UTF-8.
+    """
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -275,7 +293,9 @@ def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
 def _find_text_columns(
     names: Iterable[str], nested: bool, spec: CorpusSpec, location: str, may_lack: bool = False
 ) -> tuple[str, str]:
-    """Return which columns, or languages of a `translation`, are source and target; one of them may be missing."""
+    """Return which columns, or languages of a `translation`, are source and target; one of them may
+    be missing.
+    """
     names = list(names)
     languages = [
         language
@@ -294,8 +314,8 @@ def _find_text_columns(
         missing = next(language for language in languages if language not in names)
         raise UserError(f"{location} has no language {missing!r}, it has {found}.")
     raise UserError(
-        f"{location} must have a column 'translation', it has {found}. Columns named as the two languages, or "
-        "'source' and 'target', will do as well."
+        f"{location} must have a column 'translation', it has {found}. Columns named as the two "
+        "languages, or 'source' and 'target', will do as well."
     )
 
 
@@ -316,8 +336,8 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     """
     Parse source TAB target, in any two columns of a file, and the score in a column of numbers.
 
-    The first line may name the columns, see [`find_named_columns`]. Of more than two columns without names, the only
-    two that are not numbers are the sides.
+    The first line may name the columns, see [`find_named_columns`]. Of more than two columns
+    without names, the only two that are not numbers are the sides.
     """
     name = corpus.files[0].name
     numbered = enumerate(read_file_lines(corpus.files[0]), start=1)
@@ -341,7 +361,9 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
 
 
 def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns:
-    """Return the columns of a file that begins with these lines, and log them if they are not just two sentences."""
+    """Return the columns of a file that begins with these lines, and log them if they are not just
+    two sentences.
+    """
     if not lines:
         return _Columns()
     first = lines[0].split("\t")

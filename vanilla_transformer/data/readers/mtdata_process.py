@@ -1,4 +1,6 @@
-"""Download a corpus by mtdata and write it as TSV: `python -m ...mtdata_process IDENTIFIER SOURCE TARGET FILE`."""
+"""Download a corpus by mtdata and write it as TSV:
+`python -m ...mtdata_process IDENTIFIER SOURCE TARGET FILE`.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +11,9 @@ from vanilla_transformer.utils.private_folders import find_unsafe
 
 
 def main(words: Sequence[str]) -> int:
-    """Write the pairs of a corpus, in the direction of the languages, and return 2 if there is no such corpus."""
+    """Write the pairs of a corpus, in the direction of the languages, and return 2 if there is no
+    such corpus.
+    """
     identifier, source, target, file = words
     from mtdata import cache_dir, cached_index_file
 

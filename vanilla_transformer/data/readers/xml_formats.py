@@ -15,7 +15,10 @@ from .corpora import OpenCorpus, SentencePair
 
 
 def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    """Parse the units that have both languages. The first variant of a language is taken; `en` includes `en-US`."""
+    """Parse the units that have both languages.
+
+    The first variant of a language is taken; `en` includes `en-US`.
+    """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, found = set[str](), False
     for unit in iterate_units(corpus, ["tu"], "TMX"):
@@ -55,7 +58,8 @@ _CODES = (
 
 def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
-    Parse the segments. One that has no translation, by its state or because it copies the source, has a blank target.
+    Parse the segments. One that has no translation, by its state or because it copies the source,
+    has a blank target.
 
     A file from the target to the source language is reversed.
     """
@@ -123,7 +127,10 @@ def _pieces(element: Any, name: str) -> Iterator[str]:
             elif local_name(child) in PLACEHOLDERS:
                 yield "\0"
         elif (child.text or "").startswith("&"):
-            rule = f"Line {element.sourceline} of {name} must have text instead of the entity {child.text}"
+            rule = (
+                f"Line {element.sourceline} of {name} must have text instead of the entity "
+                f"{child.text}"
+            )
             raise UserError(f"{rule}, which is not read. Replace it.")
         yield child.tail or ""
 
@@ -133,6 +140,6 @@ def nothing_found_error(corpus: OpenCorpus, form: str, codes: set[str]) -> UserE
     spec = corpus.spec
     found = f"has {', '.join(sorted(codes))}" if codes else "has no translated units"
     return UserError(
-        f"{corpus.files[0].name} must be {form} with pairs in the languages {spec.source_language} and "
-        f"{spec.target_language}, but it {found}."
+        f"{corpus.files[0].name} must be {form} with pairs in the languages {spec.source_language} "
+        f"and {spec.target_language}, but it {found}."
     )

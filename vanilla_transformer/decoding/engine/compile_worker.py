@@ -3,8 +3,8 @@ Compile a step of the engine for another process, which decodes meanwhile.
 
     python -m vanilla_transformer.decoding.engine.compile_worker NAME KIND < STEP
 
-Reads the step, arguments for it, their dimensions that may vary and the number of threads as bytes of `torch.save`.
-Writes the entry NAME of the cache. KIND is of [`StepCompiler.compile`].
+Reads the step, arguments for it, their dimensions that may vary and the number of threads as bytes
+of `torch.save`. Writes the entry NAME of the cache. KIND is of [`StepCompiler.compile`].
 """
 
 import sys

@@ -1,14 +1,16 @@
 """
 Compiled steps of the engine, kept on disk.
 
-An engine decodes eagerly at first. Once that has taken a few seconds, another process of low priority compiles its
-step into a package, see [`step_package`], and the engine uses it from then on. On one or two cores, this process
-starts when nothing has been decoded for a second, or when the program ends.
+An engine decodes eagerly at first. Once that has taken a few seconds, another process of low
+priority compiles its step into a package, see [`step_package`], and the engine uses it from then
+on. On one or two cores, this process starts when nothing has been decoded for a second, or when the
+program ends.
 
-Packages are machine code. So they are kept in a cache folder of the user, `VANILLA_TRANSFORMER_CACHE` or
-`$HF_HOME/vanilla_transformer`, and never in a model folder, which someone else may have written. The name of a
-package is a hash of all that it depends on: a package of another architecture, another version of torch or another
-processor is not found, and one that is damaged is compiled again.
+Packages are machine code. So they are kept in a cache folder of the user,
+`VANILLA_TRANSFORMER_CACHE` or `$HF_HOME/vanilla_transformer`, and never in a model folder, which
+someone else may have written. The name of a package is a hash of all that it depends on: a package
+of another architecture, another version of torch or another processor is not found, and one that is
+damaged is compiled again.
 """
 
 import copy
@@ -75,7 +77,8 @@ class _Form:
     Attributes:
         is_sought: The cache has not been searched yet.
         missed_seconds: Seconds for which the engine has had to do without it.
-        began: Compiling in another process, which may have failed, or will begin when no engine decodes.
+        began: Compiling in another process, which may have failed, or will begin when no engine
+            decodes.
         worker: This process, until its end is noticed.
     """
 
@@ -108,9 +111,11 @@ class CompiledSteps:
 
     def run(self, count: int, *arguments: Any) -> None:
         """
-        Run the step `count` times. With `"auto"`, compile it in the background if its form is missing for long.
+        Run the step `count` times. With `"auto"`, compile it in the background if its form is
+        missing for long.
 
-        On few cores, the compiler would take one from the decoding. So it starts once none is in progress.
+        On few cores, the compiler would take one from the decoding. So it starts once none is in
+        progress.
         """
         step, start = self.find(arguments), time.perf_counter()
         for _ in range(count):
@@ -134,7 +139,9 @@ class CompiledSteps:
 
     @contextmanager
     def sharing_cores(self, rows: int) -> Iterator[None]:
-        """Compute on the threads that are fastest with so many rows, and leave a core to a process that compiles."""
+        """Compute on the threads that are fastest with so many rows, and leave a core to a process
+        that compiles.
+        """
         leaves_core = _is_compiling() and self._threads >= usable_cores() > 1
         most = self._threads - leaves_core
         numbers = most, 1 if rows <= MOST_PLAIN_ROWS else -(-most // 2)
@@ -147,7 +154,10 @@ class CompiledSteps:
         choice.add(number, (self._seconds - seconds) / (self._steps - steps))
 
     def find(self, arguments: Any) -> Step:
-        """Return the step: a compiled one, if there is one or it is to be made now. Few rows also use that of many."""
+        """Return the step: a compiled one, if there is one or it is to be made now.
+
+        Few rows also use that of many.
+        """
         if not self._compile:
             return self.step
         if self._compile is True:
@@ -168,7 +178,9 @@ class CompiledSteps:
 
     @cached_property
     def identity(self) -> str:
-        """A hash of all that the compiled forms depend on, with which the names of their folders begin."""
+        """A hash of all that the compiled forms depend on, with which the names of their folders
+        begin.
+        """
         options = getattr(self.step, "options", None)
         settings = self._threads, options, str(self.step), os.environ.get("CXX")
         return identity_of(self.step, _read_sources(), *settings)
@@ -223,14 +235,17 @@ class CompiledSteps:
         except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
             reason = first_line(error)
             logger.warning_once(
-                f"The compiled step {folder} cannot be loaded, so decoding is not compiled: {reason}."
+                f"The compiled step {folder} cannot be loaded, so decoding is not compiled: "
+                f"{reason}."
             )
             return None
 
     def _compile_elsewhere(self, kind: str) -> None:
-        """Compile a form in another process, of low priority, unless one compiles for another engine.
+        """Compile a form in another process, of low priority, unless one compiles for another
+        engine.
 
-        No thread waits for it: one that returns from torch's code after the end of the interpreter aborts the process.
+        No thread waits for it: one that returns from torch's code after the end of the interpreter
+        aborts the process.
         """
         global _latest
         with _one_at_a_time:
@@ -270,7 +285,8 @@ def _has_compiler() -> bool:
 def write_packages(
     step: nn.Module, arguments: Any, dimensions: Dimensions, names: Mapping[str, str]
 ) -> None:
-    """Compile the forms of a step into the named entries of the cache, unless another process has compiled them.
+    """Compile the forms of a step into the named entries of the cache, unless another process has
+    compiled them.
 
     Args:
         names: Name of the entry of each form, by form.
@@ -291,7 +307,9 @@ def write_packages(
 def _start_worker(
     step: nn.Module, buffers: SlotBuffers, threads: int, name: str, kind: str
 ) -> subprocess.Popen:
-    """Compile a step in another process, which outlives this one, so that the next one finds the package."""
+    """Compile a step in another process, which outlives this one, so that the next one finds the
+    package.
+    """
     content, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - the process outlives this
     torch.save(
         (_without_hooks(step, {}), buffers.example(), buffers.dimensions(), threads), content
@@ -317,7 +335,9 @@ def _start_worker(
 
 
 def _without_hooks(module: nn.Module, copied: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Return a copy of a module without hooks: those by which the library records outputs cannot be pickled."""
+    """Return a copy of a module without hooks: those by which the library records outputs cannot be
+    pickled.
+    """
     if module not in copied:
         bare: Any = copied.setdefault(module, copy.copy(module))
         bare._forward_hooks, bare._forward_pre_hooks = OrderedDict(), OrderedDict()

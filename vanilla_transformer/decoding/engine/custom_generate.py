@@ -35,7 +35,8 @@ def generate_by_engine(
     model_kwargs: Mapping[str, Any],
 ) -> Tensor:
     """
-    Decode what `generate()` has prepared, and return token ids `(B * num_return_sequences, length)`.
+    Decode what `generate()` has prepared, and return token ids
+    `(B * num_return_sequences, length)`.
 
     Args:
         input_ids: Prompts, or the start symbol of each translation, once for each beam.
@@ -72,7 +73,8 @@ def generate_by_engine(
         sources = model_kwargs["encoder_outputs"][0][::repeats].to(engine.model.dtype)
         if (
             mask is not None
-        ):  # attention needs a position to see, also in a source of nothing but EOS that is not seen
+            # Attention needs a position to see, also in a source of nothing but EOS that is not seen
+        ):
             sources = (
                 states[seen] if seen.any() else states[:1]
                 for states, seen in zip(sources, mask, strict=True)
@@ -108,7 +110,10 @@ def _check_search(
     for name in (each.name for each in fields(SearchOptions)):
         value, found = getattr(asked, name), getattr(ours, name)
         if value != found:
-            rule = f"The engine of `custom_generate` must have the options of the call: `{name}` {value!r}"
+            rule = (
+                f"The engine of `custom_generate` must have the options of the call: `{name}` "
+                f"{value!r}"
+            )
             raise UserError(f"{rule}, got {found!r}.")
     known: set[type] = {logits_process.LogitNormalization} if config.renormalize_logits else set()
     if ours.min_new_tokens:

@@ -1,8 +1,9 @@
 """
 How an engine uses each type of device.
 
-A GPU runs a step of many sentences in about the time of a step of few, and launches and plans cost more than padding.
-So it gets more slots than a CPU, of few sizes. Tests let a CPU stand in for a GPU by replacing its profile.
+A GPU runs a step of many sentences in about the time of a step of few, and launches and plans cost
+more than padding. So it gets more slots than a CPU, of few sizes. Tests let a CPU stand in for a
+GPU by replacing its profile.
 """
 
 import math
@@ -23,9 +24,11 @@ class DeviceProfile(NamedTuple):
         captures_steps: Steps are CUDA graphs. Otherwise they are compiled packages.
         greedy_slots, beam_slots: Sentences that a pipeline decodes at once, at most.
         few_slots: Numbers of slots for few sentences.
-        steps_between_looks: Steps between two looks of the host at `done`; a look at another device takes time.
+        steps_between_looks: Steps between two looks of the host at `done`; a look at another device
+            takes time.
         pads_prefill: Batches of sources are padded, so that they have few shapes.
-        spare_bytes: Bytes of buffers that are kept for other sizes; None for a share of the free memory.
+        spare_bytes: Bytes of buffers that are kept for other sizes; None for a share of the free
+            memory.
     """
 
     captures_steps: bool
@@ -78,7 +81,9 @@ def spare_memory(device: torch.device, spare: int) -> float:
 
 
 def usual_slots(beams: int, device: torch.device) -> int:
-    """Return the number of slots of a pipeline's engines: on a GPU with little free memory, fewer than usual."""
+    """Return the number of slots of a pipeline's engines: on a GPU with little free memory, fewer
+    than usual.
+    """
     profile = profile_of(device)
     slots, least = profile.beam_slots, _LEAST_BEAM_SLOTS
     if beams == 1:

@@ -1,5 +1,6 @@
 """
-The decoding engine: sentences enter free slots while others are decoded, and leave when they are done.
+The decoding engine: sentences enter free slots while others are decoded, and leave when they are
+done.
 
 So a mixed stream needs no sorting, and no step computes padding for sentences that have ended.
 """
@@ -43,17 +44,21 @@ from .supported_models import SUPPORTED, is_supported, kind_of
 
 class Engine:
     """
-    Translate or continue token ids by greedy search, beam search or sampling, with in-flight batching.
+    Translate or continue token ids by greedy search, beam search or sampling, with in-flight
+    batching.
 
         >>> engine = Engine(model, num_beams=4)
         >>> engine.decode([[17, 4, 2], [8, 2]])
-        [[Hypothesis(tokens=[5, 23, 2], score=-0.41, log_probability=-1.23, token_log_probabilities=[…])], …]
+        [[Hypothesis(tokens=[5, 23, 2], score=-0.41, log_probability=-1.23,
+        token_log_probabilities=[…])], …]
 
-    In float32, each sentence has the tokens that `model.generate()` returns for it alone. The engine shares the
-    model's weights of the same type, and must not be used while they change, nor afterwards.
+    In float32, each sentence has the tokens that `model.generate()` returns for it alone. The
+    engine shares the model's weights of the same type, and must not be used while they change, nor
+    afterwards.
 
-    A `VanillaTransformerForCausalLM` continues prompts, which are its sources. As in its `generate()`, an EOS at the
-    end of a prompt is not read, and hypotheses have the new tokens only.
+    A `VanillaTransformerForCausalLM` continues prompts, which are its sources. As in its
+    `generate()`, an EOS at the end of a prompt is not read, and hypotheses have the new tokens
+    only.
 
     An engine is also the `custom_generate` of a call with the same options:
 
@@ -61,23 +66,25 @@ class Engine:
 
     Args:
         model: A model for which [`Engine.supports`] is true, or an [`Ensemble`] of such models.
-        options: The options of the search, as [`TranslationOptions.resolve`] returns them; without them, `given` and
-            the model's generation config.
-        slots: Sentences that are decoded at once, at most. Steps of fewer slots decode the last ones of a call.
-        precision: `"float32"`, `"bfloat16"` for processors that multiply it, `"int8"` by torchao (in the decoder, and
-            fast only with compiled steps), or `"auto"`: bfloat16 on devices that multiply it, and float32 on others.
-            By default the model's own.
-        compile: `"auto"` uses compiled steps of the cache. Without them it decodes eagerly, and another process of
-            low priority compiles them after three seconds of steps, on one or two cores once no engine decodes.
-            `True` compiles steps that the cache lacks at once, and waits. `False` decodes eagerly. On a GPU, `"auto"`
-            captures each size as a CUDA graph, and `True` compiles it before, and waits.
+        options: The options of the search, as [`TranslationOptions.resolve`] returns them; without
+            them, `given` and the model's generation config.
+        slots: Sentences that are decoded at once, at most. Steps of fewer slots decode the last
+            ones of a call.
+        precision: `"float32"`, `"bfloat16"` for processors that multiply it, `"int8"` by torchao
+            (in the decoder, and fast only with compiled steps), or `"auto"`: bfloat16 on devices
+            that multiply it, and float32 on others. By default the model's own.
+        compile: `"auto"` uses compiled steps of the cache. Without them it decodes eagerly, and
+            another process of low priority compiles them after three seconds of steps, on one or
+            two cores once no engine decodes. `True` compiles steps that the cache lacks at once,
+            and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
+            graph, and `True` compiles it before, and waits.
         constraint_tokens: Room for the tokens of [`DecodeRequest.phrases`].
         word_continuations: The tokens that must not follow phrases of [`WholeWords`].
         features: Further features of the search.
-        given: Options of the search by name, see [`TranslationOptions`]. `return_alignments=True` returns the
-            [`Hypothesis.attention`] of the heads that `config.alignment_heads` names, and `target_prefix=""` lets
-            requests have a prefix. With `do_sample=True`, tokens are drawn, after filters that filter nothing by
-            default, and `num_beams` is 1.
+        given: Options of the search by name, see [`TranslationOptions`]. `return_alignments=True`
+            returns the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names,
+            and `target_prefix=""` lets requests have a prefix. With `do_sample=True`, tokens are
+            drawn, after filters that filter nothing by default, and `num_beams` is 1.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.
@@ -137,7 +144,9 @@ class Engine:
 
     @staticmethod
     def supports(model: Any) -> bool:
-        """Tell whether the engine computes what the model's own decoder computes, on the model's device."""
+        """Tell whether the engine computes what the model's own decoder computes, on the model's
+        device.
+        """
         return is_supported(model) and model.device.type in ("cpu", "cuda")
 
     def decode(
@@ -150,18 +159,19 @@ class Engine:
         """
         Return the best hypotheses of each request, best first, or its samples.
 
-        A sample depends on the source, its seed and the number of the sample, and on nothing else. Calls of other
-        threads wait until this one ends.
+        A sample depends on the source, its seed and the number of the sample, and on nothing else.
+        Calls of other threads wait until this one ends.
 
         Args:
             requests: Requests, or the sources of requests.
-            seed: An integer, from which each request without a seed gets one, which depends on its tokens and on how
-                often they came before in this call. By default drawn from torch's generator.
+            seed: An integer, from which each request without a seed gets one, which depends on its
+                tokens and on how often they came before in this call. By default drawn from torch's
+                generator.
             report: A function that takes the number of requests that were done since its last call.
 
         Raises:
-            ValueError: A source is empty, too long, or has unknown token ids, a seed is not an integer, or
-                phrases or a prefix are too long or have unknown token ids.
+            ValueError: A source is empty, too long, or has unknown token ids, a seed is not an
+                integer, or phrases or a prefix are too long or have unknown token ids.
         """
         asked = [
             each if isinstance(each, DecodeRequest) else DecodeRequest(each) for each in requests
@@ -206,7 +216,9 @@ class Engine:
 
     @torch.inference_mode()
     def compile_steps(self) -> None:
-        """Compile the steps for any number of sentences of any length, unless the cache has them."""
+        """Compile the steps for any number of sentences of any length, unless the cache has
+        them.
+        """
         with self.lock:
             self.steps.find(self.buffers.arguments)
 
@@ -248,7 +260,9 @@ class Engine:
         return searches
 
     def _advance(self) -> Iterable[tuple[Search, list[Hypothesis]]]:
-        """Run steps, while sentences enter free slots, until some are done, and return their hypotheses."""
+        """Run steps, while sentences enter free slots, until some are done, and return their
+        hypotheses.
+        """
         present, ended = min(len(self._schedule) + len(self._queue), self.slots), list[int]()
         with self.steps.sharing_cores(present * self.options.num_beams):
             while not ended:

@@ -47,13 +47,16 @@ _optimizer_steps = _OptimizerSteps()
 
 class EnginePool:
     """
-    Keep the engines of a model for the last kinds of requests, and make new ones when its weights have changed.
+    Keep the engines of a model for the last kinds of requests, and make new ones when its weights
+    have changed.
 
-    Whether an engine decodes the model is decided when the first engine is made, and again after each change.
+    Whether an engine decodes the model is decided when the first engine is made, and again after
+    each change.
 
     Args:
         precision: See [`Engine`].
-        converts: Whether models of transformers are decoded after a conversion in memory, see [`load_converted`].
+        converts: Whether models of transformers are decoded after a conversion in memory, see
+            [`load_converted`].
     """
 
     def __init__(
@@ -107,7 +110,8 @@ class EnginePool:
 
         Args:
             required_by: The name of an option that only an engine follows, if there is one.
-            longest_source: Tokens for which a converted model needs positions; the original computes any number.
+            longest_source: Tokens for which a converted model needs positions; the original
+                computes any number.
             constraints: `constraint_tokens` and `word_continuations`, see [`Engine`].
         """
         with self._lock:
@@ -167,7 +171,9 @@ class EnginePool:
         return None
 
     def refresh(self) -> None:
-        """Make new engines at the next request, after a change that is not noticed: see [`TranslationPipeline`]."""
+        """Make new engines at the next request, after a change that is not noticed: see
+        [`TranslationPipeline`].
+        """
         with self._lock:
             self._known = None
 
@@ -238,7 +244,9 @@ def _join(samples: list[Tensor]) -> Tensor:
 
 
 def _place_of(weight: nn.Parameter) -> tuple[int, ...]:
-    """Return numbers of which one differs whenever a weight is replaced or written to, but by way of its `data`."""
+    """Return numbers of which one differs whenever a weight is replaced or written to, but by way
+    of its `data`.
+    """
     version = 0 if weight.is_inference() else weight._version
     return id(weight), weight.data_ptr() if type(weight) is nn.Parameter else 0, version
 
@@ -268,7 +276,10 @@ def find_problem(model: Any, options: TranslationOptions, longest_source: int = 
         return "there must be one `decoder_start_token_id` for all sentences."
     starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None
     if not starts or all(getattr(options, name) is None for name in LENGTH_LIMITS):
-        return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
+        return (
+            "there must be a `decoder_start_token_id` and a limit of the length, such as "
+            "`max_new_tokens`."
+        )
     if model.config.position_embedding_type == "learned":
         most, new = model.config.max_position_embeddings, options.max_new_tokens
         limit = options.max_length if new is None else 1 + new

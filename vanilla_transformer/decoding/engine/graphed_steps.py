@@ -1,8 +1,8 @@
 """
 The step of an engine as CUDA graphs.
 
-There is one graph for each size of the engine's buffers, and when a size gets other buffers, the step is captured
-again; see [`cuda_graphs`][vanilla_transformer.utils.cuda_graphs].
+There is one graph for each size of the engine's buffers, and when a size gets other buffers, the
+step is captured again; see [`cuda_graphs`][vanilla_transformer.utils.cuda_graphs].
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -30,7 +30,9 @@ logger = logging.get_logger(__name__)
 def steps_for(
     step: nn.Module, compile: bool | str, buffers: SlotBuffers
 ) -> "CompiledSteps | GraphedSteps":
-    """Return the forms of a step for the device of its weights: CUDA graphs on a GPU, compiled packages on a CPU."""
+    """Return the forms of a step for the device of its weights: CUDA graphs on a GPU, compiled
+    packages on a CPU.
+    """
     check_compile(compile)
     device = next(step.parameters()).device
     if profile_of(device).captures_steps:
@@ -44,7 +46,8 @@ class GraphedSteps:
 
     Args:
         step: Maps `(state, memory)` to nothing and updates them.
-        compile: `False` for eager steps. `True` compiles a step by inductor before it is captured, and waits.
+        compile: `False` for eager steps. `True` compiles a step by inductor before it is captured,
+            and waits.
         capture: Captures a function.
     """
 
@@ -86,7 +89,9 @@ class GraphedSteps:
         return any(form is not self.step for _, form in self._forms.values())
 
     def _captured(self, arguments: Any) -> Step:
-        """Capture the step with these tensors, which keep their values: only copies of them are used to warm up."""
+        """Capture the step with these tensors, which keep their values: only copies of them are
+        used to warm up.
+        """
         try:
             step: Step = self.step
             copies = pytree.tree_map(torch.clone, arguments)

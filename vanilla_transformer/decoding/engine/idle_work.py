@@ -1,4 +1,6 @@
-"""Work that waits until no engine of the process has decoded for a second, or until the process ends."""
+"""Work that waits until no engine of the process has decoded for a second, or until the process
+ends.
+"""
 
 import atexit
 import threading
@@ -40,12 +42,16 @@ class IdleWork:
                     threading.Thread(target=self._wait, args=(self._canceled,)).start()
 
     def finish(self) -> None:
-        """Call all functions that wait: at the end of the process, which has waited for the other threads."""
+        """Call all functions that wait: at the end of the process, which has waited for the other
+        threads.
+        """
         self._canceled.set()
         self._run_if_idle()
 
     def _wait(self, canceled: threading.Event) -> None:
-        """Call the functions after a second, unless another engine decodes or the main thread ends before."""
+        """Call the functions after a second, unless another engine decodes or the main thread ends
+        before.
+        """
         end = time.monotonic() + IDLE_SECONDS
         while time.monotonic() < end:
             if canceled.wait(0.02) or not threading.main_thread().is_alive():

@@ -1,4 +1,6 @@
-"""The options and features of an engine's search, from a request; and hypotheses without repeated n-grams."""
+"""The options and features of an engine's search, from a request; and hypotheses without repeated
+n-grams.
+"""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -19,10 +21,11 @@ from .top_k import UNLIKELY
 @dataclass(frozen=True)
 class NoRepeatedNgrams(SearchFeature):
     """
-    Forbid tokens that complete an n-gram that the hypothesis already has; the start symbol is its first token.
+    Forbid tokens that complete an n-gram that the hypothesis already has; the start symbol is its
+    first token.
 
-    As in the library, scores stay the model's log-probabilities, which are not renormalized. A token that another
-    feature forces, such as a prefix's, may repeat an n-gram.
+    As in the library, scores stay the model's log-probabilities, which are not renormalized. A
+    token that another feature forces, such as a prefix's, may repeat an n-gram.
 
     Args:
         size: n.
@@ -40,9 +43,11 @@ class NoRepeatedNgrams(SearchFeature):
             torch.arange(written.shape[2], device=written.device),
             state.time[:, None, None],
         )
-        # The tokens of each hypothesis; those at later places mean nothing. Each beam descends from itself now.
+        # The tokens of each hypothesis; those at later places mean nothing. Each beam descends from
+        # itself now.
         history = torch.where(places == now, state.last_tokens[..., None], written)
-        # An n-gram of the history ends at each place. Its last token is forbidden if its others are the latest ones.
+        # An n-gram of the history ends at each place. Its last token is forbidden if its others are
+        # the latest ones.
         repeats = (places >= self.size - 1) & (places <= now)
         for back in range(1, self.size):
             latest = (now + 1 - back).clamp(min=0).expand(-1, history.shape[1], -1)
@@ -56,7 +61,10 @@ class NoRepeatedNgrams(SearchFeature):
 
 @dataclass(frozen=True)
 class ForbiddenTokens(SearchFeature):
-    """Forbid tokens everywhere, such as padding. As in the library, scores are not renormalized by that alone."""
+    """Forbid tokens everywhere, such as padding.
+
+    As in the library, scores are not renormalized by that alone.
+    """
 
     tokens: tuple[int, ...]
 
@@ -77,7 +85,9 @@ def search_options(
     word_continuations: WordContinuations = NO_CONTINUATIONS,
     features: tuple[SearchFeature, ...] = (),
 ) -> SearchOptions:
-    """Return the options of the engine's search for a request, with the features that it asks for and further ones."""
+    """Return the options of the engine's search for a request, with the features that it asks for
+    and further ones.
+    """
     beams, bos, eos = options.num_beams or 1, options.forced_bos_token_id, options.eos_token_id
     eos = tuple(eos) if isinstance(eos, list) else (eos,)
     known: list[SearchFeature] = []

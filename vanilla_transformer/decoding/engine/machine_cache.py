@@ -64,7 +64,8 @@ def _refuse(unsafe: str) -> str:
 
 
 def identity_of(step: nn.Module, *settings: Any) -> str:
-    """Return a hash of `settings`, of the release of torch and of the processor, and of the shape of a step.
+    """Return a hash of `settings`, of the release of torch and of the processor, and of the shape
+    of a step.
 
     That are the names, types and shapes of its weights, and the values of quantized weights.
     """

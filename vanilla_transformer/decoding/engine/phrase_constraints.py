@@ -1,18 +1,20 @@
 """
 Lexical constraints of beam search: phrases that every finished hypothesis contains.
 
-Beams are divided as in dynamic beam allocation (Post and Vilar, 2018), in its vectorized form (Hu et al., 2019).
-Candidates form banks by the number of tokens that they still need to contain all phrases. The best candidate of each
-bank comes first, then the second best of each, and so on; within such a round, the bank that needs the fewest tokens
-comes first. Without phrases there is one bank, and the order is that of plain beam search.
+Beams are divided as in dynamic beam allocation (Post and Vilar, 2018), in its vectorized form (Hu
+et al., 2019). Candidates form banks by the number of tokens that they still need to contain all
+phrases. The best candidate of each bank comes first, then the second best of each, and so on;
+within such a round, the bank that needs the fewest tokens comes first. Without phrases there is one
+bank, and the order is that of plain beam search.
 
-Phrases are found by the shift-and algorithm (Baeza-Yates and Gonnet, 1992), so that those that begin alike or overlap
-need no care.
+Phrases are found by the shift-and algorithm (Baeza-Yates and Gonnet, 1992), so that those that
+begin alike or overlap need no care.
 
-The last word of a phrase is complete if it is one of [`WholeWords`]: after the token that completes the phrase, the
-search forbids tokens that continue a word.
+The last word of a phrase is complete if it is one of [`WholeWords`]: after the token that completes
+the phrase, the search forbids tokens that continue a word.
 
-Letters in shapes: B slots, N beams, C candidates, M room for the tokens of a slot's phrases, V vocabulary.
+Letters in shapes: B slots, N beams, C candidates, M room for the tokens of a slot's phrases, V
+vocabulary.
 """
 
 import hashlib
@@ -58,7 +60,8 @@ NO_CONTINUATIONS = WordContinuations()
 
 class Progress(NamedTuple):
     """
-    What hypotheses contain of their phrases, for each token of the phrases: `(B, N, M)` or `(B, C, M)`.
+    What hypotheses contain of their phrases, for each token of the phrases: `(B, N, M)` or
+    `(B, C, M)`.
 
     Attributes:
         matched: The hypothesis ends in its phrase up to this token.
@@ -77,7 +80,8 @@ class PhraseTokens(NamedTuple):
         tokens: Token ids, and -1 after the last one.
         offsets: The place of each token in its phrase.
         ends: The place of the last token of its phrase in this list.
-        earlier: The place of the last token of the same phrase given before, which must be met first; or -1.
+        earlier: The place of the last token of the same phrase given before, which must be met
+            first; or -1.
         closes: 1 for the last tokens of [`WholeWords`], otherwise 0.
     """
 
@@ -103,7 +107,9 @@ class PhraseTokens(NamedTuple):
         return (begins | continues) & ~met
 
     def advance(self, progress: Progress, parents: Tensor, tokens: Tensor) -> Progress:
-        """Return the progress of candidates, given the beams that they continue and their tokens `(B, C)`."""
+        """Return the progress of candidates, given the beams that they continue and their tokens
+        `(B, C)`.
+        """
         matched = pick(self.next_tokens(progress), parents) & (
             tokens[..., None] == self.tokens[:, None]
         )
@@ -111,7 +117,9 @@ class PhraseTokens(NamedTuple):
         return Progress(matched, met)
 
     def missing(self, progress: Progress) -> Tensor:
-        """Return how many tokens complete all phrases: the phrase in progress, then the other ones: `(B, N)`."""
+        """Return how many tokens complete all phrases: the phrase in progress, then the other ones:
+        `(B, N)`.
+        """
         matched, met = progress
         written = (self.offsets[:, None] + 1) * (matched & ~met)
         return (~met).sum(dim=2) - written.amax(dim=2)
@@ -194,7 +202,8 @@ class PhraseMemory(NamedTuple):
     The phrases of each slot, and what its running hypotheses contain of them.
 
     Attributes:
-        prefix_lengths: The number of tokens with which every hypothesis begins, whatever its phrases: `(B,)`.
+        prefix_lengths: The number of tokens with which every hypothesis begins, whatever its
+            phrases: `(B,)`.
     """
 
     phrases: PhraseTokens

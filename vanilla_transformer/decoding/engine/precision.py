@@ -36,7 +36,9 @@ def precision_of(model: Any) -> str | None:
 
 
 def cast(model: _Model, precision: str) -> _Model:
-    """Return the model with contiguous weights of a precision, as `resolve_precision` names it: a copy if need be."""
+    """Return the model with contiguous weights of a precision, as `resolve_precision` names it: a
+    copy if need be.
+    """
     dtype = PRECISIONS[precision]
     if all(weight.dtype == dtype and weight.is_contiguous() for weight in model.parameters()):
         return model
@@ -47,7 +49,9 @@ def cast(model: _Model, precision: str) -> _Model:
 
 
 def round_to_int8(module: _Model) -> _Model:
-    """Return a copy of a module whose linear layers multiply 8-bit integers, by torchao's dynamic quantization."""
+    """Return a copy of a module whose linear layers multiply 8-bit integers, by torchao's dynamic
+    quantization.
+    """
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
     module = copy.deepcopy(module)
@@ -58,7 +62,8 @@ def round_to_int8(module: _Model) -> _Model:
 
 def resolve_precision(model: Any, precision: str | None) -> str:
     """
-    Return a precision: `"auto"` is bfloat16 on devices that multiply it, which is logged, and None the model's.
+    Return a precision: `"auto"` is bfloat16 on devices that multiply it, which is logged, and None
+    the model's.
 
     A processor without instructions for it is a warning.
     """
@@ -77,6 +82,7 @@ def resolve_precision(model: Any, precision: str | None) -> str:
         )
     elif model.device.type == "cpu" and not multiplies(precision, model.device):
         logger.warning_once(
-            f"This processor has no instructions for {precision} and emulates it, many times more slowly than float32."
+            f"This processor has no instructions for {precision} and emulates it, many times more "
+            "slowly than float32."
         )
     return precision

@@ -1,5 +1,6 @@
 """
-What sources and prompts leave in the memory of slots: the model reads a batch of them once, before their search.
+What sources and prompts leave in the memory of slots: the model reads a batch of them once, before
+their search.
 
 Letters in shapes: W sources in a batch, S source length, D d_model.
 """
@@ -28,9 +29,9 @@ Prefilled = list[Tensor]
 def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Prefilled:
     """Read a batch of sources or prompts, of which attention may see so many tokens.
 
-    On a GPU, batches have few lengths and numbers of rows: for each shape, libraries choose kernels. So further rows
-    may follow the given ones. On a CPU, sources in bfloat16 fill vectors, see [`room_for`]. Its products have blocks
-    of as many rows, so that padding costs little.
+    On a GPU, batches have few lengths and numbers of rows: for each shape, libraries choose
+    kernels. So further rows may follow the given ones. On a CPU, sources in bfloat16 fill vectors,
+    see [`room_for`]. Its products have blocks of as many rows, so that padding costs little.
     """
     length = max(map(len, sources))
     if profile_of(model.device).pads_prefill:
@@ -67,10 +68,11 @@ def _fit(config: Any, length: int) -> int:
 
 
 def room_for(positions: int, dtype: torch.dtype = torch.float32) -> int:
-    """Return a number of positions, rounded up to a power of two or three quarters of one, so that few are in use.
+    """Return a number of positions, rounded up to a power of two or three quarters of one, so that
+    few are in use.
 
-    In bfloat16, they fill vectors. Attention on a CPU rounds the keys after the last whole vector otherwise than among
-    more keys, and the translation of a sentence would depend on its neighbors.
+    In bfloat16, they fill vectors. Attention on a CPU rounds the keys after the last whole vector
+    otherwise than among more keys, and the translation of a sentence would depend on its neighbors.
     """
     power = 1 << (positions - 1).bit_length()
     less = power * 3 // 4
@@ -111,8 +113,9 @@ def encode(
     """
     Return the encoder's outputs `(W, S, D)` for W sources of up to S tokens.
 
-    The library's own preparation of masks reads them, for which a GPU would have to stop. Here attention gets its mask
-    of padding ready-made, or none if there is no padding, since flash attention takes no mask.
+    The library's own preparation of masks reads them, for which a GPU would have to stop. Here
+    attention gets its mask of padding ready-made, or none if there is no padding, since flash
+    attention takes no mask.
 
     Args:
         seen: Number of tokens of each source that attention may see, from the first one.

@@ -1,5 +1,6 @@
 """
-A search of one source that records every hypothesis that it compares, as a feature of the engine's search.
+A search of one source that records every hypothesis that it compares, as a feature of the engine's
+search.
 
 The feature looks at values, so its steps run eagerly.
 """
@@ -30,8 +31,8 @@ class RecordedHypothesis(NamedTuple):
     Attributes:
         tokens: The generated tokens.
         log_probability: Log-probability of all of them, in nats.
-        state: `"kept"` if the search continued it, `"finished"`, `"dropped"`, or `"unfinished"` if the search ended
-            before.
+        state: `"kept"` if the search continued it, `"finished"`, `"dropped"`, or `"unfinished"` if
+            the search ended before.
         score: `log_probability` divided by the length penalty.
     """
 
@@ -56,7 +57,8 @@ class RecordedSearch(NamedTuple):
 
 def record_search(model: Any, source: Sequence[int], **options: Any) -> RecordedSearch:
     """
-    Translate one source as `generate()` does, and return all hypotheses that greedy or beam search compares.
+    Translate one source as `generate()` does, and return all hypotheses that greedy or beam search
+    compares.
 
     Args:
         model: A sequence-to-sequence model that an [`Engine`] decodes.

@@ -1,4 +1,6 @@
-"""The requests of an engine, and the seeds of samples, which depend on the sentence only and not on its batch."""
+"""The requests of an engine, and the seeds of samples, which depend on the sentence only and not on
+its batch.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,12 +22,15 @@ class DecodeRequest(NamedTuple):
     A source to translate, or a prompt to continue.
 
     Attributes:
-        source: Token ids, which end in EOS for a translation, or the encoder's outputs `(S, D)` for a source.
+        source: Token ids, which end in EOS for a translation, or the encoder's outputs `(S, D)` for
+            a source.
         prefix: Token ids with which the target begins, for an engine with `target_prefix`.
-        phrases: Token ids of each phrase that the target contains, for an engine with `constraint_tokens`.
+        phrases: Token ids of each phrase that the target contains, for an engine with
+            `constraint_tokens`.
         seed: Seed of the samples of this source; by default it follows from the one of the call.
-        limit: Tokens that the target may have, for a source that is read as it is. By default the options limit the
-            target, and an EOS is not read at the end of a prompt, nor in a source without `config.source_eos`.
+        limit: Tokens that the target may have, for a source that is read as it is. By default the
+            options limit the target, and an EOS is not read at the end of a prompt, nor in a source
+            without `config.source_eos`.
     """
 
     source: Sequence[int] | Tensor
@@ -57,8 +62,8 @@ class SentenceSeeds:
     """
     Derive the seed of each sentence from the seed of a request.
 
-    It depends on the sentence, and on how often the same sentence came before: a repeated sentence has other samples,
-    and inserting or reordering other sentences changes nothing.
+    It depends on the sentence, and on how often the same sentence came before: a repeated sentence
+    has other samples, and inserting or reordering other sentences changes nothing.
 
     Args:
         seed: Any integer; by default one is drawn from torch's generator, as in `generate()`.
@@ -79,7 +84,9 @@ class SentenceSeeds:
 
 
 def share_seed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options for several requests that count repeated sentences together, if there is a seed."""
+    """Return options for several requests that count repeated sentences together, if there is a
+    seed.
+    """
     seed = options.get("seed")
     is_shared = seed is None or isinstance(seed, SentenceSeeds)
     return dict(options) if is_shared else {**options, "seed": SentenceSeeds(seed)}

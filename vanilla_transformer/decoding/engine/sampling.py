@@ -1,13 +1,14 @@
 """
 Draw the next token of every slot, with the filters of transformers.
 
-A Gumbel number is added to each score and the largest sum wins, which draws from the softmax of the scores. It draws
-a block of the vocabulary first, then a token of that block: so few random numbers are needed, and rounding errors of
-the logits almost never change a sample.
+A Gumbel number is added to each score and the largest sum wins, which draws from the softmax of the
+scores. It draws a block of the vocabulary first, then a token of that block: so few random numbers
+are needed, and rounding errors of the logits almost never change a sample.
 
-Random numbers are a pure function of a seed and a counter, while the generators of torch have one state for all rows
-of a batch. So a sentence has the same ones in any slot, and a compiled step or a CUDA graph can compute them. 32-bit
-integers are kept in int64, in which no product of the hash overflows.
+Random numbers are a pure function of a seed and a counter, while the generators of torch have one
+state for all rows of a batch. So a sentence has the same ones in any slot, and a compiled step or a
+CUDA graph can compute them. 32-bit integers are kept in int64, in which no product of the hash
+overflows.
 
 Letters in shapes: B slots, M numbers for each, V vocabulary.
 """
@@ -31,7 +32,8 @@ from vanilla_transformer.errors import UserError
 from .top_k import reduce_blocks, tokens_of_blocks
 
 _MASK = 2**32 - 1
-# The multipliers of lowbias32 of the Hash Prospector (C. Wellons), equal modulo 2³² and below 2³¹ in magnitude.
+# The multipliers of lowbias32 of the Hash Prospector (C. Wellons), equal modulo 2³² and below 2³¹
+# in magnitude.
 _FIRST, _SECOND = 0x7FEB352D, 0x846CA68B - 2**32
 _STEP = 0x9E3779B9  # the golden ratio times 2³², which separates small counters
 LARGEST_SEED = 2**62 - 1
@@ -61,10 +63,13 @@ def random_bits(seeds: Tensor, times: Tensor, stream: int, counters: Tensor) -> 
 
 
 def gumbel_noise(seeds: Tensor, times: Tensor, stream: int, counters: Tensor) -> Tensor:
-    """Return independent numbers of the standard Gumbel distribution, float32 `(B, M)`; see [`random_bits`]."""
+    """Return independent numbers of the standard Gumbel distribution, float32 `(B, M)`; see
+    [`random_bits`].
+    """
     bits = random_bits(seeds, times, stream, counters)
     uniform = ((bits.to(torch.float32) + 0.5) * 2.0**-32).clamp(max=1.0 - 2.0**-24)
-    # Not log(-log(u)): large numbers, which choose unlikely tokens, come from the precise end near 0.
+    # Not log(-log(u)): large numbers, which choose unlikely tokens, come from the precise end near
+    # 0.
     return -torch.log(-torch.log1p(-uniform))
 
 
@@ -109,7 +114,9 @@ class SamplingOptions:
 
 
 class _StaticTopP(TopPLogitsWarper):
-    """The library's filter without its assignment of a constant, which a GPU would copy from the host."""
+    """The library's filter without its assignment of a constant, which a GPU would copy from the
+    host.
+    """
 
     def __call__(self, input_ids: Any, scores: Tensor) -> Tensor:
         ordered, order = scores.sort()

@@ -1,8 +1,8 @@
 """
 The options of the engine's search, and the interface of further options.
 
-A [`SearchFeature`] adds to the decoding step: tensors of each slot, and changes of logits and scores. A search without
-features has none of these tensors, and computes nothing for them.
+A [`SearchFeature`] adds to the decoding step: tensors of each slot, and changes of logits and
+scores. A search without features has none of these tensors, and computes nothing for them.
 
 Letters in shapes: B slots, N beams, R room for positions, V vocabulary.
 """
@@ -23,14 +23,17 @@ from .top_k import Candidates
 
 class SearchFeature:
     """
-    One option of a search. Subclasses are frozen dataclasses, so that their fields are part of the identity of a step.
+    One option of a search. Subclasses are frozen dataclasses, so that their fields are part of the
+    identity of a step.
 
-    Methods change tensors of static shape in place or return them, and never look at a value: the step is compiled.
-    `memory` is what `allocate` returned. `state` is the [`SearchState`].
+    Methods change tensors of static shape in place or return them, and never look at a value: the
+    step is compiled. `memory` is what `allocate` returned. `state` is the [`SearchState`].
 
     Attributes:
-        changes_scores: True if scores of hypotheses are not the model's log-probabilities, which are kept beside them.
-        ranks_candidates: True if candidates of beam search get beams in another order than that of their scores.
+        changes_scores: True if scores of hypotheses are not the model's log-probabilities, which
+            are kept beside them.
+        ranks_candidates: True if candidates of beam search get beams in another order than that of
+            their scores.
     """
 
     changes_scores: ClassVar[bool] = False
@@ -41,13 +44,17 @@ class SearchFeature:
         return ()
 
     def enter(self, memory: Any, slots: Tensor, requests: Sequence[Any]) -> None:
-        """Start the search of new sentences, given the [`DecodeRequest`] of each, in the given slots."""
+        """Start the search of new sentences, given the [`DecodeRequest`] of each, in the given
+        slots.
+        """
 
     def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: Any) -> Tensor:
-        """Return the logits `(B, N, V)` by which the search chooses tokens; minus infinity forbids one.
+        """Return the logits `(B, N, V)` by which the search chooses tokens; minus infinity forbids
+        one.
 
         Args:
-            log_norms: `logsumexp` of the model's logits, `(B, N)`. Log-probabilities are logits minus this.
+            log_norms: `logsumexp` of the model's logits, `(B, N)`. Log-probabilities are logits
+                minus this.
         """
         return logits
 
@@ -61,7 +68,8 @@ class SearchFeature:
     def rank(
         self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: Any
     ) -> Candidates:
-        """Return as many candidates of beam search as there are best ones, in the order in which they get beams.
+        """Return as many candidates of beam search as there are best ones, in the order in which
+        they get beams.
 
         Args:
             best: The candidates with the best scores.
@@ -72,19 +80,23 @@ class SearchFeature:
     def may_end(self, memory: Any, running: Candidates) -> Tensor | None:
         """Tell which running hypotheses may end, `(B, N)`, or return None if all of them may.
 
-        The search of a slot is done when no hypothesis that may end has a better score than the finished ones.
+        The search of a slot is done when no hypothesis that may end has a better score than the
+        finished ones.
         """
         return None
 
     def ends_now(self, memory: Any) -> Tensor | None:
-        """Tell in which slots running hypotheses count as if they ended now, `(B,)`, or return None if in no slot.
+        """Tell in which slots running hypotheses count as if they ended now, `(B,)`, or return None
+        if in no slot.
 
-        That is the rule without `early_stopping="never"`. Where bounds are loose, it saves many steps.
+        That is the rule without `early_stopping="never"`. Where bounds are loose, it saves many
+        steps.
         """
         return None
 
     def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
-        """Update the memory of running hypotheses, given the beams and the tokens that were chosen, `(B, N)` each.
+        """Update the memory of running hypotheses, given the beams and the tokens that were chosen,
+        `(B, N)` each.
 
         The memory of slots that are done must stay as it is.
         """
@@ -93,7 +105,8 @@ class SearchFeature:
 @dataclass(frozen=True)
 class SearchOptions:
     """
-    Options of a search, the same for all sentences; see [`PaperGenerationMixin`] for the length penalty.
+    Options of a search, the same for all sentences; see [`PaperGenerationMixin`] for the length
+    penalty.
 
     Attributes:
         num_beams: 1 for greedy search and sampling.
@@ -121,18 +134,23 @@ class SearchOptions:
 
     @property
     def changes_scores(self) -> bool:
-        """Whether scores of hypotheses are something else than log-probabilities divided by the length penalty."""
+        """Whether scores of hypotheses are something else than log-probabilities divided by the
+        length penalty.
+        """
         return self.renormalizes or any(feature.changes_scores for feature in self.features)
 
     @property
     def candidates(self) -> int:
-        """How many continuations of the beams are compared: as many as beams continue if the best end."""
+        """How many continuations of the beams are compared: as many as beams continue if the best
+        end.
+        """
         return max(2, 1 + len(self.eos_token_ids)) * self.num_beams
 
     def divisor(self, lengths: Tensor) -> Tensor:
         """Return the divisors of log-probabilities for lengths.
 
-        A power in float32 is rounded by the place of a length among the others. Apple's GPUs have no float64.
+        A power in float32 is rounded by the place of a length among the others. Apple's GPUs have
+        no float64.
         """
         dtype = torch.float32 if lengths.device.type == "mps" else torch.float64
         return length_penalty(

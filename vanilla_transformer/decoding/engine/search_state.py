@@ -36,13 +36,14 @@ class SearchState(NamedTuple):
         seeds: Seeds of the samples, `(B,)`.
         last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
         tokens: What each beam has written at each step, `(B, R, N)`.
-        log_probabilities: Log-probabilities of the running hypotheses up to these tokens, `(B, R, N)`.
+        log_probabilities: Log-probabilities of the running hypotheses up to these tokens,
+            `(B, R, N)`.
         ancestors: The beam of each step that a running hypothesis descends from, `(B, N, R)`.
         finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
-        finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
-            with the length penalty, and whether there are so many, each `(B, N)`.
-        model_scores: [`ModelScores`] if `scores` are not log-probabilities; otherwise `()`, in which `torch.export`
-            sees no tensor, as it would in None.
+        finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers
+            of tokens, scores with the length penalty, and whether there are so many, each `(B, N)`.
+        model_scores: [`ModelScores`] if `scores` are not log-probabilities; otherwise `()`, in
+            which `torch.export` sees no tensor, as it would in None.
         features: What each [`SearchFeature`] has allocated.
     """
 
@@ -126,9 +127,10 @@ class Hypothesis(NamedTuple):
         tokens: The generated tokens, EOS included.
         score: `log_probability` divided by the length penalty.
         log_probability: The sum of `token_log_probabilities`.
-        token_log_probabilities: The log-probability of each token, given the source and the tokens before it.
-        attention: Attention of the alignment heads to the tokens of the source when each token was predicted;
-            None unless the engine keeps `alignments`.
+        token_log_probabilities: The log-probability of each token, given the source and the tokens
+            before it.
+        attention: Attention of the alignment heads to the tokens of the source when each token was
+            predicted; None unless the engine keeps `alignments`.
     """
 
     tokens: list[int]
@@ -179,5 +181,7 @@ def read_hypotheses(
 
 
 def _shifted(values: Tensor, last: Tensor, last_values: Tensor) -> Tensor:
-    """Move values `(slots, count, R)` one position to the front, and put `last_values` at the positions `last`."""
+    """Move values `(slots, count, R)` one position to the front, and put `last_values` at the
+    positions `last`.
+    """
     return torch.roll(values, -1, dims=2).scatter(2, last[:, :, None], last_values[:, :, None])

@@ -35,14 +35,15 @@ class SlotBuffers:
     """
     Hold the state and the memory of all slots, in the size that is used now.
 
-    Tensors of other sizes are kept as long as there is memory: allocating takes longer than copying, and on a GPU the
-    step must be captured again for other tensors.
+    Tensors of other sizes are kept as long as there is memory: allocating takes longer than
+    copying, and on a GPU the step must be captured again for other tensors.
 
     Args:
         model: The model that decodes.
         options: Options of the search.
         size: The first size.
-        alignment_heads: Heads of cross-attention whose queries are kept, of the first model of an ensemble.
+        alignment_heads: Heads of cross-attention whose queries are kept, of the first model of an
+            ensemble.
     """
 
     def __init__(
@@ -63,11 +64,15 @@ class SlotBuffers:
         return self.state, self.memory
 
     def example(self) -> tuple[SearchState, Memory]:
-        """Return tensors of a size at which no two dimensions are equal by chance, to compile a step for any size."""
+        """Return tensors of a size at which no two dimensions are equal by chance, to compile a
+        step for any size.
+        """
         return self._allocate(_EXAMPLE)
 
     def dimensions(self) -> Dimensions:
-        """Return the dimensions of each tensor that vary with the slots or the room, and how fast they grow."""
+        """Return the dimensions of each tensor that vary with the slots or the room, and how fast
+        they grow.
+        """
         sizes = SlotSize(2, 2), SlotSize(3, 2), SlotSize(2, 3)
         some, slots, room = (
             [leaf.shape for leaf in pytree.tree_leaves(self._allocate(size))] for size in sizes
@@ -93,7 +98,8 @@ class SlotBuffers:
         self.free(slice(len(kept), None))
 
     def kept_room(self, size: SlotSize) -> int:
-        """Return the least room of kept tensors for as many slots that can be used for a size, or its own room.
+        """Return the least room of kept tensors for as many slots that can be used for a size, or
+        its own room.
 
         Up to twice the room that is needed costs less than to capture another step.
         """
@@ -154,7 +160,9 @@ class SlotBuffers:
         return self._sizes[size]
 
     def _drop_sizes(self, most: float) -> None:
-        """Drop the tensors that were used least recently until the others take at most so many bytes."""
+        """Drop the tensors that were used least recently until the others take at most so many
+        bytes.
+        """
         while self._spare() > most:
             self._sizes.popitem(last=False)
 

@@ -1,8 +1,9 @@
 """
 Which sentences are in the slots of an engine.
 
-Sentences enter free slots while others are decoded. The slots become fewer for the last sentences of a stream. A long
-sentence waits aside while shorter ones enter, because all slots compute attention over the same room.
+Sentences enter free slots while others are decoded. The slots become fewer for the last sentences
+of a stream. A long sentence waits aside while shorter ones enter, because all slots compute
+attention over the same room.
 """
 
 from collections import deque
@@ -24,7 +25,8 @@ from .static_decoder import AlignmentHeads
 
 class Entry(NamedTuple):
     """
-    A sentence in a slot: its search, the length of its source, and the steps that had been run when it entered.
+    A sentence in a slot: its search, the length of its source, and the steps that had been run when
+    it entered.
 
     `stays` is True if it was set aside before.
     """
@@ -72,7 +74,8 @@ class SlotSchedule:
         self.buffers = SlotBuffers(model, options, first, alignment_heads)
         self.steps_run = 0
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
-        # Long sentences that wait for a slot, as if no steps had been run, with what their slots held.
+        # Long sentences that wait for a slot, as if no steps had been run, with what their slots
+        # held.
         self._aside = deque[tuple[Entry, list[Tensor]]]()
         self._aside_returns = False
         self._settled_until = (
@@ -88,7 +91,9 @@ class SlotSchedule:
         return {slot: entry for slot, entry in enumerate(self._entries) if entry is not None}
 
     def fill(self, queue: SourceQueue, steps: int) -> None:
-        """Choose the size of the buffers for the next `steps`, and let sentences enter free slots."""
+        """Choose the size of the buffers for the next `steps`, and let sentences enter free
+        slots.
+        """
         if not queue and self.steps_run + steps <= self._settled_until:
             return
         present = len(self) + len(queue)
@@ -124,7 +129,8 @@ class SlotSchedule:
 
     def _set_long_ones_aside(self, queue: SourceQueue, steps: int) -> bool:
         """
-        Free the slots of the few sentences that need more room than the others, if new ones can enter instead.
+        Free the slots of the few sentences that need more room than the others, if new ones can
+        enter instead.
 
         The long ones return together. Return whether there were any.
         """
@@ -171,7 +177,10 @@ class SlotSchedule:
                 self._entries[slot] = entry
 
     def _resize(self, size: SlotSize) -> None:
-        """Change the numbers of slots and of positions. With fewer slots, those in use become the first ones."""
+        """Change the numbers of slots and of positions.
+
+        With fewer slots, those in use become the first ones.
+        """
         if self._keeps_rooms:
             size = size._replace(room=self.buffers.kept_room(size))
         if size == self.buffers.size:

@@ -1,5 +1,6 @@
 """
-The attention of a few heads over the source, for each token of a hypothesis. Alignments are computed from it.
+The attention of a few heads over the source, for each token of a hypothesis. Alignments are
+computed from it.
 
 The engine keeps the queries of these heads, which are few numbers. Their attention is computed when
 a sentence is done.
@@ -69,7 +70,9 @@ def read_attention(
     slots: Tensor,
     count: int,
 ) -> list[list[list[list[float]]]]:
-    """Return the mean attention of the heads in each step of the `count` best hypotheses of each given slot."""
+    """Return the mean attention of the heads in each step of the `count` best hypotheses of each
+    given slot.
+    """
     lines = state.finished_ancestors[slots, :count].transpose(1, 2)[
         ..., None
     ]  # (slots, R, count, 1)
@@ -96,7 +99,9 @@ def read_attention(
 def with_attention(
     hypotheses: Sequence[Hypothesis], rows: Sequence[Any], length: int
 ) -> list[Hypothesis]:
-    """Return the hypotheses of a source of some length with their attention, given what [`read_attention`] returns."""
+    """Return the hypotheses of a source of some length with their attention, given what
+    [`read_attention`] returns.
+    """
     return [
         each._replace(attention=[weights[:length] for weights in steps[: len(each.tokens)]])
         for each, steps in zip(hypotheses, rows, strict=True)

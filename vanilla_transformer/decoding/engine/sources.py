@@ -1,4 +1,6 @@
-"""The sources or prompts that an engine may read, the tokens that attention sees, and the limits of their targets."""
+"""The sources or prompts that an engine may read, the tokens that attention sees, and the limits of
+their targets.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -30,7 +32,8 @@ class SourceRules:
         self.has_encoder = model.config.is_encoder_decoder
         if margin is not None and not self.has_encoder:
             raise UserError(
-                "`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`."
+                "`max_new_tokens_beyond_source` needs a model with an encoder. Give "
+                "`max_new_tokens`."
             )
         if margin is None and options.max_new_tokens is None and options.max_length is None:
             limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
@@ -61,7 +64,8 @@ class SourceRules:
             wrong = [token for token in source if not 0 <= token < entries]
             if wrong:
                 raise UserError(
-                    f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}."
+                    f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} "
+                    f"{position}."
                 )
             longest, reason = len(source), ""
             if self._model.position_embedding_type == "learned":
@@ -98,7 +102,8 @@ class SourceRules:
         if len(prefix) - len(last) >= limit:
             found = f"{len(prefix)} tokens for source {position}"
             raise ConstraintError(
-                f"A target prefix must be shorter than the {limit} tokens of the limit, got {found}."
+                f"A target prefix must be shorter than the {limit} tokens of the limit, got "
+                f"{found}."
             )
         check_phrases(request.phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
 
@@ -115,7 +120,10 @@ class SourceRules:
         return [token for token in source if token not in (eos if isinstance(eos, list) else [eos])]
 
     def limit(self, request: DecodeRequest) -> int:
-        """Return how many tokens may be generated. `max_length` counts all of a prompt, also its EOS."""
+        """Return how many tokens may be generated.
+
+        `max_length` counts all of a prompt, also its EOS.
+        """
         options, seen = self._options, len(self.seen(request))
         if request.limit is not None:
             return request.limit
@@ -136,7 +144,8 @@ class SourceRules:
 
 class PrefilledSource(NamedTuple):
     """
-    A source that the model has read, its length, its row in a batch, and what the batch leaves in slots.
+    A source that the model has read, its length, its row in a batch, and what the batch leaves in
+    slots.
 
     `limit` is the number of tokens that may be generated.
     """

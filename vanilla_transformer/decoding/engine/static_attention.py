@@ -1,25 +1,27 @@
 """
 The attentions of a decoder step of static shape: softmax, linear and LSH attention.
 
-A static form computes one of the model's attentions for one token of each beam. It takes that attention
-as an argument, for its projections and settings, and keeps two kinds of memory:
+A static form computes one of the model's attentions for one token of each beam. It takes that
+attention as an argument, for its projections and settings, and keeps two kinds of memory:
 
-- its own, of the target. The beams of a slot are positions of one sequence: the key of beam n at step t stays where it
-  was written, so no key or value ever moves. Code that is compiled for a CPU reads the keys of each hypothesis where
-  its ancestors wrote them. Otherwise every beam scores the keys of all beams, in one product, and a mask hides the
-  keys that are not of its hypothesis.
-- of the source, the same for all beams: the encoder's output for cross-attention, or the prompt for the
-  self-attention of a model without an encoder.
+- its own, of the target. The beams of a slot are positions of one sequence: the key of beam n at
+  step t stays where it was written, so no key or value ever moves. Code that is compiled for a CPU
+  reads the keys of each hypothesis where its ancestors wrote them. Otherwise every beam scores the
+  keys of all beams, in one product, and a mask hides the keys that are not of its hypothesis.
+- of the source, the same for all beams: the encoder's output for cross-attention, or the prompt for
+  the self-attention of a model without an encoder.
 
-A hypothesis of linear attention remembers sums of `φ(k) vᵀ`, which grow by one product at each step. Since they
-change, each beam takes the sums of its parent, the beam that its hypothesis was in at the step before. A column of
-ones beside the values sums to the denominator. As in the model, sums are computed in float32 or higher precision.
+A hypothesis of linear attention remembers sums of `φ(k) vᵀ`, which grow by one product at each
+step. Since they change, each beam takes the sums of its parent, the beam that its hypothesis was in
+at the step before. A column of ones beside the values sums to the denominator. As in the model,
+sums are computed in float32 or higher precision.
 
-A token of LSH attention attends to all positions that share its bucket in any round, as in a step of the model with a
-cache. The buckets are kept beside the keys.
+A token of LSH attention attends to all positions that share its bucket in any round, as in a step
+of the model with a cache. The buckets are kept beside the keys.
 
-Letters in shapes: B slots, N beams, R room for positions of the source or the target, W sources in a batch, S their
-positions, D d_model, H heads, K width of a head, d_k of keys and d_v of values, C hashing rounds.
+Letters in shapes: B slots, N beams, R room for positions of the source or the target, W sources in
+a batch, S their positions, D d_model, H heads, K width of a head, d_k of keys and d_v of values, C
+hashing rounds.
 """
 
 from collections.abc import Sequence
@@ -46,7 +48,8 @@ class Moment:
         slots: The numbers of the slots, `(B,)`.
         time: Position of the tokens in the target, `(B,)`.
         done: Slots whose sentences are done, `(B,)`.
-        ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
+        ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step,
+            itself.
         past: Mask to add to the scores of a hypothesis' own keys, `(B, 1, 1, R)`.
         source: Mask to add to the scores of positions of the source, `(B, 1, 1, R)`.
     """
@@ -60,7 +63,9 @@ class Moment:
 
     @cached_property
     def past_of_all(self) -> Tensor:
-        """The mask to add to the scores of the keys of all beams, `(B, 1, N, R * N)`; of one beam, `past`."""
+        """The mask to add to the scores of the keys of all beams, `(B, 1, N, R * N)`; of one beam,
+        `past`.
+        """
         beams = self.ancestors.shape[1]
         if beams == 1:
             return self.past
@@ -71,7 +76,9 @@ class Moment:
 
 
 class KeysAndValues(NamedTuple):
-    """Keys and values of one layer: of the target, `(B, H, R, N, K)`, or of the source, `(B, H, R, K)`."""
+    """Keys and values of one layer: of the target, `(B, H, R, N, K)`, or of the source,
+    `(B, H, R, K)`.
+    """
 
     keys: Tensor
     values: Tensor
@@ -82,7 +89,9 @@ def _heads(attention: Any) -> int:
 
 
 def empty_keys(attention: Any, slots: int, *sizes: int) -> KeysAndValues:
-    """Return keys and values `(B, H, *sizes, K)` of zeros, of the type and on the device of an attention's weights."""
+    """Return keys and values `(B, H, *sizes, K)` of zeros, of the type and on the device of an
+    attention's weights.
+    """
     weight, shape = attention.out_proj.weight, (slots, _heads(attention), *sizes)
     return KeysAndValues(
         *(weight.new_zeros(*shape, width) for width in (attention.head_dim, attention.value_dim))
@@ -133,7 +142,8 @@ class StaticCrossAttention(nn.Module):
     The static form of softmax cross-attention.
 
     Args:
-        kept_heads: Heads whose queries are kept, from which [`read_attention`] computes their attention.
+        kept_heads: Heads whose queries are kept, from which [`read_attention`] computes their
+            attention.
     """
 
     def __init__(self, kept_heads: Sequence[int] = ()):
@@ -144,7 +154,9 @@ class StaticCrossAttention(nn.Module):
 
     @staticmethod
     def read_source(attention: Any, states: Tensor, lengths: Tensor) -> KeysAndValues:
-        """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`: `(W, H, S, K)`."""
+        """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`:
+        `(W, H, S, K)`.
+        """
         return KeysAndValues(*attention.project(states))
 
     def forward(
@@ -155,7 +167,10 @@ class StaticCrossAttention(nn.Module):
         source: KeysAndValues,
         queries: Sequence[Tensor] = (),
     ) -> Tensor:
-        """Map `(B, N, D)` to `(B, N, D)`. Write the queries of the kept heads into `queries`, `(B, R, N, K)` each."""
+        """Map `(B, N, D)` to `(B, N, D)`.
+
+        Write the queries of the kept heads into `queries`, `(B, R, N, K)` each.
+        """
         (query,) = split_heads(attention, attention.q_proj(states), "q")  # (B, H, N, K)
         for head, memory in zip(self.kept_heads, queries, strict=True):
             kept = torch.where(
@@ -172,7 +187,9 @@ class StaticCrossAttention(nn.Module):
 
 
 def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
-    """Split joined projections `(B, N, ·)` into `parts` of the letters q, k and v with their heads, `(B, H, N, K)`."""
+    """Split joined projections `(B, N, ·)` into `parts` of the letters q, k and v with their heads,
+    `(B, H, N, K)`.
+    """
     slots, beams = states.shape[:2]
     if attention.value_dim == attention.head_dim:  # one view of all parts: few operations in a step
         joined = states.view(slots, beams, len(parts), -1, attention.head_dim)
@@ -186,10 +203,11 @@ def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
 
 
 def _readable(own: Sequence[Tensor], moment: Moment, fused: bool) -> tuple[list[Tensor], Tensor]:
-    """Return what attention reads of the target's memory, `(B, H, R, N, ·)`, and the mask to add to its scores.
+    """Return what attention reads of the target's memory, `(B, H, R, N, ·)`, and the mask to add to
+    its scores.
 
-    Fused, it reads the positions that the ancestors of each hypothesis wrote, `(B, H, N, R, ·)`; otherwise the
-    positions of all beams, `(B, H, R * N, ·)`.
+    Fused, it reads the positions that the ancestors of each hypothesis wrote, `(B, H, N, R, ·)`;
+    otherwise the positions of all beams, `(B, H, R * N, ·)`.
     """
     if not fused:
         return [memory.flatten(2, 3) for memory in own], moment.past_of_all
@@ -209,8 +227,9 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: f
     """Return `softmax(Q Kᵀ · scaling + mask) V` with heads joined, `(B, N, D)`."""
     of_many = query.device.type == "cpu" and query.dtype == torch.float32 and query.shape[0] > 1
     if _is_fused(query) or of_many:
-        # In float32, flash attention takes up to four times as long as these products for the few queries of many
-        # slots. In bfloat16 it is faster, and they would round otherwise than it does for one slot.
+        # In float32, flash attention takes up to four times as long as these products for the few
+        # queries of many slots. In bfloat16 it is faster, and they would round otherwise than it
+        # does for one slot.
         scores = scores_of(query * scaling, keys) + mask
         return join_heads(weighted(nn.functional.softmax(scores, dim=-1), values))
     attended = nn.functional.scaled_dot_product_attention(
@@ -245,12 +264,15 @@ def weighted(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def _for_each(rows: Tensor, others: Tensor) -> Tensor:
-    """Return the vectors by which each row `(…, N, ·)` is multiplied, `(…, N, M, K)`, or `(…, 1, M, K)` for all."""
+    """Return the vectors by which each row `(…, N, ·)` is multiplied, `(…, N, M, K)`, or
+    `(…, 1, M, K)` for all.
+    """
     return others if others.dim() > rows.dim() else others[..., None, :, :]
 
 
 def _is_fused(states: Tensor) -> bool:
-    """Tell whether products become sums that a compiler for CPUs fuses with what comes before and after.
+    """Tell whether products become sums that a compiler for CPUs fuses with what comes before and
+    after.
 
     They replace a call of BLAS for each head of each slot, which has a few rows.
     """
@@ -259,7 +281,8 @@ def _is_fused(states: Tensor) -> bool:
 
 def mix(of_target: Tensor, target: Tensor, of_prompt: Tensor, prompt: Tensor) -> Tensor:
     """
-    Return the mean of all values, weighted by the softmax of their scores, with heads joined: `(B, N, D)`.
+    Return the mean of all values, weighted by the softmax of their scores, with heads joined:
+    `(B, N, D)`.
 
     Args:
         of_target, of_prompt: Scores `(B, H, N, M)` and `(B, H, N, R)`.
@@ -282,7 +305,9 @@ def additive(seen: Tensor) -> Tensor:
 
 
 class Sums(NamedTuple):
-    """Sums of `φ(k) vᵀ` of one layer: over the target, `(B, N, H, K, K + 1)`, or the source, `(B, H, K, K + 1)`."""
+    """Sums of `φ(k) vᵀ` of one layer: over the target, `(B, N, H, K, K + 1)`, or the source,
+    `(B, H, K, K + 1)`.
+    """
 
     sums: Tensor
 
@@ -337,7 +362,9 @@ class StaticLinearCrossAttention(nn.Module):
 
     @staticmethod
     def read_source(attention: Any, states: Tensor, lengths: Tensor) -> Sums:
-        """Return the sums over states `(W, S, D)`, of which attention may see `(W,)`: `(W, H, K, K + 1)`."""
+        """Return the sums over states `(W, S, D)`, of which attention may see `(W,)`:
+        `(W, H, K, K + 1)`.
+        """
         keys, values = attention.project(states)
         seen = torch.arange(states.shape[1], device=states.device) < lengths[:, None]  # (W, S)
         return Sums(
@@ -362,7 +389,9 @@ def _with_ones(values: Tensor) -> Tensor:
 
 
 def _divide(summed: Tensor, states: Tensor) -> Tensor:
-    """Divide sums `(B, H, N, K + 1)` by their last column, and join the heads: `(B, N, D)` of the type of `states`."""
+    """Divide sums `(B, H, N, K + 1)` by their last column, and join the heads: `(B, N, D)` of the
+    type of `states`.
+    """
     denominator = summed[..., -1:].clamp(min=torch.finfo(summed.dtype).tiny)
     return join_heads((summed[..., :-1] / denominator).to(states.dtype))
 
@@ -371,7 +400,8 @@ class HashedKeys(NamedTuple):
     """
     Keys of unit length, values and buckets of one layer.
 
-    Of the target, `(B, H, R, N, K)` and `(B, H, R, N, C)`, or of the source, `(B, H, R, K)` and `(B, H, R, C)`.
+    Of the target, `(B, H, R, N, K)` and `(B, H, R, N, C)`, or of the source, `(B, H, R, K)` and
+    `(B, H, R, C)`.
     """
 
     keys: Tensor
@@ -404,7 +434,9 @@ class StaticLSHAttention(StaticSelfAttention):
 
     @staticmethod
     def read_prompt(cache: Any) -> HashedKeys:  # type: ignore[override]
-        """Return keys, values and buckets of prompts in the cache of a layer: `(W, H, S, K)`, `(W, H, S, C)`."""
+        """Return keys, values and buckets of prompts in the cache of a layer: `(W, H, S, K)`,
+        `(W, H, S, C)`.
+        """
         keys = nn.functional.normalize(cache.keys, dim=-1)
         return HashedKeys(keys, cache.values, cache.buckets.transpose(-1, -2).int())
 
@@ -441,5 +473,7 @@ class StaticLSHAttention(StaticSelfAttention):
 
 
 def _if_shared(buckets: Tensor, others: Tensor) -> Tensor:
-    """Return a mask `(B, H, N, P)` to add to scores: of buckets `(B, H, N, C)` with others, see [`scores_of`]."""
+    """Return a mask `(B, H, N, P)` to add to scores: of buckets `(B, H, N, C)` with others, see
+    [`scores_of`].
+    """
     return additive((buckets[..., None, :] == _for_each(buckets, others)).any(dim=-1))

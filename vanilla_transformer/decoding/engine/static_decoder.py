@@ -1,14 +1,15 @@
 """
 One decoder step of static shape, for all slots of the engine at once.
 
-No tensor changes its shape from step to step, and nothing looks at a value: the same function runs eagerly, compiled
-on a CPU, and in a CUDA graph. The slots are at different positions of their sentences.
+No tensor changes its shape from step to step, and nothing looks at a value: the same function runs
+eagerly, compiled on a CPU, and in a CUDA graph. The slots are at different positions of their
+sentences.
 
-A decoder without an encoder has its prompts as sources. Reading a prompt also computes the state after its last token:
-the first step takes it instead of computing it again.
+A decoder without an encoder has its prompts as sources. Reading a prompt also computes the state
+after its last token: the first step takes it instead of computing it again.
 
-Letters in shapes: B slots, N beams, R room for positions of the source or the target, W sources in a batch, S their
-positions, D d_model, V vocabulary.
+Letters in shapes: B slots, N beams, R room for positions of the source or the target, W sources in
+a batch, S their positions, D d_model, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +69,8 @@ class SlotMemory(NamedTuple):
     Attributes:
         positions: Positional encodings, `(R, D)`, or `(2R, D)` if the target follows a prompt.
         source_lengths: Tokens of each source or prompt, `(B,)`.
-        first_states: One tensor, the states after the last tokens of prompts, `(B, D)`; none with an encoder.
+        first_states: One tensor, the states after the last tokens of prompts, `(B, D)`; none with
+            an encoder.
         layers: The memory of each layer, updated in place.
     """
 
@@ -81,7 +83,10 @@ class SlotMemory(NamedTuple):
     def empty(
         cls, model: Any, slots: int, beams: int, room: int, alignment_heads: AlignmentHeads = ()
     ) -> "SlotMemory":
-        """Allocate memory for the decoder of a model. Learned positions beyond the last one repeat it."""
+        """Allocate memory for the decoder of a model.
+
+        Learned positions beyond the last one repeat it.
+        """
         decoder, follows_prompt = model.get_decoder(), not model.config.is_encoder_decoder
         first_states = torch.zeros(
             slots, model.config.d_model, dtype=model.dtype, device=model.device
@@ -110,7 +115,9 @@ class SlotMemory(NamedTuple):
         )
 
     def prefilled(self) -> Iterator[Tensor]:
-        """Yield the tensors that a source or a prompt fills when it enters, in the order of [`prefill`]."""
+        """Yield the tensors that a source or a prompt fills when it enters, in the order of
+        [`prefill`].
+        """
         yield from self.first_states
         for layer in self.layers:
             yield from layer.source
@@ -147,10 +154,12 @@ class StaticDecoder(nn.Module):
         Compute the logits `(B, N, V)` after one more token of each beam, in float32.
 
         Args:
-            tokens: `(B, N)`. After a prompt, those at time 0 are not used: the prompt's last token is at this time.
+            tokens: `(B, N)`. After a prompt, those at time 0 are not used: the prompt's last token
+                is at this time.
             time: Position of these tokens in the target, `(B,)`.
             done: Slots whose sentences are done, `(B,)`.
-            ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
+            ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this
+                step, itself.
             memory: Updated in place.
         """
         slots, steps = (torch.arange(size, device=time.device) for size in ancestors.shape[::2])
@@ -184,7 +193,9 @@ class StaticDecoder(nn.Module):
         return self.lm_head(states).float()
 
     def extra_repr(self) -> str:
-        """Return the fields of the configuration on which compiled code may depend: not weights, nor training."""
+        """Return the fields of the configuration on which compiled code may depend: not weights,
+        nor training.
+        """
         others = {field.name for field in fields(PreTrainedConfig)} | {
             "init_std",
             "max_source_length",
@@ -197,7 +208,10 @@ class StaticDecoder(nn.Module):
 
 
 class StaticDecoderLayer(nn.Module):
-    """A decoder layer for one token of each beam. The queries of `kept_heads` of cross-attention are kept."""
+    """A decoder layer for one token of each beam.
+
+    The queries of `kept_heads` of cross-attention are kept.
+    """
 
     def __init__(self, layer: Any, kept_heads: Sequence[int] = ()):
         super().__init__()
@@ -211,7 +225,9 @@ class StaticDecoderLayer(nn.Module):
     def sublayers(
         self, moment: Moment, memory: LayerMemory
     ) -> list[tuple[nn.LayerNorm, Callable[..., Tensor]]]:
-        """Return the sub-layers in order, which map `(B, N, D)` to `(B, N, D)`, each with its normalization."""
+        """Return the sub-layers in order, which map `(B, N, D)` to `(B, N, D)`, each with its
+        normalization.
+        """
         layer, prompt = self.layer, None if self.layer.has_cross_attention else memory.source
         sublayers: list[tuple[nn.LayerNorm, Callable[..., Tensor]]] = [
             (

@@ -1,12 +1,13 @@
 """
-One step of greedy search, sampling or beam search of static shape, for all slots of the engine at once.
+One step of greedy search, sampling or beam search of static shape, for all slots of the engine at
+once.
 
 Beam search is section 6.1 of the paper.
 
-Follows the library's rules: when a hypothesis is finished, which finished ones are kept, and when a sentence is done.
-Differs from Tensor2Tensor, as the library does: a hypothesis that the length limit cuts off competes as if it were
-finished; there it counts only if no hypothesis has ended. A slot that is done stays as it is until a new sentence
-enters.
+Follows the library's rules: when a hypothesis is finished, which finished ones are kept, and when a
+sentence is done. Differs from Tensor2Tensor, as the library does: a hypothesis that the length
+limit cuts off competes as if it were finished; there it counts only if no hypothesis has ended. A
+slot that is done stays as it is until a new sentence enters.
 
 Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary.
 """
@@ -33,8 +34,8 @@ class _Options(NamedTuple):
     Attributes:
         logits: Logits by which it chooses, `(B, N, V)`.
         own_logits: Logits of the model, `(B, N, V)`.
-        log_scale, own_log_scale: Added to logits, they give the scores and the log-probabilities of hypotheses with
-            one more token, `(B, N)`.
+        log_scale, own_log_scale: Added to logits, they give the scores and the log-probabilities of
+            hypotheses with one more token, `(B, N)`.
     """
 
     logits: Tensor
@@ -50,7 +51,8 @@ class _Options(NamedTuple):
 
 class SearchStep(nn.Module):
     """
-    Advance every slot by one token: `state` and `memory` are updated in place, and nothing is returned.
+    Advance every slot by one token: `state` and `memory` are updated in place, and nothing is
+    returned.
 
     Args:
         decoders: The decoder of each model.
@@ -231,8 +233,8 @@ class SearchStep(nn.Module):
     def _best_possible(self, running: Candidates, state: SearchState) -> Tensor:
         """Return the best final score of the running hypotheses if they ended now, `(B, 1)`.
 
-        With `early_stopping="never"`, return a bound of the final scores that they can reach, unless a feature says
-        otherwise.
+        With `early_stopping="never"`, return a bound of the final scores that they can reach,
+        unless a feature says otherwise.
         """
         lengths, features = (
             state.time + 1,
@@ -261,7 +263,9 @@ class SearchStep(nn.Module):
 
 
 def _store(state: SearchState | ModelScores, unless: Tensor, **values: Tensor) -> None:
-    """Update the named tensors of a state in place, except in slots where `unless`, `(B, 1)`, is True."""
+    """Update the named tensors of a state in place, except in slots where `unless`, `(B, 1)`, is
+    True.
+    """
     for name, value in values.items():
         old = getattr(state, name)
         old.copy_(torch.where(unless if old.dim() == 2 else unless[:, None], old, value))

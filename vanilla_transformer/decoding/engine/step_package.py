@@ -1,22 +1,26 @@
 """
 Packages of compiled steps: machine code without weights, which serves every model of one shape.
 
-A step is compiled ahead of time by `torch.export` and AOTInductor, for any number of slots and of positions, once with
-the products of oneDNN and once with inductor's own; see [`kinds_of`]. Weights are constants of the compiled code,
-in linear layers in the memory layout that the products read.
-They are not stored: `constants.json` names the parameter that each constant is, and loading takes it from the model.
-Tensors of the search's options are stored in `constants.safetensors`. Quantized weights stay in the package.
+A step is compiled ahead of time by `torch.export` and AOTInductor, for any number of slots and of
+positions, once with the products of oneDNN and once with inductor's own; see [`kinds_of`]. Weights
+are constants of the compiled code, in linear layers in the memory layout that the products read.
+They are not stored: `constants.json` names the parameter that each constant is, and loading takes
+it from the model. Tensors of the search's options are stored in `constants.safetensors`. Quantized
+weights stay in the package.
 
-Packages with weights would do without names of constants. But steps of few rows in float32 then take a fifth more
-time, weights are in memory once more for each form, and each fine-tuned model compiles its own; see `docs/tried.md`.
+Packages with weights would do without names of constants. But steps of few rows in float32 then
+take a fifth more time, weights are in memory once more for each form, and each fine-tuned model
+compiles its own; see `docs/tried.md`.
 
 Two things have no public door in torch 2.13:
 
-- `torch._inductor.aoti_load_package` takes seconds of imports, and its models read their signature from JSON at each
-  call, for a tenth of a small step. So packages are loaded by the loader that it wraps.
-- `load_constants` (https://github.com/pytorch/pytorch/pull/142246) takes constants by name, and freezing gives packed
-  weights of several layers one name, and does not say of which parameter they are made. So a hook of the compiler
-  gives them names, and random weights of the step that is compiled tell them apart.
+- `torch._inductor.aoti_load_package` takes seconds of imports, and its models read their signature
+  from JSON at each call, for a tenth of a small step. So packages are loaded by the loader that it
+  wraps.
+- `load_constants` (https://github.com/pytorch/pytorch/pull/142246) takes constants by name, and
+  freezing gives packed weights of several layers one name, and does not say of which parameter they
+  are made. So a hook of the compiler gives them names, and random weights of the step that is
+  compiled tell them apart.
 """
 
 import copy
@@ -43,7 +47,8 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     FEW_ROWS: {"max_autotune_gemm": True, "max_autotune_gemm_backends": "CPP"},
     MANY_ROWS: {},
 }
-# The dimensions of each tensor that vary with the slots or with the room for positions, and how fast they grow.
+# The dimensions of each tensor that vary with the slots or with the room for positions, and how
+# fast they grow.
 Dimensions = Sequence[dict[int, tuple[str, int]]]
 
 
@@ -53,11 +58,13 @@ class CompiledStep:
 
     Args:
         folder: Folder of the package, see [`StepCompiler`].
-        step: The step that was compiled, or one of the same shape with other weights, which must not change.
+        step: The step that was compiled, or one of the same shape with other weights, which must
+            not change.
     """
 
     def __init__(self, folder: Path, step: nn.Module):
-        # Calling the package itself would read its signature from JSON each time, for a tenth of a small step.
+        # Calling the package itself would read its signature from JSON each time, for a tenth of a
+        # small step.
         self._loader = _load(folder)
         constants = json.loads((folder / _CONSTANTS).read_text(encoding="utf-8"))
         if constants is not None:
@@ -101,7 +108,9 @@ class StepCompiler:
         self._step, self._arguments, self._dimensions = step, arguments, dimensions
 
     def compile(self, kind: str, folder: Path) -> None:
-        """Write the package of a form, `FEW_ROWS` or `MANY_ROWS`, into a folder; see [`kinds_of`]."""
+        """Write the package of a form, `FEW_ROWS` or `MANY_ROWS`, into a folder; see
+        [`kinds_of`].
+        """
         (step, program), values = self._traced, dict[str, Tensor]()
         is_quantized = _is_quantized(step)
 
@@ -124,7 +133,8 @@ class StepCompiler:
             "cpp.dynamic_threads": threads
             > 1,  # so that steps take as many as are set, up to these
             "freezing": True,
-            "always_keep_tensor_constants": True,  # also vectors of up to 8 numbers, which would become code
+            # Also vectors of up to 8 numbers, which would become code
+            "always_keep_tensor_constants": True,
             "aot_inductor.compile_wrapper_opt_level": "O0",
             "aot_inductor.check_lowerbound": False,  # code for two slots or more works for one
             "aot_inductor.package_constants_in_so": is_quantized,
@@ -152,7 +162,9 @@ class StepCompiler:
 
     @cached_property
     def _traced(self) -> tuple[nn.Module, torch.export.ExportedProgram]:
-        """The step, unless it is quantized with random weights by which constants are recognized, and its program."""
+        """The step, unless it is quantized with random weights by which constants are recognized,
+        and its program.
+        """
         step = self._step
         if not _is_quantized(step):
             step, generator = copy.deepcopy(step), torch.Generator().manual_seed(0)
@@ -163,11 +175,12 @@ class StepCompiler:
 
 
 def kinds_of(step: nn.Module) -> tuple[str, ...]:
-    """Return the kinds of packages that a step has: for few rows, which are slots times beams, and for many rows.
+    """Return the kinds of packages that a step has: for few rows, which are slots times beams, and
+    for many rows.
 
-    oneDNN multiplies many rows fastest, but each of its calls takes about 20 µs besides. For few rows, products that
-    inductor generates take a quarter of the time of a step. It generates none for quantized weights, nor the batched
-    ones of LSH attention.
+    oneDNN multiplies many rows fastest, but each of its calls takes about 20 µs besides. For few
+    rows, products that inductor generates take a quarter of the time of a step. It generates none
+    for quantized weights, nor the batched ones of LSH attention.
     """
     is_batched = any(getattr(module, "has_batched_products", False) for module in step.modules())
     return (MANY_ROWS,) if is_batched or _is_quantized(step) else (FEW_ROWS, MANY_ROWS)
@@ -176,7 +189,8 @@ def kinds_of(step: nn.Module) -> tuple[str, ...]:
 def threads_for_few_rows(step: nn.Module, threads: int) -> int:
     """Return the number of threads, of so many, for which a step of few rows is compiled.
 
-    Threads wait for each other in each operation, on busy cores for longer than one of them reads small weights.
+    Threads wait for each other in each operation, on busy cores for longer than one of them reads
+    small weights.
     """
     layers = [layer for decoder in getattr(step, "decoders", ()) for layer in decoder.layers]
     is_small = all(
@@ -190,7 +204,9 @@ def _is_quantized(step: nn.Module) -> bool:
 
 
 def _load(folder: Path) -> Any:
-    """Return the loader of a package, which `torch._inductor.aoti_load_package` wraps after seconds of imports."""
+    """Return the loader of a package, which `torch._inductor.aoti_load_package` wraps after seconds
+    of imports.
+    """
     return torch._C._aoti.AOTIModelPackageLoader(str(folder / _PACKAGE), "model", False, 1, -1)
 
 
@@ -221,7 +237,8 @@ def export_step(
 @contextmanager
 def tracing(step: nn.Module) -> Iterator[None]:
     """Turn autograd off in the way in which the step can be traced."""
-    # Quantized weights cannot be traced in inference mode, and weights made in it cannot be traced outside of it.
+    # Quantized weights cannot be traced in inference mode, and weights made in it cannot be traced
+    # outside of it.
     with torch.inference_mode(next(step.parameters()).is_inference()), torch.no_grad():
         yield
 
@@ -268,7 +285,8 @@ def _source_of(
     ):
         return None
     raise RuntimeError(
-        f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the step."
+        f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the "
+        "step."
     )
 
 
@@ -285,7 +303,8 @@ def _in_layout(
     Args:
         shape: Shape of the same values in the same order, if it is another one.
         packed: Weights as oneDNN reads them.
-        block: Weights `(N, K)` become `(N / block, K, block)`, as inductor reads them, with zeros at the end.
+        block: Weights `(N, K)` become `(N / block, K, block)`, as inductor reads them, with zeros
+            at the end.
         pairs: Weights with the inputs of a block in pairs, as instructions for bfloat16 read them.
     """
     tensor = tensor.detach() if shape is None else tensor.detach().reshape(shape)

@@ -45,7 +45,9 @@ SUPPORTED = "an unchanged translation model or causal language model of this pac
 
 
 def is_supported(model: Any) -> bool:
-    """Tell whether an engine computes the same as a model itself, or as the models of an ensemble."""
+    """Tell whether an engine computes the same as a model itself, or as the models of an
+    ensemble.
+    """
     if isinstance(model, Ensemble):
         return all(map(is_supported, model.models))
     if not isinstance(
@@ -86,7 +88,9 @@ def is_supported(model: Any) -> bool:
 
 
 def _replaces_method(module: nn.Module) -> bool:
-    """Tell whether a class outside this package, or the module itself, replaces a method that decodes."""
+    """Tell whether a class outside this package, or the module itself, replaces a method that
+    decodes.
+    """
     package, classes = __name__.partition(".")[0], type(module).__mro__
     ours = next((each for each in classes if each.__module__.partition(".")[0] == package), None)
     if ours is None or any(
@@ -107,7 +111,8 @@ def _replaces_method(module: nn.Module) -> bool:
 
 def is_hooked(module: Any) -> bool:
     """
-    Tell whether anything runs around a module's `forward`, besides the library's own recording of outputs.
+    Tell whether anything runs around a module's `forward`, besides the library's own recording of
+    outputs.
 
     The search here calls some modules of the decoder with other shapes, less often, or not at all.
     """
@@ -122,7 +127,9 @@ def is_hooked(module: Any) -> bool:
 
 
 def kind_of(model: Any) -> str:
-    """Name a model in an error: its class, and what the engine does not support if that can be seen."""
+    """Name a model in an error: its class, and what the engine does not support if that can be
+    seen.
+    """
     if isinstance(model, Ensemble):
         return next(
             (kind_of(each) for each in model.models if not is_supported(each)), "an ensemble"

@@ -18,7 +18,10 @@ from .search_options import SearchFeature
 
 @dataclass(frozen=True)
 class ForcedToken(SearchFeature):
-    """Begin every target with its language, for example, or end it at its limit. This adds nothing to scores."""
+    """Begin every target with its language, for example, or end it at its limit.
+
+    This adds nothing to scores.
+    """
 
     token: int
     is_last: bool = False

@@ -12,7 +12,8 @@ class ThreadChoice:
     """
     Choose among numbers of threads by the times of the latest steps on each.
 
-    On idle cores, threads read the weights together. On busy ones, they wait for each other in each operation.
+    On idle cores, threads read the weights together. On busy ones, they wait for each other in each
+    operation.
     """
 
     def __init__(self, *numbers: int):

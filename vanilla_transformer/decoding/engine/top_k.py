@@ -1,8 +1,8 @@
 """
 The best scores over a vocabulary.
 
-The best are in the blocks of the vocabulary with the best maxima. So the long axis, which takes the time, is read once
-and not written.
+The best are in the blocks of the vocabulary with the best maxima. So the long axis, which takes the
+time, is read once and not written.
 
 Letters in shapes: B sentences, N beams, C candidates, V vocabulary.
 """
@@ -19,7 +19,9 @@ _CHUNK = 2**17  # logits that are summed at once, which fit in a core's cache
 
 
 class Candidates(NamedTuple):
-    """Continuations: log-probabilities, the beams that they continue and their tokens, `(B, C)` each."""
+    """Continuations: log-probabilities, the beams that they continue and their tokens, `(B, C)`
+    each.
+    """
 
     scores: Tensor
     parents: Tensor
@@ -29,7 +31,8 @@ class Candidates(NamedTuple):
 def argmax(scores: Tensor) -> Tensor:
     """Return `scores.argmax(dim=-1)` of `(B, V)`.
 
-    On a CPU, a maximum of few rows takes less time than the operations on blocks, unless these are compiled.
+    On a CPU, a maximum of few rows takes less time than the operations on blocks, unless these are
+    compiled.
     """
     if _is_eager_on_cpu(scores) and scores.numel() <= _CHUNK:
         return scores.max(dim=-1).indices
@@ -47,7 +50,8 @@ def top_continuations(
 
     Args:
         logits (`torch.FloatTensor` of shape `(B, N, V)`): Of the next token.
-        log_scale (`torch.FloatTensor` of shape `(B, N)`): Added to the logits of a beam; the sums are the scores.
+        log_scale (`torch.FloatTensor` of shape `(B, N)`): Added to the logits of a beam; the sums
+        are the scores.
 
     Returns:
         Scores, beams and tokens, each `(B, count)`, best first.
@@ -67,8 +71,8 @@ def top_continuations(
 def log_sums(logits: Tensor) -> Tensor:
     """Return `logits.logsumexp(dim=-1)` of `(B, N, V)`.
 
-    On a CPU it is computed for a few rows at a time, unless it is compiled: its intermediate results would be as large
-    as all logits, for which the system provides new memory at each step.
+    On a CPU it is computed for a few rows at a time, unless it is compiled: its intermediate
+    results would be as large as all logits, for which the system provides new memory at each step.
     """
     if not _is_eager_on_cpu(logits) or logits.numel() <= _CHUNK:
         return logits.logsumexp(dim=-1)
@@ -81,7 +85,10 @@ def _is_eager_on_cpu(logits: Tensor) -> bool:
 
 
 def reduce_blocks(scores: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
-    """Map `(…, V)` to `(…, blocks)`: reduce each block of the vocabulary to a number. The last one may be smaller."""
+    """Map `(…, V)` to `(…, blocks)`: reduce each block of the vocabulary to a number.
+
+    The last one may be smaller.
+    """
     complete = scores.shape[-1] // _BLOCK
     reduced = reduce(scores[..., : complete * _BLOCK].unflatten(-1, (complete, _BLOCK)), dim=-1)
     rest = scores[..., complete * _BLOCK :]
@@ -93,7 +100,9 @@ def reduce_blocks(scores: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
 
 
 def tokens_of_blocks(blocks: Tensor, vocab_size: int) -> tuple[Tensor, Tensor]:
-    """Return the tokens `(B, n * _BLOCK)` of blocks `(B, n)`, and where the last token is repeated to fill a block."""
+    """Return the tokens `(B, n * _BLOCK)` of blocks `(B, n)`, and where the last token is repeated
+    to fill a block.
+    """
     tokens = (blocks[..., None] * _BLOCK + torch.arange(_BLOCK, device=blocks.device)).flatten(-2)
     return tokens.clamp(max=vocab_size - 1), tokens >= vocab_size
 

@@ -1,7 +1,9 @@
 """
-The report of an evaluation for readers who are no engineers: one HTML file without scripts, which loads nothing.
+The report of an evaluation for readers who are no engineers: one HTML file without scripts, which
+loads nothing.
 
-Each function returns the values of one section. `page.html`, a Jinja template that escapes all values, shows them.
+Each function returns the values of one section. `page.html`, a Jinja template that escapes all
+values, shows them.
 """
 
 import platform
@@ -53,17 +55,33 @@ _BANDS = {
     30: "understandable to good",
     40: "high quality",
     50: "very high quality, adequate and fluent",
-    60: "as good as people's or better; make sure that the model was not trained on these sentences",
+    60: (
+        "as good as people's or better; make sure that the model was not trained on these sentences"
+    ),
 }
 _MEANINGS = {
-    "bleu": "Words and runs of up to four words that a translation shares with the reference; 100 is the same text",
-    "chrf": "Pieces of words that they share, so that another ending of a word costs less; 100 is the same text",
+    "bleu": (
+        "Words and runs of up to four words that a translation shares with the reference; "
+        "100 is the same text"
+    ),
+    "chrf": (
+        "Pieces of words that they share, so that another ending of a word costs less; 100 "
+        "is the same text"
+    ),
     "chrf++": "The same as chrF, with words and pairs of words",
-    "ter": "Changes that turn a translation into the reference, for 100 words of it; a lower value is better",
-    "paper_bleu": "BLEU as the tables of the paper have it; do not compare it with other kinds of BLEU",
+    "ter": (
+        "Changes that turn a translation into the reference, for 100 words of it; a lower "
+        "value is better"
+    ),
+    "paper_bleu": (
+        "BLEU as the tables of the paper have it; do not compare it with other kinds of BLEU"
+    ),
     "tokenized_bleu": "The same, with compounds as one word",
     "loss": "How much the references surprise the model; a lower value is better",
-    "comet": "The judgment of a model that was trained on people's judgments; most values are from 0 to 1",
+    "comet": (
+        "The judgment of a model that was trained on people's judgments; most values are "
+        "from 0 to 1"
+    ),
 }
 _TONES = {
     (1, 1): "good",
@@ -105,7 +123,9 @@ class Setup:
 
 
 class ScoredSentence(NamedTuple):
-    """A translated sentence with its chrF, the change from the other system, and the names of its warnings."""
+    """A translated sentence with its chrF, the change from the other system, and the names of its
+    warnings.
+    """
 
     source: str
     translation: str
@@ -122,7 +142,9 @@ class ScoredSentence(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A row of a chart: its name, a number of sentences, a value and the width of its bar in percent."""
+    """A row of a chart: its name, a number of sentences, a value and the width of its bar in
+    percent.
+    """
 
     name: str
     sentences: int
@@ -135,7 +157,8 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
     report, sentences = evaluation.report, score_sentences(evaluation, setup.limits)
     if not sentences:
         raise UserError(
-            "A report needs a sentence with a reference, but all references are blank. Leave out --report."
+            "A report needs a sentence with a reference, but all references are blank. Leave out "
+            "--report."
         )
     style = read_part(str(__package__), "css")
     environment = Environment(
@@ -228,7 +251,9 @@ def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[Score
 
 
 def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
-    """Return the bands of BLEU and the place of a score among them, or None if the score does not count words."""
+    """Return the bands of BLEU and the place of a score among them, or None if the score does not
+    count words.
+    """
     if _WORD_TOKENS not in bleu.signature:
         return None
     starts = [*_BANDS, 100]
@@ -247,8 +272,11 @@ def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
 
 
 def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
-    """Return which system is better by each score and by all, and the sentences that changed most."""
-    signs = {}  # 1 if the system is better than its baseline, -1 if it is worse, 0 if that is not significant
+    """Return which system is better by each score and by all, and the sentences that changed
+    most.
+    """
+    # 1 if the system is better than its baseline, -1 if it is worse, 0 if that is not significant
+    signs = {}
     for name, one in report.comparisons.items():
         is_better = (one.system.score > one.baseline.score) != (name in LOWER_IS_BETTER)
         signs[name] = 0 if one.p_value >= _SIGNIFICANT else 1 if is_better else -1
@@ -285,7 +313,9 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
 
 
 def describe_lengths(sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
-    """Return the words of all translations divided by the references' words, and the mean score by length."""
+    """Return the words of all translations divided by the references' words, and the mean score by
+    length.
+    """
     ours = sum(len(split_words(each.translation)) for each in sentences)
     ratio = ours / max(1, sum(len(split_words(each.reference)) for each in sentences))
     meaning = "about as long as the references"
@@ -324,7 +354,10 @@ def describe_distribution(sentences: Sequence[ScoredSentence]) -> list[Bar]:
 
 
 def choose_examples(sentences: Sequence[ScoredSentence]) -> dict[str, list[ScoredSentence]]:
-    """Return the best, typical and worst sentences, each once. Of equally good ones, the longest are shown."""
+    """Return the best, typical and worst sentences, each once.
+
+    Of equally good ones, the longest are shown.
+    """
     ranked = sorted(
         {(each.source, each.translation): each for each in sentences}.values(),
         key=lambda each: (-each.score, -len(each.reference)),

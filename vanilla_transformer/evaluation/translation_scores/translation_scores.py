@@ -1,4 +1,6 @@
-"""BLEU, chrF and the paper's BLEU as a metric of the `evaluate` library, whose own metrics need the network."""
+"""BLEU, chrF and the paper's BLEU as a metric of the `evaluate` library, whose own metrics need the
+network.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +10,8 @@ import evaluate
 
 from vanilla_transformer.errors import UserError
 
-# `evaluate` copies this file to another folder before importing it, so relative imports do not work.
+# `evaluate` copies this file to another folder before importing it, so relative imports do not
+# work.
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 
 _DESCRIPTION = (
@@ -64,6 +67,7 @@ def _only_reference(reference: str | Sequence[str]) -> str:
         return reference
     if len(reference) != 1:
         raise UserError(
-            f"There must be one reference for each prediction, got {len(reference)}: {list(reference)}."
+            f"There must be one reference for each prediction, got {len(reference)}: "
+            f"{list(reference)}."
         )
     return reference[0]

@@ -37,7 +37,10 @@ class AlignmentScores(NamedTuple):
 def score_alignments(
     found: Sequence[set[WordPair]], gold: Sequence[GoldAlignment]
 ) -> AlignmentScores:
-    """Compare the links of all sentences with the gold links. Without any links on either side there is no error."""
+    """Compare the links of all sentences with the gold links.
+
+    Without any links on either side there is no error.
+    """
     rows = [*zip(found, gold, strict=True)]
     links = sum(len(ours) for ours, _ in rows)
     sure = sum(len(theirs.sure) for _, theirs in rows)
@@ -70,8 +73,9 @@ def rank_alignment_heads(
     """Return each head and all heads of each layer together, best first.
 
     Args:
-        expected: The aligned words of each pair, see [`read_alignments`]. By default the heads are compared with the
-            alignments of [`align_lexically`], and their order matters more than their errors.
+        expected: The aligned words of each pair, see [`read_alignments`]. By default the heads are
+            compared with the alignments of [`align_lexically`], and their order matters more than
+            their errors.
     """
     check_cross_attention(model)
     if not pairs:
@@ -100,8 +104,8 @@ def align_by_heads(
     """Return the words that the `alignment_heads` of a model align, for each pair.
 
     Args:
-        reverse: A model of the other direction and its tokenizer, which may have another vocabulary. The links of
-            both are put together by [`grow_diagonally`].
+        reverse: A model of the other direction and its tokenizer, which may have another
+            vocabulary. The links of both are put together by [`grow_diagonally`].
     """
     aligners = [(model, tokenizer, pairs)]
     if reverse is not None:
@@ -116,7 +120,9 @@ def align_by_heads(
 def align_given(
     model: Any, tokenizer: Any, pairs: Sequence[SentencePair], choices: Sequence[Heads]
 ) -> Iterator[list[set[WordPair]]]:
-    """Yield the words that each choice of heads aligns, for each pair in order, by forced decoding of its target."""
+    """Yield the words that each choice of heads aligns, for each pair in order, by forced decoding
+    of its target.
+    """
     heads = sorted({head for choice in choices for head in choice})
     places = [[heads.index(head) for head in choice] for choice in choices]
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
@@ -141,10 +147,12 @@ def cross_attentions(
     heads: Sequence[tuple[int, int]],
 ) -> Iterator[Tensor]:
     """
-    Yield the attention of heads, each a layer and a number, to a source when each target token is predicted.
+    Yield the attention of heads, each a layer and a number, to a source when each target token is
+    predicted.
 
-    The attention of each pair is `(heads, T, S)`, over the tokens that the model may see. Pairs are computed one by
-    one. The model's attention implementation becomes `"eager"`, since no other one returns weights.
+    The attention of each pair is `(heads, T, S)`, over the tokens that the model may see. Pairs are
+    computed one by one. The model's attention implementation becomes `"eager"`, since no other one
+    returns weights.
     """
     check_positions(model.config, [*sources, *targets])
     model.set_attn_implementation("eager")

@@ -23,11 +23,14 @@ from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
 
 class ExplainArguments(ModelNameArguments, LanguageArguments, ThreadArguments, OverwriteArguments):
-    """Flags of `explain`. By default the checkpoint's generation config decides about the search."""
+    """Flags of `explain`.
+
+    By default the checkpoint's generation config decides about the search.
+    """
 
     sentence: Annotated[str, ARGUMENT] = Field(
-        description="The sentence, in quotation marks. Its search is the model's own, without `--protect` and as "
-        "one sentence: `translate --no_protect` writes the same."
+        description="The sentence, in quotation marks. Its search is the model's own, without "
+        "`--protect` and as one sentence: `translate --no_protect` writes the same."
     )
     output: Output = Field(
         description="HTML file to write. It has all of its data and loads nothing."
@@ -72,7 +75,10 @@ def explain_command(arguments: Sequence[str]) -> None:
 
 
 class EvaluateAlignmentsArguments(ParallelTextArguments):
-    """Flags of `evaluate-alignments`. All files are aligned line by line; words are what white space separates."""
+    """Flags of `evaluate-alignments`.
+
+    All files are aligned line by line; words are what white space separates.
+    """
 
     alignments: Input = Field(
         description="Alignments in the format of Moses, such as 0-0 1-2, one line per pair."
@@ -102,12 +108,15 @@ def evaluate_alignments_command(arguments: Sequence[str]) -> None:
 
 
 class ChooseAlignmentHeadArguments(ModelNameArguments, ParallelTextArguments, ThreadArguments):
-    """Flags of `choose-alignment-head`. The files are aligned line by line; validation text serves well."""
+    """Flags of `choose-alignment-head`.
+
+    The files are aligned line by line; validation text serves well.
+    """
 
     alignments: Input | None = Field(
         None,
-        description="Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default a "
-        "lexical model aligns the words.",
+        description="Known alignments in the format of Moses, such as 0-0 1-2, one line per "
+        "sentence. By default a lexical model aligns the words.",
     )
 
 
@@ -142,8 +151,8 @@ class WriteAlignmentsArguments(ParallelTextArguments, ThreadArguments, Overwrite
     """
     Flags of `write-alignments`.
 
-    Without a model, a lexical model is fitted to the text in both directions. With one, its `alignment_heads` align
-    the words, and with a model of the reverse direction, the heads of both.
+    Without a model, a lexical model is fitted to the text in both directions. With one, its
+    `alignment_heads` align the words, and with a model of the reverse direction, the heads of both.
     """
 
     models: Annotated[list[Input], ARGUMENT] = Field(

@@ -1,9 +1,11 @@
 """
-Guided alignment: train one head of cross-attention toward given alignments of words (Garg et al., 2019).
+Guided alignment: train one head of cross-attention toward given alignments of words (Garg et al.,
+2019).
 
-The head's attention is computed from the inputs of its layer, beside the model's own attention, whatever
-implementation that has. A token's attention, when it is predicted, is trained toward the tokens of the words that its
-word is aligned with, each word with an equal share. EOS, and words without a counterpart, attend to the source's EOS.
+The head's attention is computed from the inputs of its layer, beside the model's own attention,
+whatever implementation that has. A token's attention, when it is predicted, is trained toward the
+tokens of the words that its word is aligned with, each word with an equal share. EOS, and words
+without a counterpart, attend to the source's EOS.
 
 Letters in shapes: B batch, T target length, S source length, L links in a batch.
 """
@@ -65,10 +67,11 @@ class GuidedAlignment:
 
 def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) -> GuidedAlignment:
     """
-    Return the guided alignment of a recipe with `train_alignments`, and store its head in the configuration.
+    Return the guided alignment of a recipe with `train_alignments`, and store its head in the
+    configuration.
 
-    By default, the layer is the last but one of the decoder (Garg et al., 2019), but not the first one of several: it
-    would have to align the next word from the embeddings of the words before it.
+    By default, the layer is the last but one of the decoder (Garg et al., 2019), but not the first
+    one of several: it would have to align the next word from the embeddings of the words before it.
 
     Args:
         config: Configuration of the model that is trained.
@@ -93,7 +96,8 @@ def alignment_loss(
     places: Tensor,
     weights: Tensor,
 ) -> Tensor:
-    """Return the cross-entropy between the attention of the head and the links of a batch, summed over the links.
+    """Return the cross-entropy between the attention of the head and the links of a batch, summed
+    over the links.
 
     Args:
         attention: A cross-attention of the model.

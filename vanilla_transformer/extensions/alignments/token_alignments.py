@@ -1,4 +1,6 @@
-"""The alignments of a training text between tokens, given or found in it, for guided alignment; cached by content."""
+"""The alignments of a training text between tokens, given or found in it, for guided alignment;
+cached by content.
+"""
 
 import logging
 from collections import defaultdict
@@ -41,7 +43,8 @@ _SCHEMA = pa.schema([("links", pa.list_(pa.int32())), ("words", pa.list_(pa.int3
 
 
 def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLinks:
-    """Return the alignments of the training text of a recipe with `train_alignments`. They are cached by content.
+    """Return the alignments of the training text of a recipe with `train_alignments`. They are
+    cached by content.
 
     With `AGREEMENT`, [`align_lexically`] finds them.
     """
@@ -134,7 +137,8 @@ def align_tokens(
     target_spans: Sequence[Span],
     words: set[WordPair],
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the links between the tokens of a pair: a target token, a source token, and the divisor of the weight.
+    """Yield the links between the tokens of a pair: a target token, a source token, and the divisor
+    of the weight.
 
     The weights of a target token add up to 1. A pair without aligned words has no links.
     """

@@ -1,9 +1,10 @@
 """
 The alignment of words that follows from the attention between tokens.
 
-A unit is a run of letters and digits, one Chinese or Japanese character, or one punctuation mark. The attention of a
-unit is the mean over its tokens, summed over the tokens of each unit of the source. A unit of the translation is
-linked to the unit of the source to which it attends most, and to others to which it attends at least half as much.
+A unit is a run of letters and digits, one Chinese or Japanese character, or one punctuation mark.
+The attention of a unit is the mean over its tokens, summed over the tokens of each unit of the
+source. A unit of the translation is linked to the unit of the source to which it attends most, and
+to others to which it attends at least half as much.
 
 Letters in shapes: T target tokens, S source tokens.
 """
@@ -56,7 +57,9 @@ def link_units(
     target_spans: Sequence[Span],
     attention: Tensor,
 ) -> list[Link]:
-    """Return the links between the units of two texts, given the attention of their tokens, `(T, S)`."""
+    """Return the links between the units of two texts, given the attention of their tokens,
+    `(T, S)`.
+    """
     source_units, target_units = split_units(source), split_units(target)
     if not source_units or not target_units:
         return []
@@ -104,7 +107,8 @@ def token_spans(
     """Return the characters of each token of the texts, for the tokens of [`encode_sentences`].
 
     Args:
-        encoded: The tokens of the texts, which may begin with further ones, for languages. These have no characters.
+        encoded: The tokens of the texts, which may begin with further ones, for languages. These
+            have no characters.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise UserError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")
@@ -137,7 +141,10 @@ def token_spans(
 
 
 def words_of_tokens(text: str, spans: Sequence[Span]) -> list[set[int]]:
-    """Return the words of each token, counted from 0 between white space. Punctuation at a word is of none."""
+    """Return the words of each token, counted from 0 between white space.
+
+    Punctuation at a word is of none.
+    """
     words = _words_of_units(text)
     owners = {
         place: words[start]
@@ -151,7 +158,9 @@ def words_of_tokens(text: str, spans: Sequence[Span]) -> list[set[int]]:
 
 
 def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:
-    """Return which share of its characters each token has in each unit, `(tokens, units)`, white space left out."""
+    """Return which share of its characters each token has in each unit, `(tokens, units)`, white
+    space left out.
+    """
     owners = {place: unit for unit, (start, end) in enumerate(units) for place in range(start, end)}
     shares = torch.zeros(len(spans), len(units))
     for row, (start, end) in enumerate(spans):
@@ -162,7 +171,9 @@ def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:
 
 
 def _words_of_units(text: str) -> dict[int, int]:
-    """Return the word of each unit that stands for its word, by the place at which the unit starts."""
+    """Return the word of each unit that stands for its word, by the place at which the unit
+    starts.
+    """
     found = dict[int, int]()
     for number, word in enumerate(re.finditer(r"\S+", text)):
         units = [(start + word.start(), word[0][start:end]) for start, end in split_units(word[0])]

@@ -1,10 +1,12 @@
 """
-Alignments of words: the format of Moses, and two aligners that are fitted to the text itself in both directions.
+Alignments of words: the format of Moses, and two aligners that are fitted to the text itself in
+both directions.
 
-`align_lexically` is IBM model 1 (Brown et al., 1993), and then has a prior for the diagonal as model 2 (Dyer et al.,
-"A Simple, Fast, and Effective Reparameterization of IBM Model 2", 2013).
+`align_lexically` is IBM model 1 (Brown et al., 1993), and then has a prior for the diagonal as
+model 2 (Dyer et al., "A Simple, Fast, and Effective Reparameterization of IBM Model 2", 2013).
 
-Letters in shapes: R target words of some pairs, C cells: for each target word, no word and each word of its source.
+Letters in shapes: R target words of some pairs, C cells: for each target word, no word and each
+word of its source.
 """
 
 import re
@@ -28,7 +30,9 @@ _NEIGHBORS = [
 
 
 class GoldAlignment(NamedTuple):
-    """The word pairs that an aligner must find, and the pairs that it may find, the former included."""
+    """The word pairs that an aligner must find, and the pairs that it may find, the former
+    included.
+    """
 
     sure: set[WordPair]
     possible: set[WordPair]
@@ -56,7 +60,8 @@ def _rows(path: str | Path, pairs: Sequence[SentencePair]) -> list[tuple[str, Se
     lines = read_lines(path)
     if len(lines) != len(pairs):
         raise UserError(
-            f"{path} must have a line for each of {len(pairs)} pairs of sentences, got {len(lines)}."
+            f"{path} must have a line for each of {len(pairs)} pairs of sentences, got "
+            f"{len(lines)}."
         )
     rows = enumerate(zip(lines, pairs, strict=True), start=1)
     return [(line, pair, f"line {number} of {path}") for number, (line, pair) in rows]
@@ -81,7 +86,8 @@ def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPai
 def grow_diagonally(
     forward: Sequence[set[WordPair]], backward: Sequence[set[WordPair]]
 ) -> list[set[WordPair]]:
-    """Return the links of both directions, and neighbors of them in one direction that link a word without a link.
+    """Return the links of both directions, and neighbors of them in one direction that link a word
+    without a link.
 
     This is grow-diag (Koehn et al., 2003). The first of several neighbors is added first.
 
@@ -111,7 +117,9 @@ def grow_diagonally(
 
 FITTED_PAIRS = 100_000  # at most; further pairs are aligned by the probabilities of these
 _ITERATIONS = 5  # of model 1, and then with the prior
-_TENSION = 2.0  # of the prior: weak, since few pairs suffice to choose a head, and other languages have other orders
+# Of the prior: weak, since few pairs suffice to choose a head, and other languages have other
+# orders
+_TENSION = 2.0
 _NO_WORD_PROBABILITY = 0.08  # as in fast_align
 _PAIRS_PER_CHUNK = 1_000
 _EDGES = regex.compile(r"^[\p{P}\p{S}]+|[\p{P}\p{S}]+$")
@@ -120,7 +128,9 @@ Sentence = np.ndarray  # numbers of words, from 1; 0 is no word
 
 
 class _Cells(NamedTuple):
-    """Cells of some pairs: the source word and the target word in one number, the prior, and how many a row has."""
+    """Cells of some pairs: the source word and the target word in one number, the prior, and how
+    many a row has.
+    """
 
     keys: np.ndarray  # (C,)
     prior: np.ndarray  # (C,)
@@ -128,13 +138,17 @@ class _Cells(NamedTuple):
 
 
 def align_lexically(pairs: Sequence[SentencePair]) -> list[set[WordPair]]:
-    """Return the linked words of each pair: links of both directions, and their neighbors of one direction."""
+    """Return the linked words of each pair: links of both directions, and their neighbors of one
+    direction.
+    """
     sources, targets = (_number_words([pair[side] for pair in pairs]) for side in (0, 1))
     return grow_diagonally(_align(sources, targets), _align(targets, sources))
 
 
 def _number_words(texts: Sequence[str]) -> list[Sentence]:
-    """Return the words of each text as numbers, in lower case and without the punctuation at them."""
+    """Return the words of each text as numbers, in lower case and without the punctuation at
+    them.
+    """
     numbers = dict[str, int]()
     rows = ([_EDGES.sub("", word).lower() or word for word in text.split()] for text in texts)
     return [
@@ -165,7 +179,9 @@ def _align(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> list[set
 
 
 def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the keys of all words that occur together and the probability of the target word, by EM."""
+    """Return the keys of all words that occur together and the probability of the target word, by
+    EM.
+    """
     known = np.unique(
         np.concatenate([np.empty(0, np.int64), *(np.unique(chunk.keys) for chunk in chunks)])
     )
@@ -197,7 +213,9 @@ def _cells(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> _Cells:
 
 @lru_cache(maxsize=10_000)
 def _prior(source_length: int, target_length: int) -> np.ndarray:
-    """Return the probability of no word and of each place in the source, for each place in the target, `(C,)`."""
+    """Return the probability of no word and of each place in the source, for each place in the
+    target, `(C,)`.
+    """
     there, here = (
         np.arange(1, length + 1) / max(1, length) for length in (source_length, target_length)
     )

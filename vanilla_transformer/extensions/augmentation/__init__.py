@@ -1,4 +1,6 @@
-"""Change training text in each epoch: perturbations, terms, placeholders and noise, and BPE-dropout."""
+"""Change training text in each epoch: perturbations, terms, placeholders and noise, and
+BPE-dropout.
+"""
 
 from functools import partial
 

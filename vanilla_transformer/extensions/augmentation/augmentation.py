@@ -1,6 +1,6 @@
 """
-Augment a training pair: change it as its author might have, write wanted translations into its source, put
-placeholders on both sides, or replace it by noise.
+Augment a training pair: change it as its author might have, write wanted translations into its
+source, put placeholders on both sides, or replace it by noise.
 """
 
 import re
@@ -32,7 +32,9 @@ _SHORTEST_STEM = 2  # letters that the forms of an invented word share
 
 
 class _AlignedTerm(NamedTuple):
-    """Words of a source and their translation: where they are, and the form of the translation that is annotated."""
+    """Words of a source and their translation: where they are, and the form of the translation that
+    is annotated.
+    """
 
     start: int
     end: int
@@ -64,10 +66,11 @@ def perturb_pair(pair: SentencePair, random: Random, name: str) -> SentencePair:
 
 def replace_by_noise(pair: SentencePair, random: Random) -> SentencePair:
     """
-    Replace a pair by noise that is the same on both sides: its source with all letters shuffled, with their marks.
+    Replace a pair by noise that is the same on both sides: its source with all letters shuffled,
+    with their marks.
 
-    So a model learns to copy text that it cannot translate, instead of inventing a translation. These are letters
-    that the vocabulary knows, and words of usual lengths.
+    So a model learns to copy text that it cannot translate, instead of inventing a translation.
+    These are letters that the vocabulary knows, and words of usual lengths.
     """
     graphemes = split_graphemes(pair.source)
     letters = [each for each in graphemes if each[0].isalpha()]
@@ -80,9 +83,10 @@ def follow_words(words: set[WordPair], before: SentencePair, after: SentencePair
     """
     Return the aligned words of a pair after one of its augmentations, given the ones before.
 
-    A change of letters, such as another case, a typo, or a placeholder for one word, leaves words where they are. If
-    either side has more or fewer words than before, the words have moved, and none is aligned. The words of noise,
-    which is the same on both sides but for a tag, are aligned with themselves.
+    A change of letters, such as another case, a typo, or a placeholder for one word, leaves words
+    where they are. If either side has more or fewer words than before, the words have moved, and
+    none is aligned. The words of noise, which is the same on both sides but for a tag, are aligned
+    with themselves.
     """
     counts, (sources, targets) = ([len(side.split()) for side in pair] for pair in (before, after))
     if before != after and after.source.endswith(after.target):
@@ -96,11 +100,11 @@ def insert_inline_terms(
     """
     Annotate some terms of a pair whose translation is in its target.
 
-    A third of the terms get the most likely form of the translation, which may be another one than in the target: so a
-    model learns to inflect it. A third are hidden as well. A third get an invented translation, which also replaces
-    the one in the target, with its ending: so a model learns to copy words that it does not know, and to follow the
-    annotation where it knows another translation. Neighbors whose translations are neighbors may be annotated as one
-    term.
+    A third of the terms get the most likely form of the translation, which may be another one than
+    in the target: so a model learns to inflect it. A third are hidden as well. A third get an
+    invented translation, which also replaces the one in the target, with its ending: so a model
+    learns to copy words that it does not know, and to follow the annotation where it knows another
+    translation. Neighbors whose translations are neighbors may be annotated as one term.
 
     Args:
         words: Words of the target language, whose parts invented words consist of.
@@ -126,7 +130,9 @@ def insert_inline_terms(
 
 
 def _invent(form: str, used: str, random: Random, words: Sequence[str]) -> tuple[str, str]:
-    """Return two forms of an invented word that differ as the given ones do; or these, if they begin differently."""
+    """Return two forms of an invented word that differ as the given ones do; or these, if they
+    begin differently.
+    """
     forms = split_graphemes(form), split_graphemes(used)
     stem = len(commonprefix([[letter.lower() for letter in each] for each in forms]))
     if stem < _SHORTEST_STEM:
@@ -138,7 +144,9 @@ def _invent(form: str, used: str, random: Random, words: Sequence[str]) -> tuple
 
 
 def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:
-    """Replace numbers, URLs, names and so on that both sides have by placeholders, the same ones on both sides."""
+    """Replace numbers, URLs, names and so on that both sides have by placeholders, the same ones on
+    both sides.
+    """
     source, target = pair
     ranges = merge([*find_protected(source), *(match.span() for match in _NAME.finditer(source))])
     counts = Counter(source[start:end] for start, end in ranges)
@@ -154,7 +162,10 @@ def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:
 
 
 def _find_terms(pair: SentencePair, lexicon: Lexicon) -> list[_AlignedTerm]:
-    """Return the words that the lexicon translates by a word of the target. Both are on their side once."""
+    """Return the words that the lexicon translates by a word of the target.
+
+    Both are on their side once.
+    """
     targets = _words_by_form(pair.target, casefold=False)
     found = []
     for word, places in _words_by_form(pair.source, casefold=True).items():
@@ -174,7 +185,10 @@ def _words_by_form(text: str, casefold: bool) -> dict[str, list[tuple[int, int]]
 
 
 def _join(pair: SentencePair, terms: Sequence[_AlignedTerm], random: Random) -> list[_AlignedTerm]:
-    """Join some terms that are neighbors in both texts. The translation of several words is annotated as it is."""
+    """Join some terms that are neighbors in both texts.
+
+    The translation of several words is annotated as it is.
+    """
     joined = list(terms[:1])
     for before, term in pairwise(terms):
         gaps = (

@@ -50,17 +50,20 @@ _ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
 
 class AugmentedCorpus(DerivedCorpus):
     """
-    The pairs of another corpus, some of them augmented: a function of seed, epoch and the pair's index in it.
+    The pairs of another corpus, some of them augmented: a function of seed, epoch and the pair's
+    index in it.
 
-    The text of a pair decides whether anything in it can be augmented, so fewer pairs are augmented than are drawn.
-    Only augmented pairs are tokenized again.
+    The text of a pair decides whether anything in it can be augmented, so fewer pairs are augmented
+    than are drawn. Only augmented pairs are tokenized again.
 
-    For guided alignment their words keep their links, which are links between other tokens now, unless words were
-    added or removed, as `inline_terms` does: see [`follow_words`]. Then the pair guides nothing in this epoch.
-    Aligning the changed text instead would miss what the aligner has never seen, such as typos.
+    For guided alignment their words keep their links, which are links between other tokens now,
+    unless words were added or removed, as `inline_terms` does: see [`follow_words`]. Then the pair
+    guides nothing in this epoch. Aligning the changed text instead would miss what the aligner has
+    never seen, such as typos.
 
     Args:
-        augment: Functions with the share of the pairs for which each is drawn. A pair may get several, in this order.
+        augment: Functions with the share of the pairs for which each is drawn. A pair may get
+            several, in this order.
         max_tokens (`int`): A pair with a side that would become longer stays as it is.
     """
 
@@ -79,7 +82,9 @@ class AugmentedCorpus(DerivedCorpus):
         self.max_tokens = max_tokens
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
-        """Return the pairs of an epoch, in which the changed ones are rows appended to its table."""
+        """Return the pairs of an epoch, in which the changed ones are rows appended to its
+        table.
+        """
         self.texts = self.plain.texts
         changed = self._change_texts(pairs, epoch)
         if not changed:
@@ -104,7 +109,9 @@ class AugmentedCorpus(DerivedCorpus):
         return EncodedPairs(TokenTable(table), rows)
 
     def _change_texts(self, pairs: EncodedPairs, epoch: int) -> dict[int, dict]:
-        """Return the texts and aligned words of the pairs that augmentation changes, by their index in the epoch."""
+        """Return the texts and aligned words of the pairs that augmentation changes, by their index
+        in the epoch.
+        """
         shares = np.array(list(self.augment.values()))
         drawn = (
             np.random.default_rng((self.seed, epoch, 1)).random((len(pairs), len(shares))) < shares
@@ -204,6 +211,9 @@ def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon
     folder = cached_folder(cache_dir, f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}", write)
     lexicon = json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))
     if not lexicon:
-        rule = "must be given for text whose words have reliable translations, but none of its words has one"
+        rule = (
+            "must be given for text whose words have reliable translations, but none of its "
+            "words has one"
+        )
         raise UserError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
     return lexicon

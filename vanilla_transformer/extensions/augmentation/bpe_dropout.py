@@ -1,4 +1,6 @@
-"""BPE-dropout (Provilkov et al., 2020, "BPE-Dropout: Simple and Effective Subword Regularization"), reproducibly."""
+"""BPE-dropout (Provilkov et al., 2020, "BPE-Dropout: Simple and Effective Subword Regularization"),
+reproducibly.
+"""
 
 import heapq
 import json
@@ -16,7 +18,8 @@ from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-# BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus are frequent ones.
+# BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus
+# are frequent ones.
 CACHED_WORDS = 200_000
 
 Word = tuple[int, ...]
@@ -26,33 +29,37 @@ class BpeDropout:
     """
     Segment texts differently in each epoch, by dropping merges of byte-pair encoding at random.
 
-    This is algorithm 1 of the paper: of all adjacent pairs of a word that could be merged, each is dropped with
-    probability `dropout`; the remaining pair with the lowest merge rank (the leftmost among equals) is merged; then
-    all draws are repeated. A word is finished when no pair remains. `tokenizers` implements the rule too, but with a
-    generator that cannot be seeded, so a run could not be resumed.
+    This is algorithm 1 of the paper: of all adjacent pairs of a word that could be merged, each is
+    dropped with probability `dropout`; the remaining pair with the lowest merge rank (the leftmost
+    among equals) is merged; then all draws are repeated. A word is finished when no pair remains.
+    `tokenizers` implements the rule too, but with a generator that cannot be seeded, so a run could
+    not be resumed.
 
-    Two shortcuts make it fast and change no probability. Pairs are drawn in the order of their ranks and only up to
-    the first that remains. And a single draw gives the number of pairs that remain before the next dropped one: a word
-    with fewer merges than that is segmented as without dropout, and this segmentation is cached.
+    Two shortcuts make it fast and change no probability. Pairs are drawn in the order of their
+    ranks and only up to the first that remains. And a single draw gives the number of pairs that
+    remain before the next dropped one: a word with fewer merges than that is segmented as without
+    dropout, and this segmentation is cached.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, dropout: float):
         """
         Args:
-            tokenizer (`VanillaTransformerTokenizer`): A BPE tokenizer. Its added tokens are never split.
-            dropout (`float`): Probability p in [0, 1]. The paper uses 0.1; 0 gives the tokenizer's own segmentation,
-                1 gives single bytes.
+            tokenizer (`VanillaTransformerTokenizer`): A BPE tokenizer. Its added tokens are never
+                split.
+            dropout (`float`): Probability p in [0, 1]. The paper uses 0.1; 0 gives the tokenizer's
+                own segmentation, 1 gives single bytes.
         """
         if not isinstance(tokenizer, VanillaTransformerTokenizer):
             raise UserError(
-                f"BPE-dropout must have a VanillaTransformerTokenizer, got {type(tokenizer).__name__}. Train one with "
+                "BPE-dropout must have a VanillaTransformerTokenizer, got "
+                f"{type(tokenizer).__name__}. Train one with "
                 "`VanillaTransformerTokenizer.train_from_iterator`."
             )
         model = tokenizer.backend_tokenizer.model
         if not isinstance(model, models.BPE):
             raise UserError(
-                f"BPE-dropout must have a BPE tokenizer, because it drops merges, got {type(model).__name__}. "
-                "Train one with `model='bpe'`, or set `bpe_dropout` to 0."
+                "BPE-dropout must have a BPE tokenizer, because it drops merges, got "
+                f"{type(model).__name__}. Train one with `model='bpe'`, or set `bpe_dropout` to 0."
             )
         if not 0.0 <= dropout <= 1.0:
             raise UserError(f"`dropout` must be in [0, 1], got {dropout}.")
@@ -79,8 +86,9 @@ class BpeDropout:
         """
         Return the token ids of each text with exactly one EOS, at the end.
 
-        The ids depend on the text, `seed`, `epoch`, `stream` and the text's index in the corpus (`first_index` plus
-        its position in `texts`), and not on the other texts or on earlier calls.
+        The ids depend on the text, `seed`, `epoch`, `stream` and the text's index in the corpus
+        (`first_index` plus its position in `texts`), and not on the other texts or on earlier
+        calls.
 
         Args:
             stream (`int`): Distinguishes the sides of a pair: 0 for the source, 1 for the target.
@@ -117,10 +125,13 @@ class BpeDropout:
         return undropped if draws.all_remain(merges) else self._merge(word, draws)
 
     def _merge(self, word: Word, draws: "_Draws") -> Word:
-        """Apply the rule, with a queue of pairs by (rank, position) and a linked list of symbols."""
+        """Apply the rule, with a queue of pairs by (rank, position) and a linked list of
+        symbols.
+        """
         symbols: list[int | None] = list(word)  # None: merged into the symbol on its left
         following, preceding = list(range(1, len(word) + 1)), list(range(-1, len(word) - 1))
-        # (rank, merged symbol, position of the left symbol); ranks are unique, so the symbol never decides
+        # (rank, merged symbol, position of the left symbol); ranks are unique, so the symbol never
+        # decides
         queue = [
             (*self._merges[pair], position)
             for position, pair in enumerate(pairwise(word))
@@ -161,9 +172,10 @@ class _Draws:
     """
     Independent draws of dropped merges from one seed.
 
-    `random.Random` with a string as its seed gives the same numbers in every process and version of Python, which
-    NumPy's generators do not guarantee. The number k of pairs that remain before the next dropped one has the
-    probability (1 - p)ᵏ p: it is the integer part of ln(u) / ln(1 - p) for u uniform in (0, 1].
+    `random.Random` with a string as its seed gives the same numbers in every process and version of
+    Python, which NumPy's generators do not guarantee. The number k of pairs that remain before the
+    next dropped one has the probability (1 - p)ᵏ p: it is the integer part of ln(u) / ln(1 - p) for
+    u uniform in (0, 1].
     """
 
     def __init__(self, dropout: float, seed: str):
@@ -193,7 +205,8 @@ class _Draws:
 
 class BpeDropoutCorpus(DerivedCorpus):
     """
-    The pairs of another corpus, tokenized with BPE-dropout: a function of seed, epoch and the pair's index in it.
+    The pairs of another corpus, tokenized with BPE-dropout: a function of seed, epoch and the
+    pair's index in it.
 
     A side that dropout would make longer than `max_tokens` is tokenized without it.
     """

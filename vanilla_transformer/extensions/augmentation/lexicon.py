@@ -1,4 +1,6 @@
-"""Find the translations of content words in a parallel text, by IBM model 1 (Brown et al., 1993)."""
+"""Find the translations of content words in a parallel text, by IBM model 1 (Brown et al.,
+1993).
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,7 +21,9 @@ _SHARED_START = 3  # letters that forms of one word share
 
 
 def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
-    """Return the content words of the source side, in lower case, and their translations in the text."""
+    """Return the content words of the source side, in lower case, and their translations in the
+    text.
+    """
     source_words, sources = _number_words([pair.source for pair in pairs], str.casefold)
     target_words, targets = _number_words([pair.target for pair in pairs], str)
     if not source_words or not target_words:
@@ -58,7 +62,9 @@ def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
 def _number_words(
     texts: Sequence[str], change: Callable[[str], str]
 ) -> tuple[list[str], list[np.ndarray]]:
-    """Return the content words of one side, and their numbers in each sentence, without repetitions."""
+    """Return the content words of one side, and their numbers in each sentence, without
+    repetitions.
+    """
     sentences = [
         {change(word) for word in split_words(text) if is_word_of_letters(word)} for text in texts
     ]
@@ -76,7 +82,9 @@ def _number_words(
 def _fit_lexicon(
     given: np.ndarray, word: np.ndarray, sentence: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return `(given, word)` of each kind, the probability of the word given the other, and their common sentences."""
+    """Return `(given, word)` of each kind, the probability of the word given the other, and their
+    common sentences.
+    """
     words = int(word.max()) + 1
     kinds, cells, counts = np.unique(given * words + word, return_inverse=True, return_counts=True)
     _, groups = np.unique(sentence * words + word, return_inverse=True)

@@ -1,8 +1,8 @@
 """
 Change a pair as its author might have: its case, with typos, without its final period and so on.
 
-Each perturbation is a pure function of a text and of the numbers that it draws. Stress tests and augmentation of
-training text share them.
+Each perturbation is a pure function of a text and of the numbers that it draws. Stress tests and
+augmentation of training text share them.
 """
 
 import random
@@ -15,8 +15,8 @@ import regex
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.text.units import FURTHER, UNSPACED, split_graphemes
 
-# Letters in a row, with their marks, in scripts with spaces between words; and words, which may have an apostrophe or,
-# in Hebrew, quotation marks inside.
+# Letters in a row, with their marks, in scripts with spaces between words; and words, which may
+# have an apostrophe or, in Hebrew, quotation marks inside.
 _SPELLED = rf"(?:[[\p{{L}}\p{{Nl}}\p{{No}}]--{UNSPACED}][{FURTHER}]*+)++"
 _LETTERS = regex.compile(_SPELLED, regex.V1)
 _WORD = regex.compile(
@@ -26,13 +26,16 @@ _WORD = regex.compile(
 _LONG_WORD = 4  # letters
 _NUMBER = re.compile(r"\d+(?:[.,٫٬]\d+)*")
 _WORDS_PER_CHANGE = 10  # one typo or doubled word in each started ten
-# Latin, Chinese, Indic, Urdu, Armenian, Ethiopic, Burmese, Khmer, Tibetan, Mongolian, Santali, Meitei, Cree
+# Latin, Chinese, Indic, Urdu, Armenian, Ethiopic, Burmese, Khmer, Tibetan, Mongolian, Santali,
+# Meitei, Cree
 _PERIODS = ".。｡．।॥۔։።။។៕།༎᠃᠉᱾᱿꯫᙮"
 _EMOJI = "😀😂😍🙏👍🎉🔥🚀🌍🐶"
 
 
 def typos(text: str, draw: random.Random) -> str:
-    """Swap, drop or double a letter, not the first one, in one of each started ten words of four letters or more."""
+    """Swap, drop or double a letter, not the first one, in one of each started ten words of four
+    letters or more.
+    """
 
     def misspell(word: str) -> str:
         letters = split_graphemes(word)
@@ -72,7 +75,8 @@ def html_tags(text: str, draw: random.Random) -> str:
 
 
 def other_numbers(text: str, draw: random.Random) -> str:
-    """Replace the digits of each number of two digits or more. The same number becomes the same other one.
+    """Replace the digits of each number of two digits or more. The same number becomes the same
+    other one.
 
     Digits stay digits of their script.
     """
@@ -92,7 +96,8 @@ def other_numbers(text: str, draw: random.Random) -> str:
     return _NUMBER.sub(replace, text)
 
 
-# Properties of scripts, and the letters of the scripts that have them. Georgian text has no capitals.
+# Properties of scripts, and the letters of the scripts that have them. Georgian text has no
+# capitals.
 _SCRIPTS_WITH = {
     "capitals": regex.compile(r"[\p{L}&&[\p{Lu}\p{Lt}\p{CWT}]]", regex.V1),
     "spaces between words": regex.compile(rf"[\p{{L}}--{UNSPACED}]", regex.V1),
@@ -108,7 +113,8 @@ class Perturbation(NamedTuple):
     Attributes:
         apply: Returns the changed text.
         on_target: Whether a good translation changes in the same way.
-        needs: What the script of the source must have, such as capitals. Without it, neither side changes.
+        needs: What the script of the source must have, such as capitals. Without it, neither side
+            changes.
     """
 
     apply: Callable[[str, random.Random], str]
@@ -141,7 +147,8 @@ PERTURBATIONS = {
 
 
 def perturb(name: str, pair: SentencePair, seed: int | str) -> SentencePair:
-    """Apply one of the `PERTURBATIONS` to a source that it suits, and to its translation where that changes too.
+    """Apply one of the `PERTURBATIONS` to a source that it suits, and to its translation where that
+    changes too.
 
     Both sides draw the same numbers, which depend on the seed only.
     """

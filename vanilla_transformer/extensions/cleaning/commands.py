@@ -30,7 +30,8 @@ from vanilla_transformer.utils.schemas import ARGUMENT, Input
 
 logger = logging.getLogger(__name__)
 
-# Rules of `clean-corpus` that are on, or have a value, unless a recipe or a flag says otherwise; `train` has none.
+# Rules of `clean-corpus` that are on, or have a value, unless a recipe or a flag says otherwise;
+# `train` has none.
 _DROP = [
     "empty",
     "identical",
@@ -69,7 +70,9 @@ _MAIN = (
 
 
 def _key(name: str) -> Any:
-    """Return the type and the declaration of a key of a recipe, with the default of `clean-corpus`."""
+    """Return the type and the declaration of a key of a recipe, with the default of
+    `clean-corpus`.
+    """
     declared = copy(DataArguments.model_fields[name])
     declared.default = _DEFAULTS.get(name, declared.default)
     if name == "drop":
@@ -86,7 +89,9 @@ class CleanCorpusArguments(_CleaningKeys):
 
     recipe: Annotated[Input | None, ARGUMENT] = Field(
         None,
-        description="A YAML file with some of these flags as keys, such as the recipe of a training run.",
+        description=(
+            "A YAML file with some of these flags as keys, such as the recipe of a training run."
+        ),
     )
     output_dir: str = Field("", description="Folder for the text and the report.")
 

@@ -33,11 +33,13 @@ def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:
 
 def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
     """
-    Write two parallel text files for each direction, and the report on cleaning as `corpus.json`, all or nothing.
+    Write two parallel text files for each direction, and the report on cleaning as `corpus.json`,
+    all or nothing.
 
     Returns:
-        The text files, such as `train.en-de.en` and `train.en-de.de`; without languages `train.source` and
-        `train.target`, and within one language `train.en-en.source` and `train.en-en.target`.
+        The text files, such as `train.en-de.en` and `train.en-de.de`; without languages
+        `train.source` and `train.target`, and within one language `train.en-en.source` and
+        `train.en-en.target`.
     """
     directions = [spec.direction for spec in texts.specs]
     names = {name for direction in directions for name in _text_file_names(direction)}

@@ -1,4 +1,7 @@
-"""Score the pairs of corpora, and drop the worst ones. The models are imported when a corpus is scored."""
+"""Score the pairs of corpora, and drop the worst ones.
+
+The models are imported when a corpus is scored.
+"""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -30,7 +33,8 @@ def drop_low_scores(
     Return the pairs with high scores, and all pairs of corpora without a rule.
 
     Args:
-        rules: The rule of each corpus, or None. Pairs are scored only if the cache does not hold their scores.
+        rules: The rule of each corpus, or None. Pairs are scored only if the cache does not hold
+            their scores.
     """
     corpora = texts.dataset.data.column("corpus").to_numpy()
     kept = np.ones(len(corpora), dtype=bool)
@@ -88,11 +92,12 @@ def corpus_scores(
     models: Sequence[str], pairs: Sequence[tuple[str, str]], direction: Direction
 ) -> np.ndarray:
     """
-    Return the score of each pair: by [`dual_scores`] of two models, or the quality that one model predicts.
+    Return the score of each pair: by [`dual_scores`] of two models, or the quality that one model
+    predicts.
 
     Args:
-        models: A model of the direction and one of the opposite direction, or a COMET model that needs no references;
-            folders or names on the Hub.
+        models: A model of the direction and one of the opposite direction, or a COMET model that
+            needs no references; folders or names on the Hub.
     """
     if len(models) == 2:
         return dual_scores(models[0], models[1], pairs, direction)
@@ -107,13 +112,15 @@ def dual_scores(
     forward: str, backward: str, pairs: Sequence[tuple[str, str]], direction: Direction
 ) -> np.ndarray:
     """
-    Return a score in (0, 1] for each pair, which is high if both models find it about equally probable.
+    Return a score in (0, 1] for each pair, which is high if both models find it about equally
+    probable.
 
     With the cross-entropies for each token `f` by the forward and `b` by the backward model, it is
     exp(-(|f - b| + (f + b) / 2)).
 
     Args:
-        forward, backward: A model of the direction, and one of the opposite direction; folders or names on the Hub.
+        forward, backward: A model of the direction, and one of the opposite direction; folders or
+            names on the Hub.
     """
     reverse = Direction(direction.target, direction.source)
     forth = cross_entropies(forward, pairs, direction)
@@ -124,7 +131,9 @@ def dual_scores(
 def cross_entropies(
     name: str, pairs: Sequence[tuple[str, str]], direction: Direction
 ) -> np.ndarray:
-    """Return the negative log-probability of each translation, given its source, for each of its tokens, in nats."""
+    """Return the negative log-probability of each translation, given its source, for each of its
+    tokens, in nats.
+    """
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.evaluation.pair_scores import score_pairs
 

@@ -1,12 +1,14 @@
 """
 Find pairs whose sides are not translations of each other, by words of the corpus itself.
 
-IBM model 1 (Brown et al., 1993) is fitted to each half of the corpus, in both directions, and scores the pairs of the
-other half, since a model finds sense in the pairs that it was fitted to. The score of a pair is the sum over both
-directions of the mean over the words of log(p(word | other side) / p(word)): below 0 the other side makes the words
-less likely than they are by themselves. Sources with the targets of other pairs show how misaligned pairs score.
+IBM model 1 (Brown et al., 1993) is fitted to each half of the corpus, in both directions, and
+scores the pairs of the other half, since a model finds sense in the pairs that it was fitted to.
+The score of a pair is the sum over both directions of the mean over the words of log(p(word | other
+side) / p(word)): below 0 the other side makes the words less likely than they are by themselves.
+Sources with the targets of other pairs show how misaligned pairs score.
 
-Letters in shapes: R target words of some pairs, C cells: for each target word, no word and each word of its source.
+Letters in shapes: R target words of some pairs, C cells: for each target word, no word and each
+word of its source.
 """
 
 from collections import Counter
@@ -37,7 +39,9 @@ Sentence = np.ndarray  # 0, which is no word, and the numbers of different words
 
 
 class _Lexicon(NamedTuple):
-    """Probabilities of words given a word of the other side, by keys of both in one number, and by themselves."""
+    """Probabilities of words given a word of the other side, by keys of both in one number, and by
+    themselves.
+    """
 
     keys: np.ndarray  # (K,)
     probabilities: np.ndarray  # (K,)
@@ -56,8 +60,8 @@ def find_misaligned(texts: datasets.Dataset, num_proc: int | None = None) -> np.
     """
     Return a mask of shape `(pairs,)` that is True for pairs that are probably misaligned.
 
-    A pair counts as misaligned if it scores below 0 and no higher than most misaligned pairs: so low that besides the
-    estimated number of these, at most 0.2 % of the corpus scores lower.
+    A pair counts as misaligned if it scores below 0 and no higher than most misaligned pairs: so
+    low that besides the estimated number of these, at most 0.2 % of the corpus scores lower.
 
     Args:
         texts: Columns `source` and `target`, of one direction, at least `LEAST_PAIRS`.
@@ -91,7 +95,9 @@ def find_misaligned(texts: datasets.Dataset, num_proc: int | None = None) -> np.
 
 
 def find_threshold(scores: np.ndarray, shuffled: np.ndarray) -> float:
-    """Return the lowest score to keep, given the scores of pairs and the ones of sources with other targets."""
+    """Return the lowest score to keep, given the scores of pairs and the ones of sources with other
+    targets.
+    """
     scores = np.sort(scores)
     share = np.arange(1, len(scores) + 1) / len(scores)
     of_shuffled = np.searchsorted(np.sort(shuffled), scores, side="right") / len(shuffled)
@@ -183,7 +189,10 @@ def _score_batch(
 def _score_targets(
     sources: Sequence[Sentence], targets: Sequence[Sentence], lexicon: _Lexicon
 ) -> np.ndarray:
-    """Return the mean over the words of each target. A pair without a known word on a side has no score."""
+    """Return the mean over the words of each target.
+
+    A pair without a known word on a side has no score.
+    """
     keys, sizes = _cells(sources, targets)
     lengths = np.array([len(target) - 1 for target in targets], np.int64)
     scores = np.full(len(lengths), np.nan)

@@ -1,8 +1,8 @@
 """Convert models from and to the formats of other toolkits, one module per format.
 
-A reader takes the name of a model, and for `LANGUAGES` perhaps two languages, and returns a `ConvertedModel`. A writer
-takes a model of this package, its tokenizer and the folder to write into, and for `SHORTLISTS` perhaps the pairs of a
-shortlist, and returns what translates with it.
+A reader takes the name of a model, and for `LANGUAGES` perhaps two languages, and returns a
+`ConvertedModel`. A writer takes a model of this package, its tokenizer and the folder to write
+into, and for `SHORTLISTS` perhaps the pairs of a shortlist, and returns what translates with it.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,9 @@ from vanilla_transformer.utils.import_utils import requires_extra
 if TYPE_CHECKING:
     from .comparison import Comparison
 
-# A converter takes the model to convert, the folder to write, and the sentences to translate with both. It returns
-# None if the other toolkit cannot run here. The readers in `LANGUAGES` take `languages` too.
+# A converter takes the model to convert, the folder to write, and the sentences to translate with
+# both. It returns None if the other toolkit cannot run here. The readers in `LANGUAGES` take
+# `languages` too.
 Converter = Callable[..., "Comparison | None"]
 
 

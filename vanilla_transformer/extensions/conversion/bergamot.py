@@ -1,4 +1,6 @@
-"""Convert to a folder for Bergamot, the fork of Marian that translates in Firefox, in apps and in npm's package."""
+"""Convert to a folder for Bergamot, the fork of Marian that translates in Firefox, in apps and in
+npm's package.
+"""
 
 import copy
 import importlib.util
@@ -70,12 +72,14 @@ def write_bergamot(
     calibration: Sequence[str],
     shortlist_text: Sequence[SentencePair] = (),
 ) -> Iterator[tuple[str, Translator, Translator]]:
-    """Write the weights in float32 and int8, the vocabulary, settings, and a description as Mozilla's.
+    """Write the weights in float32 and int8, the vocabulary, settings, and a description as
+    Mozilla's.
 
     Bergamot itself translates if Node finds the package of npm, or else Marian does, in float32.
 
     Args:
-        calibration: Sentences whose translation shows how large the inputs of matrices are, for int8.
+        calibration: Sentences whose translation shows how large the inputs of matrices are, for
+            int8.
         shortlist_text: Pairs whose shortlist is written, which int8 uses.
     """
     if not calibration:
@@ -136,7 +140,10 @@ def write_bergamot(
 def find_vocabulary(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase
 ) -> bytes:
-    """Return the SentencePiece model of both sides. Refuse a model with all reasons why Bergamot cannot hold it."""
+    """Return the SentencePiece model of both sides.
+
+    Refuse a model with all reasons why Bergamot cannot hold it.
+    """
     config, of_ours = model.config, getattr(tokenizer, "sentencepiece_model", None)
     files = [
         *{Path(path).read_bytes() for path in getattr(tokenizer, "spm_files", ())}
@@ -213,9 +220,11 @@ def marian_weights(model: VanillaTransformerForConditionalGeneration) -> dict[st
 
 
 def find_alphas(model: nn.Module, translate: Callable[[], object]) -> dict[str, float]:
-    """Return the factors of the inputs of each matrix, by which Bergamot multiplies them before it rounds.
+    """Return the factors of the inputs of each matrix, by which Bergamot multiplies them before it
+    rounds.
 
-    As for Mozilla's students, 127 stands for the mean and 1.1 standard deviations of the largest inputs of all calls.
+    As for Mozilla's students, 127 stands for the mean and 1.1 standard deviations of the largest
+    inputs of all calls.
     """
     maxima = dict[str, list[float]]()
 
@@ -246,7 +255,8 @@ def _translate(
 def _find_engines(folder: Path) -> Iterator[tuple[str, Translator]]:
     """Yield what can translate with a folder here.
 
-    Node finds Bergamot in `node_modules` of the working folder and of those above it, and in NODE_PATH.
+    Node finds Bergamot in `node_modules` of the working folder and of those above it, and in
+    NODE_PATH.
     """
     search = "require.resolve('@browsermt/bergamot-translator/package.json')"
     node = shutil.which("node")

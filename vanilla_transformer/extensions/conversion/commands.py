@@ -36,21 +36,23 @@ class ConvertArguments(ThreadArguments):
         min_length=2,
         max_length=2,
         title="the source and the target language, such as `--languages en de`",
-        description="Source and target language. fairseq: such as `--languages en de`, if the checkpoint names none; "
-        "m2m_100: codes of its tokenizer, such as `--languages eng_Latn deu_Latn`.",
+        description="Source and target language. fairseq: such as `--languages en de`, if the "
+        "checkpoint names none; m2m_100: codes of its tokenizer, such as `--languages eng_Latn "
+        "deu_Latn`.",
     )
     sentences: Input | None = Field(
         None,
-        description="Text file to compare both models on, one sentence per line; by default 200 sentences of the "
-        "validation text of the model's recipe, or of the demo corpus. bergamot: also the text that int8 is tuned on.",
+        description="Text file to compare both models on, one sentence per line; by default 200 "
+        "sentences of the validation text of the model's recipe, or of the demo corpus. bergamot: "
+        "also the text that int8 is tuned on.",
     )
     shortlist: list[Input] | None = Field(
         None,
         min_length=2,
         max_length=2,
         title="files of source and target text, such as `--shortlist train.en train.de`",
-        description="Source and target text, such as the training text: the search then chooses among the tokens that "
-        f"translate the source's tokens there. {', '.join(SHORTLISTS)}.",
+        description="Source and target text, such as the training text: the search then chooses "
+        f"among the tokens that translate the source's tokens there. {', '.join(SHORTLISTS)}.",
     )
 
     @model_validator(mode="after")
@@ -70,7 +72,8 @@ class ConvertArguments(ThreadArguments):
         if self.languages is not None and self.source_format not in LANGUAGES:
             formats_with = " or ".join(LANGUAGES)
             raise UserError(
-                f"`--languages` needs `--source_format {formats_with}`: others name their languages."
+                f"`--languages` needs `--source_format {formats_with}`: others name their "
+                "languages."
             )
         if self.shortlist is not None and self.target_format not in SHORTLISTS:
             raise UserError(f"`--shortlist` needs a `--target_format` of {', '.join(SHORTLISTS)}.")
@@ -97,7 +100,9 @@ def convert_command(arguments: Sequence[str]) -> None:
 
 
 def _read_sentences(path: str | None, folder: str) -> list[str]:
-    """Read the sentences to compare on: of a file, the validation text of a folder's recipe, or the demo corpus."""
+    """Read the sentences to compare on: of a file, the validation text of a folder's recipe, or the
+    demo corpus.
+    """
     from vanilla_transformer.data.demo_corpus import read_demo_corpus
     from vanilla_transformer.data.readers import read_lines
 

@@ -51,8 +51,8 @@ _MAX_POSITIONS = 2**16
 def reading(source: str | Path, toolkit: str) -> Iterator[None]:
     """Turn every error about the files of another toolkit into one line that names them.
 
-    Such files hold any values where names, numbers and lists belong, and their parsers and models raise many types.
-    Write nothing in this context.
+    Such files hold any values where names, numbers and lists belong, and their parsers and models
+    raise many types. Write nothing in this context.
     """
     try:
         yield
@@ -74,7 +74,9 @@ def reading(source: str | Path, toolkit: str) -> Iterator[None]:
 
 
 def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
-    """Raise one error with all reasons that apply why `target`, such as CTranslate2, cannot represent a model."""
+    """Raise one error with all reasons that apply why `target`, such as CTranslate2, cannot
+    represent a model.
+    """
     applying = [reason for reason, applies in reasons.items() if applies]
     if applying:
         raise UserError(f"{target} cannot represent this model: {'; '.join(applying)}.")
@@ -83,7 +85,9 @@ def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
 def option_reasons(
     options: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]
 ) -> dict[str, bool]:
-    """Return a reason for each option of another toolkit that is given and has none of the allowed values."""
+    """Return a reason for each option of another toolkit that is given and has none of the allowed
+    values.
+    """
     return {
         f"`{name}` is {options[name]!r}, not {' or '.join(map(repr, values))}": options[name]
         not in values
@@ -103,7 +107,9 @@ def side_reasons(
 
 
 def target_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
-    """Return the reasons why hardly any target format represents a model, and whether each applies."""
+    """Return the reasons why hardly any target format represents a model, and whether each
+    applies.
+    """
     heads = config.encoder_attention_heads, config.decoder_attention_heads
     widths = [number * width for number in heads for width in config.head_dims(number)]
     return {
@@ -114,7 +120,9 @@ def target_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
 
 
 def load_model(model_class: type[Model], name: str | Path) -> Model:
-    """Load a model of this very class in float32 for inference, from a folder or a name on the Hub."""
+    """Load a model of this very class in float32 for inference, from a folder or a name on the
+    Hub.
+    """
     config, wanted = load_config(name), model_class.config_class.model_type
     if config.model_type != wanted:
         raise UserError(
@@ -123,20 +131,25 @@ def load_model(model_class: type[Model], name: str | Path) -> Model:
     model = load_pretrained(model_class, name, dtype=torch.float32)
     if type(model) is not model_class:  # which may compute otherwise
         raise UserError(
-            f"{name} must be a {model_class.__name__} itself, got its subclass {type(model).__name__}."
+            f"{name} must be a {model_class.__name__} itself, got its subclass "
+            f"{type(model).__name__}."
         )
     return model
 
 
 def rename(name: str, rules: Mapping[str, Any]) -> str:
-    """Return another toolkit's name of our parameter: its parts are replaced in order, as `re.sub` does."""
+    """Return another toolkit's name of our parameter: its parts are replaced in order, as `re.sub`
+    does.
+    """
     for pattern, replacement in rules.items():
         name = re.sub(pattern, replacement, name)
     return name
 
 
 class ForeignWeights(dict[str, Any]):
-    """Tensors or NumPy arrays by the names of another toolkit, and the names that have been read."""
+    """Tensors or NumPy arrays by the names of another toolkit, and the names that have been
+    read.
+    """
 
     def __init__(self, weights: Mapping[str, Any]):
         super().__init__(weights)
@@ -161,11 +174,13 @@ def build_model(
     unused: str = "",
 ) -> VanillaTransformerForConditionalGeneration:
     """
-    Build a model with the weights of another toolkit, and list all that are missing, unknown or of another shape.
+    Build a model with the weights of another toolkit, and list all that are missing, unknown or of
+    another shape.
 
     Args:
         weights: Tensors or NumPy arrays, which must fill the model that the options declare.
-        find: Returns the tensor for one of our parameters, given its name, its initial value and the weights.
+        find: Returns the tensor for one of our parameters, given its name, its initial value and
+            the weights.
         unused: A regular expression of the names of weights that the model does not need.
     """
     declared, found = (
@@ -175,15 +190,17 @@ def build_model(
     num_layers = config.encoder_layers + config.decoder_layers
     if declared > found or num_layers > len(weights):
         raise UserError(
-            f"The weights must fill the model that the options declare, with {num_layers:,} layers and at least "
-            f"{declared:,} values, got {len(weights):,} arrays with {found:,} values. Correct the options."
+            f"The weights must fill the model that the options declare, with {num_layers:,} layers "
+            f"and at least {declared:,} values, got {len(weights):,} arrays with {found:,} values. "
+            "Correct the options."
         )
     if (
         config.position_embedding_type == "learned"
         and config.max_position_embeddings > _MAX_POSITIONS
     ):
         raise UserError(
-            f"The options must declare at most {_MAX_POSITIONS:,} positions, got {config.max_position_embeddings:,}."
+            f"The options must declare at most {_MAX_POSITIONS:,} positions, got "
+            f"{config.max_position_embeddings:,}."
         )
     model = VanillaTransformerForConditionalGeneration(config).eval()
     foreign, tensors, missing = ForeignWeights(weights), dict[str, torch.Tensor](), list[str]()
@@ -225,7 +242,8 @@ def build_sentencepiece_tokenizer(
     vocabularies: tuple[Sequence[str], Sequence[str]],
     special_tokens: Mapping[str, str],
 ) -> MarianTokenizer:
-    """Build a Marian tokenizer, which combines SentencePiece models with vocabularies that number the pieces.
+    """Build a Marian tokenizer, which combines SentencePiece models with vocabularies that number
+    the pieces.
 
     Args:
         vocabularies: The tokens of source and target in the order of their ids.

@@ -40,8 +40,8 @@ class ConvertedModel(NamedTuple):
     """A model of another toolkit as one of this package.
 
     Attributes:
-        original: The model before its conversion, or a translator that runs it, to compare with. None if neither can
-            run here.
+        original: The model before its conversion, or a translator that runs it, to compare with.
+            None if neither can run here.
     """
 
     model: VanillaTransformerForConditionalGeneration
@@ -55,7 +55,8 @@ class Comparison(NamedTuple):
     Attributes:
         num_sentences: Sentences translated by both.
         num_identical: Sentences with the same token ids.
-        max_logit_difference: The largest absolute difference, or None if a runtime does not return logits.
+        max_logit_difference: The largest absolute difference, or None if a runtime does not return
+            logits.
         speedup: Decoding time of the original divided by the time of the converted model.
         chrf: chrF of the converted model's translations, with the original's as the references.
     """
@@ -118,9 +119,10 @@ def convert_to(
     """Convert a model folder of this package to the format of another toolkit.
 
     Args:
-        write: Takes the model, its tokenizer, the folder to write into and `options`. It returns data types, each with
-            the converted model or a translator that runs it, which in float32 must be the same as the original, and
-            perhaps with a translator that runs the original within the limits of the other.
+        write: Takes the model, its tokenizer, the folder to write into and `options`. It returns
+            data types, each with the converted model or a translator that runs it, which in float32
+            must be the same as the original, and perhaps with a translator that runs the original
+            within the limits of the other.
 
     Returns:
         None if no converted model can run here.
@@ -149,9 +151,9 @@ def compare(
     """
     Compare a model of this package with another one, or with a translator that runs it.
 
-    Both translate by greedy search, after a batch to warm up. Token ids are compared without special tokens, and of
-    two models also the logits along the original's tokens. Each added token of the vocabulary is in a sentence: a
-    runtime may not know it.
+    Both translate by greedy search, after a batch to warm up. Token ids are compared without
+    special tokens, and of two models also the logits along the original's tokens. Each added token
+    of the vocabulary is in a sentence: a runtime may not know it.
     """
     import sacrebleu  # which a machine with a GPU may lack that runs benchmarks
 
@@ -164,8 +166,9 @@ def compare(
         for number, ids in enumerate(tokenizer([*sentences])["input_ids"], start=1):
             if len(ids) > most:
                 raise UserError(
-                    f"Sentences to compare must have at most {most} tokens, for which MarianMTModel has positions, "
-                    f"got {len(ids)} in sentence {number}. Leave it out of --sentences."
+                    f"Sentences to compare must have at most {most} tokens, for which "
+                    f"MarianMTModel has positions, got {len(ids)} in sentence {number}. Leave it "
+                    "out of --sentences."
                 )
     named = tokenizer.special_tokens_map.values()
     added = [token for token in tokenizer.get_added_vocab() if token not in named]
@@ -202,7 +205,8 @@ def require_same(
 ) -> None:
     """Raise an error if the models of a comparison differ by more than rounding in float32.
 
-    Both may be wrong in the same way. So the engine, which computes the decoder by other code, must agree, too.
+    Both may be wrong in the same way. So the engine, which computes the decoder by other code, must
+    agree, too.
     """
     difference = comparison.max_logit_difference
     if difference is None:
@@ -211,8 +215,8 @@ def require_same(
         same = difference <= _MAX_LOGIT_DIFFERENCE
     if not same:
         raise UserError(
-            f"The converted model must compute what the original does, but does not: {comparison}. Nothing was "
-            "written. Report this with the options of the model."
+            f"The converted model must compute what the original does, but does not: {comparison}. "
+            "Nothing was written. Report this with the options of the model."
         )
     some = sentences[: 2 * BATCH_SIZE]
     options = TranslationOptions.resolve(_greedy_options(ours), None, ours.generation_config)
@@ -226,9 +230,9 @@ def require_same(
     identical = sum(first == second for first, second in zip(*outputs, strict=True))
     if identical < _MIN_IDENTICAL * len(some):
         raise UserError(
-            "The engine of this package must translate as `generate()` of transformers does with the model, but "
-            f"does not: {identical} of {len(some)} outputs identical. Nothing was written. Report this with the "
-            "options of the model."
+            "The engine of this package must translate as `generate()` of transformers does with "
+            f"the model, but does not: {identical} of {len(some)} outputs identical. Nothing was "
+            "written. Report this with the options of the model."
         )
 
 
@@ -270,7 +274,10 @@ def greedy_translator(
 
 
 def _greedy_options(model: PreTrainedModel) -> dict[str, Any]:
-    """Return the arguments of `generate()`. Padding is suppressed because only some toolkits can generate it."""
+    """Return the arguments of `generate()`.
+
+    Padding is suppressed because only some toolkits can generate it.
+    """
     pad = model.config.pad_token_id
     return {
         "num_beams": 1,
@@ -284,7 +291,9 @@ def _greedy_options(model: PreTrainedModel) -> dict[str, Any]:
 def _max_logit_difference(
     models: Sequence[PreTrainedModel], tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
 ) -> float:
-    """Return the largest absolute difference of two models' logits, over all tokens that the first one generates."""
+    """Return the largest absolute difference of two models' logits, over all tokens that the first
+    one generates.
+    """
     original = models[0]
     largest = 0.0
     for inputs in tokenized_batches(tokenizer, sentences):
@@ -295,7 +304,8 @@ def _max_logit_difference(
             model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept]
             for model in models
         )
-        # One may have more entries, and a number that all logits of a token share changes no probability.
+        # One may have more entries, and a number that all logits of a token share changes no
+        # probability.
         size = min(first.shape[-1], second.shape[-1])
         first, second = (logits[:, :size].log_softmax(dim=-1) for logits in (first, second))
         finite = torch.isfinite(first) & torch.isfinite(

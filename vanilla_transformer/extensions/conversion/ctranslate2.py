@@ -1,7 +1,8 @@
-"""Convert to CTranslate2, a fast runtime for CPUs and GPUs (`pip install 'vanilla-transformer[ctranslate2]'`).
+"""Convert to CTranslate2, a fast runtime for CPUs and GPUs
+(`pip install 'vanilla-transformer[ctranslate2]'`).
 
-Importing this module registers this package's models with CTranslate2's own converters, `TransformersConverter` and
-`ct2-transformers-converter --trust_remote_code`.
+Importing this module registers this package's models with CTranslate2's own converters,
+`TransformersConverter` and `ct2-transformers-converter --trust_remote_code`.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ from .shortlist import count_shortlist, write_vocabulary_map
 
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
 _NUM_POSITIONS = 4096
-# Files that the pipeline needs. CTranslate2 writes its own `config.json`, so ours gets another name.
+# Files that the pipeline needs. CTranslate2 writes its own `config.json`, so ours gets another
+# name.
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 
@@ -110,7 +112,9 @@ class VanillaTransformerLoader(BartLoader):
 
 
 def _start_first(config: PreTrainedConfig) -> list[int]:
-    """Return the ids in the order of CTranslate2's vocabulary: with a shortlist it needs the start token in front."""
+    """Return the ids in the order of CTranslate2's vocabulary: with a shortlist it needs the start
+    token in front.
+    """
     start = config.decoder_start_token_id
     return [start, *(index for index in range(config.vocab_size) if index != start)]
 
@@ -122,11 +126,13 @@ def write_ctranslate2(
     quantization: str,
     shortlist_text: Sequence[SentencePair] = (),
 ) -> list[tuple[str, Translator]]:
-    """Write a model for CTranslate2, with its tokenizer and generation configuration for `TranslationPipeline`.
+    """Write a model for CTranslate2, with its tokenizer and generation configuration for
+    `TranslationPipeline`.
 
     Args:
         quantization: The data type of the weights.
-        shortlist_text: Pairs whose shortlist is written, too. The runtime uses it; both ways are returned.
+        shortlist_text: Pairs whose shortlist is written, too. The runtime uses it; both ways are
+            returned.
     """
     check_supported(
         "CTranslate2",
@@ -161,7 +167,9 @@ def ctranslate2_greedy_translator(
     forced_bos_token_id: int | None = None,
     use_vmap: bool = False,
 ) -> Translator:
-    """Return a function from sentences to the token ids that CTranslate2 generates by greedy search."""
+    """Return a function from sentences to the token ids that CTranslate2 generates by greedy
+    search.
+    """
     names = token_names(tokenizer)
     prefix = [] if forced_bos_token_id is None else [names[forced_bos_token_id]]
 

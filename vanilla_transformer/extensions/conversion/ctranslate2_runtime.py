@@ -91,13 +91,15 @@ class CTranslate2Model:
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **kwargs: Any
     ) -> torch.Tensor:
         """
-        Return token ids `(batch_size * num_return_sequences, target_length)`, best first for each sentence.
+        Return token ids `(batch_size * num_return_sequences, target_length)`, best first for each
+        sentence.
 
-        Supports `num_beams`, `num_return_sequences`, `length_penalty`, `length_penalty_type`, `max_new_tokens`,
-        `max_new_tokens_beyond_source`, `repetition_penalty`, `no_repeat_ngram_size`, `forced_bos_token_id` and, with
-        `do_sample`, `temperature`, `top_k` and `top_p`. The search compares hypotheses by CTranslate2's length
-        penalty, `"power"`; the finished ones are sorted by the requested one. The limit beyond the source applies to
-        the longest source of the batch.
+        Supports `num_beams`, `num_return_sequences`, `length_penalty`, `length_penalty_type`,
+        `max_new_tokens`, `max_new_tokens_beyond_source`, `repetition_penalty`,
+        `no_repeat_ngram_size`, `forced_bos_token_id` and, with `do_sample`, `temperature`, `top_k`
+        and `top_p`. The search compares hypotheses by CTranslate2's length penalty, `"power"`; the
+        finished ones are sorted by the requested one. The limit beyond the source applies to the
+        longest source of the batch.
         """
         options = self._options(kwargs)
         sources = [
@@ -138,11 +140,14 @@ class CTranslate2Model:
         )
 
     def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
-        """Return the folder's generation config, updated by the arguments of the call, with defaults."""
+        """Return the folder's generation config, updated by the arguments of the call, with
+        defaults.
+        """
         unknown = kwargs.keys() - _PARAMETERS
         if unknown:
             raise UserError(
-                f"Arguments for CTranslate2 must be of {', '.join(sorted(_PARAMETERS))}; got {min(unknown)!r}."
+                f"Arguments for CTranslate2 must be of {', '.join(sorted(_PARAMETERS))}; got "
+                f"{min(unknown)!r}."
             )
         options = copy.deepcopy(self.generation_config)
         options.update(**kwargs)
@@ -152,7 +157,9 @@ class CTranslate2Model:
         return options
 
     def _best_hypotheses(self, result: Any, options: GenerationConfig) -> list[torch.Tensor]:
-        """Return the ids of the `num_return_sequences` best hypotheses by the requested length penalty."""
+        """Return the ids of the `num_return_sequences` best hypotheses by the requested length
+        penalty.
+        """
         alpha = options.length_penalty
         scored = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
@@ -169,7 +176,9 @@ class CTranslate2Model:
 
 
 def token_names(tokenizer: Any) -> dict[int, str]:
-    """Return the names of tokens in the vocabulary; `convert_ids_to_tokens` may return others for added ones."""
+    """Return the names of tokens in the vocabulary; `convert_ids_to_tokens` may return others for
+    added ones.
+    """
     return {index: token for token, index in tokenizer.get_vocab().items()}
 
 
@@ -178,7 +187,7 @@ def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:
     path = Path(folder) / CONVERTED_CONFIG
     if not path.is_file():
         raise MissingFileError(
-            f"{folder} must be a folder that `vanilla-transformer convert` wrote for CTranslate2, but it has no "
-            f"{path.name}."
+            f"{folder} must be a folder that `vanilla-transformer convert` wrote for CTranslate2, "
+            f"but it has no {path.name}."
         )
     return VanillaTransformerConfig.from_json_file(path)

@@ -1,7 +1,8 @@
 """Convert from fairseq's `transformer` and from FSMT, its port in transformers.
 
-Layers and parameter names are the same as in this package. The positional encodings are Tensor2Tensor's, but the first
-position is `pad + 1`. They are stored as a table, like learned positions, which ends at `max_position_embeddings`.
+Layers and parameter names are the same as in this package. The positional encodings are
+Tensor2Tensor's, but the first position is `pad + 1`. They are stored as a table, like learned
+positions, which ends at `max_position_embeddings`.
 """
 
 import argparse
@@ -69,8 +70,8 @@ FIXED_FIELDS = {
 }
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "tanh": "tanh"}
 _PROJECTION, _OLD_PROJECTION = "decoder.output_projection.weight", "decoder.embed_out"
-# Constants, and parameters of fairseq 0.12's own fast path (`encoder.layers.0.in_proj_weight`), which training does
-# not change.
+# Constants, and parameters of fairseq 0.12's own fast path (`encoder.layers.0.in_proj_weight`),
+# which training does not change.
 _BUFFERS = re.compile(
     r"(en|de)coder\.(version|embed_positions\._float_tensor)"
     r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
@@ -89,13 +90,18 @@ _DICTIONARY = re.compile(r"dict\.(.+)\.txt")
 
 
 def read_fsmt(name: str | Path) -> ConvertedModel:
-    """Read an FSMT model, such as `facebook/wmt19-en-de`. Its tokenizer and generation configuration stay the same."""
+    """Read an FSMT model, such as `facebook/wmt19-en-de`.
+
+    Its tokenizer and generation configuration stay the same.
+    """
     original = load_model(FSMTForConditionalGeneration, name)
     return ConvertedModel(model_from_fsmt(original), load_fsmt_tokenizer(name), original)
 
 
 def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
-    """Load the tokenizer of an FSMT model, with its `sep_token` as the EOS token that the pipeline needs."""
+    """Load the tokenizer of an FSMT model, with its `sep_token` as the EOS token that the pipeline
+    needs.
+    """
     tokenizer = FSMTTokenizer.from_pretrained(name)
     tokenizer.eos_token = tokenizer.sep_token
     return tokenizer
@@ -124,7 +130,9 @@ def model_from_fsmt(
 
 
 class FairseqCheckpoint(NamedTuple):
-    """Contents of a fairseq folder: arguments and weights of the checkpoint, two dictionaries and BPE merges."""
+    """Contents of a fairseq folder: arguments and weights of the checkpoint, two dictionaries and
+    BPE merges.
+    """
 
     arguments: Mapping[str, Any]
     weights: Weights
@@ -137,15 +145,16 @@ class FairseqCheckpoint(NamedTuple):
 def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> ConvertedModel:
     """Read a checkpoint of fairseq's `transformer`.
 
-    The generation configuration has the defaults of `fairseq-generate`. The original is FSMT, transformers' port of
-    fairseq, with the same weights, unless FSMT does not support the model (pre-norm, learned positions, other
-    activation functions).
+    The generation configuration has the defaults of `fairseq-generate`. The original is FSMT,
+    transformers' port of fairseq, with the same weights, unless FSMT does not support the model
+    (pre-norm, learned positions, other activation functions).
 
     Args:
-        folder: A checkpoint (`*.pt`), `dict.LANGUAGE.txt` of both languages, and `bpecodes` of subword-nmt or fastBPE.
-        languages: Source and target language, such as `("en", "de")`. By default the checkpoint's own or, if it was
-            trained without `--source-lang` and `--target-lang`, the only direction that the sizes of the dictionaries
-            allow.
+        folder: A checkpoint (`*.pt`), `dict.LANGUAGE.txt` of both languages, and `bpecodes` of
+            subword-nmt or fastBPE.
+        languages: Source and target language, such as `("en", "de")`. By default the checkpoint's
+            own or, if it was trained without `--source-lang` and `--target-lang`, the only
+            direction that the sizes of the dictionaries allow.
     """
     checkpoint = read_fairseq_folder(folder, languages)
     model = model_from_fairseq(checkpoint)
@@ -194,7 +203,9 @@ def read_fairseq_folder(
 def _find_languages(
     folder: Path, arguments: Mapping[str, Any], weights: Weights
 ) -> tuple[str, str]:
-    """Return the languages that the arguments of the checkpoint name, or that only fit the dictionaries' sizes."""
+    """Return the languages that the arguments of the checkpoint name, or that only fit the
+    dictionaries' sizes.
+    """
     source, target = arguments.get("source_lang"), arguments.get("target_lang")
     if source and target:
         return source, target
@@ -206,15 +217,18 @@ def _find_languages(
     ]
     if len(fitting) != 1:
         raise UserError(
-            "The checkpoint must name its source and its target language, got none, and the dictionaries in "
-            f"{folder} ({', '.join(sizes) or 'none'}) fit {len(fitting)} directions. Name both languages, such as "
-            "`--languages en de`."
+            "The checkpoint must name its source and its target language, got none, and the "
+            f"dictionaries in {folder} ({', '.join(sizes) or 'none'}) fit {len(fitting)} "
+            "directions. Name both languages, such as `--languages en de`."
         )
     return fitting[0]
 
 
 def _read_dictionary(path: Path) -> list[str]:
-    """Read the tokens of a dictionary in the order of their ids. Each line has a token and its count."""
+    """Read the tokens of a dictionary in the order of their ids.
+
+    Each line has a token and its count.
+    """
     lines = path.read_text(encoding="utf-8").splitlines()
     return [*_SPECIAL_TOKENS, *(line.rsplit(" ", 1)[0] for line in lines if line.strip())]
 
@@ -257,7 +271,8 @@ def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForCo
         **FIXED_FIELDS,
     )
     model = load_fairseq_weights(config, checkpoint.weights, learned)
-    # The defaults of `fairseq-generate`: a sentence ends with its fifth finished hypothesis, and none is empty.
+    # The defaults of `fairseq-generate`: a sentence ends with its fifth finished hypothesis, and
+    # none is empty.
     search = {"num_beams": 5, "length_penalty": 1.0, "early_stopping": True}
     limits = {"min_new_tokens": 1, "max_new_tokens": 200, "suppress_tokens": [PAD]}
     model.generation_config = GenerationConfig(**search, **limits, **_TOKEN_IDS)
@@ -311,7 +326,9 @@ def _build_tokenizer(checkpoint: FairseqCheckpoint) -> FSMTTokenizer:
 def _build_fsmt_reference(
     checkpoint: FairseqCheckpoint, model: VanillaTransformerForConditionalGeneration
 ) -> FSMTForConditionalGeneration | None:
-    """Build an FSMT model with the same weights, or return None if FSMT does not support the architecture."""
+    """Build an FSMT model with the same weights, or return None if FSMT does not support the
+    architecture.
+    """
     config = model.config
     if (
         config.normalize_before

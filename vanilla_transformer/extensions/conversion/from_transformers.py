@@ -36,7 +36,8 @@ _CONVERTERS: dict[str, tuple[Any, Callable[[Any], VanillaTransformerForCondition
 
 
 def convert_in_memory(original: Any) -> Any:
-    """Return Marian, FSMT or M2M-100 as a model of this package, for inference, and another model as it is.
+    """Return Marian, FSMT or M2M-100 as a model of this package, for inference, and another model
+    as it is.
 
     Both share the weights that are the same. A model that would compute something else is refused.
     """
@@ -83,7 +84,8 @@ def convert_in_memory(original: Any) -> Any:
 
 
 def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, Any]:
-    """Load a model in float32 and its tokenizer: one of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB.
+    """Load a model in float32 and its tokenizer: one of this package, Marian (OPUS-MT), FSMT,
+    M2M-100 or NLLB.
 
     Args:
         name: A folder, or a name on the Hub.
@@ -104,6 +106,7 @@ def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGe
         v: k for k, v in tokenizer.decoder.items()
     }:
         raise UserError(
-            f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and encodes sources only."
+            f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and "
+            "encodes sources only."
         )
     return convert(load_model(model_class, name)), tokenizer

@@ -1,7 +1,8 @@
 """Convert from JoeyNMT's Transformer, which has the paper's positional encodings.
 
-A JoeyNMT model folder has `config.yaml`, a checkpoint (`best.ckpt`, or the only `*.ckpt`), `src_vocab.txt` and
-`trg_vocab.txt`. The SentencePiece models are at the paths in the configuration, or in the folder under the same names.
+A JoeyNMT model folder has `config.yaml`, a checkpoint (`best.ckpt`, or the only `*.ckpt`),
+`src_vocab.txt` and `trg_vocab.txt`. The SentencePiece models are at the paths in the configuration,
+or in the folder under the same names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,8 @@ NAMES = {
     r"\.fc2": ".feed_forward.pwff_layer.3",
     r"\.final_layer_norm": ".feed_forward.layer_norm",
 }
-# The values of options that this package has a counterpart for: of the tokenizer of a side, and of a stack.
+# The values of options that this package has a counterpart for: of the tokenizer of a side, and of
+# a stack.
 _TOKENIZER_OPTIONS: dict[str, Sequence[Any]] = {
     "level": ["bpe"],
     "tokenizer_type": ["sentencepiece"],
@@ -73,7 +75,10 @@ _OPTIONS: dict[str, Sequence[Any]] = {
 
 
 class JoeyNMTModel(NamedTuple):
-    """Contents of a JoeyNMT folder. Weights have JoeyNMT's names; tokens are in the order of their ids."""
+    """Contents of a JoeyNMT folder.
+
+    Weights have JoeyNMT's names; tokens are in the order of their ids.
+    """
 
     config: Mapping[str, Any]
     weights: Weights
@@ -147,7 +152,8 @@ def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGe
     config = VanillaTransformerConfig(
         vocab_size=len(joey.source_tokens),
         decoder_vocab_size=len(joey.target_tokens),
-        # This package shares source and target embeddings only if the output projection is tied as well.
+        # This package shares source and target embeddings only if the output projection is tied as
+        # well.
         share_encoder_decoder_embeddings=shared
         and tied
         and joey.source_tokens == joey.target_tokens,

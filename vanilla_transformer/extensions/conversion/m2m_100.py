@@ -1,7 +1,8 @@
 """Convert from `M2M100ForConditionalGeneration` of transformers, the class of M2M-100 and NLLB-200.
 
-It is the Transformer of the paper with pre-norm, biases in its attention, and the positional encodings of fairseq. The
-first token of a source names its language. The first token of a translation, which decoding forces, names the other.
+It is the Transformer of the paper with pre-norm, biases in its attention, and the positional
+encodings of fairseq. The first token of a source names its language. The first token of a
+translation, which decoding forces, names the other.
 """
 
 import copy
@@ -23,14 +24,15 @@ from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights
 
 
 def read_m2m_100(name: str | Path, languages: Sequence[str] | None = None) -> ConvertedModel:
-    """Read an M2M-100 or NLLB model, such as `facebook/nllb-200-distilled-600M`: a folder, or a name on the Hub.
+    """Read an M2M-100 or NLLB model, such as `facebook/nllb-200-distilled-600M`: a folder, or a
+    name on the Hub.
 
     The tokenizer, with its language codes, and the generation configuration stay the same.
 
     Args:
-        languages: The codes of the source and the target language that the folder translates by default, such as
-            `("eng_Latn", "deu_Latn")`. Without them, the folder has the tokenizer's source language, and the model
-            chooses the target language.
+        languages: The codes of the source and the target language that the folder translates by
+            default, such as `("eng_Latn", "deu_Latn")`. Without them, the folder has the
+            tokenizer's source language, and the model chooses the target language.
     """
     original = load_model(M2M100ForConditionalGeneration, name)
     tokenizer = load_tokenizer(name)

@@ -1,7 +1,7 @@
 """Convert from and to `MarianMTModel` of transformers, the format of the OPUS-MT models.
 
-Both are the Transformer of the paper with the same parameter names. Marian adds biases to its attention and to its
-logits, and its positional encodings hold all sines before all cosines.
+Both are the Transformer of the paper with the same parameter names. Marian adds biases to its
+attention and to its logits, and its positional encodings hold all sines before all cosines.
 """
 
 import copy
@@ -72,7 +72,8 @@ _STREAM_IN = (
 
 
 def read_marian(name: str | Path) -> ConvertedModel:
-    """Read a Marian model of transformers, such as `Helsinki-NLP/opus-mt-en-de`: a folder, or a name on the Hub.
+    """Read a Marian model of transformers, such as `Helsinki-NLP/opus-mt-en-de`: a folder, or a
+    name on the Hub.
 
     The tokenizer and the generation configuration stay the same.
     """
@@ -103,11 +104,12 @@ def write_marian(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
 ) -> list[tuple[str, PreTrainedModel]]:
-    """Write a `MarianMTModel`, which transformers since 4.57 and CTranslate2's own converter load without our code.
+    """Write a `MarianMTModel`, which transformers since 4.57 and CTranslate2's own converter load
+    without our code.
 
-    Marian always uses a layer-norm epsilon of 1e-5. With another epsilon the logits differ in their last digits. The
-    paper's length penalty becomes the `length_penalty` of transformers with the same exponent, and the limit of
-    source + 50 tokens becomes `max_length: 512`.
+    Marian always uses a layer-norm epsilon of 1e-5. With another epsilon the logits differ in their
+    last digits. The paper's length penalty becomes the `length_penalty` of transformers with the
+    same exponent, and the limit of source + 50 tokens becomes `max_length: 512`.
     """
     config = model.config
     others = (config.vocab_size - 1, config.eos_token_id, config.decoder_start_token_id)
@@ -134,7 +136,8 @@ def write_marian(
 def _append_padding(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
-    """Return both with padding as their last entry, which CTranslate2 drops, and the old one without a use.
+    """Return both with padding as their last entry, which CTranslate2 drops, and the old one
+    without a use.
 
     CTranslate2 also wants an unknown token, which a vocabulary with all bytes never gives.
     """
@@ -157,7 +160,9 @@ def _append_padding(
 
 
 def marian_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
-    """Return the reasons why `MarianMTModel` might not represent a model, and whether each applies."""
+    """Return the reasons why `MarianMTModel` might not represent a model, and whether each
+    applies.
+    """
     return {
         "it normalizes before each sub-layer (`normalize_before`)": config.normalize_before,
         "its positions are no sinusoids (`position_embedding_type`)": config.position_embedding_type
@@ -194,8 +199,9 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
 def start_from_zero(model: PreTrainedModel) -> None:
     """Subtract the start token's embedding from all, because decoders of Marian start with zero.
 
-    The first self-attention adds it again: its projections to their biases, and its output to the residual stream. A
-    tied output projection adds one number to all logits of a token, which changes no probability.
+    The first self-attention adds it again: its projections to their biases, and its output to the
+    residual stream. A tied output projection adds one number to all logits of a token, which
+    changes no probability.
     """
     table = model.model.decoder.embed_tokens.weight
     start = table[model.config.decoder_start_token_id].clone()
@@ -210,10 +216,11 @@ def start_from_zero(model: PreTrainedModel) -> None:
 
 
 def _put_sines_first(weights: dict[str, torch.Tensor], d_model: int) -> dict[str, torch.Tensor]:
-    """Reorder the features of the residual stream, whose sines and cosines alternate; the function stays the same.
+    """Reorder the features of the residual stream, whose sines and cosines alternate; the function
+    stays the same.
 
-    Layers that write to the stream are permuted on their output, layers that read from it on their input. Features
-    inside attention and feed-forward layers keep their order.
+    Layers that write to the stream are permuted on their output, layers that read from it on their
+    input. Features inside attention and feed-forward layers keep their order.
     """
     order = torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
     permuted = {}
@@ -243,7 +250,9 @@ def library_generation_config(generation_config: GenerationConfig) -> Generation
 def library_tokenizer(
     tokenizer: PreTrainedTokenizerBase, **changes: Any
 ) -> PreTrainedTokenizerBase:
-    """Return the same `tokenizer.json` in a tokenizer class of transformers, with changed arguments."""
+    """Return the same `tokenizer.json` in a tokenizer class of transformers, with changed
+    arguments.
+    """
     if not hasattr(tokenizer, "backend_tokenizer"):
         return tokenizer
     arguments = {

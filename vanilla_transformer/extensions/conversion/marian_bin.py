@@ -1,6 +1,8 @@
-"""Marian's binary files (`*.bin`), which Bergamot decodes: little-endian arrays by their names, options among them.
+"""Marian's binary files (`*.bin`), which Bergamot decodes: little-endian arrays by their names,
+options among them.
 
-Weights in int8 have one factor for a matrix, and are stored as `(outputs, inputs)` but for the embedding.
+Weights in int8 have one factor for a matrix, and are stored as `(outputs, inputs)` but for the
+embedding.
 """
 
 import math
@@ -20,7 +22,9 @@ _DTYPES = {_FLOAT32: "<f4", _INT8: "i1", _QUANTIZED: "i1"}
 
 
 def read_bin(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of a file by their names; weights in int8 become float32, `(inputs, outputs)`."""
+    """Read the arrays of a file by their names; weights in int8 become float32,
+    `(inputs, outputs)`.
+    """
     content, position = bytearray(path.read_bytes()), 0
 
     def take(layout: str) -> tuple[Any, ...]:
@@ -43,7 +47,8 @@ def read_bin(path: Path) -> dict[str, np.ndarray]:
         for (_, kind, _, length), name, shape in zip(headers, names, shapes, strict=True):
             if kind not in _DTYPES:
                 raise UserError(
-                    f"{path} must hold float32 or the int8 of Bergamot, got type {kind:#x} of {name}."
+                    f"{path} must hold float32 or the int8 of Bergamot, got type {kind:#x} of "
+                    f"{name}."
                 )
             start, size = position, math.prod(shape)
             take(f"{length}x")

@@ -1,7 +1,8 @@
 """Convert from Marian's own files (`*.npz`, `*.bin`), which OPUS-MT publishes as well.
 
-Matrices are stored as `(inputs, outputs)`. The decoder starts from a zero vector, for which we add a vocabulary entry
-that is never generated. The positional encodings are as in Tensor2Tensor, or a table if Marian learned them.
+Matrices are stored as `(inputs, outputs)`. The decoder starts from a zero vector, for which we add
+a vocabulary entry that is never generated. The positional encodings are as in Tensor2Tensor, or a
+table if Marian learned them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +58,8 @@ OPTIONS: dict[str, Sequence[Any]] = {
     "transformer-ffn-depth": [2],
     "transformer-decoder-ffn-depth": [2, 0, None],
 }
-# Marian's names of our parameters, see `rename`: `encoder_l1_self_Wq` is the query projection of the first layer.
+# Marian's names of our parameters, see `rename`: `encoder_l1_self_Wq` is the query projection of
+# the first layer.
 NAMES: dict[str, Any] = {
     r"^model\.": "",
     r"\.layers\.(\d+)\.": lambda match: f"_l{int(match[1]) + 1}_",
@@ -78,7 +80,10 @@ NAMES: dict[str, Any] = {
 
 
 class MarianFiles(NamedTuple):
-    """Contents of a Marian folder. Weights have Marian's names; tokens are in the order of their ids."""
+    """Contents of a Marian folder.
+
+    Weights have Marian's names; tokens are in the order of their ids.
+    """
 
     options: Mapping[str, Any]
     weights: Mapping[str, np.ndarray]
@@ -91,9 +96,9 @@ def read_marian_npz(folder: str | Path) -> ConvertedModel:
     """Read a model in Marian's own format, with which this package has nothing to compare it.
 
     Args:
-        folder: The weights (`*.npz`, or else `model.bin` or one `model*.bin`), the vocabulary (`*.yml` other than
-            `decoder.yml`), `source.spm` and `target.spm`. If Marian used SentencePiece as its vocabulary, `vocab.spm`
-            replaces the latter three.
+        folder: The weights (`*.npz`, or else `model.bin` or one `model*.bin`), the vocabulary
+            (`*.yml` other than `decoder.yml`), `source.spm` and `target.spm`. If Marian used
+            SentencePiece as its vocabulary, `vocab.spm` replaces the latter three.
     """
     files = read_marian_folder(folder)
     model = model_from_marian_npz(files)
@@ -149,7 +154,8 @@ def _find_one(folder: Path, *patterns: str, exclude: str = "") -> Path:
 def _read_vocabulary(folder: Path) -> list[str]:
     """Read the tokens in the order of their ids.
 
-    Marian writes `token: id`, or `? token` and `: id` on two lines, and does not quote every token as YAML requires.
+    Marian writes `token: id`, or `? token` and `: id` on two lines, and does not quote every token
+    as YAML requires.
     """
     entries: dict[int, str] = {}
     key = ""

@@ -1,7 +1,8 @@
 """Convert to ONNX, for ONNX Runtime and other engines (`pip install 'vanilla-transformer[onnx]'`).
 
-The exporter of transformers writes three graphs: the encoder; the decoder for the start of a translation, which also
-returns the keys and values of the source; and the decoder for each further token, which takes the cache.
+The exporter of transformers writes three graphs: the encoder; the decoder for the start of a
+translation, which also returns the keys and values of the source; and the decoder for each further
+token, which takes the cache.
 """
 
 import logging
@@ -32,7 +33,8 @@ def write_onnx(
 ) -> list[tuple[str, Translator]]:
     """Write three ONNX graphs in float32, with the configurations and the tokenizer.
 
-    `TranslationPipeline(folder, backend="onnx")` translates by ONNX Runtime, and so does the command `translate`.
+    `TranslationPipeline(folder, backend="onnx")` translates by ONNX Runtime, and so does the
+    command `translate`.
     """
     check_supported("ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
     export_graphs(model).save_pretrained(folder)
@@ -43,8 +45,8 @@ def write_onnx(
 def export_graphs(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:
     """Trace the three graphs. Batch size, source length and target length are dynamic.
 
-    `OnnxExporter.export_for_generation` is not used: it exports no encoder, and its decoder takes a cache of exactly
-    one token.
+    `OnnxExporter.export_for_generation` is not used: it exports no encoder, and its decoder takes a
+    cache of exactly one token.
     """
     model.set_attn_implementation("eager")
     batch_size, source_length, past_length = (
@@ -81,7 +83,9 @@ def export_graphs(model: VanillaTransformerForConditionalGeneration) -> Exported
 
 @contextmanager
 def silence_exporters() -> Iterator[None]:
-    """Silence the exporters, which print their progress and warn about operators that these graphs do not use."""
+    """Silence the exporters, which print their progress and warn about operators that these graphs
+    do not use.
+    """
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -20,7 +20,9 @@ ENCODER, DECODER, DECODER_WITH_PAST = (
 
 
 def load_onnx(folder: str | Path, tokenizer: Any, device: Any) -> tuple["OnnxModel", Any]:
-    """Load the model and the tokenizer of `TranslationPipeline(folder, backend="onnx")`, for the CPU."""
+    """Load the model and the tokenizer of `TranslationPipeline(folder, backend="onnx")`, for the
+    CPU.
+    """
     if str(device or "cpu") != "cpu":
         raise UserError(f"`device` must be 'cpu' with the backend 'onnx', got {str(device)!r}.")
     with refusing_files(folder):
@@ -63,7 +65,9 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
         return torch.float32
 
     def generate(self, inputs: torch.Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
-        """Generate token ids as [`PaperGenerationMixin`] does, given `input_ids` and perhaps `attention_mask`."""
+        """Generate token ids as [`PaperGenerationMixin`] does, given `input_ids` and perhaps
+        `attention_mask`.
+        """
         ids = kwargs.pop("input_ids") if inputs is None else inputs
         mask = kwargs.pop("attention_mask", None)
         mask = ids.ne(self.config.pad_token_id).long() if mask is None else mask

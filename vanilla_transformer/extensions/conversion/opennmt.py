@@ -1,8 +1,10 @@
-"""Convert from OpenNMT-py and its successor eole: pre-norm, the paper's positional encodings, sources without EOS.
+"""Convert from OpenNMT-py and its successor eole: pre-norm, the paper's positional encodings,
+sources without EOS.
 
-An OpenNMT-py checkpoint is one pickle with options, vocabularies and weights. An eole model folder has `config.json`
-(without options that have their default), `vocab.json` and `model.00.safetensors`. The SentencePiece models are at the
-paths in the options, or beside the weights under the same names.
+An OpenNMT-py checkpoint is one pickle with options, vocabularies and weights. An eole model folder
+has `config.json` (without options that have their default), `vocab.json` and
+`model.00.safetensors`. The SentencePiece models are at the paths in the options, or beside the
+weights under the same names.
 """
 
 import argparse
@@ -148,7 +150,8 @@ def read_opennmt_py(path: str | Path) -> ConvertedModel:
     options, vocab = vars(content["opt"]), content["vocab"]
     if not isinstance(vocab, dict) or not isinstance(vocab.get("src"), list):
         raise UserError(
-            f"{path} must be a checkpoint of OpenNMT-py 3. Convert older ones with the scripts in its tools/."
+            f"{path} must be a checkpoint of OpenNMT-py 3. Convert older ones with the scripts in "
+            "its tools/."
         )
     used = {name for corpus in options["data"].values() for name in corpus.get("transforms", [])}
     check_supported(
@@ -179,12 +182,16 @@ def read_opennmt_py(path: str | Path) -> ConvertedModel:
 
 
 def read_eole(folder: str | Path) -> ConvertedModel:
-    """Read an eole model folder. The original is None, since eole's requirements conflict with this package's."""
+    """Read an eole model folder.
+
+    The original is None, since eole's requirements conflict with this package's.
+    """
     folder = Path(folder)
     config, vocab = (read_json(folder / name) for name in ("config.json", "vocab.json"))
     if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
         raise UserError(
-            f"{folder / 'config.json'} must have eole's format, with encoder and decoder under `model`."
+            f"{folder / 'config.json'} must have eole's format, with encoder and decoder under "
+            "`model`."
         )
     model, options = (
         config["model"],
@@ -242,7 +249,10 @@ def _dropouts(options: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _tying(options: Mapping[str, Any], same_vocabulary: bool) -> dict[str, bool]:
-    """Return our tying options. Source and target embeddings are shared only if the output projection is tied."""
+    """Return our tying options.
+
+    Source and target embeddings are shared only if the output projection is tied.
+    """
     shared, tied = (
         bool(options.get(name)) for name in ("share_embeddings", "share_decoder_embeddings")
     )
@@ -261,7 +271,9 @@ def _build(
     options: Mapping[str, Any],
     folder: Path,
 ) -> ConvertedModel:
-    """Build the model, with the ids of the special tokens, and the tokenizer of both SentencePiece models."""
+    """Build the model, with the ids of the special tokens, and the tokenizer of both SentencePiece
+    models.
+    """
     source, target = vocab["src"], vocab["tgt"]
     start = vocab.get("decoder_start_token", special_tokens["bos_token"])
     missing = sorted({*special_tokens.values(), start} - set(target))
@@ -316,7 +328,10 @@ def model_from_opennmt(
 def _find_weight(
     names: Mapping[str, str], name: str, initial: torch.Tensor, weights: ForeignWeights
 ) -> torch.Tensor:
-    """Return the toolkit's tensor for our parameter `name`. Shared weights may be saved once or several times."""
+    """Return the toolkit's tensor for our parameter `name`.
+
+    Shared weights may be saved once or several times.
+    """
     others = {
         "model.decoder.embed_tokens.weight": ["model.encoder.embed_tokens.weight"],
         "lm_head.weight": [

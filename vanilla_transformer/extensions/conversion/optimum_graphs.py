@@ -1,7 +1,8 @@
 """Rewrite exported graphs as transformers.js and Optimum read them, in several data types.
 
-Optimum's own exporter does not replace this: it reads MarianMTModel alone, which has no `normalize_before`, no learned
-positions and no heads of another width, and optimum-onnx 0.1.0, the latest release, needs transformers below 4.58.
+Optimum's own exporter does not replace this: it reads MarianMTModel alone, which has no
+`normalize_before`, no learned positions and no heads of another width, and optimum-onnx 0.1.0, the
+latest release, needs transformers below 4.58.
 """
 
 import hashlib
@@ -36,9 +37,11 @@ _ENCODER_OUTPUT = "encoder_last_hidden_state"  # the decoder returns its input
 
 
 def to_proto(exported: onnx_ir.Model) -> ModelProto:
-    """Return an exported graph without unused nodes and without the stack traces that the exporter stores.
+    """Return an exported graph without unused nodes and without the stack traces that the exporter
+    stores.
 
-    Positions are computed in float32: the runtime of browsers that has WebGPU does not cast to float64.
+    Positions are computed in float32: the runtime of browsers that has WebGPU does not cast to
+    float64.
     """
     model = exported.clone()
     for clean in (RemoveUnusedNodesPass(), ClearMetadataAndDocStringPass()):
@@ -93,7 +96,8 @@ def to_optimum_decoder(exported: onnx_ir.Model, config: VanillaTransformerConfig
 def repeat_eos(model: ModelProto, eos_token_id: int) -> ModelProto:
     """Return a decoder that generates EOS after EOS.
 
-    transformers.js generates until all sentences of a batch have their EOS, and keeps what the others get after it.
+    transformers.js generates until all sentences of a batch have their EOS, and keeps what the
+    others get after it.
     """
     changed = ModelProto()
     changed.CopyFrom(model)
@@ -123,7 +127,8 @@ def repeat_eos(model: ModelProto, eos_token_id: int) -> ModelProto:
 
 
 def merge_decoders(first: ModelProto, further: ModelProto) -> ModelProto:
-    """Return one decoder that runs `further` if its input `use_cache_branch` is true, and else `first`.
+    """Return one decoder that runs `further` if its input `use_cache_branch` is true, and else
+    `first`.
 
     Both have the same outputs, and `further` has all inputs. Equal weights are stored once.
     """
@@ -155,7 +160,10 @@ def merge_decoders(first: ModelProto, further: ModelProto) -> ModelProto:
 
 
 def _branch(graph: GraphProto, name: str, weights: dict[bytes, TensorProto]) -> GraphProto:
-    """Return `graph` as a branch: it reads the inputs and `weights` of the graph around it. Adds its own weights."""
+    """Return `graph` as a branch: it reads the inputs and `weights` of the graph around it.
+
+    Adds its own weights.
+    """
     names = {value.name: value.name for value in graph.input} | {"": ""}
     for tensor in graph.initializer:
         names[tensor.name] = _share(tensor, f"{name}.{tensor.name}", weights)
@@ -189,7 +197,8 @@ def _share(tensor: TensorProto, name: str, weights: dict[bytes, TensorProto]) ->
 
 
 def to_int8(model: ModelProto) -> ModelProto:
-    """Return the graph with weights in int8; ONNX Runtime rounds the inputs of matrix products as it runs.
+    """Return the graph with weights in int8; ONNX Runtime rounds the inputs of matrix products as
+    it runs.
 
     Unsigned weights: processors without VNNI saturate on products of unsigned and signed bytes.
     """
@@ -221,7 +230,10 @@ def to_int8(model: ModelProto) -> ModelProto:
 
 
 def to_float16(model: ModelProto) -> ModelProto:
-    """Return the graph in float16. Inputs and outputs stay in float32, so that graphs of all types fit together."""
+    """Return the graph in float16.
+
+    Inputs and outputs stay in float32, so that graphs of all types fit together.
+    """
     copy = ModelProto()
     copy.CopyFrom(model)  # the function changes its argument
     converted = onnx_ir.from_proto(convert_float_to_float16(copy, keep_io_types=True))

@@ -13,7 +13,8 @@ class Runtime(NamedTuple):
 
     Attributes:
         file: A file that only its folders have.
-        load: A function that takes a folder, a tokenizer or None, and a device, and returns a model and a tokenizer.
+        load: A function that takes a folder, a tokenizer or None, and a device, and returns a model
+            and a tokenizer.
     """
 
     file: str

@@ -1,8 +1,8 @@
 """
 Lexical shortlists: for each source token, the target tokens among which a search chooses.
 
-A search that knows its source computes the logits of its tokens' lists only, of all sentences of a batch together.
-EOS, which every source has, has the most frequent tokens of the target text.
+A search that knows its source computes the logits of its tokens' lists only, of all sentences of a
+batch together. EOS, which every source has, has the most frequent tokens of the target text.
 """
 
 import struct
@@ -38,7 +38,8 @@ def read_shortlist_text(files: Sequence[str | Path]) -> list[SentencePair]:
 def count_shortlist(tokenizer: Any, pairs: Sequence[SentencePair]) -> Shortlist:
     """Return the target tokens with the highest p(target token | source token) in aligned text.
 
-    [`align_lexically`] aligns tokens, whose numbers are its words. Languages that write no spaces are as good.
+    [`align_lexically`] aligns tokens, whose numbers are its words. Languages that write no spaces
+    are as good.
     """
     from vanilla_transformer.extensions.alignments.word_alignments import align_lexically
 
@@ -61,10 +62,12 @@ def count_shortlist(tokenizer: Any, pairs: Sequence[SentencePair]) -> Shortlist:
 
 
 def write_vocabulary_map(shortlist: Shortlist, names: Mapping[int, str], path: Path) -> None:
-    """Write `vmap.txt` of CTranslate2: lines of a source token, a tab, and target tokens, here with the token itself.
+    """Write `vmap.txt` of CTranslate2: lines of a source token, a tab, and target tokens, here with
+    the token itself.
 
     Args:
-        names: The names of all tokens. Those with white space are left out, because it separates names.
+        names: The names of all tokens. Those with white space are left out, because it separates
+            names.
     """
     spelled = {token: name for token, name in names.items() if not _SEPARATORS & {*name}}
     rows = {token: {token, *shortlist.get(token, ())} & spelled.keys() for token in spelled}
@@ -76,7 +79,8 @@ def write_vocabulary_map(shortlist: Shortlist, names: Mapping[int, str], path: P
 
 
 def write_bergamot_shortlist(shortlist: Shortlist, vocab_size: int, path: Path) -> None:
-    """Write `lex.bin` of Bergamot, whose engine adds the tokens of the source and the first ones of the vocabulary.
+    """Write `lex.bin` of Bergamot, whose engine adds the tokens of the source and the first ones of
+    the vocabulary.
 
     Args:
         vocab_size: Tokens of the vocabulary there, which has no padding.

@@ -1,7 +1,9 @@
-"""Convert to the ONNX files of transformers.js and Optimum (`pip install 'vanilla-transformer[onnx]'`).
+"""Convert to the ONNX files of transformers.js and Optimum
+(`pip install 'vanilla-transformer[onnx]'`).
 
-transformers.js runs in browsers and in Node. It selects the class of a model by `model_type` and does not know ours,
-so `config.json` says Marian: the library reads only sizes and special tokens from it. The graphs hold the computation.
+transformers.js runs in browsers and in Node. It selects the class of a model by `model_type` and
+does not know ours, so `config.json` says Marian: the library reads only sizes and special tokens
+from it. The graphs hold the computation.
 """
 
 import json
@@ -33,7 +35,8 @@ from .optimum_graphs import (
 )
 
 MERGED_DECODER = "decoder_model_merged"
-# The data types of transformers.js: the suffix of the files, and how to make a graph from one in float32.
+# The data types of transformers.js: the suffix of the files, and how to make a graph from one in
+# float32.
 DTYPES: dict[str, tuple[str, Callable[[onnx.ModelProto], onnx.ModelProto]]] = {
     "fp32": ("", lambda model: model),
     "fp16": ("_fp16", to_float16),
@@ -123,7 +126,9 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 def merged_greedy_translator(
     folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: str
 ) -> Translator:
-    """Return a function from sentences to the token ids that the graphs of `dtype` generate by greedy search."""
+    """Return a function from sentences to the token ids that the graphs of `dtype` generate by
+    greedy search.
+    """
     suffix, _ = DTYPES[dtype]
     encoder, decoder = (
         InferenceSession(Path(folder) / "onnx" / f"{name}{suffix}.onnx")

@@ -1,1 +1,3 @@
-"""Teacher and student: train a small model on the translations of a large one, and synthetic sources of real text."""
+"""Teacher and student: train a small model on the translations of a large one, and synthetic
+sources of real text.
+"""

@@ -1,4 +1,6 @@
-"""Translate text of the target language back, to train on it as parallel text (Sennrich et al. 2016)."""
+"""Translate text of the target language back, to train on it as parallel text (Sennrich et al.
+2016).
+"""
 
 import json
 from collections import Counter
@@ -20,7 +22,9 @@ BLANK = "blank"  # the reason for which lines without text or without translatio
 
 
 class BackTranslations(NamedTuple):
-    """Numbers of lines of the text, of written pairs, and of dropped lines by reason: blank, or a warning."""
+    """Numbers of lines of the text, of written pairs, and of dropped lines by reason: blank, or a
+    warning.
+    """
 
     lines: int
     pairs: int
@@ -46,14 +50,15 @@ def back_translate(
     batch_size: int = 32,
 ) -> BackTranslations:
     """
-    Translate each line of a text, and write pairs of the translation as source and the line as target.
+    Translate each line of a text, and write pairs of the translation as source and the line as
+    target.
 
-    A file `.tsv` has source TAB target on each line, and `.jsonl` objects with `source` and `target`. While it is
-    written, finished shards are in a folder `NAME.partial` beside it.
+    A file `.tsv` has source TAB target on each line, and `.jsonl` objects with `source` and
+    `target`. While it is written, finished shards are in a folder `NAME.partial` beside it.
 
     Args:
-        translate: The pipeline of a model that translates to the source language. A `seed` among its options gives
-            each shard its own samples.
+        translate: The pipeline of a model that translates to the source language. A `seed` among
+            its options gives each shard its own samples.
         origin: All that translations depend on besides their text, as JSON.
         tag: Written before each source, and a space.
         keep_warnings: Keep translations with a warning, see [`find_warnings`].

@@ -1,4 +1,6 @@
-"""The text of a distillation: pairs of corpora, sources of a text file, or a file of sources with their candidates."""
+"""The text of a distillation: pairs of corpora, sources of a text file, or a file of sources with
+their candidates.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -14,7 +16,9 @@ _EXAMPLE = '{"source": "A dog.", "candidates": [{"text": "Ein Hund.", "score": -
 
 
 class Entry(NamedTuple):
-    """A source, the number of its corpus, and its reference, or the candidates and maybe scores of a file."""
+    """A source, the number of its corpus, and its reference, or the candidates and maybe scores of
+    a file.
+    """
 
     corpus: int
     source: str
@@ -60,7 +64,9 @@ class _Line(BaseModel, str_strip_whitespace=True):
 
 
 def read_candidates(path: str) -> Iterator[Entry]:
-    """Yield the sources of a JSONL file with their candidates, of which all or none in the file have a score."""
+    """Yield the sources of a JSONL file with their candidates, of which all or none in the file
+    have a score.
+    """
     scored: bool | None = None
     for number, text in enumerate(stream_lines(path, may_be_markup=True), start=1):
         if not text.strip():
@@ -80,6 +86,7 @@ def read_candidates(path: str) -> Iterator[Entry]:
             if len(scores) != scored * len(line.candidates):
                 rule = "All candidates of a file must have a `score`, or none"
                 raise UserError(
-                    f"{rule}, but line {number} of {path} has {len(scores)} of {len(line.candidates)}."
+                    f"{rule}, but line {number} of {path} has {len(scores)} of "
+                    f"{len(line.candidates)}."
                 )
         yield Entry(0, line.source, None, [each.text for each in line.candidates], scores or None)

@@ -43,15 +43,21 @@ class BackTranslateArguments(TranslationArguments, OverwriteArguments):
 
     input: Input = Field(description="Text of the target language, one sentence per line.")
     output: Output = Field(
-        description="Write pairs to this .tsv or .jsonl file, a corpus for `corpora:`, once it is complete."
+        description=(
+            "Write pairs to this .tsv or .jsonl file, a corpus for `corpora:`, once it is complete."
+        )
     )
     tag: str | None = Field(
         None,
-        description="Word before each source, such as <BT>, by which a model tells them from real ones.",
+        description=(
+            "Word before each source, such as <BT>, by which a model tells them from real ones."
+        ),
     )
     keep_warnings: bool = Field(
         False,
-        description="Keep translations with a warning: copy, repetition, numbers, script or length.",
+        description=(
+            "Keep translations with a warning: copy, repetition, numbers, script or length."
+        ),
     )
     resume: bool = Field(False, description="Continue an interrupted run.")
     batch_size: Count = Field(32, description="Sentences per batch.")

@@ -1,8 +1,9 @@
 """
-Train a student on the translations of a teacher, and compare both: sequence-level distillation (Kim & Rush 2016).
+Train a student on the translations of a teacher, and compare both: sequence-level distillation (Kim
+& Rush 2016).
 
-The same command continues a run that was killed: the teacher's translations shard by shard, training from its last
-checkpoint.
+The same command continues a run that was killed: the teacher's translations shard by shard,
+training from its last checkpoint.
 """
 
 import json
@@ -82,7 +83,8 @@ def distill(
     recipe: Recipe, options: DistillationArguments, evaluate: Evaluator | None = None
 ) -> DistilledModel:
     """
-    Train the model of a recipe on a teacher's translations of its training text, and score both on its test text.
+    Train the model of a recipe on a teacher's translations of its training text, and score both on
+    its test text.
 
     The scores are written to `RESULTS_FILE` and `TABLE_FILE` in the folder of the run.
     """
@@ -194,7 +196,9 @@ def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:
 def compare(
     run: Path, options: DistillationArguments, direction: Direction, pairs: Any
 ) -> dict[str, Scores]:
-    """Translate the test text, if there is one, by the student and the teacher, if there is one, and score both."""
+    """Translate the test text, if there is one, by the student and the teacher, if there is one,
+    and score both.
+    """
     scores = dict[str, Scores]()
 
     def translate_test(name: str, translate: TranslationPipeline, **search: Any) -> None:

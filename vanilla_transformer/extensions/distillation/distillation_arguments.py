@@ -49,26 +49,32 @@ _Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class DistillationArguments(Schema):
-    """The teacher, its search, and which translations the student is trained on. None of this is in the paper."""
+    """The teacher, its search, and which translations the student is trained on.
+
+    None of this is in the paper.
+    """
 
     noun = "recipe key"
     teacher: Words = Field(
         [],
-        description="Folder or Hub name of the teacher, or of several models with one vocabulary (an ensemble).",
+        description=(
+            "Folder or Hub name of the teacher, or of several models with one vocabulary "
+            "(an ensemble)."
+        ),
     )
     candidates: Input | None = Field(
         None,
-        description="Instead of a teacher and training text: a file .jsonl, .jsonl.gz or .jsonl.zst of sources, each "
-        "with translations and maybe their scores.",
+        description="Instead of a teacher and training text: a file .jsonl, .jsonl.gz or "
+        ".jsonl.zst of sources, each with translations and maybe their scores.",
     )
     teacher_weights: Annotated[list[float] | None, BeforeValidator(split_words), ONE_WORD] = Field(
         None, description="A positive number for each model of an ensemble, such as 2,1."
     )
     teacher_targets: Targets = Field(
         "beam",
-        description="Translations for the student: the best one of beam search; all of the n-best list; the one of it "
-        "with the highest sentence BLEU against the reference (Kim & Rush 2016); or the one with the best score, as "
-        "by default with candidates.",
+        description="Translations for the student: the best one of beam search; all of the n-best "
+        "list; the one of it with the highest sentence BLEU against the reference (Kim & Rush "
+        "2016); or the one with the best score, as by default with candidates.",
     )
     teacher_num_beams: _Count | None = Field(
         None, description="Beam size of the teacher; by default its checkpoint's."
@@ -83,15 +89,16 @@ class DistillationArguments(Schema):
     teacher_workers: int = Field(1, description="Processes of the teacher.")
     drop_warnings: bool = Field(
         True,
-        description="Drop translations with a warning: copy, repetition, numbers, script, length, or a placeholder "
-        "that is lost.",
+        description="Drop translations with a warning: copy, repetition, numbers, script, length, "
+        "or a placeholder that is lost.",
     )
     drop_lowest_scores: float = Field(
         0.05,
         ge=0,
         lt=1,
-        description="Share in [0, 1) of the pairs to drop: the lowest scores, by the reverse model (log-probabilities "
-        "for each token), the quality model and the file of candidates, or without these by the teacher.",
+        description="Share in [0, 1) of the pairs to drop: the lowest scores, by the reverse model "
+        "(log-probabilities for each token), the quality model and the file of candidates, or "
+        "without these by the teacher.",
     )
     reverse_model: str | None = Field(
         None,
@@ -99,7 +106,10 @@ class DistillationArguments(Schema):
     )
     quality_model: str | None = Field(
         None,
-        description="COMET model that needs no references and scores pairs, such as Unbabel/wmt22-cometkiwi-da.",
+        description=(
+            "COMET model that needs no references and scores pairs, such as "
+            "Unbabel/wmt22-cometkiwi-da."
+        ),
     )
 
     @model_validator(mode="after")
@@ -156,10 +166,11 @@ def parse_distillation(
     arguments: Sequence[str], program: str | None = None
 ) -> tuple[Recipe, DistillationArguments]:
     """
-    Parse `[recipe.yaml] [--flag value …]` with the keys of training and of [`DistillationArguments`].
+    Parse `[recipe.yaml] [--flag value …]` with the keys of training and of
+    [`DistillationArguments`].
 
-    `train_source` without `train_target` is text for the teacher. It becomes `candidates`, and as with these, the
-    corpus of the recipe is the one that the student gets.
+    `train_source` without `train_target` is text for the teacher. It becomes `candidates`, and as
+    with these, the corpus of the recipe is the one that the student gets.
     """
 
     def complete(values: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +181,8 @@ def parse_distillation(
         ]
         if "candidates" in values and named:
             raise UserError(
-                f"`{named[0]}` must be left out with `candidates`, which has sources and translations."
+                f"`{named[0]}` must be left out with `candidates`, which has sources and "
+                "translations."
             )
         if "candidates" not in values and named != ["teacher", "train_source"]:
             return values
@@ -190,10 +202,12 @@ def parse_distillation(
         raise UserError(f"`train_alignments` {rule}, got {data.train_alignments}.")
     if options.candidates is not None and options.teacher_targets == INTERPOLATED:
         raise UserError(
-            f"`teacher_targets: {INTERPOLATED}` needs references, but {options.candidates} has none."
+            f"`teacher_targets: {INTERPOLATED}` needs references, but {options.candidates} has "
+            "none."
         )
     if options.teacher and data.test_source is None and data.dataset is None:
         raise UserError(
-            "`test_source` and `test_target` must be given: teacher and student are compared on them."
+            "`test_source` and `test_target` must be given: teacher and student are compared on "
+            "them."
         )
     return recipe, options

@@ -1,6 +1,7 @@
 """
-The training text of a student, by one rule: translations with warnings are dropped, of the others of a source the ones
-with the best scores are chosen, and of all these the share with the lowest scores is dropped.
+The training text of a student, by one rule: translations with warnings are dropped, of the others
+of a source the ones with the best scores are chosen, and of all these the share with the lowest
+scores is dropped.
 """
 
 import json
@@ -21,7 +22,8 @@ from .distillation_arguments import CORPUS_FILE, DistillationArguments
 from .teacher import Candidate, is_dropped
 
 REPORT_FILE = "report.json"
-# The reasons for which pairs are dropped whose source has a better one, and the ones with the lowest scores.
+# The reasons for which pairs are dropped whose source has a better one, and the ones with the
+# lowest scores.
 CHOICE, SCORE = "choice", "score"
 _EXAMPLES = 10  # of pairs that were dropped, for each reason
 _SPACES = str.maketrans("\t\n\r", "   ")  # what ends a column or a line
@@ -68,7 +70,8 @@ class FilterReport:
     def __str__(self) -> str:
         """Return the report in Markdown."""
         lines = [
-            f"{self.kept:,} of {self.translations:,} translations of {self.sentences:,} sentences are kept."
+            f"{self.kept:,} of {self.translations:,} translations of {self.sentences:,} sentences "
+            "are kept."
         ]
         lines += (
             [f"{self.untranslated:,} sentences have no translation."] if self.untranslated else []
@@ -93,7 +96,8 @@ def write_student_corpora(
     folder: Path, rows: Callable[[], Iterator[Row]], corpora: int, options: DistillationArguments
 ) -> FilterReport:
     """
-    Write the pairs that are kept to `corpus-0.tsv`, `corpus-1.tsv`, … in a folder, all at once, with a report.
+    Write the pairs that are kept to `corpus-0.tsv`, `corpus-1.tsv`, … in a folder, all at once,
+    with a report.
 
     Args:
         rows: Returns the candidates of each sentence, in order.
@@ -150,8 +154,8 @@ def write_student_corpora(
                     examples.append([abbreviate(row.source), abbreviate(candidate.target)])
         if empty:
             raise UserError(
-                "Filtering must leave translations of each corpus to train on, but it leaves none of corpus "
-                f"{min(empty) + 1}: {report.reasons()}."
+                "Filtering must leave translations of each corpus to train on, but it leaves none "
+                f"of corpus {min(empty) + 1}: {report.reasons()}."
             )
         entries = json.dumps(asdict(report), indent=2, ensure_ascii=False)
         (temporary / REPORT_FILE).write_text(entries + "\n", encoding="utf-8")
@@ -160,7 +164,9 @@ def write_student_corpora(
 
 
 def combine_scores(candidates: Iterable[Candidate]) -> Callable[[Candidate], float]:
-    """Return a function for the score of a candidate, which has as many scores as each one here, or none."""
+    """Return a function for the score of a candidate, which has as many scores as each one here, or
+    none.
+    """
     scored = (candidate.scores for candidate in candidates if candidate.scores)
     first = next(scored, [])
     if len(first) < 2:

@@ -1,4 +1,6 @@
-"""The translations that a student may learn from, of a teacher or of a file, with their warnings and scores."""
+"""The translations that a student may learn from, of a teacher or of a file, with their warnings
+and scores.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +33,8 @@ from vanilla_transformer.utils.device_utils import process_state
 from .candidates import DistillationText, Entry
 from .distillation_arguments import BEAM, INTERPOLATED, DistillationArguments
 
-# Reasons to drop a translation: it has no text, repeats another one of its source, or lacks text to keep.
+# Reasons to drop a translation: it has no text, repeats another one of its source, or lacks text to
+# keep.
 UNUSABLE = EMPTY, REPEATED = "empty", "repeated"
 PLACEHOLDER = "placeholder"
 _NUMBER = (
@@ -50,7 +53,8 @@ class Candidate(NamedTuple):
     Attributes:
         target: The translation.
         warnings: Reasons to drop it.
-        scores: Numbers by models, and in its file. Log-probabilities are for each token, by forced decoding, in nats.
+        scores: Numbers by models, and in its file. Log-probabilities are for each token, by forced
+            decoding, in nats.
     """
 
     target: str
@@ -84,7 +88,9 @@ def open_shards(
     further: Mapping[str, Any],
     overwrite: bool,
 ) -> CorpusShards:
-    """Open the folder of translations, or overwrite the ones of another teacher, text, choice or `further` thing."""
+    """Open the folder of translations, or overwrite the ones of another teacher, text, choice or
+    `further` thing.
+    """
     names = [
         "teacher_weights",
         "teacher_num_beams",
@@ -170,7 +176,9 @@ def search_options(options: DistillationArguments) -> dict[str, Any]:
 
 
 def language_options(tokenizer: Any, direction: Direction) -> dict[str, str]:
-    """Return the options of the pipeline that name a direction, if the model has several languages."""
+    """Return the options of the pipeline that name a direction, if the model has several
+    languages.
+    """
     languages = find_languages(tokenizer)
     codes = NO_DIRECTION if languages is None else languages.resolve(*direction)
     return {
@@ -183,20 +191,24 @@ def language_options(tokenizer: Any, direction: Direction) -> dict[str, str]:
 def check_direction(
     translate: TranslationPipeline, pairs: Sequence[SentencePair], languages: Mapping[str, str]
 ) -> None:
-    """Check that a teacher translates in the direction of the text: better than its sources are as translations."""
+    """Check that a teacher translates in the direction of the text: better than its sources are as
+    translations.
+    """
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     texts = [answer["translation_text"] for answer in translate(sources, num_beams=1, **languages)]
     teacher, copies = score(texts, references).chrf, score(sources, references).chrf
     if teacher < copies:
         raise UserError(
-            "The teacher must translate the source of the text to its target, but its translations of "
-            f"{len(texts)} sentences have chrF {teacher:.1f}, their sources {copies:.1f}. It translates "
-            f"{sources[0]!r} as {texts[0]!r}. Name a teacher of this direction."
+            "The teacher must translate the source of the text to its target, but its translations "
+            f"of {len(texts)} sentences have chrF {teacher:.1f}, their sources {copies:.1f}. It "
+            f"translates {sources[0]!r} as {texts[0]!r}. Name a teacher of this direction."
         )
 
 
 def choose_targets(answers: Any, reference: str, kind: str) -> list[str]:
-    """Return the translations on which the student is trained, given the pipeline's answers and `teacher_targets`."""
+    """Return the translations on which the student is trained, given the pipeline's answers and
+    `teacher_targets`.
+    """
     answers = answers if isinstance(answers, list) else [answers]
     texts = [*dict.fromkeys(answer["translation_text"] for answer in answers)]
     texts = [text for text in texts if text.strip()]
@@ -227,7 +239,9 @@ def measure_candidates(
     scorers: Sequence[Scorer],
     drop_warnings: bool = False,
 ) -> list[list[Candidate]]:
-    """Return the translations of each source with their warnings, and scores of those that are not dropped."""
+    """Return the translations of each source with their warnings, and scores of those that are not
+    dropped.
+    """
     measured, usable = [], list[tuple[Entry, int, Candidate]]()
     for entry in entries:
         texts = entry.candidates or []
@@ -245,7 +259,9 @@ def measure_candidates(
 
 
 def load_scorers(options: DistillationArguments, direction: Direction) -> list[Scorer]:
-    """Return functions for the scores of pairs: by the reverse model and the quality model, or by the teacher."""
+    """Return functions for the scores of pairs: by the reverse model and the quality model, or by
+    the teacher.
+    """
     name, device, scorers = options.reverse_model, process_state().device, list[Scorer]()
     if name is not None or (
         options.teacher and options.quality_model is None and options.needs_scores

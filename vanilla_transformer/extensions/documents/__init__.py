@@ -1,4 +1,6 @@
-"""Translate documents, such as HTML, XLIFF and PO: they keep their structure, and only their text changes."""
+"""Translate documents, such as HTML, XLIFF and PO: they keep their structure, and only their text
+changes.
+"""
 
 from .block_translator import BlockTranslator
 from .blocks import Block, Span

@@ -1,4 +1,6 @@
-"""Translate blocks of text sentence by sentence, with their markup, whose place the links of a translation tell."""
+"""Translate blocks of text sentence by sentence, with their markup, whose place the links of a
+translation tell.
+"""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +24,8 @@ from .projection import CrossingSpansError, project, proportional_links
 # The translation of a text, and its alignment or None.
 Answer = tuple[str, Sequence[tuple[int, int, int, int, float]] | None]
 Translate = Callable[[list[str]], Sequence[Answer]]
-# Return a translation of each text that contains the phrases given for it, or None where there is none.
+# Return a translation of each text that contains the phrases given for it, or None where there is
+# none.
 Constrain = Callable[[list[str], list[list[str]]], Sequence[Answer | None]]
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
@@ -32,17 +35,18 @@ class BlockTranslator:
     """
     Translate blocks.
 
-    The text of a block is split into sentences. [`ProtectedSearch`] translates all sentences of all blocks, such that
-    URLs, placeholders and so on survive, and fixed spans too. Where the spans of a translation would cross, only the
-    text around what survives is translated.
+    The text of a block is split into sentences. [`ProtectedSearch`] translates all sentences of all
+    blocks, such that URLs, placeholders and so on survive, and fixed spans too. Where the spans of
+    a translation would cross, only the text around what survives is translated.
 
     Args:
-        translate: Returns the translation of each text and its alignment, with character offsets. Without one, words
-            are taken to be in the order of the source.
+        translate: Returns the translation of each text and its alignment, with character offsets.
+            Without one, words are taken to be in the order of the source.
         splitter: Returns the sentences of a text.
         masks: Words that the model copies, such as `<ph0>`.
         constrain: Returns a translation of each text that contains the given phrases.
-        protect: Whether text survives that [`find_protected`] finds, and formulas such as H₂O, besides fixed spans.
+        protect: Whether text survives that [`find_protected`] finds, and formulas such as H₂O,
+            besides fixed spans.
     """
 
     translate: Translate
@@ -75,7 +79,9 @@ class BlockTranslator:
         blocks: Sequence[Block],
         search: Callable[[list[Sentence]], Sequence[Sequence[Translation]]],
     ) -> list[Block | None]:
-        """Return the translated blocks, or None for one whose spans cannot be nested as in the source."""
+        """Return the translated blocks, or None for one whose spans cannot be nested as in the
+        source.
+        """
         sentences = [list(self._split(block)) for block in blocks]
         rows = iter(search([sentence for of_block in sentences for _, sentence in of_block]))
         return [
@@ -84,7 +90,10 @@ class BlockTranslator:
         ]
 
     def _split(self, block: Block) -> Iterator[tuple[int, Sentence]]:
-        """Yield the sentences and their starts. None ends in text that is kept; each ends at a break."""
+        """Yield the sentences and their starts.
+
+        None ends in text that is kept; each ends at a break.
+        """
         from vanilla_transformer.extensions.protection.icu_messages import parse_message
         from vanilla_transformer.extensions.protection.inline_markup import parse_markup
 
@@ -122,7 +131,9 @@ def _search(
     sentences: Sequence[Sentence],
     phrases: Sequence[Sequence[str]] | None = None,
 ) -> Any:
-    """Return one translation on one line for each sentence, with links, in a list; None where there is none."""
+    """Return one translation on one line for each sentence, with links, in a list; None where there
+    is none.
+    """
     texts = [_LINE_BREAK.sub(" ", each.text) for each in sentences]
     answers = (
         translate(texts) if phrases is None else translate(texts, [[*some] for some in phrases])

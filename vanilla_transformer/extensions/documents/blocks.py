@@ -1,4 +1,6 @@
-"""The text of a document as its format's module hands it over: blocks of text with the markup as spans."""
+"""The text of a document as its format's module hands it over: blocks of text with the markup as
+spans.
+"""
 
 import re
 from abc import ABC, abstractmethod
@@ -31,9 +33,11 @@ class Span:
     Attributes:
         payload: What the format's module needs to write the markup.
         fixed: The text of the span is not translated, and the markup is written as it is.
-        breaks: The text before the span and the text after it are translated apart, like those around a line break.
+        breaks: The text before the span and the text after it are translated apart, like those
+            around a line break.
         space_before, space_after: White space is beside the span, which has no text in the source.
-        parts: The text has a space after the span that the document lacks, because words would be one without it.
+        parts: The text has a space after the span that the document lacks, because words would be
+            one without it.
     """
 
     start: int
@@ -49,7 +53,9 @@ class Span:
 
 @dataclass
 class Block:
-    """A text that is translated by itself, such as a paragraph, and its outermost spans in order."""
+    """A text that is translated by itself, such as a paragraph, and its outermost spans in
+    order.
+    """
 
     text: str
     spans: list[Span] = field(default_factory=list)
@@ -64,13 +70,14 @@ def walk(spans: Iterable[Span]) -> Iterator[Span]:
 
 class Document(ABC):
     """
-    A text of a format. A class for one is created with the text and a [`Direction`]: its languages, as far as they are
-    known. Formats that name no languages do not use it.
+    A text of a format. A class for one is created with the text and a [`Direction`]: its languages,
+    as far as they are known. Formats that name no languages do not use it.
 
     Attributes:
         blocks: The texts that are translated.
         directions: The languages that the text names for its parts, if its format asks for them.
-        summary: Numbers of texts that were translated and of others, in one line; empty for most formats.
+        summary: Numbers of texts that were translated and of others, in one line; empty for most
+            formats.
     """
 
     blocks: list[Block]
@@ -83,7 +90,9 @@ class Document(ABC):
 
 
 def is_part_of_word(base: str, text: str) -> bool:
-    """Return whether a number belongs to the word before it: in m², H₂ and 10⁶, but not to a word of prose."""
+    """Return whether a number belongs to the word before it: in m², H₂ and 10⁶, but not to a word
+    of prose.
+    """
     return bool(base and _NUMBER.fullmatch(text)) and not _PLAIN_WORD.fullmatch(base)
 
 
@@ -104,7 +113,8 @@ def find_formulas(block: Block) -> list[Range]:
 
 class SpanBuilder:
     """
-    Build the text and the spans of a block from a sequence of texts and marks, such as opening and closing tags.
+    Build the text and the spans of a block from a sequence of texts and marks, such as opening and
+    closing tags.
 
     Args:
         keeps_space: Whether white space is content.
@@ -175,7 +185,9 @@ class SpanBuilder:
         return span
 
     def is_note(self, text: str) -> bool:
-        """Return whether a text above or below the line marks a word, and is no part of it as in km² and H₂O."""
+        """Return whether a text above or below the line marks a word, and is no part of it as in
+        km² and H₂O.
+        """
         base = _LAST_WORD.search(self.text)
         return (
             not is_part_of_word(base[0] if base else "", text)
@@ -184,7 +196,9 @@ class SpanBuilder:
         )
 
     def part(self) -> None:
-        """Part the words before and after this place, which follows a mark or a span, for whatever reads the text."""
+        """Part the words before and after this place, which follows a mark or a span, for whatever
+        reads the text.
+        """
         if self._level:
             self._parting = self._level[-1]
 
@@ -215,12 +229,13 @@ def write_block(
     """
     Return a block as it is written in its document.
 
-    It has a space beside each empty span that had one, except at the ends and before punctuation, and none after a
-    span that only [`SpanBuilder.part`] separates from what follows.
+    It has a space beside each empty span that had one, except at the ends and before punctuation,
+    and none after a span that only [`SpanBuilder.part`] separates from what follows.
 
     Args:
         write_text: Writes the text between marks.
-        write_span: Writes a span, given its payload and its written content, which is None for a fixed span.
+        write_span: Writes a span, given its payload and its written content, which is None for a
+            fixed span.
     """
     last, is_due, is_parted = (
         "",
@@ -258,7 +273,9 @@ def write_block(
 
 
 def unify_line_ends(text: str) -> tuple[str, str, str]:
-    r"""Return the byte order mark of a text, the end of most of its lines, and the text with `\n` instead."""
+    r"""Return the byte order mark of a text, the end of most of its lines, and the text with `\n`
+    instead.
+    """
     mark = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
     line_end = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
     return mark, line_end, text.removeprefix(mark).replace("\r\n", "\n")

@@ -20,12 +20,15 @@ from .blocks import Block, Document, SpanBuilder, unify_line_ends, write_block
 from .message_format import LINE_BREAK, add_lines
 from .xliff_format import TargetLanguageError, check_direction
 
-_OFTEN = 5  # numbers below 1000 from which on msgfmt takes a form to be of several numbers, which it must then name
+# Numbers below 1000 from which on msgfmt takes a form to be of several numbers, which it must then
+# name
+_OFTEN = 5
 
 
 class CatalogDocument(Document):
     """
-    The messages of a PO or TS file without a translation. New ones are fuzzy in PO, and unfinished in TS.
+    The messages of a PO or TS file without a translation. New ones are fuzzy in PO, and unfinished
+    in TS.
 
     Args:
         form: See [`read_catalog`].
@@ -72,7 +75,10 @@ class CatalogDocument(Document):
             for kind, count in sorted(self._counts.items())
             if kind not in ("", "open")
         ]
-        self.summary = f"Translated {self._counts['open']} of {self._counts.total() - self._counts['']} messages."
+        self.summary = (
+            f"Translated {self._counts['open']} of "
+            f"{self._counts.total() - self._counts['']} messages."
+        )
         self.summary += f" Skipped: {'; '.join(skipped) or 'none'}."
         if not blocks:
             return self._mark + self._text.replace("\n", self._line_end)
@@ -126,7 +132,9 @@ class CatalogDocument(Document):
 
 
 def _kind_of(unit: Any) -> str:
-    """Return `open`, why a message is not translated, or an empty text for a unit that holds no message."""
+    """Return `open`, why a message is not translated, or an empty text for a unit that holds no
+    message.
+    """
     if not unit.istranslatable() or not any(strings_of(unit.source)):
         return "obsolete" if unit.isobsolete() else ""
     return "with a translation" if any(strings_of(unit.target)) else "open"

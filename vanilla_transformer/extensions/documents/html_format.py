@@ -40,13 +40,13 @@ class HtmlDocument(PageDocument):
     """
     The blocks of an HTML text.
 
-    What readers see or hear is translated, also in attributes. Comments, scripts, styles, `<pre>`, `<code>`, what
-    browsers show instead of media, elements with `translate="no"` or the class `notranslate`, and elements in another
-    language than the page's are not translated.
+    What readers see or hear is translated, also in attributes. Comments, scripts, styles, `<pre>`,
+    `<code>`, what browsers show instead of media, elements with `translate="no"` or the class
+    `notranslate`, and elements in another language than the page's are not translated.
 
     Args:
-        direction: The languages, as far as they are known. The language of a page is the source language unless that
-            is given, and its attribute `lang` becomes the target language.
+        direction: The languages, as far as they are known. The language of a page is the source
+            language unless that is given, and its attribute `lang` becomes the target language.
         spelling: Returns a [`Place`].
         keeps_space: Whether white space is content, and lines are paragraphs.
     """

@@ -17,7 +17,8 @@ _VALUES = {
 
 def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
     """
-    Return the values of `translate`, `withinText` and `space` of the elements that the rules of a document name.
+    Return the values of `translate`, `withinText` and `space` of the elements that the rules of a
+    document name.
 
     The key of an attribute is its element and its local name. Rules in other files are not read.
     """
@@ -48,5 +49,8 @@ def _select(rule: Any) -> Iterator[Any]:
             node for node in found if etree.iselement(node) or getattr(node, "attrname", None)
         )
     except (etree.XPathError, TypeError) as error:
-        mistake = f"The selector of <its:{local_name(rule)}> in line {rule.sourceline} must be an XPath of elements"
+        mistake = (
+            f"The selector of <its:{local_name(rule)}> in line {rule.sourceline} must be an "
+            "XPath of elements"
+        )
         raise UserError(f"{mistake} or attributes, got {selector!r}.") from error

@@ -9,7 +9,8 @@ from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 
 _CHARACTER = r"[\p{Han}\p{Hiragana}\p{Katakana}]"  # before and after which a line may break
 _OPENING = r"[\p{Ps}\p{Pi}]"
-# A piece that no line break divides: a word, or a character of a script without spaces. White space may precede it.
+# A piece that no line break divides: a word, or a character of a script without spaces. White space
+# may precede it.
 _PIECE = regex.compile(
     rf"\s*(?:{_OPENING}*{_CHARACTER}[[\p{{P}}{FURTHER}ー]--{_OPENING}]*|(?:(?!{_CHARACTER})\S)+)",
     regex.V1,
@@ -43,7 +44,9 @@ def ends_sentence(text: str) -> bool:
 
 
 def find_cuts(text: str) -> list[int]:
-    """Return where a text can be divided, before words and between characters of scripts without spaces."""
+    """Return where a text can be divided, before words and between characters of scripts without
+    spaces.
+    """
     return [match.end() - len(match[0].lstrip()) for match in _PIECE.finditer(text)][1:]
 
 

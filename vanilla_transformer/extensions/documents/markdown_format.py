@@ -1,4 +1,6 @@
-"""Markdown: CommonMark, and what Pandoc, Hugo, Obsidian and the systems of documentation add to it."""
+"""Markdown: CommonMark, and what Pandoc, Hugo, Obsidian and the systems of documentation add to
+it.
+"""
 
 import html
 import json
@@ -137,9 +139,9 @@ class MarkdownWriter:
     """
     Write blocks whose payloads are tokens of markdown-it-py.
 
-    Each one is parsed again. If its markup is not what it must be, its special characters are escaped. Where that is
-    not enough, as where `**` cannot begin bold text, the block is written with tags of HTML, and at last with numeric
-    character references, which mean the same.
+    Each one is parsed again. If its markup is not what it must be, its special characters are
+    escaped. Where that is not enough, as where `**` cannot begin bold text, the block is written
+    with tags of HTML, and at last with numeric character references, which mean the same.
 
     Args:
         references: The link reference definitions of the document.
@@ -154,7 +156,8 @@ class MarkdownWriter:
 
         Args:
             context: `"paragraph"`, `"heading"` or `"cell"`.
-            forms: Spellings of characters that the source escapes, at each of their places in order.
+            forms: Spellings of characters that the source escapes, at each of their places in
+                order.
         """
         texts = list[str]()
 
@@ -207,7 +210,10 @@ class MarkdownWriter:
 
 
 def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[str]:
-    """Write each character as the source does. If it is there more or less often, escape it everywhere."""
+    """Write each character as the source does.
+
+    If it is there more or less often, escape it everywhere.
+    """
     left = {}
     for character, spellings in forms.items():
         is_same = sum(text.count(character) for text in texts) == len(spellings)
@@ -220,7 +226,9 @@ def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[
 
 
 def _mark(tokens: Sequence[Any], content: str | None) -> str:
-    """Return a span as Markdown, given its tokens and its content, which is None if it has no translated text."""
+    """Return a span as Markdown, given its tokens and its content, which is None if it has no
+    translated text.
+    """
     first = tokens[0]
     if isinstance(first, str):
         return first
@@ -290,7 +298,9 @@ def _token_signature(token: Any) -> tuple:
 
 
 def _as_html(signatures: Sequence[tuple]) -> list[tuple]:
-    """Return signatures in which tags of HTML and the markup that they can stand for are the same."""
+    """Return signatures in which tags of HTML and the markup that they can stand for are the
+    same.
+    """
     names = (
         "html_inline",
         "image",
@@ -300,7 +310,9 @@ def _as_html(signatures: Sequence[tuple]) -> list[tuple]:
 
 
 def _join_texts(signatures: Any) -> list[tuple]:
-    """Join texts that follow each other, without white space, which Markdown does not tell apart."""
+    """Join texts that follow each other, without white space, which Markdown does not tell
+    apart.
+    """
     joined = list[tuple]()
     for signature in signatures:
         if signature[0] == "text":
@@ -322,7 +334,8 @@ class _Place(NamedTuple):
     end: int  # in the first line
     last: int  # line after the text
     indent: str  # of further lines
-    context: str  # "paragraph", "heading", "title", "cell", or how a value of the front matter is written
+    # "paragraph", "heading", "title", "cell", or how a value of the front matter is written
+    context: str
     forms: Mapping[
         str, Sequence[str]
     ] = {}  # of characters that are escaped or a character reference somewhere
@@ -397,7 +410,9 @@ def _read_destination(text: str, start: int, end: int) -> Any:
 
 
 def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
-    """Parse lines that are no text, such as shortcodes and JavaScript, or a formula between brackets."""
+    """Parse lines that are no text, such as shortcodes and JavaScript, or a formula between
+    brackets.
+    """
     start = state.bMarks[first] + state.tShift[first]
     match = (
         None
@@ -433,7 +448,9 @@ def _read_html(parse: Callable[..., bool], state: Any, first: int, end: int, sil
 def _start_definition(
     parse_list: Callable[..., bool], state: Any, first: int, end: int, silent: bool
 ) -> bool:
-    """Parse a definition whose term is not above it, such as one after a comment, as an item of a list."""
+    """Parse a definition whose term is not above it, such as one after a comment, as an item of a
+    list.
+    """
     start, source = state.bMarks[first] + state.tShift[first], state.src
     if state.is_code_block(first) or not re.compile(r"[:~][ \t]").match(source, start):
         return False
@@ -444,7 +461,9 @@ def _start_definition(
 
 
 def _keep(pattern: Any, state: Any, silent: bool) -> bool:
-    """Parse a shortcode, attributes, a formula between brackets and other marks, and the alias of a wikilink."""
+    """Parse a shortcode, attributes, a formula between brackets and other marks, and the alias of a
+    wikilink.
+    """
     from markdown_it.common.utils import normalizeReference
 
     match = pattern.match(state.src, state.pos, state.posMax)
@@ -468,7 +487,10 @@ def _keep(pattern: Any, state: Any, silent: bool) -> bool:
 
 
 def _note_source(rule: Callable[[Any, bool], bool], state: Any, silent: bool) -> bool:
-    """Parse by a rule. Note the source of the first token that is not text, and the parts after the text of a link."""
+    """Parse by a rule.
+
+    Note the source of the first token that is not text, and the parts after the text of a link.
+    """
     start, count = state.pos, len(state.tokens)
     if not rule(state, silent):
         return False
@@ -492,10 +514,11 @@ def _note_source(rule: Callable[[Any, bool], bool], state: Any, silent: bool) ->
 
 class MarkdownDocument(Document):
     """
-    The blocks of a Markdown text: paragraphs, headings, list items, cells of tables, titles and descriptions.
+    The blocks of a Markdown text: paragraphs, headings, list items, cells of tables, titles and
+    descriptions.
 
-    Code, formulas, shortcodes, HTML blocks, link targets, images and other front matter are not translated. A
-    paragraph is written on one line, unless it is its own translation.
+    Code, formulas, shortcodes, HTML blocks, link targets, images and other front matter are not
+    translated. A paragraph is written on one line, unless it is its own translation.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -633,7 +656,9 @@ def _read_front(front: str) -> Iterator[tuple[_Place, str]]:
 
 
 def _find_text(node: Any) -> Iterator[Any]:
-    """Yield the strings of YAML that have names such as `title`; between braces they must be quoted."""
+    """Yield the strings of YAML that have names such as `title`; between braces they must be
+    quoted.
+    """
     for child in node.value if isinstance(node, yaml.CollectionNode) else ():
         name, value = child if isinstance(node, yaml.MappingNode) else (None, child)
         if not isinstance(value, yaml.ScalarNode):

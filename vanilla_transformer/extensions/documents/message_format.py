@@ -1,4 +1,6 @@
-"""Messages in one language, translated where they are in a text: JSON, ARB, .strings, .properties, Fluent and RESX."""
+"""Messages in one language, translated where they are in a text: JSON, ARB, .strings, .properties,
+Fluent and RESX.
+"""
 
 import json
 import re
@@ -34,7 +36,9 @@ _ESCAPE = re.compile(r'\\\n[ \t\f]*|\\(?P<letter>.)|"')
 
 
 def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanBuilder:
-    """Add a text with marks in it, around which lines are translated apart if a mark is white space."""
+    """Add a text with marks in it, around which lines are translated apart if a mark is white
+    space.
+    """
     end = 0
     for match in regex.finditer(marks, text):
         builder.add_text(text[end : match.start()])
@@ -58,7 +62,9 @@ class MessageDocument(SourceDocument):
         return self._mark + super().render(blocks).replace("\n", self._line_end)
 
     def write(self, place: Place, source: Block, block: Block) -> str:
-        """Return a translated block, of which a mark is a text, or a place that is written as it is."""
+        """Return a translated block, of which a mark is a text, or a place that is written as it
+        is.
+        """
 
         def write_mark(mark: Any, content: str | None) -> str:
             return mark if isinstance(mark, str) else self.slice(*mark)
@@ -146,7 +152,9 @@ class ValuesDocument(MessageDocument):
 
 
 class FluentDocument(MessageDocument):
-    """The values, attributes and variants of the messages of a Fluent text, and of its terms but `-brand-…`."""
+    """The values, attributes and variants of the messages of a Fluent text, and of its terms but
+    `-brand-…`.
+    """
 
     characters = str.maketrans({brace: f'{{"{brace}"}}' for brace in "{}"})
 

@@ -1,4 +1,6 @@
-"""Paragraphs of HTML and XML: what in a text is translated, and where a paragraph begins and ends."""
+"""Paragraphs of HTML and XML: what in a text is translated, and where a paragraph begins and
+ends.
+"""
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
@@ -35,13 +37,17 @@ class Context(NamedTuple):
 
 
 class PageDocument(SourceDocument):
-    """A text of paragraphs with markup, in which elements say whether they are translated, and their language."""
+    """A text of paragraphs with markup, in which elements say whether they are translated, and
+    their language.
+    """
 
     def add_paragraphs(self, keeps_space: bool = False) -> None:
         """
-        Translate attributes, and the text between elements that are blocks, with the inline elements in it.
+        Translate attributes, and the text between elements that are blocks, with the inline
+        elements in it.
 
-        An element in a paragraph that is not translated with it, as a footnote, has its own paragraphs, before it.
+        An element in a paragraph that is not translated with it, as a footnote, has its own
+        paragraphs, before it.
         """
         context, first = Context(keeps_space=keeps_space), 0
         opened = list[tuple[Token, Context, int | None]]()  # with what holds around them
@@ -83,7 +89,9 @@ class PageDocument(SourceDocument):
 
     @abstractmethod
     def enter(self, index: int, around: Context) -> Context:
-        """Return what holds for an element, given what holds around it, and translate its attributes."""
+        """Return what holds for an element, given what holds around it, and translate its
+        attributes.
+        """
 
     def judge(
         self,
@@ -94,7 +102,9 @@ class PageDocument(SourceDocument):
         translate: bool | None,
         attributes: Collection[str],
     ) -> Context:
-        """Return what holds for an element, given what it says itself of its text, and translate some attributes."""
+        """Return what holds for an element, given what it says itself of its text, and translate
+        some attributes.
+        """
         kind, languages, is_page = (
             vocabulary.kinds.get(token.local_name),
             self._languages(token),
@@ -127,8 +137,8 @@ class PageDocument(SourceDocument):
         Find the languages of the document, such as that of `<html lang="en">`.
 
         Args:
-            pages: The elements whose language is the one of the document. The first names its source language, if no
-                other is given.
+            pages: The elements whose language is the one of the document. The first names its
+                source language, if no other is given.
             names: The attributes that name a language.
             direction: The source and the target language, as far as they are known.
         """

@@ -16,8 +16,8 @@ from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 
 from .blocks import Span, walk
 
-# Words, single characters of scripts without spaces, and single punctuation marks, each with its marks: markup begins
-# and ends at these.
+# Words, single characters of scripts without spaces, and single punctuation marks, each with its
+# marks: markup begins and ends at these.
 _IN_WORD = rf"[\w--{UNSPACED_SCRIPTS}][{FURTHER}]*+"
 _UNIT = regex.compile(
     rf"{UNSPACED_SCRIPTS}[{FURTHER}]*+|(?:{_IN_WORD})++(?:[-'’](?:{_IN_WORD})++)*|[^\w\s]\p{{M}}*",
@@ -26,11 +26,15 @@ _UNIT = regex.compile(
 
 
 class CrossingSpansError(Exception):
-    """Text that is not translated has moved so that its markup cannot be nested as in the source."""
+    """Text that is not translated has moved so that its markup cannot be nested as in the
+    source.
+    """
 
 
 def proportional_links(source_length: int, target: str) -> list[Link]:
-    """Align each word of a translation with the characters at the same relative position in the source."""
+    """Align each word of a translation with the characters at the same relative position in the
+    source.
+    """
     ratio = source_length / max(1, len(target))
     links = list[Link]()
     for match in _UNIT.finditer(target):
@@ -51,12 +55,13 @@ def project(
     """
     Return the spans of a translation, each exactly once and nested as in the source.
 
-    A span covers the run of words that are mostly aligned with it. One without such words is empty, at the place of
-    its neighbors.
+    A span covers the run of words that are mostly aligned with it. One without such words is empty,
+    at the place of its neighbors.
 
     Args:
         links: Aligned characters of the two texts.
-        fixed: Equal ranges of source and target: text that was not translated, and places that belong together.
+        fixed: Equal ranges of source and target: text that was not translated, and places that
+            belong together.
     """
     edges = sorted({edge for span in walk(spans) for edge in (span.start, span.end)})
     fixed, taken = [*fixed], sorted(there for _, there in fixed)
@@ -136,7 +141,9 @@ class _Projection:
         )
 
     def place(self, spans: Sequence[Span], outer: Range, interval: Range | None) -> list[Span]:
-        """Return the spans that are in `outer` of the source, within an interval of the target's units."""
+        """Return the spans that are in `outer` of the source, within an interval of the target's
+        units.
+        """
         low, high = interval or (0, len(self.units))
         left, right = self._edges(interval)
         wide = [span for span in spans if self.source[span.start : span.end].strip()]
@@ -228,7 +235,9 @@ class _Projection:
     def _point(
         self, span: Span, outer: Range, limits: Range, covered: Sequence[tuple[int, int, Span]]
     ) -> int:
-        """Return the position of a span without text: at the same side of the same word, and in no other span."""
+        """Return the position of a span without text: at the same side of the same word, and in no
+        other span.
+        """
         left, right = limits
         place, inside = span.start, self.target[left:right]
         if (place, place) in self.fixed:
@@ -265,7 +274,9 @@ def _collapse(span: Span, position: int) -> Span:
 
 
 def _best_run(gains: Sequence[float], core: Range | None, first: int) -> Range | None:
-    """Return the consecutive units, from `first` on, with the largest positive sum, or around `core`, or None."""
+    """Return the consecutive units, from `first` on, with the largest positive sum, or around
+    `core`, or None.
+    """
     if core:
         sides = gains[: core[0] - first][::-1], gains[core[1] - first :]
         sums = [[0.0, *accumulate(side)] for side in sides]

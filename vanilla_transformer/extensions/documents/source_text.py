@@ -17,7 +17,8 @@ from vanilla_transformer.text.protection import Range
 
 from .blocks import Block, Document, SpanBuilder, write_block
 
-# Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in quotation marks.
+# Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
+# quotation marks.
 _CODE = r"<%(?:(?!<%).)*?%>|<\?(?:php\b|=)(?:(?!<\?).)*?\?>"
 _QUOTED = rf"\"(?:[^\"<]++|{_CODE}|<)*+\"|'(?:[^'<]++|{_CODE}|<)*+'"
 _HTML = re.compile(
@@ -66,14 +67,17 @@ class Token:
     A piece of a source text.
 
     Attributes:
-        kind: `"text"`, `"open"`, `"close"`, or `"other"`: a comment, a declaration, an instruction or raw text.
+        kind: `"text"`, `"open"`, `"close"`, or `"other"`: a comment, a declaration, an instruction
+            or raw text.
         name: Name of a tag; in lower case in HTML.
         is_empty: The tag is an element by itself.
-        after: Number of the first token after the element of an opening tag, which its format finds.
+        after: Number of the first token after the element of an opening tag, which its format
+            finds.
         element: Element in the tree, of an opening tag of XML.
-        role: What an element is to its paragraph: `"block"`, no part of it. `"inline"`, markup of text. `"fixed"`, its
-            text is part of the sentence and is not translated. `"opaque"`, a mark within a word or between words.
-            `"parting"`, a mark between words. `"break"`, a line break.
+        role: What an element is to its paragraph: `"block"`, no part of it. `"inline"`, markup of
+            text. `"fixed"`, its text is part of the sentence and is not translated. `"opaque"`, a
+            mark within a word or between words. `"parting"`, a mark between words. `"break"`, a
+            line break.
     """
 
     kind: str
@@ -132,7 +136,9 @@ def read_tokens(text: str, raw: Mapping[str, str] | None = None) -> Iterator[Tok
 
 
 def unescape_xml(text: str) -> str:
-    """Return a text with the characters of its references, except entities that a document defines."""
+    """Return a text with the characters of its references, except entities that a document
+    defines.
+    """
 
     def character(match: re.Match) -> str:
         reference = match[0][1:-1]
@@ -146,12 +152,14 @@ def unescape_xml(text: str) -> str:
 @dataclass
 class Place:
     """
-    Where the text of a block is in the source, and which references the source writes for characters.
+    Where the text of a block is in the source, and which references the source writes for
+    characters.
 
     Attributes:
         quote: The quotation mark of an attribute, `""` if it has none.
-        special: Finds what is not plain text, by its groups: `kept` is not translated, `letter` is a character after a
-            backslash, `line` and `break` are line breaks, `space` is between words, and `plain` is text after all.
+        special: Finds what is not plain text, by its groups: `kept` is not translated, `letter` is
+            a character after a backslash, `line` and `break` are line breaks, `space` is between
+            words, and `plain` is text after all.
     """
 
     start: int
@@ -165,8 +173,9 @@ class SourceDocument(Document):
     """
     A text of which blocks are translated, and all else is written as it was.
 
-    A block is written as it was, too, if its translation is its source. In another one, each character is written as
-    the reference that the source has for it, if any. White space between words becomes one space.
+    A block is written as it was, too, if its translation is its source. In another one, each
+    character is written as the reference that the source has for it, if any. White space between
+    words becomes one space.
 
     Args:
         text: The source.
@@ -176,7 +185,8 @@ class SourceDocument(Document):
     Attributes:
         places: Where each block is.
         replaced: Edits of values of attributes that name the language or the encoding.
-        parts: Documents within this one, each with its range and what writes it. Their blocks are the last ones.
+        parts: Documents within this one, each with its range and what writes it. Their blocks are
+            the last ones.
         spelling: The beginning of a place: its references and what is not plain text in it.
     """
 
@@ -287,7 +297,9 @@ class SourceDocument(Document):
         return "".join([*pieces, self.text[start:end]])
 
     def attributes(self, token: Token) -> dict[str, Attribute]:
-        """Return the attributes of an opening tag by their names; names of HTML are in lower case."""
+        """Return the attributes of an opening tag by their names; names of HTML are in lower
+        case.
+        """
         if token.start in self._attributes:
             return self._attributes[token.start]
         found = self._attributes[token.start] = {}
@@ -325,7 +337,8 @@ class SourceDocument(Document):
         Translate the text of some tokens as one block, without comments and white space around it.
 
         Args:
-            keeps_space, breaks: Whether white space is content, and lines of the source are translated apart then.
+            keeps_space, breaks: Whether white space is content, and lines of the source are
+                translated apart then.
             needs_letters: Whether text without letters is no block.
         """
         while first < last and self.is_blank(self.tokens[first]):
@@ -399,7 +412,10 @@ class SourceDocument(Document):
         return " ".join(self.read("".join(pieces)).split())
 
     def span_of(self, first: int, last: int) -> list[Range | None]:
-        """Return the payload of a mark that is written as some tokens are. A span gets the range of its end tag."""
+        """Return the payload of a mark that is written as some tokens are.
+
+        A span gets the range of its end tag.
+        """
         return [(self.tokens[first].start, self.tokens[last - 1].end), None]
 
     def is_blank(self, token: Token) -> bool:

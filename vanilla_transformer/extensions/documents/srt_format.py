@@ -44,7 +44,9 @@ _CLAUSE = 8  # characters that a cut is moved, at most, to be at the end of a cl
 
 
 class _Cue(NamedTuple):
-    """A subtitle: its times in seconds, and the lines of its text, which end before the line `last`."""
+    """A subtitle: its times in seconds, and the lines of its text, which end before the line
+    `last`.
+    """
 
     start: float
     end: float
@@ -57,8 +59,9 @@ class SrtDocument(Document):
     """
     The speeches of a SubRip text, each wrapped to as many lines as before.
 
-    Speeches of successive cues are one if the first ends within a sentence. Their translation is divided over the cues
-    in proportion to the lengths of the source, at the end of a clause if one is near. Cues with tags stay apart.
+    Speeches of successive cues are one if the first ends within a sentence. Their translation is
+    divided over the cues in proportion to the lengths of the source, at the end of a clause if one
+    is near. Cues with tags stay apart.
     """
 
     name, header = "SubRip", ""  # the word that begins a text
@@ -190,7 +193,10 @@ def _continues(speech: str, following: str, has_stops: bool) -> bool:
 
 
 def _divide(text: str, lengths: Sequence[int]) -> list[str]:
-    """Return as many parts of a text, of about these relative lengths. If it has too few words, the last are empty."""
+    """Return as many parts of a text, of about these relative lengths.
+
+    If it has too few words, the last are empty.
+    """
     dash = _DASH.match(text)
     cuts = [cut for cut in find_cuts(text) if dash is None or cut > dash.end()]
     parts, start = list[str](), 0
@@ -228,7 +234,9 @@ def _build_block(speech: str, read: Callable[[str], str]) -> Block:
 
 
 def _wrap(text: str, count: int) -> str:
-    """Wrap a text to `count` lines of about the same length without tags, or to fewer if it has too few words."""
+    """Wrap a text to `count` lines of about the same length without tags, or to fewer if it has too
+    few words.
+    """
     words = [match[0].replace("\n", " ") for match in _WORD.finditer(text)]
     seen = " ".join("x" * max(1, len(_TAG.sub("", word).strip())) for word in words)
     for width in range(max(1, -(-len(seen) // count)), len(seen) + 1):

@@ -56,8 +56,8 @@ def translate_document(
 
     Args:
         format: One of `FORMATS`.
-        direction: The languages, as far as they are known: attributes such as `lang` name the target language then,
-            and XLIFF must be of these languages.
+        direction: The languages, as far as they are known: attributes such as `lang` name the
+            target language then, and XLIFF must be of these languages.
     """
     translator = BlockTranslator(translate, splitter, masks, constrain)
     (translated,) = translate_documents([text], format, translator, direction)
@@ -84,7 +84,8 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
     if text.startswith(ZIP) and format not in ZIP_FORMATS:
         raise UserError(
-            f"A file of the format {format} must be text, got a zip. Name it as its format, such as a.docx."
+            f"A file of the format {format} must be text, got a zip. Name it as its format, such "
+            "as a.docx."
         )
     try:
         return FORMATS[format](text, direction)
@@ -93,7 +94,9 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
 
 
 def read_document(path: str | None, format: str) -> tuple[str, str]:
-    """Return the text of a file with its byte order mark, or of standard input if there is none, and its encoding."""
+    """Return the text of a file with its byte order mark, or of standard input if there is none,
+    and its encoding.
+    """
     with open_input(path or STDIN) as file, decompress(file) as plain:
         return decode_document(plain.read(), path or "Standard input", format)
 
@@ -101,7 +104,9 @@ def read_document(path: str | None, format: str) -> tuple[str, str]:
 def translator_by(
     pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any
 ) -> BlockTranslator:
-    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
+    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can
+    do.
+    """
     options |= {"protect": False}  # the document protects, which knows fixed spans, too
     if getattr(pipeline.model.config, "alignment_heads", None):
         options |= {"return_alignments": True}

@@ -1,4 +1,6 @@
-"""Read from `vocabularies.yaml` how a translation treats the elements of HTML and of XML vocabularies."""
+"""Read from `vocabularies.yaml` how a translation treats the elements of HTML and of XML
+vocabularies.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,18 +20,24 @@ _KEPT = {"code", "hidden", "kept", "listing", "media"}
 
 
 class Vocabulary(NamedTuple):
-    """The kinds of elements by their local names, their translated attributes, and whether text can be HTML."""
+    """The kinds of elements by their local names, their translated attributes, and whether text can
+    be HTML.
+    """
 
     kinds: Mapping[str, str]
     attributes: Mapping[str, str]
     has_html: bool
 
     def level(self, name: str) -> str:
-        """Return whether an element is `"nested"`, `"inline"` or a `"block"`, or `""` if its place tells."""
+        """Return whether an element is `"nested"`, `"inline"` or a `"block"`, or `""` if its place
+        tells.
+        """
         return _LEVELS.get(self.kinds.get(name, ""), "")
 
     def translates(self, name: str) -> bool | None:
-        """Return whether the text of an element is translated, or None if it is as the text around it."""
+        """Return whether the text of an element is translated, or None if it is as the text around
+        it.
+        """
         kind = self.kinds.get(name)
         return False if kind in _KEPT else True if kind == "translated" else None
 

@@ -32,16 +32,19 @@ class _Line(NamedTuple):
 
 class WrappedText(Document):
     """
-    The paragraphs of a text. Each is one block, and its translation is wrapped at the width of the text.
+    The paragraphs of a text. Each is one block, and its translation is wrapped at the width of the
+    text.
 
-    A paragraph ends at an empty line, before an item of a list, a row of a table and a line that is indented further,
-    and where a line had space for the next word. Its indentation stays, and the marks of items and quoted mail.
+    A paragraph ends at an empty line, before an item of a list, a row of a table and a line that is
+    indented further, and where a line had space for the next word. Its indentation stays, and the
+    marks of items and quoted mail.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         self._mark, self._line_end, text = unify_line_ends(text)
         lines = text.split("\n")
-        # The widest lines have the width, without one of 20 and lines of which a word, such as a URL, is half.
+        # The widest lines have the width, without one of 20 and lines of which a word, such as a
+        # URL, is half.
         filled = [line.rstrip() for line in lines if line.strip()]
         plain = [
             line
@@ -69,7 +72,9 @@ class WrappedText(Document):
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether nearly all lines have words and no space for the next one, and most end within a sentence."""
+        """Whether nearly all lines have words and no space for the next one, and most end within a
+        sentence.
+        """
         pairs = [pair for pair in pairwise(self._lines) if _can_be_one(*pair)]
         full = [
             before.content
@@ -94,7 +99,9 @@ class WrappedText(Document):
         return self._mark + self._line_end.join(written)
 
     def _continues(self, before: _Line, line: _Line) -> bool:
-        """Return whether a line was wrapped: it is full, or long and ends within a sentence, or continues an item."""
+        """Return whether a line was wrapped: it is full, or long and ends within a sentence, or
+        continues an item.
+        """
         is_long = 2 * count_columns("".join(before)) > self.width
         is_within = line.content[0].islower() and not ends_sentence(before.content)
         is_indented = len(line.indent) > len(before.indent)

@@ -68,15 +68,16 @@ class XliffDocument(MarkupDocument):
     """
     The open segments of an XLIFF text: [`read_segments`] says which ones these are.
 
-    Their targets are written with the codes of the source, and marked as machine translations that need a review. A
-    file that names no target language gets the one of the translation.
+    Their targets are written with the codes of the source, and marked as machine translations that
+    need a review. A file that names no target language gets the one of the translation.
 
     Args:
         direction: The languages of the translation, as far as they are known. Regions may differ.
 
     Attributes:
         directions: The languages of each `<file>`, as far as they are named.
-        summary: Numbers of segments: translated ones, others with the reason, and ones longer than `maxwidth`.
+        summary: Numbers of segments: translated ones, others with the reason, and ones longer than
+            `maxwidth`.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -89,7 +90,10 @@ class XliffDocument(MarkupDocument):
             )
         self._is_new = (root.get("version") or "1.2").startswith("2")
         if self._is_new and not (root.get("trgLang") or direction.target):
-            rule = "An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`"
+            rule = (
+                "An XLIFF 2 text must name its target language, but <xliff> has no attribute "
+                "`trgLang`"
+            )
             raise TargetLanguageError(f"{rule}. Add it, or name the language by --target_language.")
         parts = [root] if self._is_new else [*root.iter("{*}file")]
         names = ("srcLang", "trgLang") if self._is_new else ("source-language", "target-language")
@@ -167,7 +171,10 @@ class XliffDocument(MarkupDocument):
         return "break" if is_break or _LINE_BREAK.fullmatch(_shown(token.element)) else "parting"
 
     def add_element(self, builder: SpanBuilder, index: int) -> int:
-        """Add an element. Two codes that begin and end a span become one, so that they stay in this order."""
+        """Add an element.
+
+        Two codes that begin and end a span become one, so that they stay in this order.
+        """
         token = self.tokens[index]
         name = token.local_name
         key = next(filter(None, map(token.element.get, ("startRef", "rid", "id"))), None)
@@ -187,7 +194,8 @@ class XliffDocument(MarkupDocument):
         return token.after
 
     def _find_pairs(self) -> dict[Any, tuple[Any, int]]:
-        """Return the first code and the number of each pair of codes that are tags of the original, such as <b>, </b>.
+        """Return the first code and the number of each pair of codes that are tags of the original,
+        such as <b>, </b>.
 
         Both are children of one element.
         """
@@ -251,7 +259,9 @@ class XliffDocument(MarkupDocument):
     def _join(
         self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]
     ) -> str:
-        """Return the content of a target: of its only segment, or of all segments as `<seg-source>` has them."""
+        """Return the content of a target: of its only segment, or of all segments as `<seg-source>`
+        has them.
+        """
         if segments[0].source is find_child(unit, "source"):
             return texts[0] or ""
         edits = []
@@ -274,7 +284,9 @@ class XliffDocument(MarkupDocument):
         return token.start + len(tag), token.end, f">{inner}</{token.name}>"
 
     def _set(self, element: Any, values: Mapping[str, str]) -> list[Edit]:
-        """Return the edits that set attributes to values without special characters; new ones are the last ones."""
+        """Return the edits that set attributes to values without special characters; new ones are
+        the last ones.
+        """
         token = self.tokens[self._numbers[element]]
         found = self.attributes(token)
         end = max(

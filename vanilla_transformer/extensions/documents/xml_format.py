@@ -63,13 +63,14 @@ class XmlDocument(MarkupDocument, PageDocument):
     """
     The blocks of an XML text.
 
-    Its vocabulary and its rules of ITS 2.0 say which elements are paragraphs and which are not translated. In others,
-    an element that has text is a paragraph, with the elements in it, but for those that are paragraphs elsewhere.
-    Elements in another language than the root, comments, processing instructions and entities are not translated.
+    Its vocabulary and its rules of ITS 2.0 say which elements are paragraphs and which are not
+    translated. In others, an element that has text is a paragraph, with the elements in it, but for
+    those that are paragraphs elsewhere. Elements in another language than the root, comments,
+    processing instructions and entities are not translated.
 
     Args:
-        direction: The languages, as far as they are known. The language of the root is the source language unless that
-            is given, and its attribute `xml:lang` becomes the target language.
+        direction: The languages, as far as they are known. The language of the root is the source
+            language unless that is given, and its attribute `xml:lang` becomes the target language.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -89,10 +90,11 @@ class XmlDocument(MarkupDocument, PageDocument):
         self.blocks += [block for *_, part in self.parts for block in part.blocks]
 
     def _find_levels(self) -> None:
-        """Find the elements that have text, and the levels of those whose level does not depend on the ones around.
+        """Find the elements that have text, and the levels of those whose level does not depend on
+        the ones around.
 
-        An element is a block if it contains one, or if one of its name stands beside another element, on another line,
-        in an element without text.
+        An element is a block if it contains one, or if one of its name stands beside another
+        element, on another line, in an element without text.
         """
         filled, beside = set[Any](), set[str]()
         elements = [
@@ -157,7 +159,10 @@ class XmlDocument(MarkupDocument, PageDocument):
         )
 
     def _add_html(self, index: int) -> bool:
-        """Translate the HTML that is the text of an element. Return whether the text is no text of XML."""
+        """Translate the HTML that is the text of an element.
+
+        Return whether the text is no text of XML.
+        """
         token, vocabulary = self.tokens[index], self._vocabularies[self.tokens[index].element]
         inner = self.tokens[index + 1 : token.after - 1] if len(token.element) == 0 else []
         pieces = [each for each in inner if not self.is_blank(each)]
@@ -183,6 +188,8 @@ class XmlDocument(MarkupDocument, PageDocument):
 
 
 def _find_vocabulary(element: Any, root: Any) -> Vocabulary:
-    """Return the vocabulary of the namespace of an element, or else the one of a root without a namespace."""
+    """Return the vocabulary of the namespace of an element, or else the one of a root without a
+    namespace.
+    """
     namespace = element.tag.rpartition("}")[0].removeprefix("{")
     return VOCABULARIES.get(namespace) or VOCABULARIES.get(root.tag) or VOCABULARIES["*"]

@@ -1,4 +1,6 @@
-"""DOCX, PPTX, OpenDocument and EPUB: zips, of which some members are XML or HTML with text that readers see."""
+"""DOCX, PPTX, OpenDocument and EPUB: zips, of which some members are XML or HTML with text that
+readers see.
+"""
 
 import lzma
 import posixpath
@@ -67,7 +69,8 @@ _UNREADABLE = (RuntimeError, EOFError, OSError, KeyError, UnicodeError, zlib.err
 
 class ZipDocument(Document):
     """
-    The blocks of the members of a zip that readers see. All other members stay, and so do the order and compression.
+    The blocks of the members of a zip that readers see. All other members stay, and so do the order
+    and compression.
 
     Args:
         format: One of `docx`, `pptx`, `odf`, `epub`.
@@ -159,8 +162,8 @@ class RunDocument(XmlDocument):
     """
     The blocks of a member of DOCX or PPTX.
 
-    All text of a paragraph is in runs with properties. While it is translated, text with the properties that most of
-    it has is in the paragraph itself, and other text is in spans.
+    All text of a paragraph is in runs with properties. While it is translated, text with the
+    properties that most of it has is in the paragraph itself, and other text is in spans.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):

@@ -1,4 +1,6 @@
-"""Messages of ICU, such as `{count, plural, one {# file} other {# files}}`, whose branches are texts themselves."""
+"""Messages of ICU, such as `{count, plural, one {# file} other {# files}}`, whose branches are
+texts themselves.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -55,9 +57,11 @@ class Message:
                     yield from part.messages()
 
     def render(self, found: Iterator[Translation]) -> tuple[Translation, list[tuple[Range, Range]]]:
-        """Return the message with translations, in the order of [`messages`], and where its syntax is.
+        """Return the message with translations, in the order of [`messages`], and where its syntax
+        is.
 
-        Returns: the message, without scores; and the place of each part of the syntax in the first one and in it.
+        Returns: the message, without scores; and the place of each part of the syntax in the first
+        one and in it.
         """
         own, text, end, moved = next(found), self.spaces[0], 0, list[tuple[Range, Range]]()
         syntax = [
@@ -97,7 +101,9 @@ def parse_message(text: str) -> Message | None:
 
 
 def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Message, int]:
-    """Return the message at a place, and where it ends: before a closing brace if it is a branch."""
+    """Return the message at a place, and where it ends: before a closing brace if it is a
+    branch.
+    """
     shown, syntax, places = list[str](), list[list[str | Message]](), list[Range]()
     while at < len(text) and not (depth and text[at] == "}"):
         start, parts = at, list[str | Message]()
@@ -125,7 +131,10 @@ def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Mess
 def _read_argument(
     text: str, at: int, is_plural: bool, depth: int
 ) -> tuple[list["str | Message"], int]:
-    """Return the parts of the argument at a place and its end. One of an unknown kind is one part."""
+    """Return the parts of the argument at a place and its end.
+
+    One of an unknown kind is one part.
+    """
     choice = _CHOICE.match(text, at)
     if choice and depth < _MOST_DEPTH:
         try:

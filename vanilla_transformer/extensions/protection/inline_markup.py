@@ -1,4 +1,6 @@
-"""Markup, entities and escapes in plain text: the model reads words, and translations are written as the text was."""
+"""Markup, entities and escapes in plain text: the model reads words, and translations are written
+as the text was.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from html import unescape
@@ -11,7 +13,8 @@ from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.token_texts import move_tokens
 
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
-# Escapes of white space and tags of blocks, which part text; and other tags. C:\new and \textbf{} have none.
+# Escapes of white space and tags of blocks, which part text; and other tags. C:\new and \textbf{}
+# have none.
 _TOKEN = regex.compile(
     r"(?:(?<!\\|\b[A-Za-z]:\\?\S{0,99})\\(?:[nrtN](?![a-z]+\{)|u00(?:0[aA]|20|[aA]0))"
     r"|</?(?:br|div|h[1-6r]|li|[ou]l|p|t[dhr])(?:\s[^<>]*)?/?>)++"
@@ -58,7 +61,9 @@ class MarkedText:
         self.is_plain = not (tokens or self._written)
 
     def _read(self, match: regex.Match[str]) -> str:
-        """Return the letter, quotation mark, & < or > that is written so, unless the text has it as it is, too."""
+        """Return the letter, quotation mark, & < or > that is written so, unless the text has it as
+        it is, too.
+        """
         name, code = match.groups()
         character = unescape(f"&{name};") if name else chr(int(code[1:], 16)) if code[1:] else code
         if (
@@ -75,7 +80,9 @@ class MarkedText:
         return [part for _, part in self._parts]
 
     def join(self, found: Sequence[Translation]) -> Translation:
-        """Return the translation of the text, given the ones of [`messages`], linked as a whole, without scores."""
+        """Return the translation of the text, given the ones of [`messages`], linked as a whole,
+        without scores.
+        """
         from vanilla_transformer.extensions.documents.block_translator import join_block
         from vanilla_transformer.extensions.documents.blocks import write_block
 
@@ -115,7 +122,10 @@ class MarkedText:
 
 
 def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:
-    """Return a text with markup, or None if it has none. The model's own tokens, which are marks, are none."""
+    """Return a text with markup, or None if it has none.
+
+    The model's own tokens, which are marks, are none.
+    """
     if not regex.search(r"[<&\\]", text):
         return None
     tokens, opened = (

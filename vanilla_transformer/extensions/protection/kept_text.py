@@ -14,7 +14,8 @@ from vanilla_transformer.text.protection import (
     overlapping,
 )
 
-# A letter beside which there is a space. Korean attaches particles, and Hebrew a letter that is a preposition.
+# A letter beside which there is a space. Korean attaches particles, and Hebrew a letter that is a
+# preposition.
 _LETTER = rf"(?V1)[{WORD_CHARACTER}--[\p{{Hangul}}\p{{M}}]]"
 _BEGINS_WORD, _ENDS_WORD = (
     regex.compile(_LETTER),
@@ -23,8 +24,8 @@ _BEGINS_WORD, _ENDS_WORD = (
 _JOINS = regex.compile(r"[\w'’]")  # a letter may touch what touches one of these in the source
 
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
-# Fields without names or numbers, which are filled in the order in which they come; and codes that open and close.
-# Neither %%, %name% nor an escape of a URL, such as %20, is one.
+# Fields without names or numbers, which are filled in the order in which they come; and codes that
+# open and close. Neither %%, %name% nor an escape of a URL, such as %20, is one.
 _ORDERED = [
     regex.compile(
         rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})(?!{PERCENT_NAME})%[-+0# ]*+{WIDTH}[A-Za-z@]"
@@ -35,7 +36,8 @@ _ORDERED = [
 
 
 def has_others(translation: str, found: Sequence[Range], kept: Sequence[Range]) -> bool:
-    """Return whether a translation has masks and text to keep besides the `kept` ones, or longer than these.
+    """Return whether a translation has masks and text to keep besides the `kept` ones, or longer
+    than these.
 
     Numbers are none of them, because models may write words as numbers.
 
@@ -71,14 +73,17 @@ def keeps_order(texts: Sequence[str], order: Sequence[int]) -> bool:
 
 def space_gap(gap: str, after: str | None, before: str | None) -> str:
     """
-    Return the text of a translation between two texts that are kept, with white space beside them as in the source.
+    Return the text of a translation between two texts that are kept, with white space beside them
+    as in the source.
 
-    A word that touches one gets a space if the source has no letter there. The same word or sign touches one that it
-    touches in the source.
+    A word that touches one gets a space if the source has no letter there. The same word or sign
+    touches one that it touches in the source.
 
     Args:
-        after: The text after the first of the two in the source, or None if the gap begins the translation.
-        before: The text before the second one in the source, or None if the gap ends the translation.
+        after: The text after the first of the two in the source, or None if the gap begins the
+            translation.
+        before: The text before the second one in the source, or None if the gap ends the
+            translation.
     """
     if after is not None and before is not None and not gap:
         return "" if after[:1].strip() and before[-1:].strip() else " "
@@ -101,7 +106,9 @@ _UNIT, _LAST_UNIT = regex.compile(r"\w+|\S"), regex.compile(r"(?r)(?:\w+|\S)\Z")
 
 
 def _space(character: str) -> str:
-    """Return white space of the source as it is, nothing for a letter or an apostrophe, and a space for all else."""
+    """Return white space of the source as it is, nothing for a letter or an apostrophe, and a space
+    for all else.
+    """
     return (
         character
         if character in ("\t", "\u00a0", "\u202f")

@@ -1,10 +1,11 @@
 """
 Keep what must survive a translation: URLs, e-mail addresses, placeholders, emoji and long numbers.
 
-They go through the model as masks that it has learned to copy, or as they are if it knows none. A sentence whose
-translation lacks one, or has one too often, is translated again by beam search under the constraint that all appear.
-Where that fails, too, only the text around them is translated. Sentences without such text are translated as always.
-The branches of an ICU message are sentences by themselves, and so is text between escapes of line breaks.
+They go through the model as masks that it has learned to copy, or as they are if it knows none. A
+sentence whose translation lacks one, or has one too often, is translated again by beam search under
+the constraint that all appear. Where that fails, too, only the text around them is translated.
+Sentences without such text are translated as always. The branches of an ICU message are sentences
+by themselves, and so is text between escapes of line breaks.
 """
 
 from bisect import bisect_right
@@ -38,7 +39,8 @@ from .icu_messages import parse_message
 from .inline_markup import MarkedText, parse_markup
 from .kept_text import has_others, keeps_order, space_gap
 
-# Return the translations of each sentence that have the texts given for it, or None where there are none.
+# Return the translations of each sentence that have the texts given for it, or None where there are
+# none.
 Constrain = Callable[
     [Sequence[Sentence], Sequence[Sequence[str]]], Sequence[list[Translation] | None]
 ]
@@ -88,7 +90,9 @@ class _Protected:
         return [self._sentence._replace(text=text, separator="", tokens=()) for text in pieces]
 
     def _pieces(self) -> Iterator[tuple[int, str, bool]]:
-        """Yield the text that is kept and the text between, each with its start, and whether it is kept."""
+        """Yield the text that is kept and the text between, each with its start, and whether it is
+        kept.
+        """
         edges = [0, *(edge for place in self._kept for edge in place), len(self._source)]
         for index, (start, end) in enumerate(pairwise(edges)):
             text = self._source[start:end] if index % 2 else self._source[start:end].strip()
@@ -96,12 +100,16 @@ class _Protected:
                 yield self._source.index(text, start), text, bool(index % 2)
 
     def read(self, row: Sequence[Translation]) -> Sequence[Translation] | None:
-        """Return translations of the model with all text that must survive, or None if one of them lacks some."""
+        """Return translations of the model with all text that must survive, or None if one of them
+        lacks some.
+        """
         found = [self._restore(each) for each in row] if self._kept else row
         return None if None in found else found  # type: ignore[return-value]
 
     def _restore(self, translation: Translation) -> Translation | None:
-        """Return a translation with the text that is kept instead of masks, linked with itself; None if it is lost."""
+        """Return a translation with the text that is kept instead of masks, linked with itself;
+        None if it is lost.
+        """
         source, shown = self._source, translation.text
         found = self._find(translation)
         if found is None:
@@ -141,9 +149,11 @@ class _Protected:
         return translation._replace(text=text, tokens=tokens, alignment=links)
 
     def _find(self, translation: Translation) -> list[Range] | None:
-        """Return where a translation has the text that must survive; None if it lacks some or has some too often.
+        """Return where a translation has the text that must survive; None if it lacks some or has
+        some too often.
 
-        The sentence may have the same text as a word elsewhere. If the translation has both, links tell them apart.
+        The sentence may have the same text as a word elsewhere. If the translation has both, links
+        tell them apart.
         """
         found = find_texts(self.shown_texts, translation.text)
         for text, count in Counter(self.shown_texts).items():
@@ -189,7 +199,9 @@ class _Protected:
         return not has_others(text, found, [*targets.values()])
 
     def join(self, found: Sequence[Translation] = ()) -> Translation:
-        """Return the translation of the sentence, given the ones of the sentences [`around`]; without, a copy."""
+        """Return the translation of the sentence, given the ones of the sentences [`around`];
+        without, a copy.
+        """
         answers, pieces = iter(found), list[tuple[int, str, Translation]]()
         for start, text, is_kept in self._pieces():
             answer = copy_sentence(text)
@@ -205,7 +217,9 @@ class _Protected:
         return _join_scores(join_pieces(self._source, pieces), found)
 
     def _space(self, start: int, end: int, answer: Translation) -> Translation:
-        """Return the translation of a range with spaces where it touches text that is kept, see [`space_gap`]."""
+        """Return the translation of a range with spaces where it touches text that is kept, see
+        [`space_gap`].
+        """
         after = self._source[start:] if any(place[1] == start for place in self._kept) else None
         before = self._source[:end] if any(place[0] == end for place in self._kept) else None
         text = space_gap(answer.text, after, before)
@@ -221,7 +235,9 @@ def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
 
 
 def _shifts(moved: Iterable[tuple[Range, Range]]) -> list[tuple[int, int]]:
-    """Return the places from which on a text is shifted, and the offset of each, given ranges that are replaced."""
+    """Return the places from which on a text is shifted, and the offset of each, given ranges that
+    are replaced.
+    """
     return [
         (old, new - old) for before, after in moved for old, new in zip(before, after, strict=True)
     ]
@@ -243,22 +259,25 @@ def _move(
 
 
 def _join_scores(joined: Translation, found: Sequence[Translation]) -> Translation:
-    """Return a joined translation: log-probabilities add up, and the score is the mean, as for sentences of a text."""
+    """Return a joined translation: log-probabilities add up, and the score is the mean, as for
+    sentences of a text.
+    """
     score = sum(each.score for each in found) / max(1, len(found))
     return joined._replace(score=score, log_probability=sum(each.log_probability for each in found))
 
 
-# --- The search -----------------------------------------------------------------------------------------------------
+# --- The search
+# -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class ProtectedSearch:
     """
-    Translate sentences such that URLs, placeholders and so on survive: where [`Sentence.kept`] says, or else where
-    [`find_protected`] finds them.
+    Translate sentences such that URLs, placeholders and so on survive: where [`Sentence.kept`]
+    says, or else where [`find_protected`] finds them.
 
-    A sentence with a target prefix is translated as it is, and one with constraints of its own keeps them even if text
-    is lost then.
+    A sentence with a target prefix is translated as it is, and one with constraints of its own
+    keeps them even if text is lost then.
 
     Args:
         decode: The decode of sentences, of which some have no tokens yet.
@@ -346,7 +365,9 @@ class ProtectedSearch:
         return [[*(row or of_model or ())] for row, of_model in zip(found, decoded, strict=True)]
 
     def translate_around(self, sentences: Sequence[Sentence]) -> list[list[Translation]]:
-        """Return translations of sentences of which only the text around what must survive is translated."""
+        """Return translations of sentences of which only the text around what must survive is
+        translated.
+        """
         parts = [self._protect(each) for each in sentences]
         pieces = [part.around() for part in parts]
         flat = [piece for some in pieces for piece in some]
@@ -413,7 +434,8 @@ def keep_protected(
             return [next(found) if its else None for its in phrases]
 
         masks = find_masks(tokenizer)
-        # Tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as text
+        # Tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as
+        # text
         marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
         shown = masks if uses_masks else ()
         constrained = constrain if is_beam_search else None
@@ -425,7 +447,9 @@ def keep_protected(
 
 
 def remove_masks(decode: Decode) -> Decode:
-    """Return a decode whose translations have no masks but the ones of their sources, each with a space beside it."""
+    """Return a decode whose translations have no masks but the ones of their sources, each with a
+    space beside it.
+    """
 
     def decode_without(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report

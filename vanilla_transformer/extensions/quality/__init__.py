@@ -1,1 +1,3 @@
-"""How far translations and text can be trusted: COMET, calibration, stress tables, and a check of a language pair."""
+"""How far translations and text can be trusted: COMET, calibration, stress tables, and a check of a
+language pair.
+"""

@@ -32,7 +32,8 @@ class Agreement(NamedTuple):
 
     Attributes:
         correlation: Spearman's rank correlation.
-        error: Mean difference between the mean of both, in 10 groups of sentences of similar confidence.
+        error: Mean difference between the mean of both, in 10 groups of sentences of similar
+            confidence.
     """
 
     correlation: float
@@ -40,7 +41,9 @@ class Agreement(NamedTuple):
 
 
 class CalibratedModel(NamedTuple):
-    """The calibration of a model, the limits of its warnings, and the agreement on text left out of the fit."""
+    """The calibration of a model, the limits of its warnings, and the agreement on text left out of
+    the fit.
+    """
 
     calibration: Calibration
     limits: WarningLimits
@@ -48,7 +51,9 @@ class CalibratedModel(NamedTuple):
 
 
 def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
-    """Translate text that was not used in training by a pipeline, and fit the confidence to the translations' chrF."""
+    """Translate text that was not used in training by a pipeline, and fit the confidence to the
+    translations' chrF.
+    """
     check_enough(pairs)
     with requires_extra("evaluation", "Calibration"):
         import scipy.stats  # noqa: F401, better missing now than after translation
@@ -90,7 +95,8 @@ def fit_calibration(
     features: Sequence[Mapping[str, float]], scores: Sequence[float]
 ) -> Calibration:
     """
-    Fit weights of the features by least squares, and a curve from weighted sums to scores by isotonic regression.
+    Fit weights of the features by least squares, and a curve from weighted sums to scores by
+    isotonic regression.
 
     The curve goes from 0 to 1 and never falls. A feature that never differs gets no weight.
     """
@@ -108,7 +114,8 @@ def fit_calibration(
     ).blocks
     pools = [np.concatenate(groups[begin:end]) for begin, end in pairwise(blocks)]
     xs, ys = ([float(values[pool].mean()) for pool in pools] for values in (sums, targets))
-    # Sums estimate scores, so scores change with them where there are no sentences: in text unlike the fitted one.
+    # Sums estimate scores, so scores change with them where there are no sentences: in text unlike
+    # the fitted one.
     xs, ys = [xs[0] - ys[0], *xs, xs[-1] + 1 - ys[-1]], [0.0, *ys, 1.0]
     points = ([round(value, _DIGITS) for value in values] for values in (xs, ys))
     return Calibration(
@@ -117,7 +124,9 @@ def fit_calibration(
 
 
 def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[float]) -> list[float]:
-    """Return the confidence of each translation by a fit to the others: 4 of 5 parts of the text."""
+    """Return the confidence of each translation by a fit to the others: 4 of 5 parts of the
+    text.
+    """
     found = [0.0] * len(scores)
     for fold in range(_FOLDS):
         kept = [place for place in range(len(scores)) if place % _FOLDS != fold]
@@ -138,7 +147,9 @@ def measure_agreement(confidences: Sequence[float], scores: Sequence[float]) -> 
 def group_means(
     confidences: Sequence[float], scores: Sequence[float], count: int
 ) -> list[tuple[float, float]]:
-    """Return the mean confidence and the mean score of groups of sentences of similar confidence, lowest first."""
+    """Return the mean confidence and the mean score of groups of sentences of similar confidence,
+    lowest first.
+    """
     here, there = np.array(confidences), np.array(scores)
     groups = np.array_split(np.argsort(here, kind="stable"), min(count, len(here)))
     return [(float(here[group].mean()), float(there[group].mean())) for group in groups]

@@ -1,12 +1,14 @@
 """
 Score translations by COMET: an encoder, a mix of its layers, and a feed-forward estimator.
 
-With the hidden states h of XLM-RoBERTa, a text has the vector pool(γ Σ_l softmax(w)_l h_l), or sparsemax instead of
-softmax. Two kinds of models estimate a score from vectors (Rei et al., 2020 and 2022):
+With the hidden states h of XLM-RoBERTa, a text has the vector pool(γ Σ_l softmax(w)_l h_l), or
+sparsemax instead of softmax. Two kinds of models estimate a score from vectors (Rei et al., 2020
+and 2022):
 
-- `regression_metric` of s, t and r, the source, translation and reference, which are encoded one by one and pooled by
-  their mean: [t; r; t ⊙ r; |t - r|; t ⊙ s; |t - s|];
-- `unified_metric` of translation and source as one text, pooled by its first token: quality without a reference.
+- `regression_metric` of s, t and r, the source, translation and reference, which are encoded one by
+  one and pooled by their mean: [t; r; t ⊙ r; |t - r|; t ⊙ s; |t - s|];
+- `unified_metric` of translation and source as one text, pooled by its first token: quality without
+  a reference.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +37,8 @@ from vanilla_transformer.errors import MissingFileError, UserError, UserFileErro
 HPARAMS, CHECKPOINT = COMET_FILES
 REGRESSION, UNIFIED = "regression_metric", "unified_metric"
 _ACTIVATIONS: dict[Any, Callable[[], nn.Module]] = {"Tanh": nn.Tanh, "Sigmoid": nn.Sigmoid}
-_PATCH = "sparsemax_patch"  # of a model that was trained with softmax although its options said sparsemax
+# Of a model that was trained with softmax although its options said sparsemax
+_PATCH = "sparsemax_patch"
 # The default of each option, and the values that are implemented.
 _OPTIONS: dict[str, dict[str, tuple[Any, list[Any]]]] = {
     REGRESSION: {
@@ -97,7 +100,8 @@ class Comet(nn.Module):
 
     @classmethod
     def load(cls, name: str | Path, without_references: bool = False) -> "Comet":
-        """Load the model of a folder or of a name on the Hub. Weights stay in their file until they are moved or used.
+        """Load the model of a folder or of a name on the Hub. Weights stay in their file until they
+        are moved or used.
 
         Args:
             without_references: Whether the model must score translations without references.
@@ -120,11 +124,17 @@ class Comet(nn.Module):
         content = load_pickled_checkpoint(folder / CHECKPOINT, "COMET", "state_dict", mmap=True)
         options = _read_options(folder / HPARAMS, content.get("hyper_parameters") or {})
         if without_references and options["class_identifier"] != UNIFIED:
-            rule = f"A model of quality must be a {UNIFIED}, which needs no references, but {name} is a {REGRESSION}"
+            rule = (
+                f"A model of quality must be a {UNIFIED}, which needs no references, but "
+                f"{name} is a {REGRESSION}"
+            )
             raise UserError(f"{rule}. Use another one, such as Unbabel/wmt22-cometkiwi-da.")
         config = load_config(options["pretrained_model"])
         if config.model_type != "xlm-roberta":
-            rule = f"The `pretrained_model` of {name} must be an xlm-roberta model, got {config.model_type}"
+            rule = (
+                f"The `pretrained_model` of {name} must be an xlm-roberta model, got "
+                f"{config.model_type}"
+            )
             raise UserError(f"{rule}. {_ELSEWHERE}")
         with init_empty_weights(include_buffers=False):
             encoder = AutoModel.from_config(config, add_pooling_layer=False)
@@ -175,12 +185,15 @@ class Comet(nn.Module):
                 bar.update(len(places))
         if not np.isfinite(scores).all():
             raise UserFileError(
-                f"The scores of {self.name} must be numbers, but some are not. Its weights may be damaged."
+                f"The scores of {self.name} must be numbers, but some are not. Its weights may be "
+                "damaged."
             )
         return scores
 
     def _estimate(self, rows: Sequence[tuple[str, ...]]) -> Tensor:
-        """Return the score of each row, which has a translation, a source and perhaps a reference."""
+        """Return the score of each row, which has a translation, a source and perhaps a
+        reference.
+        """
         limits = {"truncation": True, "max_length": self.most_tokens - 2}
         ids = [
             self.tokenizer(list(side), **limits)["input_ids"] for side in zip(*rows, strict=True)
@@ -228,7 +241,9 @@ class Comet(nn.Module):
 
 
 class LayerMix(nn.Module):
-    """Compute γ Σ_l p_l h_l of hidden states h, where p is the softmax or sparsemax of a weight for each layer."""
+    """Compute γ Σ_l p_l h_l of hidden states h, where p is the softmax or sparsemax of a weight for
+    each layer.
+    """
 
     def __init__(self, num_layers: int, options: Mapping[str, Any]):
         super().__init__()
@@ -240,7 +255,9 @@ class LayerMix(nn.Module):
         )
 
     def forward(self, hidden: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """Return the mix of hidden states, `(B, S, hidden size)` each; the mask is True for tokens."""
+        """Return the mix of hidden states, `(B, S, hidden size)` each; the mask is True for
+        tokens.
+        """
         scores = torch.cat([*self.scalar_parameters])
         weights = sparsemax(scores) if self.transformation == "sparsemax" else scores.softmax(0)
         if self.normalizes:
@@ -259,7 +276,9 @@ def _normalize(hidden: Tensor, mask: Tensor) -> Tensor:
 
 
 def sparsemax(scores: Tensor) -> Tensor:
-    """Return the point of the probability simplex that is closest to a vector (Martins and Astudillo, 2016)."""
+    """Return the point of the probability simplex that is closest to a vector (Martins and
+    Astudillo, 2016).
+    """
     descending, _ = scores.sort(descending=True)
     thresholds = (descending.cumsum(0) - 1) / torch.arange(1, len(scores) + 1, device=scores.device)
     support = int((descending > thresholds).sum())
@@ -277,7 +296,8 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
     if not isinstance(given, dict) or given.get("class_identifier") not in _OPTIONS:
         found = given.get("class_identifier") if isinstance(given, dict) else type(given).__name__
         raise UserError(
-            f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {found!r}. {_ELSEWHERE}"
+            f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {found!r}. "
+            f"{_ELSEWHERE}"
         )
     known = _OPTIONS[given["class_identifier"]]
     options = {key: default for key, (default, _) in known.items()} | {"hidden_sizes": [3072, 1024]}

@@ -24,7 +24,10 @@ from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
 
 class CalibrateArguments(ParallelTextArguments, TranslationArguments):
-    """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
+    """Flags of `calibrate`. The text files are aligned line by line.
+
+    A fit to training text would be overconfident.
+    """
 
 
 def calibrate_command(arguments: Sequence[str]) -> None:
@@ -36,7 +39,8 @@ def calibrate_command(arguments: Sequence[str]) -> None:
         )
     if not os.access(folder, os.W_OK):
         raise UserError(
-            f"The model's folder must be writable, to store the calibration in it, but {folder} is not."
+            f"The model's folder must be writable, to store the calibration in it, but {folder} is "
+            "not."
         )
     from vanilla_transformer.data.readers import read_text_files
 
@@ -51,11 +55,12 @@ def calibrate_command(arguments: Sequence[str]) -> None:
         print(f"{name}: weight {weight:.4f}")
     limits, agreement = found.limits, found.agreement
     print(
-        f"length ratio: {limits.shortest:.2f} to {limits.longest:.2f}, scripts: {', '.join(limits.scripts)}"
+        f"length ratio: {limits.shortest:.2f} to {limits.longest:.2f}, scripts: "
+        f"{', '.join(limits.scripts)}"
     )
     print(
-        f"On sentences left out of the fit, the confidence has Spearman's correlation {agreement.correlation:.3f} to "
-        f"chrF and calibration error {agreement.error:.3f}."
+        "On sentences left out of the fit, the confidence has Spearman's correlation "
+        f"{agreement.correlation:.3f} to chrF and calibration error {agreement.error:.3f}."
     )
     print(f"{folder}/config.json has `confidence` and `warning_limits`.")
 
@@ -67,7 +72,9 @@ class CheckLanguageArguments(OverwriteArguments):
     target: Annotated[Input, ARGUMENT] = Field("", description="Its translation, line by line.")
     recipe: Input | None = Field(
         None,
-        description="Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora.",
+        description=(
+            "Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora."
+        ),
     )
     source_language: str | None = Field(
         None, description="Code of the source language, such as hi."

@@ -1,8 +1,10 @@
 """
-The confidence of a translation: the chrF, from 0 to 1, that translations like it had on validation text.
+The confidence of a translation: the chrF, from 0 to 1, that translations like it had on validation
+text.
 
-A [`Calibration`] computes it from features of the translation that decoding yields anyway: a weighted sum, mapped to
-chrF by a curve that never falls. It is stored as `confidence` in the configuration of a model.
+A [`Calibration`] computes it from features of the translation that decoding yields anyway: a
+weighted sum, mapped to chrF by a curve that never falls. It is stored as `confidence` in the
+configuration of a model.
 """
 
 import math
@@ -28,7 +30,8 @@ class Calibration:
     Attributes:
         weights: The weight of each feature, see [`measure_features`].
         intercept: Added to the weighted sum.
-        sums, confidences: Points of the curve from sums to confidences, both ascending, with straight lines between.
+        sums, confidences: Points of the curve from sums to confidences, both ascending, with
+            straight lines between.
     """
 
     weights: dict[str, float]

@@ -1,4 +1,6 @@
-"""Check the text of a language pair before training: scripts, tokens, scores, and findings with their remedies."""
+"""Check the text of a language pair before training: scripts, tokens, scores, and findings with
+their remedies.
+"""
 
 import re
 import unicodedata
@@ -148,7 +150,9 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True)
 class _Text:
-    """The text that checks read: some of its pairs, with a tokenizer, languages and the keys of the recipe."""
+    """The text that checks read: some of its pairs, with a tokenizer, languages and the keys of the
+    recipe.
+    """
 
     sample: Sequence[Numbered]
     repeated: Sequence[Numbered]
@@ -173,7 +177,9 @@ class _Text:
         remedy: str,
         examined: Sequence[Numbered] | None = None,
     ) -> Iterator[Finding]:
-        """Yield a finding if some of the examined pairs have a fault; by default these are the sample."""
+        """Yield a finding if some of the examined pairs have a fault; by default these are the
+        sample.
+        """
         if found:
             total = len(self.sample if examined is None else examined)
             share = f"{len(found):,} of {total:,} examined pairs ({len(found) / total:.1%})"
@@ -188,13 +194,15 @@ def check_language(
     invalid: Sequence[str] = (),
 ) -> LanguageReport:
     """
-    Examine the text of a language pair. Of long texts a sample is examined, and duplicates are counted in all of it.
+    Examine the text of a language pair. Of long texts a sample is examined, and duplicates are
+    counted in all of it.
 
     Args:
         pairs: The text before cleaning.
         source_language, target_language: Codes of the languages, if they are known.
         data: The recipe's keys: its tokenizer or size of the vocabulary, and its rules of cleaning.
-        invalid: Descriptions of lines that are not valid Unicode and not among the pairs, once these are read.
+        invalid: Descriptions of lines that are not valid Unicode and not among the pairs, once
+            these are read.
     """
     sample, repeated, count = _read(pairs)
     if not any(text.strip() for each in sample for text in each.pair):
@@ -204,7 +212,10 @@ def check_language(
         some = sample[:: max(1, len(sample) // _IDENTIFIED)]
         languages = [
             code
-            or f"{Counter(identify(each.pair[side]) for each in some).most_common(1)[0][0]} (identified)"
+            or (
+                f"{Counter(identify(each.pair[side]) for each in some).most_common(1)[0][0]} "
+                "(identified)"
+            )
             for side, code in enumerate(languages)
         ]
     if data.tokenizer is not None:
@@ -275,7 +286,8 @@ def _describe(text: _Text, index: int) -> Side:
     )
 
 
-# --- Checks ---------------------------------------------------------------------------------------------------------
+# --- Checks
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _check_tokens(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -298,7 +310,9 @@ def _check_tokens(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
-    """Find text whose tokens depend on its form: no-break spaces, invisible characters, letters and marks apart."""
+    """Find text whose tokens depend on its form: no-break spaces, invisible characters, letters and
+    marks apart.
+    """
     normalize = load_normalizer().normalize_str
     for side, name in enumerate(SIDES):
         changed = [each for each in text.sample if normalize(each.pair[side]) != each.pair[side]]
@@ -306,10 +320,16 @@ def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
         ids = [text.tokenizer(some)["input_ids"] if some else [] for some in forms]
         other = [each for each, *pair in zip(changed, *ids, strict=True) if pair[0] != pair[1]]
         if other:
-            words = f"have other tokens in the {name} than their normal form: {_show_counts(sides[side].changes)}"
+            words = (
+                f"have other tokens in the {name} than their normal form: "
+                f"{_show_counts(sides[side].changes)}"
+            )
             remedy = "normalization: nfc"
             if text.data.tokenizer is not None:
-                remedy = "a tokenizer trained by `train-tokenizer`, or `translate --normalize` for text to translate"
+                remedy = (
+                    "a tokenizer trained by `train-tokenizer`, or `translate --normalize` "
+                    "for text to translate"
+                )
             (finding,) = text.finding("normalization", other, words, remedy)
             yield replace(finding, example=ascii(other[0].pair[side])[:_EXAMPLE])
 
@@ -425,7 +445,8 @@ def _has_letters(pair: SentencePair) -> bool:
     return all(any(map(str.isalpha, text)) for text in pair)
 
 
-# Faults of single pairs, their words, and whether a pair has one. The rule `drop` mends most of them by their names.
+# Faults of single pairs, their words, and whether a pair has one. The rule `drop` mends most of
+# them by their names.
 _PairCheck = tuple[str, str, Callable[[SentencePair], bool]]
 _PAIR_CHECKS: list[_PairCheck] = [
     ("empty", "have no text on a side", lambda pair: not _is_filled(pair)),

@@ -1,4 +1,6 @@
-"""Stress tests: how scores, warnings and confidence change on text that is written in another way."""
+"""Stress tests: how scores, warnings and confidence change on text that is written in another
+way.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -38,10 +40,12 @@ class StressRow(NamedTuple):
         name: "plain", a perturbation of the extension augmentation, "short" or "joined".
         pairs: Their number.
         bleu, chrf: Corpus scores.
-        bleu_change, chrf_change: The difference to the same pairs unchanged. None if these are not the same pairs.
+        bleu_change, chrf_change: The difference to the same pairs unchanged. None if these are not
+            the same pairs.
         warnings: The share of the translations with each of `OF_TEXT`.
         confidence: Its mean. None for a model that was not calibrated.
-        correlation: Spearman's correlation between confidence and sentence chrF. None if one of them never differs.
+        correlation: Spearman's correlation between confidence and sentence chrF. None if one of
+            them never differs.
     """
 
     name: str
@@ -60,7 +64,8 @@ class StressTable(NamedTuple):
     The rows of a stress test.
 
     Attributes:
-        groups: The mean confidence and the mean chrF, from 0 to 1, of each fifth of the plain text by confidence.
+        groups: The mean confidence and the mean chrF, from 0 to 1, of each fifth of the plain text
+            by confidence.
     """
 
     rows: list[StressRow]
@@ -68,7 +73,9 @@ class StressTable(NamedTuple):
 
 
 def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[StressText]:
-    """Yield the text itself, the pairs that each perturbation changes, the shortest twentieth, and joined pairs."""
+    """Yield the text itself, the pairs that each perturbation changes, the shortest twentieth, and
+    joined pairs.
+    """
     from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS, perturb
 
     yield StressText(PLAIN, [*pairs], [*range(len(pairs))])

@@ -1,1 +1,3 @@
-"""A translation is chosen among candidates: by a reverse model, by predicted quality, or by minimum Bayes risk."""
+"""A translation is chosen among candidates: by a reverse model, by predicted quality, or by minimum
+Bayes risk.
+"""

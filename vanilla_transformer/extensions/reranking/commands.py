@@ -19,8 +19,9 @@ class TuneRerankingArguments(ModelNameArguments, LanguageArguments, ThreadArgume
     """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
 
     source: Input = Field(
-        description="Source text, one sentence per line. Candidates are translated without `--protect`, as a reranker "
-        "sees them; `evaluate --no_protect` with the flags that are found has the same BLEU."
+        description="Source text, one sentence per line. Candidates are translated without "
+        "`--protect`, as a reranker sees them; `evaluate --no_protect` with the flags that are "
+        "found has the same BLEU."
     )
     target: Input = Field(description="Reference translations, one per line.")
     rerank_reverse: Input = Field(description="Model of the other direction.")
@@ -44,6 +45,7 @@ def tune_reranking_command(arguments: Sequence[str]) -> None:
     direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
     found = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
     print(
-        f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:"
+        f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam "
+        "search, with:"
     )
     print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")

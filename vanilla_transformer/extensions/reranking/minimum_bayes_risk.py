@@ -1,5 +1,6 @@
 """
-Minimum Bayes risk decoding: the candidate that is most similar to the other ones (Eikema and Aziz, 2020).
+Minimum Bayes risk decoding: the candidate that is most similar to the other ones (Eikema and Aziz,
+2020).
 
 The utility is sacrebleu's chrF or BLEU of a candidate, with another one as its reference.
 """
@@ -23,7 +24,9 @@ _DIGITS = 9  # beyond which two expected utilities are a tie
 
 
 def risk_candidates(options: TranslationOptions) -> TranslationOptions:
-    """Return the options of a search for candidates: the n-best list with `num_beams`, or samples."""
+    """Return the options of a search for candidates: the n-best list with `num_beams`, or
+    samples.
+    """
     if options.is_given("num_return_sequences") and (options.num_return_sequences or 1) > 1:
         raise OptionError("With `mbr` there is one translation. Leave out `num_return_sequences`.")
     beams = options.num_beams if options.is_given("num_beams") else None
@@ -41,7 +44,9 @@ def risk_candidates(options: TranslationOptions) -> TranslationOptions:
 
 
 def choose_by_risk(decode: Decode) -> Decode:
-    """Return a decode of the candidate of each sentence with the highest expected utility, see [`risk_candidates`]."""
+    """Return a decode of the candidate of each sentence with the highest expected utility, see
+    [`risk_candidates`].
+    """
 
     def decode_by_risk(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
@@ -65,8 +70,8 @@ def choose(candidates: Sequence[Translation], utility: str, by_probability: bool
 
     Args:
         candidates: The score of the chosen one becomes its expected utility.
-        by_probability: Weigh candidates by their probabilities, for an n-best list. Otherwise each one counts equally,
-            for samples, which are repeated as often as they were drawn.
+        by_probability: Weigh candidates by their probabilities, for an n-best list. Otherwise each
+            one counts equally, for samples, which are repeated as often as they were drawn.
     """
     texts = [each.text for each in candidates]
     weights = (
@@ -80,7 +85,9 @@ def choose(candidates: Sequence[Translation], utility: str, by_probability: bool
 def expected_utilities(
     texts: Sequence[str], log_weights: Sequence[float], utility: str
 ) -> np.ndarray:
-    """Return the expected utility of each text, if the right one is drawn from the texts by their weights."""
+    """Return the expected utility of each text, if the right one is drawn from the texts by their
+    weights.
+    """
     from .sentence_utilities import PAIRWISE  # which imports sacrebleu
 
     different = list(dict.fromkeys(texts))

@@ -3,9 +3,9 @@ Rerank n-best lists by a reverse model and by length, or by the quality that a m
 
     score(y) = log p(y | x) + λ_reverse · log p(x | y) + λ_length · |y|
 
-The log-linear score of Li and Jurafsky (2016, "Mutual Information and Diverse Decoding Improve Neural Machine
-Translation", section 3) without a language model: a noisy channel beside the direct model. |y| counts tokens,
-EOS included. A model of quality, see [`comet`], scores by itself.
+The log-linear score of Li and Jurafsky (2016, "Mutual Information and Diverse Decoding Improve
+Neural Machine Translation", section 3) without a language model: a noisy channel beside the direct
+model. |y| counts tokens, EOS included. A model of quality, see [`comet`], scores by itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,8 @@ def steps(pipeline: Any, options: TranslationOptions) -> Iterator[Step]:
 
 
 def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
-    """Return a decode of the best of the n-best list of each sentence, with the scores of a reranker.
+    """Return a decode of the best of the n-best list of each sentence, with the scores of a
+    reranker.
 
     Candidates stay in their order if their scores are equal.
     """
@@ -49,7 +50,8 @@ def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
     ) -> list[list[Translation]]:
         if options.mbr is not None:
             raise OptionError(
-                f"Give `mbr` or `{reranker.argument}`, not both: each one chooses from the candidates."
+                f"Give `mbr` or `{reranker.argument}`, not both: each one chooses from the "
+                "candidates."
             )
         if options.do_sample:
             raise OptionError(
@@ -57,7 +59,10 @@ def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
             )
         beams, count = options.num_beams or 1, options.count
         if beams < 2 or count > beams:
-            rule = f"at least as many candidates as translations, and 2 or more; got {count} of `num_beams={beams}`"
+            rule = (
+                f"at least as many candidates as translations, and 2 or more; got {count} of "
+                f"`num_beams={beams}`"
+            )
             raise OptionError(f"Reranking needs {rule}.")
         search = options.override(
             num_return_sequences=beams, return_scores=True, return_tokens=True

@@ -34,7 +34,9 @@ def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
 
 
 def pairwise_bleu(texts: Sequence[str]) -> np.ndarray:
-    """Return the BLEU of each text, with each one as reference and without orders that it lacks, `(K, K)`."""
+    """Return the BLEU of each text, with each one as reference and without orders that it lacks,
+    `(K, K)`.
+    """
     tokenize = BLEU(tokenize=bleu_tokenizer(texts)).tokenizer
     words = [tokenize(text.rstrip()).split() for text in texts]
     lengths = [len(each) for each in words]
@@ -55,7 +57,9 @@ PAIRWISE = {"chrf": pairwise_chrf, "bleu": pairwise_bleu}
 
 
 def _matches(counters: Sequence[Counter]) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many n-grams each pair of texts shares, `(K, K)`, and how many each one has, `(K,)`."""
+    """Return how many n-grams each pair of texts shares, `(K, K)`, and how many each one has,
+    `(K,)`.
+    """
     columns = {
         ngram: column
         for column, ngram in enumerate(dict.fromkeys(key for each in counters for key in each))

@@ -19,7 +19,9 @@ _LENGTH_WEIGHTS = np.arange(-10, 31) / 10  # -1, -0.9, …, 3
 
 
 class TunedWeights(NamedTuple):
-    """The weights of the reverse model and of length, the BLEU with them, and the BLEU of the order of beam search."""
+    """The weights of the reverse model and of length, the BLEU with them, and the BLEU of the order
+    of beam search.
+    """
 
     reverse: float
     length: float
@@ -38,7 +40,8 @@ def tune_reranking(
     """
     Return the weights of a grid with the highest BLEU.
 
-    Candidates are the ones that a reranker sees: text to keep is protected afterwards, and not here.
+    Candidates are the ones that a reranker sees: text to keep is protected afterwards, and not
+    here.
 
     Args:
         translate: The pipeline of the model.
@@ -70,7 +73,9 @@ def choose_weights(
     features: Sequence[Sequence[Features]],
     references: Sequence[str],
 ) -> TunedWeights:
-    """Return the best weights for n-best lists of equal sizes, in the order of beam search; of a tie, the smallest."""
+    """Return the best weights for n-best lists of equal sizes, in the order of beam search; of a
+    tie, the smallest.
+    """
     check_same_length([some[0] for some in texts], references)
     metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
     pairs = zip(texts, references, strict=True)

@@ -1,8 +1,8 @@
 """
 Translate in several processes, each with its own engine and a share of the cores.
 
-A step of a small model cannot use many cores, and engines in threads of one process take turns: a compiled step holds
-Python's lock.
+A step of a small model cannot use many cores, and engines in threads of one process take turns: a
+compiled step holds Python's lock.
 """
 
 import math
@@ -40,10 +40,12 @@ _LEAST, _MOST = 64, 512  # sentences that a worker gets at once
 
 class WorkerPipeline(TranslationPipeline):
     """
-    Translate raw text in worker processes on the CPU, as [`TranslationPipeline`] does in one; see [`open_pipeline`].
+    Translate raw text in worker processes on the CPU, as [`TranslationPipeline`] does in one; see
+    [`open_pipeline`].
 
-    Workers start when there is text for them, and load the model from its folder. They use the compiled steps of the
-    cache, and compile none. Like all that starts processes, a script needs `if __name__ == "__main__":`.
+    Workers start when there is text for them, and load the model from its folder. They use the
+    compiled steps of the cache, and compile none. Like all that starts processes, a script needs
+    `if __name__ == "__main__":`.
 
     Args:
         name: The folder of the model, or its name on the Hub.
@@ -160,7 +162,9 @@ def check_workers(workers: Any) -> None:
 
 
 def _split(order: list[int], workers: int) -> Iterator[list[int]]:
-    """Split work into chunks that become smaller, so that all workers end at about the same time."""
+    """Split work into chunks that become smaller, so that all workers end at about the same
+    time.
+    """
     start = 0
     while start < len(order):
         size = min(_MOST, max(_LEAST, (len(order) - start) // (2 * workers)))

@@ -1,8 +1,10 @@
 """
-Work on the shards of a corpus with Ray Data, by actors that each hold a model, on all machines of a cluster.
+Work on the shards of a corpus with Ray Data, by actors that each hold a model, on all machines of a
+cluster.
 
-Shards travel through Ray's object store, so that machines share no files but the model. An actor or a machine that
-dies loses the shards in its hands only: Ray starts the actor again where there is room, and repeats these shards.
+Shards travel through Ray's object store, so that machines share no files but the model. An actor or
+a machine that dies loses the shards in its hands only: Ray starts the actor again where there is
+room, and repeats these shards.
 """
 
 import logging
@@ -27,15 +29,17 @@ def work_by_ray(
     hidden: bool = False,
 ) -> Iterator[tuple[Shard, list[str]]]:
     """
-    Yield each shard with its results, in the order in which they are done, and show how many of all lines are done.
+    Yield each shard with its results, in the order in which they are done, and show how many of all
+    lines are done.
 
-    Connects to the cluster that the environment variable `RAY_ADDRESS` names or that runs on this machine, or else
-    starts one on this machine. All shards are read before work begins.
+    Connects to the cluster that the environment variable `RAY_ADDRESS` names or that runs on this
+    machine, or else starts one on this machine. All shards are read before work begins.
 
     Args:
         done: The number of lines that are in no shard.
         build: Called by each actor; returns the function that works on a shard. It is pickled.
-        workers: Actors; by default one per GPU or, without GPUs, as many as the CPUs of the cluster allow.
+        workers: Actors; by default one per GPU or, without GPUs, as many as the CPUs of the cluster
+            allow.
         threads: CPUs of each actor.
         hidden: Show no progress bar.
     """
@@ -112,6 +116,7 @@ def count_workers(nodes: Iterable[dict[str, Any]], threads: int) -> int:
     count = sum(number // threads for number in cpus)
     if not count:
         raise UserError(
-            f"A machine of the cluster must have {threads} CPUs, but the largest one has {max(cpus)}."
+            f"A machine of the cluster must have {threads} CPUs, but the largest one has "
+            f"{max(cpus)}."
         )
     return count

@@ -58,55 +58,65 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     )
     model: list[str] | None = Field(
         None,
-        description="Instead of MODEL, one of several models, each with its languages and its folder, such as "
-        "en-de=runs/en-de; repeat the flag for each. They are loaded when a request needs them.",
+        description="Instead of MODEL, one of several models, each with its languages and its "
+        "folder, such as en-de=runs/en-de; repeat the flag for each. They are loaded when a "
+        "request needs them.",
     )
     max_loaded: Limit | None = Field(
         None,
-        description="With --model: maximum number of models in memory; the least recently used one makes room. By "
-        "default all.",
+        description="With --model: maximum number of models in memory; the least recently used one "
+        "makes room. By default all.",
     )
     pivot: str | None = Field(
         None,
-        description="Code of a language, such as en, through which languages are translated that no model has "
-        "together: by one model into it and by another one out of it.",
+        description="Code of a language, such as en, through which languages are translated that "
+        "no model has together: by one model into it and by another one out of it.",
     )
     glossary: list[str] | None = Field(
         None,
-        description="File of terms and their translations for all requests, as `translate --glossary` reads it: in "
-        "the default languages of the service or, with --model, such as en-de=terms.tsv.",
+        description="File of terms and their translations for all requests, as `translate "
+        "--glossary` reads it: in the default languages of the service or, with --model, such as "
+        "en-de=terms.tsv.",
     )
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all interfaces.")
     port: int = Field(8000, description="Port to listen on.")
     backend: str | None = Field(
         None,
-        description="ctranslate2 or onnx for a model converted to it; by default what its folder was made for.",
+        description=(
+            "ctranslate2 or onnx for a model converted to it; by default what its folder "
+            "was made for."
+        ),
     )
     precision: str | None = Field(None, description=PRECISION_HELP)
     api_key_file: Input | None = Field(
         None,
-        description="File with API keys, one per line; requests need one: `Authorization: Bearer KEY`.",
+        description=(
+            "File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."
+        ),
     )
     cors: list[str] | None = Field(
         None,
-        description="Origins whose pages may use the service in a browser, such as https://example.org; '*' for all "
-        "(default: only the service's own page).",
+        description="Origins whose pages may use the service in a browser, such as "
+        "https://example.org; '*' for all (default: only the service's own page).",
     )
     page: bool = Field(True, description="Serve a web page at / to try the models.")
     metrics: bool = Field(False, description="Export metrics for Prometheus at /metrics.")
     source_language: str | None = Field(
         None,
-        description="Code of the language of requests that name none: for models that translate from several, and for "
-        "abbreviations, which end no sentence (default: en).",
+        description="Code of the language of requests that name none: for models that translate "
+        "from several, and for abbreviations, which end no sentence (default: en).",
     )
     target_language: str | None = Field(
         None,
-        description="Likewise the language of their translations, for models that translate into several.",
+        description=(
+            "Likewise the language of their translations, for models that translate into several."
+        ),
     )
     direction: str | None = Field(
         None,
-        description="Languages of a model with one direction, such as en-de, for clients of LibreTranslate and for "
-        "documents; by default the ones with which it was trained, if its recipe named them.",
+        description="Languages of a model with one direction, such as en-de, for clients of "
+        "LibreTranslate and for documents; by default the ones with which it was trained, if its "
+        "recipe named them.",
     )
     docs: bool = Field(True, description="Describe the service at /docs and /openapi.json.")
 
@@ -115,9 +125,13 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     def _check_origins(cls, origins: list[str]) -> list[str]:
         for origin in origins or []:
             if origin != "*" and _ORIGIN.fullmatch(origin) is None:
-                parts = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
+                parts = (
+                    "a scheme and a host in lower case, and a port unless it is the usual "
+                    "one, without a path"
+                )
                 raise UserError(
-                    f"`cors` must be origins such as https://example.org: {parts}; or '*'. Got {origin!r}."
+                    f"`cors` must be origins such as https://example.org: {parts}; or '*'. Got "
+                    f"{origin!r}."
                 )
         return origins
 
@@ -160,7 +174,8 @@ def serve_command(arguments: Sequence[str]) -> None:
             )
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         print(
-            f"Serving {options.name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops it).",
+            f"Serving {options.name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops "
+            "it).",
             flush=True,
         )
         run_server(service, listener, options)
@@ -180,7 +195,8 @@ def parse_models(options: ServeArguments) -> dict[Direction, str]:
         return {}
     if options.name:
         raise UserError(
-            f"Name one MODEL or several by --model, got {options.name!r} and --model {options.model[0]}."
+            f"Name one MODEL or several by --model, got {options.name!r} and --model "
+            f"{options.model[0]}."
         )
     for name in _OF_ONE_MODEL:
         if getattr(options, name):
@@ -194,7 +210,10 @@ def parse_models(options: ServeArguments) -> dict[Direction, str]:
                 f"`model` must be languages and a folder, such as en-de=runs/en-de, got {model!r}."
             )
         if not Path(folder).is_dir():
-            reason = f"There is no folder {folder}. `model` must be the folder of a model, got {model!r}."
+            reason = (
+                f"There is no folder {folder}. `model` must be the folder of a model, got "
+                f"{model!r}."
+            )
             raise MissingFileError(reason)
         if direction in folders:
             raise UserError(f"Each `model` must have other languages, got {direction} twice.")
@@ -215,8 +234,8 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
 
     from .models import ServedModel
 
-    # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
-    # instead of spinning, and a request would take three times as long.
+    # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they
+    # would sleep instead of spinning, and a request would take three times as long.
     with ThreadPoolExecutor(1) as loading:
         load = partial(
             load_pipeline,

@@ -62,7 +62,9 @@ def known_options(translate: Any) -> list[str]:
 
 
 def check_known(given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Check that a model knows the options of a request, besides the ones of sampling and of terms."""
+    """Check that a model knows the options of a request, besides the ones of sampling and of
+    terms.
+    """
     for name in given:
         if name in known or name in ("num_return_sequences", *SAMPLING, *TERMS):
             continue

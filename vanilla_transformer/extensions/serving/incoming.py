@@ -57,7 +57,10 @@ class BodyLimit:
         limits = self._limits
         names = {name for name, _ in scope["headers"]}
         if {b"content-length", b"transfer-encoding"} <= names:  # RFC 9112, section 6.1
-            reason = "A request may have one of `Content-Length` and `Transfer-Encoding`, but it has both."
+            reason = (
+                "A request may have one of `Content-Length` and `Transfer-Encoding`, but it "
+                "has both."
+            )
             return await JSONResponse({"detail": reason}, 400, {"Connection": "close"})(
                 scope, receive, send
             )
@@ -73,7 +76,10 @@ class BodyLimit:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError as error:
-                reason = f"The body must arrive within {limits.client_seconds} seconds (--client_seconds)."
+                reason = (
+                    f"The body must arrive within {limits.client_seconds} seconds "
+                    "(--client_seconds)."
+                )
                 raise Refusal(408, reason) from error
             more = message.get("more_body", False)
             read += len(message.get("body", b""))
@@ -115,7 +121,8 @@ def _refuse_constant(name: str) -> None:
 
 
 async def read_form(request: Request) -> dict[str, list[Any]]:
-    """Return the values of each entry of a form, or of the query, which goes before it as for LibreTranslate.
+    """Return the values of each entry of a form, or of the query, which goes before it as for
+    LibreTranslate.
 
     Both are read as UTF-8; lone surrogates stand for other bytes.
     """
@@ -125,7 +132,8 @@ async def read_form(request: Request) -> dict[str, list[Any]]:
         form = _parse_pairs(await request.body())
     elif kind == MULTIPART:
         request.state.is_libretranslate = True
-        # Starlette takes text for Latin-1 if it is not of the charset, so each byte is a letter at first.
+        # Starlette takes text for Latin-1 if it is not of the charset, so each byte is a letter at
+        # first.
         headers = Headers({"content-type": request.headers["content-type"] + "; charset=latin-1"})
         try:
             parts = await MultiPartParser(headers, request.stream()).parse()
@@ -137,7 +145,9 @@ async def read_form(request: Request) -> dict[str, list[Any]]:
 
 
 def read_texts(form: dict[str, list[Any]], name: str) -> list[str]:
-    """Return the values of an entry of a form, which must be texts, without the line ends that browsers send."""
+    """Return the values of an entry of a form, which must be texts, without the line ends that
+    browsers send.
+    """
     if any(isinstance(value, UploadFile) for value in form[name]):
         raise Refusal(422, f"`{name}` must be a text, not a file.")
     return [value.replace("\r\n", "\n") for value in form[name]]

@@ -25,8 +25,9 @@ def language_name(code: str) -> str:
 def closest_languages(code: str, known: Iterable[str]) -> list[str]:
     """Return the known codes of the language that a code names, the closest first.
 
-    `EN` and `en-US` are `en`, and `de` is `deu_Latn`. A code of another script or region does not fit:
-    `zh-TW` is neither `zho_Hans` nor `zh-CN`, and `pt-PT` is not `pt_BR`. A code without one fits each.
+    `EN` and `en-US` are `en`, and `de` is `deu_Latn`. A code of another script or region does not
+    fit: `zh-TW` is neither `zho_Hans` nor `zh-CN`, and `pt-PT` is not `pt_BR`. A code without one
+    fits each.
     """
     if len(code) > _LONGEST_CODE:
         return []
@@ -62,7 +63,8 @@ def _subtags(code: str) -> _Subtags:
     locale = _parse(code)
     if locale is None:
         return _Subtags(code.lower().replace("-", "_"))
-    # Babel adds territories to some codes, such as Taiwan to `zho_Hant`, and drops scripts, such as of `srp_Latn`.
+    # Babel adds territories to some codes, such as Taiwan to `zho_Hant`, and drops scripts, such as
+    # of `srp_Latn`.
     parts = re.split("[-_]", code.title())[1:]
     script = next((part for part in parts if len(part) == 4 and part.isalpha()), locale.script)
     territory = locale.territory if str(locale.territory).title() in parts else None
@@ -85,12 +87,16 @@ DetectLanguages = Callable[[str], Sequence[Detected]]
 
 
 def find_detector() -> DetectLanguages | None:
-    """Return a function that loads the classifier and detects languages, or None if it is not installed."""
+    """Return a function that loads the classifier and detects languages, or None if it is not
+    installed.
+    """
     return detect_languages if find_spec("py3langid") else None
 
 
 def detect_languages(text: str) -> list[Detected]:
-    """Return all languages that the classifier knows, with their ISO 639-1 codes where they have one."""
+    """Return all languages that the classifier knows, with their ISO 639-1 codes where they have
+    one.
+    """
     ranked = load_identifier().rank(text[:_ENOUGH])
     return [
         Detected(language=code, confidence=round(100 * probability, 1))
@@ -99,7 +105,9 @@ def detect_languages(text: str) -> list[Detected]:
 
 
 def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:
-    """Return the most probable one of `codes`, which may name a script or a region too, such as `deu_Latn`."""
+    """Return the most probable one of `codes`, which may name a script or a region too, such as
+    `deu_Latn`.
+    """
     confidences = {language["language"]: language["confidence"] for language in detected}
     known = [
         Detected(language=code, confidence=confidences.get(language_code(code) or "", 0.0))

@@ -1,4 +1,6 @@
-"""The API of LibreTranslate, for its clients: `POST /translate` and `/detect` with the entry `q`, `GET /languages`."""
+"""The API of LibreTranslate, for its clients: `POST /translate` and `/detect` with the entry `q`,
+`GET /languages`.
+"""
 
 import asyncio
 import re
@@ -38,8 +40,8 @@ class TranslatedFile(NamedTuple):
 class TranslatedFiles:
     """Keep files for `file_seconds`.
 
-    Beyond `max_file_bytes`, the oldest ones of the client with the most bytes are deleted, so that a client with many
-    files takes room from itself.
+    Beyond `max_file_bytes`, the oldest ones of the client with the most bytes are deleted, so that
+    a client with many files takes room from itself.
     """
 
     def __init__(self, limits: Limits):
@@ -47,7 +49,9 @@ class TranslatedFiles:
         self._files: dict[str, TranslatedFile] = {}
 
     def add(self, name: str, content: bytes, client: str) -> str:
-        """Add a file, and return the name by which it is downloaded: a token that cannot be guessed, and its own."""
+        """Add a file, and return the name by which it is downloaded: a token that cannot be
+        guessed, and its own.
+        """
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         self._files[token] = TranslatedFile(name, content, client)
         sizes: Counter[str] = Counter()
@@ -66,7 +70,10 @@ class TranslatedFiles:
         """Return the file of a name that [`add`] returned."""
         token = name.partition(".")[0]
         if token not in self._files:
-            reason = f"Files are deleted after {self._limits.file_seconds} seconds, or earlier beyond --max_file_bytes"
+            reason = (
+                f"Files are deleted after {self._limits.file_seconds} seconds, or earlier "
+                "beyond --max_file_bytes"
+            )
             raise Refusal(404, f"There is no such file. {reason}. Send it again.")
         return self._files[token]
 
@@ -85,7 +92,9 @@ DETECTED = "auto"
 
 
 class Question(BaseModel):
-    """A request in the form of LibreTranslate, in JSON or as a form or a query, whose numbers are texts."""
+    """A request in the form of LibreTranslate, in JSON or as a form or a query, whose numbers are
+    texts.
+    """
 
     q: Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})]
     source: Annotated[Any, WithJsonSchema(_STRING)] = Field(
@@ -123,7 +132,8 @@ class Question(BaseModel):
     def detect_sources(
         self, detect: DetectLanguages, directions: Sequence[Direction]
     ) -> list[Detected] | None:
-        """Return the most probable one of the languages from which there is a translation, for each text.
+        """Return the most probable one of the languages from which there is a translation, for each
+        text.
 
         The answer is None without any. The texts were checked.
         """

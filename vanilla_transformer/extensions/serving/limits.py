@@ -39,7 +39,9 @@ class Limits(Schema):
     max_body_bytes: Limit = Field(1_000_000, description="Maximum size of a request in bytes.")
     max_document_bytes: Limit = Field(
         10_000_000,
-        description="The same of a request with documents, or with a file, instead of --max_characters.",
+        description=(
+            "The same of a request with documents, or with a file, instead of --max_characters."
+        ),
     )
     max_texts: Limit = Field(256, description="Maximum number of texts per request.")
     max_characters: Limit = Field(5000, description="Maximum length of a text in characters.")
@@ -74,10 +76,14 @@ class Limits(Schema):
         if len(texts) > self.max_texts:
             raise Refusal(
                 422,
-                f"`text` may be a list of at most {self.max_texts} (--max_texts), got {len(texts)}.",
+                f"`text` may be a list of at most {self.max_texts} (--max_texts), got "
+                f"{len(texts)}.",
             )
         if not 1 <= num_hypotheses <= self.max_hypotheses:
-            reason = f"must give 1 to at most {self.max_hypotheses} (--max_hypotheses), got {num_hypotheses}."
+            reason = (
+                f"must give 1 to at most {self.max_hypotheses} (--max_hypotheses), got "
+                f"{num_hypotheses}."
+            )
             raise Refusal(422, f"`num_return_sequences` {reason}"[:LONGEST_REASON])
         for position, text in enumerate(texts):
             if not isinstance(text, str):
@@ -85,7 +91,10 @@ class Limits(Schema):
                     422, f"Each text must be a string, got {_type(text)} at position {position}."
                 )
             if format == "text" and len(text) > self.max_characters:
-                reason = f"The characters of a text may be at most {self.max_characters} (--max_characters)"
+                reason = (
+                    f"The characters of a text may be at most {self.max_characters} "
+                    "(--max_characters)"
+                )
                 raise Refusal(422, f"{reason}, got {len(text)} at position {position}.")
 
     def check_tokens(self, counts: Sequence[int]) -> None:

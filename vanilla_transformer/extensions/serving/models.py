@@ -1,4 +1,6 @@
-"""The models of a service: each has its own queue and limits, and may be loaded when a request needs it."""
+"""The models of a service: each has its own queue and limits, and may be loaded when a request
+needs it.
+"""
 
 import asyncio
 import gc
@@ -63,7 +65,8 @@ class ModelLoader:
     """Load models one at a time, and keep at most `max_loaded` of them in memory.
 
     Attributes:
-        model_thread: Thread on which all of them translate. With a thread each, they would compete for the cores.
+        model_thread: Thread on which all of them translate. With a thread each, they would compete
+            for the cores.
         is_busy: Whether a thread loads a model, for a request that may have left.
     """
 
@@ -75,7 +78,9 @@ class ModelLoader:
         self._lock = asyncio.Lock()
 
     async def load(self, model: "ServedModel", load: Callable[[], LoadedModel]) -> LoadedModel:
-        """Return the result of `load`, after idle models have made room for it, least recently used ones first."""
+        """Return the result of `load`, after idle models have made room for it, least recently used
+        ones first.
+        """
 
         def run() -> LoadedModel:
             self.is_busy = True
@@ -93,12 +98,16 @@ class ModelLoader:
                     if each.requests == 0 and each.batcher.busy_seconds == 0
                 ]
                 if not idle:
-                    reason = "The models in memory are at work, with no room for more (--max_loaded). Try again later."
+                    reason = (
+                        "The models in memory are at work, with no room for more "
+                        "(--max_loaded). Try again later."
+                    )
                     raise Refusal(503, reason)
                 least_recently_used = min(idle, key=lambda each: each.last_used)
                 least_recently_used.loaded = None
                 self._loaded.remove(least_recently_used)
-            # This thread ends, and OpenMP's threads for it end too, so that they do not slow down the model thread's.
+            # This thread ends, and OpenMP's threads for it end too, so that they do not slow down
+            # the model thread's.
             thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
             try:
                 result = await call_on_thread(thread, run)
@@ -113,10 +122,12 @@ class ServedModel:
 
     Args:
         name: Name by which requests ask for it.
-        load: Returns the model; called when a request needs it, unless it is in memory from the start (`loaded`).
+        load: Returns the model; called when a request needs it, unless it is in memory from the
+            start (`loaded`).
         directions: Languages from and to which it translates, as far as that is known.
         loader: Loader of all models of the service.
-        default: The languages of requests that do not name them, as far as they are known; for one direction, that.
+        default: The languages of requests that do not name them, as far as they are known; for one
+            direction, that.
 
     Attributes:
         known: Options of the model, once it was loaded.
@@ -217,7 +228,8 @@ class ServedModel:
             )
             return Refusal(
                 500,
-                f"The model {self.name} cannot be loaded ({kind}). The log of the service has the reason.",
+                f"The model {self.name} cannot be loaded ({kind}). The log of the service has the "
+                "reason.",
             )
         finally:
             self._loading = None
@@ -243,11 +255,12 @@ def language_entries(
 class PivotModels:
     """Two models that translate one after the other, for two languages that no model has together.
 
-    A request has options of the second model. Those about the source would be about the text between, so requests
-    have none of them.
+    A request has options of the second model. Those about the source would be about the text
+    between, so requests have none of them.
 
     Args:
-        first, second: Each model, and the direction in which it translates. They may be the same model.
+        first, second: Each model, and the direction in which it translates. They may be the same
+            model.
 
     The service treats it as a model.
     """
@@ -281,7 +294,9 @@ class PivotModels:
         await self._second.load()
 
     async def translate(self, request: TextRequest) -> list[list[Any]]:
-        """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does."""
+        """Translate the best translations of the first model by the second one, as
+        [`ServedModel.translate`] does.
+        """
         options, (into, out), limits = dict(request.options), self._languages, self._second.limits
         if options.get("format") in (
             "xliff",
@@ -290,7 +305,8 @@ class PivotModels:
         ):  # of which the second model would find nothing to do
             raise Refusal(
                 422,
-                f"{options['format'].upper()} needs one model from {' to '.join(map(str, self.default))}, got two.",
+                f"{options['format'].upper()} needs one model from "
+                f"{' to '.join(map(str, self.default))}, got two.",
             )
         limits.check_request(request.texts, request.num_hypotheses, options.get("format", "text"))
         into = into | {name: value for name, value in options.items() if name in _OF_BOTH}
@@ -315,7 +331,8 @@ class Models:
     """The models of a service, at least one.
 
     Args:
-        pivot: Code of the language through which two models translate languages that no model has together.
+        pivot: Code of the language through which two models translate languages that no model has
+            together.
 
     Attributes:
         choices: The models, and the pairs of them, for which requests may ask.
@@ -363,7 +380,9 @@ class Models:
         return any(model.loader.is_busy or model.batcher.busy_seconds > 0 for model in self)
 
     def find(self, name: Any, status: int = 422) -> Choice:
-        """Return the choice that a request names, or refuse it with a status; the only model needs no name."""
+        """Return the choice that a request names, or refuse it with a status; the only model needs
+        no name.
+        """
         if name is None and len(self._models) == 1:
             return self._models[0]
         for choice in self.choices:

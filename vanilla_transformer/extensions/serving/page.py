@@ -31,15 +31,17 @@ def add_page(
 ) -> FastAPI:
     """Add a page at `/` that translates texts and documents.
 
-    The page makes the same requests as other clients, so it has the limits of the service. If the service has API
-    keys, visitors enter one of them. The options that a model knows decide whether the page shows scores, alignments
-    and the upload of documents; with models that are loaded later, the page asks for them when it needs them.
+    The page makes the same requests as other clients, so it has the limits of the service. If the
+    service has API keys, visitors enter one of them. The options that a model knows decide whether
+    the page shows scores, alignments and the upload of documents; with models that are loaded
+    later, the page asks for them when it needs them.
 
     Args:
         service: An application of [`create_service`] or [`create_service_of`].
         title: Heading of the page, such as the name of the model.
-        directions: Languages from and to which the service translates, among which visitors choose; by default the
-            ones of its models. A direction without a source means that the model does not ask for it.
+        directions: Languages from and to which the service translates, among which visitors choose;
+            by default the ones of its models. A direction without a source means that the model
+            does not ask for it.
         default: The `src_lang` and `tgt_lang` that are chosen at first.
     """
     models: Models = service.state.models
@@ -66,7 +68,8 @@ def add_page(
         "names": {code: language_name(code) for code in (*filter(None, by_source), *targets)},
         "sources": list(by_source),
         "targets": targets,
-        # Of each source, unless they are all others: two hundred languages have forty thousand directions.
+        # Of each source, unless they are all others: two hundred languages have forty thousand
+        # directions.
         "targets_of": {
             source: known for source, known in by_source.items() if known != others_of[source]
         },

@@ -16,9 +16,9 @@ from .limits import LONGEST_REASON, Limits, Refusal
 
 Options = tuple[tuple[str, Any], ...]  # keyword arguments
 
-# A request is small as long as the small requests of its client have at most this many tokens. As long as there were
-# small requests within the last seconds, large ones get few tokens of each batch, so that a small one, which waits for
-# the current batch and for its own, waits briefly.
+# A request is small as long as the small requests of its client have at most this many tokens. As
+# long as there were small requests within the last seconds, large ones get few tokens of each
+# batch, so that a small one, which waits for the current batch and for its own, waits briefly.
 _TOKENS_OF_SMALL_REQUESTS = 256
 _SECONDS_WITH_SMALL_BATCHES = 30.0
 _FEW_TOKENS = 32
@@ -26,7 +26,8 @@ _FEW_TOKENS = 32
 
 class TextRequest(NamedTuple):
     """
-    A request to translate texts, which are still unchecked, and so is `num_hypotheses`, the translations of each one.
+    A request to translate texts, which are still unchecked, and so is `num_hypotheses`, the
+    translations of each one.
 
     Attributes:
         client: Name by which requests take turns.
@@ -45,7 +46,8 @@ class TextRequest(NamedTuple):
 
 class QueuedText(NamedTuple):
     """
-    A text that waits for its translations, which must contain the `constraints` and begin with the `target_prefix`.
+    A text that waits for its translations, which must contain the `constraints` and begin with the
+    `target_prefix`.
 
     `arrived` is the time of `time.monotonic`.
     """
@@ -72,8 +74,9 @@ class FairQueue:
     """Queue the texts of requests and take batches of them.
 
     Args:
-        limits: Limits of batches and of waiting texts. The limits of waiting texts hold separately for small and for
-            large requests, so that large ones do not keep small ones out. A batch of one text may have any length.
+        limits: Limits of batches and of waiting texts. The limits of waiting texts hold separately
+            for small and for large requests, so that large ones do not keep small ones out. A batch
+            of one text may have any length.
         clock: Returns the time in seconds.
     """
 
@@ -135,7 +138,9 @@ class FairQueue:
 
 
 class _Lane(OrderedDict[str, deque[QueuedRequest]]):
-    """Waiting requests by their clients, which take turns, and so do the requests of each client."""
+    """Waiting requests by their clients, which take turns, and so do the requests of each
+    client.
+    """
 
     def waiting(self, client: str | None = None) -> list[QueuedText]:
         """Return the texts of a client, or of all clients."""
@@ -157,8 +162,9 @@ def _padded_tokens(texts: list[QueuedText]) -> int:
     return len(texts) * max((text.tokens for text in texts), default=0)
 
 
-# Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. Options of
-# requests are keyword arguments: with `return_scores=True` each translation is an object instead of a string.
+# Maps a batch of texts and a number of hypotheses to that many translations of each text, best
+# first. Options of requests are keyword arguments: with `return_scores=True` each translation is an
+# object instead of a string.
 Translate = Callable[..., list[list[Any]]]
 CountTokens = Callable[[Sequence[str]], list[int]]
 
@@ -198,18 +204,22 @@ async def call_on_thread(
 
 
 class ModelFailure(Exception):
-    """Raised for a text that the model cannot translate, and for all texts once the model is broken."""
+    """Raised for a text that the model cannot translate, and for all texts once the model is
+    broken.
+    """
 
 
 class Batcher:
     """Translate texts on one thread, batch by batch.
 
-    While a batch is translated, the texts of other requests wait in a queue and form the next batch. So a busy server
-    has full batches and an idle one answers at once. If a batch fails, its texts are translated one by one.
+    While a batch is translated, the texts of other requests wait in a queue and form the next
+    batch. So a busy server has full batches and an idle one answers at once. If a batch fails, its
+    texts are translated one by one.
 
     Args:
         translate: Called on the model thread, one call at a time.
-        count_tokens: Returns the number of tokens of each text. Called on a thread; by default, counts bytes.
+        count_tokens: Returns the number of tokens of each text. Called on a thread; by default,
+            counts bytes.
         model_thread: Thread of the model, which several batchers may share; by default its own.
 
     Attributes:
@@ -256,7 +266,10 @@ class Batcher:
         return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
 
     async def translate(self, request: TextRequest) -> list[list[Any]]:
-        """Return the best translations of each text, best first. Texts of a canceled call leave the queue."""
+        """Return the best translations of each text, best first.
+
+        Texts of a canceled call leave the queue.
+        """
         texts, num_hypotheses, client, options, constraints, prefixes = request
         format = dict(options).get("format", "text")
         self.limits.check_request(texts, num_hypotheses, format)
@@ -378,7 +391,10 @@ class Batcher:
                     entry.future.set_result(hypotheses)
 
     async def _call_model(self, group: Sequence[QueuedText]) -> list[list[Any]]:
-        """Translate texts of one group. The calls of other batchers on this thread do not count as its time."""
+        """Translate texts of one group.
+
+        The calls of other batchers on this thread do not count as its time.
+        """
         (first, *_), texts = group, [entry.text for entry in group]
         options = dict(first.options)
         if first.constraints:

@@ -1,4 +1,6 @@
-"""The schema of the service: bodies of requests, made of the options in `decoding.options`, and of answers."""
+"""The schema of the service: bodies of requests, made of the options in `decoding.options`, and of
+answers.
+"""
 
 import re
 import secrets
@@ -30,12 +32,13 @@ _LARGEST_SEED = 2**63 - 1
 _LONGEST_NAME = 40  # of an entry, to compare with known ones
 _STRING: dict[str, Any] = {"type": "string"}
 
-# --- Requests -------------------------------------------------------------------------------------------------------
+# --- Requests
+# -------------------------------------------------------------------------------------------------------
 
 
 _MODEL_HELP = (
-    "Name of the model, if the service has several: its languages, such as en-de. With a pivot, also languages that "
-    "two models translate one after the other."
+    "Name of the model, if the service has several: its languages, such as en-de. With a pivot, "
+    "also languages that two models translate one after the other."
 )
 
 
@@ -103,9 +106,9 @@ class TranslationRequest(_Entries):
         """Return the request to a model.
 
         Args:
-            known: Names of options that the model knows; `do_sample` stands for all options of sampling. `"format"`
-                is among them if the service translates documents, and `SOFT_TERMS` if the model was trained with
-                inline terms.
+            known: Names of options that the model knows; `do_sample` stands for all options of
+                sampling. `"format"` is among them if the service translates documents, and
+                `SOFT_TERMS` if the model was trained with inline terms.
             max_samples: Maximum number of samples from which `mbr` chooses.
         """
         fields = options_of(BODY)
@@ -158,7 +161,9 @@ ENTRIES = tuple(TranslationRequest.model_fields)
 
 
 def _column(options: dict[str, Any], name: str, texts: Any) -> list[Any] | None:
-    """Take an option that is given for all texts or for each one, and return what each text has of it, or None."""
+    """Take an option that is given for all texts or for each one, and return what each text has of
+    it, or None.
+    """
     value = options.pop(name, None)
     if value is None:
         return None
@@ -178,11 +183,14 @@ def _column(options: dict[str, Any], name: str, texts: Any) -> list[Any] | None:
     return rows
 
 
-# --- Answers --------------------------------------------------------------------------------------------------------
+# --- Answers
+# --------------------------------------------------------------------------------------------------------
 
 
 class Translations(BaseModel):
-    """The translations of each text, best first, with what the request asks for, such as `score`."""
+    """The translations of each text, best first, with what the request asks for, such as
+    `score`.
+    """
 
     translations: list[list[str | dict[str, Any]]]
 
@@ -224,7 +232,8 @@ class Health(BaseModel):
     models: dict[str, "Health"] = {}
 
 
-# --- Descriptions of the paths, for FastAPI -------------------------------------------------------------------------
+# --- Descriptions of the paths, for FastAPI
+# -------------------------------------------------------------------------
 
 _SENTENCE, _TRANSLATION = "The child sleeps.", "Das Kind schläft."
 _QUESTION = {"q": _SENTENCE, "source": "en", "target": "de"}
@@ -263,7 +272,9 @@ BODIES = {  # FastAPI knows models of fields only
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe answers whose `detail` is a reason, or whose `error` is in the form of LibreTranslate."""
+    """Describe answers whose `detail` is a reason, or whose `error` is in the form of
+    LibreTranslate.
+    """
     return {
         status: {"description": _REFUSALS[status], "model": dict[str, str]} for status in statuses
     }

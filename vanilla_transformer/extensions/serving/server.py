@@ -113,9 +113,10 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
 
     If there are too many connections, a new one replaces the oldest one that waits for its client.
 
-    Uvicorn's own limits do not suffice. `limit_concurrency` also counts silent connections, so that a few of them keep
-    all requests out. `timeout_keep_alive` begins after an answer, so that a client may be silent from the start, and
-    it waits for a client that does not read its answer. Only the grace period is used as it is.
+    Uvicorn's own limits do not suffice. `limit_concurrency` also counts silent connections, so that
+    a few of them keep all requests out. `timeout_keep_alive` begins after an answer, so that a
+    client may be silent from the start, and it waits for a client that does not read its answer.
+    Only the grace period is used as it is.
     """
 
     _timer: Any = None  # of asyncio

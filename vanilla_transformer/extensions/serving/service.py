@@ -1,4 +1,6 @@
-"""HTTP service: `POST /translate` and `/detect`, `GET /models/NAME`, `/languages`, `/health` and `/metrics`."""
+"""HTTP service: `POST /translate` and `/detect`, `GET /models/NAME`, `/languages`, `/health` and
+`/metrics`.
+"""
 
 import asyncio
 import copy
@@ -71,11 +73,13 @@ def create_service(
     name: str = "default",
     **options: Any,
 ) -> FastAPI:
-    """Create the application for one model, as [`create_service_of`] does for several, with its further `options`.
+    """Create the application for one model, as [`create_service_of`] does for several, with its
+    further `options`.
 
     Args:
-        limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
-            slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
+        limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if
+            it arrives too slowly, with 503 if too many texts wait or the time is up, otherwise with
+            422.
         known: Names of options that `translate` accepts; others are refused with 422.
         directions: Languages from and to which the model translates, for clients of LibreTranslate.
         name: Name of the model, for requests that name it and for metrics.
@@ -102,10 +106,12 @@ def create_service_of(
         api_keys: Keys of which requests need one, if there are any: `Authorization: Bearer KEY`.
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.
-        check_document: Raises a `ValueError` if a text is not a document of a format, or of other languages. It is
-            called on a thread.
-        detect: Detects languages for clients of LibreTranslate, also at `/detect`. It is called on a thread.
-        cors: Origins whose pages may use the service in a browser, such as `https://example.org`; `*` stands for all.
+        check_document: Raises a `ValueError` if a text is not a document of a format, or of other
+            languages. It is called on a thread.
+        detect: Detects languages for clients of LibreTranslate, also at `/detect`. It is called on
+            a thread.
+        cors: Origins whose pages may use the service in a browser, such as `https://example.org`;
+            `*` stands for all.
 
     Returns:
         The application. `state.models` are its models.
@@ -270,7 +276,8 @@ def create_service_of(
     return service
 
 
-# --- Requests and refusals ------------------------------------------------------------------------------------------
+# --- Requests and refusals
+# ------------------------------------------------------------------------------------------
 
 
 async def _read_body(request: Request) -> tuple[Any, str]:
@@ -288,7 +295,9 @@ async def _read_body(request: Request) -> tuple[Any, str]:
 
 
 async def _read_file(request: Request) -> tuple[Question, str, str, str]:
-    """Return the request to translate the text of a file, the name of the file, the client, and the encoding."""
+    """Return the request to translate the text of a file, the name of the file, the client, and the
+    encoding.
+    """
     form = await _read_after_key(request, read_form(request))
     client = _find_client(request, str(form.get("api_key", [""])[-1]))
     file = form.get("file", [None])[-1]
@@ -333,7 +342,8 @@ def _check_unicode(request: Request, body: TranslationRequest | Question) -> Non
 
 
 def _find_client(request: Request, key: str = "") -> str:
-    """Return the name by which requests take turns: the API key, or the address if no keys are required.
+    """Return the name by which requests take turns: the API key, or the address if no keys are
+    required.
 
     Args:
         key: The key in the body of a request, which the header replaces.
@@ -369,7 +379,9 @@ _REFUSED = (
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    """Answer with the reason of a mistake of the client or of a failure, in the form of the request."""
+    """Answer with the reason of a mistake of the client or of a failure, in the form of the
+    request.
+    """
     status, headers = 422, dict[str, str]()
     match error:
         case ClientDisconnect():
@@ -401,12 +413,15 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": reason}, status, headers)
 
 
-# --- Translations ---------------------------------------------------------------------------------------------------
+# --- Translations
+# ---------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Translator:
-    """Translate the texts of requests by models; [`create_service_of`] has the meaning of its arguments."""
+    """Translate the texts of requests by models; [`create_service_of`] has the meaning of its
+    arguments.
+    """
 
     models: Models
     limits: Limits
@@ -414,7 +429,9 @@ class _Translator:
     detect: DetectLanguages | None
 
     async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
-        """Return the translations of texts, as soon as each one is there if the request asks for that."""
+        """Return the translations of texts, as soon as each one is there if the request asks for
+        that.
+        """
         model = self.models.find(content.model)
         resolved = await self._resolve(request, model, content, client)
         if content.stream:
@@ -491,7 +508,10 @@ class _Translator:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         if content.format == "text" and request.state.body_bytes > self.limits.max_body_bytes:
-            rule = f"at most {self.limits.max_body_bytes} bytes (--max_body_bytes), unless it has a document"
+            rule = (
+                f"at most {self.limits.max_body_bytes} bytes (--max_body_bytes), unless it has "
+                "a document"
+            )
             raise Refusal(413, f"The body may have {rule}.")
         if not model.is_loaded:
             await unless_disconnected(request, model.load())
@@ -551,11 +571,13 @@ def translate_with(
     glossary: Any = None,
     limits: Limits | None = None,
 ) -> Translate:
-    """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a format.
+    """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a
+    format.
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
-        source_language: Language of texts that are split into sentences and have no `src_lang`, as an ISO 639-1 code.
+        source_language: Language of texts that are split into sentences and have no `src_lang`, as
+            an ISO 639-1 code.
         glossary: Terms of all requests in these languages, besides their own.
         limits: Limits of requests. The translation of a document ends with the time of its request.
     """
@@ -610,7 +632,10 @@ def translate_with(
 
 
 def count_tokens_with(tokenizer: Any) -> CountTokens:
-    """Wrap a tokenizer for [`Batcher`]. It is copied, because a tokenizer must not work for two threads at once."""
+    """Wrap a tokenizer for [`Batcher`].
+
+    It is copied, because a tokenizer must not work for two threads at once.
+    """
     tokenizer = copy.deepcopy(tokenizer)
 
     def count_tokens(texts: Sequence[str]) -> list[int]:

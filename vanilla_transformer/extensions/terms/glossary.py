@@ -1,7 +1,9 @@
 """
-Glossaries: the translations that a user wants for some terms, read from TSV or TBX, and found in texts.
+Glossaries: the translations that a user wants for some terms, read from TSV or TBX, and found in
+texts.
 
-TBX (ISO 30042) is the exchange format of termbases, here in version 2 (`termEntry`) and version 3 (`conceptEntry`).
+TBX (ISO 30042) is the exchange format of termbases, here in version 2 (`termEntry`) and version 3
+(`conceptEntry`).
 """
 
 import unicodedata
@@ -62,9 +64,9 @@ class Glossary:
     """
     Terms with the translations that are wanted for them.
 
-    A term is found where its words are, in a row and whole. A term in lower case is found in any case, so `dog` finds
-    `Dog` at the start of a sentence; a term with capitals, such as `IT`, is found as it is. Of terms that overlap, the
-    first and then the longest is found.
+    A term is found where its words are, in a row and whole. A term in lower case is found in any
+    case, so `dog` finds `Dog` at the start of a sentence; a term with capitals, such as `IT`, is
+    found as it is. Of terms that overlap, the first and then the longest is found.
 
     Args:
         terms: Pairs of a term and its translation, or [`Term`]s.
@@ -102,7 +104,8 @@ class Glossary:
                 doubles.append(f"{both} of {term.source!r}")
         if doubles:
             raise UserError(
-                f"{name} must have one translation of each term, got {'; '.join(doubles)}. Keep one."
+                f"{name} must have one translation of each term, got {'; '.join(doubles)}. Keep "
+                "one."
             )
         self._longest = max(map(len, [*self._exact, *self._folded]))
 
@@ -110,7 +113,9 @@ class Glossary:
         return len(self._exact) + len(self._folded)
 
     def override(self, terms: Iterable[tuple[str, ...]]) -> "Glossary":
-        """Return a glossary of other terms and, where it has none of them, of the terms of this one."""
+        """Return a glossary of other terms and, where it has none of them, of the terms of this
+        one.
+        """
         result = Glossary(terms)
         result._base, result._longest = self, max(result._longest, self._longest)
         return result
@@ -146,7 +151,8 @@ class Glossary:
         return use.inflected < use.terms
 
     def measure_use(self, sources: Sequence[str], translations: Sequence[str]) -> TermUse:
-        """Count the terms in sources whose wanted translations are in the translations of these sources.
+        """Count the terms in sources whose wanted translations are in the translations of these
+        sources.
 
         A translation that is wanted twice must be there twice.
         """
@@ -168,7 +174,9 @@ _SHORT = (
 
 
 def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
-    """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other endings."""
+    """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other
+    endings.
+    """
     normalized = [unicodedata.normalize("NFC", each) for each in (wanted, text)]
     phrase, words = (
         [each[start:end].casefold() for start, end in split_units(each)] for each in normalized
@@ -198,9 +206,11 @@ def read_glossary(
     Read a glossary from a file.
 
     Args:
-        path: TBX (version 2 or 3) if its name ends in .tbx or .xml. Otherwise each line has a term, a tab and its
-            translation; the first line may name the columns, see [`find_named_columns`]. UTF-8.
-        source_language, target_language: Codes of the languages, such as `en` or `de-AT`, which TBX needs.
+        path: TBX (version 2 or 3) if its name ends in .tbx or .xml. Otherwise each line has a term,
+            a tab and its translation; the first line may name the columns, see
+            [`find_named_columns`]. UTF-8.
+        source_language, target_language: Codes of the languages, such as `en` or `de-AT`, which TBX
+            needs.
     """
     content = read_input(path)
     if not content.strip():
@@ -287,8 +297,9 @@ def parse_tbx(
     """
     Yield the terms of the source language, the translation of each, and its line.
 
-    A concept's translation is its first term in the target language that is not deprecated or superseded. Concepts
-    without a term in one of the languages are left out. A code such as `de` includes `de-AT`.
+    A concept's translation is its first term in the target language that is not deprecated or
+    superseded. Concepts without a term in one of the languages are left out. A code such as `de`
+    includes `de-AT`.
 
     Args:
         path: The name of the file, for messages.

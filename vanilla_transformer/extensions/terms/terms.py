@@ -3,9 +3,11 @@ Translate the terms of a glossary as it says: softly, by inline terms, or by har
 
 - `"soft"`: Translations are written beside their terms, for models that were trained with
   `augment: {inline_terms: …}`. Such a model may inflect a translation, or ignore it.
-- `"exact"`: Each translation is a constraint of beam search, as it is in the glossary, for every model.
-- `"hard"`: Each translation appears, and a model that was trained with inline terms may inflect it: a sentence that
-  lacks one when it is decoded softly is decoded again exactly. For other models it is exact.
+- `"exact"`: Each translation is a constraint of beam search, as it is in the glossary, for every
+  model.
+- `"hard"`: Each translation appears, and a model that was trained with inline terms may inflect it:
+  a sentence that lacks one when it is decoded softly is decoded again exactly. For other models it
+  is exact.
 
 By default soft if the model was trained for it, and otherwise exact.
 """
@@ -26,8 +28,8 @@ from .glossary import Glossary
 def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
     """Return a decode whose translations have the terms of the glossary of a request.
 
-    It raises an [`OptionError`] if the mode is soft and the model was not trained for it, or if its vocabulary cannot
-    spell a translation.
+    It raises an [`OptionError`] if the mode is soft and the model was not trained for it, or if its
+    vocabulary cannot spell a translation.
     """
 
     def decode_terms(
@@ -75,7 +77,9 @@ def term_mode(options: TranslationOptions, tokenizer: Any) -> str:
 def lacking_terms(
     glossary: Glossary, texts: Sequence[str], translations: Sequence[Sequence[str]]
 ) -> list[int]:
-    """Return the numbers of the texts with a translation that lacks a wanted one, whatever its ending."""
+    """Return the numbers of the texts with a translation that lacks a wanted one, whatever its
+    ending.
+    """
     rows = enumerate(zip(texts, translations, strict=True))
     return [
         number
@@ -91,7 +95,9 @@ def _annotate(
     options: TranslationOptions,
     tokenizer: Any,
 ) -> list[Sentence]:
-    """Return the sentences with the wanted translations, which must be plain text, written beside their terms."""
+    """Return the sentences with the wanted translations, which must be plain text, written beside
+    their terms.
+    """
     targets = sorted({match.target for found in matches for match in found})
     unknown = getattr(tokenizer, "unk_token_id", None)
     for target, ids in zip(

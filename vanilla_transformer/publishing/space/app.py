@@ -1,4 +1,6 @@
-"""A page to try a translation model, on Hugging Face Spaces or on your machine (`python app.py`)."""
+"""A page to try a translation model, on Hugging Face Spaces or on your machine
+(`python app.py`).
+"""
 
 import json
 from importlib import import_module

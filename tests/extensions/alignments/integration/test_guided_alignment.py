@@ -1,4 +1,6 @@
-"""Alignments of the training text: ones that do not fit are refused, and augmented pairs have theirs."""
+"""Alignments of the training text: ones that do not fit are refused, and augmented pairs have
+theirs.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Training with guided alignment: the head aligns, a resumed run is the same run, and so are two processes."""
+"""Training with guided alignment: the head aligns, a resumed run is the same run, and so are two
+processes.
+"""
 
 import pytest
 from transformers import AutoModelForSeq2SeqLM

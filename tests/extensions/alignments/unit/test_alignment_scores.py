@@ -63,9 +63,11 @@ def test_evaluate_alignments_prints_error_rate_precision_and_recall(tmp_path, ca
     ("alignments", "texts", "message"),
     [
         ("0-0\n", {}, "align must have a line for each of 2 pairs of sentences, got 1"),
-        ("0-0\n0-1\n", {}, "pairs such as 0-1 of 1 words of the source and 1 of the target, got '0-1' in line 2 of"),
+        ("0-0\n0-1\n", {}, ("pairs such as 0-1 of 1 words of the source and 1 of the target, got "
+            "'0-1' in line 2 of")),
         ("0-0\n0:0\n", {}, "got '0:0' in line 2 of"),
-        ("0-0\n0-0\n", {"gold": "0-0\n0-0\n\n"}, "gold must have a line for each of 2 pairs of sentences, got 3"),
+        ("0-0\n0-0\n", {"gold": "0-0\n0-0\n\n"}, ("gold must have a line for each of 2 pairs of "
+            "sentences, got 3")),
         ("0-0\n0-0\n", {"gold": "0-0\n0p7\n"}, "in line 2 of"),
         ("0-0\n0-0\n", {"de": "x y\n"}, "same number of lines"),
     ],

@@ -1,4 +1,6 @@
-"""Guided alignment: links between tokens, the loss of a head's attention, and recipes that cannot have it."""
+"""Guided alignment: links between tokens, the loss of a head's attention, and recipes that cannot
+have it.
+"""
 
 import pytest
 import torch

@@ -137,7 +137,8 @@ def test_split_units_keeps_words_and_parts_punctuation(text, units):
 
 
 def test_link_units_sums_attention_over_tokens_of_the_source_and_averages_it_over_target_tokens():
-    # Tokens: "He", "llo", "," and "wor", "ld", EOS of the source; "Hal", "lo", ", Welt", EOS of the target.
+    # Tokens: "He", "llo", "," and "wor", "ld", EOS of the source; "Hal", "lo", ", Welt", EOS of the
+    # target.
     source_spans = [(0, 2), (2, 5), (5, 6), (6, 10), (10, 12), (12, 12)]
     target_spans = [(0, 3), (3, 5), (5, 11), (11, 11)]
     attention = torch.tensor(

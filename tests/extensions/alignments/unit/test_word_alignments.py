@@ -90,7 +90,9 @@ def prior(place, places, row, rows):
 
 
 def align_by_definition(texts):
-    """Return the best source word of each target word after five steps of EM without the prior, and five with it."""
+    """Return the best source word of each target word after five steps of EM without the prior, and
+    five with it.
+    """
     probabilities = defaultdict(lambda: 1.0)
     for step in range(10):
         counts, totals = defaultdict(float), defaultdict(float)

@@ -1,4 +1,6 @@
-"""Augmentation of pairs: terms, placeholders and noise, the words that stay aligned, and the tokens that it adds."""
+"""Augmentation of pairs: terms, placeholders and noise, the words that stay aligned, and the tokens
+that it adds.
+"""
 
 import logging
 from random import Random

@@ -110,7 +110,10 @@ def test_augmented_corpus_is_segmented_by_bpe_dropout(texts):
 
 
 def test_augmented_corpus_perturbs_pairs_before_it_inserts_tokens(texts):
-    changes = '{"placeholders": 0.5, "inline_terms": 0.3, "upper_case": 0.3, "typos": 0.3, "noise_pairs": 0.1}'
+    changes = (
+        '{"placeholders": 0.5, "inline_terms": 0.3, "upper_case": 0.3, "typos": 0.3, '
+        '"noise_pairs": 0.1}'
+    )
     corpus, _ = opened(texts, augment=changes)
     pairs, plain = corpus.epoch(0), corpus.plain.epoch(0)
     rows, plain = corpus.texts.select(pairs.rows), corpus.plain.texts.select(plain.rows)

@@ -1,4 +1,6 @@
-"""BPE-dropout has the paper's probabilities, loses no text and draws the same for a text in whichever process."""
+"""BPE-dropout has the paper's probabilities, loses no text and draws the same for a text in
+whichever process.
+"""
 
 import copy
 import random
@@ -35,7 +37,8 @@ def tokenizer():
     return trained
 
 
-# --- The segmentation -----------------------------------------------------------------------------------------------
+# --- The segmentation
+# -----------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)
@@ -81,7 +84,9 @@ def merged(tokens, place):
 
 
 def probabilities(tokens, ranks, dropout):
-    """Algorithm 1 to the letter: the probability of each segmentation, over every set of places that may drop."""
+    """Algorithm 1 to the letter: the probability of each segmentation, over every set of places
+    that may drop.
+    """
     places = [place for place, pair in enumerate(pairwise(tokens)) if pair in ranks]
     result = Counter()
     for kept in range(len(places) + 1):
@@ -116,7 +121,8 @@ def test_bpe_dropout_matches_the_frequencies_of_the_papers_algorithm(dropout):
         )
 
 
-# --- The draws ------------------------------------------------------------------------------------------------------
+# --- The draws
+# ------------------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)
@@ -151,7 +157,8 @@ def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
     assert bpe.encode(texts, **usual) != bpe.encode(texts, **usual | change)
 
 
-# --- Errors ---------------------------------------------------------------------------------------------------------
+# --- Errors
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

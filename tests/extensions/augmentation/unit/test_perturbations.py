@@ -1,4 +1,6 @@
-"""Perturbations of text: what each one changes, by letters with their marks and by script, and that seeds decide."""
+"""Perturbations of text: what each one changes, by letters with their marks and by script, and that
+seeds decide.
+"""
 
 import pytest
 from hypothesis import given, settings

@@ -15,7 +15,9 @@ from vanilla_transformer.extensions.quality.comet import Comet
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Write a recipe of two corpora, one for each of two target languages, into a working folder."""
+    """Write a recipe of two corpora, one for each of two target languages, into a working
+    folder.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.tsv").write_text(
         "The house is old.\tDas Haus ist alt.\nIt has 25.\tEs hat 26.\nBerlin\tBerlin\n"
@@ -59,7 +61,8 @@ def test_clean_corpus_keeps_the_pairs_of_the_best_quality(folder):
     pairs = [line.split("\t") for line in (folder / "a.tsv").read_text().splitlines()]
     scores = Comet.load(write_comet(folder / "quality", UNIFIED)).score(*zip(*pairs, strict=True))
     text = (
-        "corpora: [{file: a.tsv}]\nscore: {quality: quality, keep: 0.34}\nsource_language: en\ntarget_language: de\n"
+        "corpora: [{file: a.tsv}]\nscore: {quality: quality, keep: 0.34}\nsource_language: en\n"
+        "target_language: de\n"
         "drop: [empty]\n"
     )
     (folder / "quality.yaml").write_text(f"{text}output_dir: out\ncache_dir: cache\n")
@@ -90,7 +93,10 @@ def test_clean_corpus_keeps_the_sides_of_one_language_apart(folder):
     assert (folder / "o/train.en-en.target").read_text() == "He goes.\n"
 
 
-ON_TOKENS = "must be given to `train`, which counts tokens, got it in clean-corpus. Move it, or limit characters by "
+ON_TOKENS = (
+    "must be given to `train`, which counts tokens, got it in clean-corpus. Move it, "
+    "or limit characters by "
+)
 REFUSALS = [
     (["recipe.yaml", "--max-length", "9"], f"--max_length {ON_TOKENS}--max_characters."),
     (
@@ -233,7 +239,9 @@ def test_clean_corpus_drops_other_languages_by_default(folder):
 
 
 def test_clean_corpus_finds_what_corpora_have(folder, capsys):
-    """Most of each kind is found by the defaults, and at most a hundredth of the other pairs is lost."""
+    """Most of each kind is found by the defaults, and at most a hundredth of the other pairs is
+    lost.
+    """
     draw, pairs = random.Random(0), read_demo_corpus("train", 12_000)
     draw.shuffle(pairs)
     taken = iter(pairs)

@@ -1,4 +1,6 @@
-"""Filters by the scores of two models: the formula over their losses, the kept pairs, the cache, and mistakes."""
+"""Filters by the scores of two models: the formula over their losses, the kept pairs, the cache,
+and mistakes.
+"""
 
 import numpy as np
 import pytest
@@ -50,7 +52,9 @@ NAMES = {"forward": "there", "backward": "back"}
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Return a function that loads two corpora, the first one with a score rule, and lists the calls of the scorer."""
+    """Return a function that loads two corpora, the first one with a score rule, and lists the
+    calls of the scorer.
+    """
     lines = ["one\teins", "two\tzwei", "two 2\tzwei 2", "three\tdrei", "four\tvier"]
     (tmp_path / "a.tsv").write_text("\n".join(lines))
     (tmp_path / "b.tsv").write_text("bad\tschlecht\n")

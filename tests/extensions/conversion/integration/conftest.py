@@ -5,7 +5,9 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _short_translations(monkeypatch):
-    """Compare the first tokens of translations alone: models with random weights would translate to the limit."""
+    """Compare the first tokens of translations alone: models with random weights would translate to
+    the limit.
+    """
     for module in ("ctranslate2", "comparison"):  # whose value the others import
         monkeypatch.setattr(
             f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12

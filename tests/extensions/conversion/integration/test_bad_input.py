@@ -71,7 +71,8 @@ def test_writers_refuse_damaged_weights(form, damage, tiny_tokenizer, tmp_path, 
     assert "truncated or corrupt" in assert_refused(command, capsys, tmp_path)
 
 
-# A format, fields of a model that it cannot represent, and words of the message, in which the reasons are in order.
+# A format, fields of a model that it cannot represent, and words of the message, in which the
+# reasons are in order.
 UNLIKE = {"normalize_before": True, "position_embedding_type": "learned", "attention_value_dim": 4}
 OTHER_HEADS = {"decoder_attention_heads": 4, "attention_key_dim": 4}
 NOT_REPRESENTED = [
@@ -149,7 +150,9 @@ def change_lines(name, pattern, by):
 
 
 def change_entries(name, *places, **changes):
-    """Return a function that changes the entries of mappings in a file, each at its path, such as `model.encoder`."""
+    """Return a function that changes the entries of mappings in a file, each at its path, such as
+    `model.encoder`.
+    """
 
     def damage(folder):
         path = folder / name
@@ -173,7 +176,9 @@ def change_entries(name, *places, **changes):
 
 
 def change_arrays(*, without=(), options=None, **added):
-    """Return a function that changes Marian's arrays, and its options: entries, or all of their text."""
+    """Return a function that changes Marian's arrays, and its options: entries, or all of their
+    text.
+    """
 
     def damage(folder):
         with np.load(folder / "model.npz") as content:

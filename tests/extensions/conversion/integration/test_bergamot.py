@@ -1,4 +1,7 @@
-"""Folders for Bergamot: their layout, the way back, refusals, and int8. `slow` runs Bergamot and Marian themselves."""
+"""Folders for Bergamot: their layout, the way back, refusals, and int8.
+
+`slow` runs Bergamot and Marian themselves.
+"""
 
 import json
 import struct
@@ -129,7 +132,9 @@ def test_to_bergamot_writes_a_shortlist(imported, tmp_path):
 
 
 def test_to_bergamot_starts_from_zero_and_adds_biases(imported, tmp_path):
-    """Padding, with which the decoder starts, has any embedding; a model of a recipe has no biases of attention."""
+    """Padding, with which the decoder starts, has any embedding; a model of a recipe has no biases
+    of attention.
+    """
     _, tokenizer = imported
     torch.manual_seed(0)
     config = imported[0].config

@@ -36,7 +36,9 @@ def marian(folder, **changes):
 
 
 def opus_mt(folder):
-    """Return a model that decodes as the published ones: padding is forbidden, and EOS is forced."""
+    """Return a model that decodes as the published ones: padding is forbidden, and EOS is
+    forced.
+    """
     model, tokenizer = marian(folder)
     pad = model.config.pad_token_id
     model.generation_config.update(
@@ -80,7 +82,9 @@ LANGUAGES = {
     params=[marian, opus_mt, former_opus_mt, fsmt_model, m2m, nllb], ids=lambda make: make.__name__
 )
 def case(request, tmp_path):
-    """Return a model whose translations depend on the source, its tokenizer and the languages of requests."""
+    """Return a model whose translations depend on the source, its tokenizer and the languages of
+    requests.
+    """
     model, tokenizer = request.param(tmp_path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

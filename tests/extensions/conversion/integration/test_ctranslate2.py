@@ -1,4 +1,6 @@
-"""Conversion to CTranslate2, by this package's converter and by CTranslate2's own: the same greedy tokens."""
+"""Conversion to CTranslate2, by this package's converter and by CTranslate2's own: the same greedy
+tokens.
+"""
 
 import json
 import shutil
@@ -204,7 +206,9 @@ def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsy
 def test_ctranslate2_model_ranks_hypotheses_by_the_requested_length_penalty(
     converted, tiny_tokenizer
 ):
-    """CTranslate2 returns log-probability / length ** α; the paper divides by ((5 + length) / 6) ** α."""
+    """CTranslate2 returns log-probability / length ** α; the paper divides by ((5 + length) / 6) **
+    α.
+    """
     model = TranslationPipeline(converted, backend="ctranslate2").model
     short, long = (
         tiny_tokenizer.convert_ids_to_tokens([7, 8]),

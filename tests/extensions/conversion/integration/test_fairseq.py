@@ -1,7 +1,9 @@
-"""Conversion from fairseq: files in its layout, and a checkpoint that fairseq 0.12.2, the newest, has written.
+"""Conversion from fairseq: files in its layout, and a checkpoint that fairseq 0.12.2, the newest,
+has written.
 
-`fairseq_0_12_2/` holds a tiny model, trained under Python 3.8 by `fairseq-train` without `--source-lang`, its
-dictionaries and merges, 40 sources, and what `fairseq-generate` answers with its default options.
+`fairseq_0_12_2/` holds a tiny model, trained under Python 3.8 by `fairseq-train` without
+`--source-lang`, its dictionaries and merges, 40 sources, and what `fairseq-generate` answers with
+its default options.
 """
 
 import shutil

@@ -60,7 +60,9 @@ def test_model_to_marian_has_our_logits(layout, bias):
 @torch.no_grad()
 @pytest.mark.parametrize("d_model", [16, rare(512)])
 def test_model_to_marian_with_its_positions_and_epsilon_has_our_logits_to_the_bit(d_model):
-    """Nothing is reordered then, and a start token that is zero, as untrained padding, is subtracted from nothing."""
+    """Nothing is reordered then, and a start token that is zero, as untrained padding, is
+    subtracted from nothing.
+    """
     torch.manual_seed(0)
     own = {"sinusoid_layout": "halves", "layer_norm_eps": 1e-5, "decoder_start_token_id": 0}
     config = VanillaTransformerConfig(vocab_size=311, **MARIAN_SIZES | own | {"d_model": d_model})
@@ -92,7 +94,9 @@ def test_to_marian_writes_a_folder_without_custom_code(tiny_model, tiny_tokenize
 
 @pytest.mark.parametrize("model", ["bpe", "wordpiece", "unigram"])
 def test_to_marian_adds_padding_as_the_last_token_and_starts_from_zero(model, tmp_path):
-    """CTranslate2 drops the last id, and its decoder starts with a zero vector; transformers 4 reads old words."""
+    """CTranslate2 drops the last id, and its decoder starts with a zero vector; transformers 4
+    reads old words.
+    """
     tokenizer = VanillaTransformerTokenizer.train_from_iterator(MARIAN_SENTENCES, 300, model=model)
     tokenizer.add_special_tokens({"extra_special_tokens": ["<2de>"]})
     ours = tiny_model(vocab_size=len(tokenizer) + 2, init_std=0.3)  # two ids without a token
@@ -205,7 +209,9 @@ def test_sentences_beyond_the_positions_of_marian_are_refused(
 def test_conversion_that_is_wrong_on_both_sides_writes_nothing(
     form, tiny_tokenizer, tmp_path, monkeypatch
 ):
-    """The decoders of both sides negate their states, which the engine, that has its own decoder, does not."""
+    """The decoders of both sides negate their states, which the engine, that has its own decoder,
+    does not.
+    """
     folder = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "ours")
     for decoder in (VanillaTransformerDecoder, MarianDecoder):
 

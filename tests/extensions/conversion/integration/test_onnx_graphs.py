@@ -34,7 +34,9 @@ def run(model, **inputs):
 
 
 def tied():
-    """Return a graph with attention of the embeddings over themselves and an output projection that shares them."""
+    """Return a graph with attention of the embeddings over themselves and an output projection that
+    shares them.
+    """
     body = """
         embedded = Gather(embedding, input_ids)
         keys = Transpose<perm = [0, 2, 1]>(embedded)
@@ -62,7 +64,8 @@ def test_merge_decoders_runs_one_branch_and_stores_equal_weights_once():
     )
     body = body.replace("weight", "the_same")
     further = graph(
-        f"{body} logits = Add(one, shift) row = Unsqueeze(x, axis) present = Concat<axis = 1>(past, row)",
+        f"{body} logits = Add(one, shift) row = Unsqueeze(x, axis) present = Concat<axis = "
+        "1>(past, row)",
         "float[B, 4] x, float[B, Q, 4] past",
         outputs,
         the_same=WEIGHT,
@@ -123,8 +126,14 @@ def test_to_float16_keeps_the_types_of_inputs_and_outputs():
     )  # the argument is as it was
 
 
-INPUTS = "float[b, s, 16] hidden, int64[b, s] mask, int64[b, t] ids, float[b, 2, p, 8] keys, float[b, 2, p, 8] values"
-BODY = "copy = Identity(hidden) logits = Cast<to = 1>(ids) kept = Identity(keys) present = Identity(kept)"
+INPUTS = (
+    "float[b, s, 16] hidden, int64[b, s] mask, int64[b, t] ids, float[b, 2, p, 8] "
+    "keys, float[b, 2, p, 8] values"
+)
+BODY = (
+    "copy = Identity(hidden) logits = Cast<to = 1>(ids) kept = Identity(keys) present "
+    "= Identity(kept)"
+)
 
 
 @pytest.mark.parametrize("prefixes", [("", ""), ("input.", "output.")])

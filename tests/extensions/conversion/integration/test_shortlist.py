@@ -1,4 +1,6 @@
-"""Shortlists: counted from aligned text, written for Bergamot and CTranslate2, and used by CTranslate2."""
+"""Shortlists: counted from aligned text, written for Bergamot and CTranslate2, and used by
+CTranslate2.
+"""
 
 import io
 import shutil

@@ -1,4 +1,7 @@
-"""Folders for transformers.js: refusals and settings. `tests/extensions/conversion/slow` converts and runs them."""
+"""Folders for transformers.js: refusals and settings.
+
+`tests/extensions/conversion/slow` converts and runs them.
+"""
 
 import json
 from types import SimpleNamespace
@@ -110,7 +113,9 @@ def test_to_proto_has_no_float64_which_the_runtime_with_webgpu_lacks():
 
 
 class Session:
-    """Stands for ONNX Runtime: an encoder that returns no state, and a decoder that runs a model on all tokens."""
+    """Stands for ONNX Runtime: an encoder that returns no state, and a decoder that runs a model on
+    all tokens.
+    """
 
     model, source = None, torch.tensor([[11, 12, 2]])
 

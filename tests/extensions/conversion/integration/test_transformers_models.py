@@ -20,7 +20,8 @@ from vanilla_transformer.publishing.checks import check_folder, failed_checks
 from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-# How to build an original, how to convert it, and its fields; tolerances are relative to their positional encodings.
+# How to build an original, how to convert it, and its fields; tolerances are relative to their
+# positional encodings.
 EXACT, CLOSE = {}, {"atol": 1e-4, "rtol": 1e-4}
 MODELS = [
     *(
@@ -66,7 +67,9 @@ TOKENIZERS = {
 
 
 def save_original(form, tmp_path):
-    """Write an original with its tokenizer, and return both, the sentences that they know, and their folder."""
+    """Write an original with its tokenizer, and return both, the sentences that they know, and
+    their folder.
+    """
     tokenizer = TOKENIZERS[form][0](tmp_path)
     size = len(tokenizer.encoder)
     original, sentences = (

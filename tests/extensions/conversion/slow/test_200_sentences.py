@@ -1,4 +1,6 @@
-"""Conversion from FSMT, fairseq and Marian's own files on the 200 sentences of the table in docs/convert.md."""
+"""Conversion from FSMT, fairseq and Marian's own files on the 200 sentences of the table in
+docs/convert.md.
+"""
 
 import logging
 

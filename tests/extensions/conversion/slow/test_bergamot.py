@@ -1,6 +1,8 @@
-"""Converted folders in Bergamot, by npm's package in Node and in the page of `examples/pocket`, and in Marian.
+"""Converted folders in Bergamot, by npm's package in Node and in the page of `examples/pocket`, and
+in Marian.
 
-Needs `node`, `npm` and its registry; the page also needs Chromium and its driver, and Marian needs `pymarian`.
+Needs `node`, `npm` and its registry; the page also needs Chromium and its driver, and Marian needs
+`pymarian`.
 """
 
 import re
@@ -85,7 +87,9 @@ def test_bergamot_scores_as_high_in_int8(converted):
 
 
 def test_docs_commands_of_node_translate_as_the_conversion_does(converted):
-    """The page's folder is `runs/pocket-bergamot`; of several lines at once the longest limits all translations."""
+    """The page's folder is `runs/pocket-bergamot`; of several lines at once the longest limits all
+    translations.
+    """
     (install_line, translate_line), _ = (
         block.splitlines() for block in blocks(ROOT / "docs/pocket_model.md", "sh")
     )

@@ -10,7 +10,8 @@ from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.marian_npz import read_marian_npz
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-# The limit holds for a child process that writes no bytecode: Python would cache truncated modules in the environment.
+# The limit holds for a child process that writes no bytecode: Python would cache truncated modules
+# in the environment.
 CONVERT_ON_A_FULL_DISK = """
 import contextlib, io, json, resource, sys
 from vanilla_transformer.cli import main

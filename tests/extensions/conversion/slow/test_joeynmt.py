@@ -1,4 +1,6 @@
-"""Conversion from JoeyNMT, compared with JoeyNMT itself, which the test installs into a separate folder."""
+"""Conversion from JoeyNMT, compared with JoeyNMT itself, which the test installs into a separate
+folder.
+"""
 
 import json
 import logging
@@ -20,7 +22,9 @@ from vanilla_transformer.extensions.conversion import READERS
 
 @pytest.fixture(scope="module")
 def joey_path(tmp_path_factory):
-    """Install JoeyNMT without its dependencies: it pins an old protobuf that the tested parts do not use."""
+    """Install JoeyNMT without its dependencies: it pins an old protobuf that the tested parts do
+    not use.
+    """
     target = tmp_path_factory.mktemp("joeynmt")
     packages = ["joeynmt==2.3.0", "subword-nmt", "importlib-metadata<9", "zipp"]
     command = [

@@ -1,4 +1,6 @@
-"""A Marian folder is translated as by this package: by releases of transformers without it, and by CTranslate2."""
+"""A Marian folder is translated as by this package: by releases of transformers without it, and by
+CTranslate2.
+"""
 
 import json
 import os
@@ -22,7 +24,9 @@ SCRIPT = Path(__file__).parents[3] / "marian_without_package.py"
 
 @pytest.fixture(scope="module")
 def translated(tiny_tokenizer, tmp_path_factory):
-    """Return a Marian folder, 200 sentences, and our translations of them by one and by four beams."""
+    """Return a Marian folder, 200 sentences, and our translations of them by one and by four
+    beams.
+    """
     parent, model = tmp_path_factory.mktemp("models"), tiny_model(layer_norm_eps=1e-5)
     sentences = [pair.source for pair in read_demo_corpus("test", 199)] + ["Öl </s> 3 €"]
     folder = save_model_folder(model, tiny_tokenizer, parent / "ours")
@@ -44,7 +48,9 @@ def translated(tiny_tokenizer, tmp_path_factory):
 
 
 def check_equal(found, lines):
-    """Check the translations of both searches; rounding may decide between two beams of a random model."""
+    """Check the translations of both searches; rounding may decide between two beams of a random
+    model.
+    """
     for of_beams, expected, least in zip(found, lines, (200, 196), strict=True):
         assert sum(map(str.__eq__, of_beams, expected)) >= least
 
@@ -53,7 +59,9 @@ def check_equal(found, lines):
     "release", ["4.57.6", "5.0.0", "5.17.0", None], ids=lambda release: release or "installed"
 )
 def test_marian_folder_translates_without_this_package(release, translated, tmp_path):
-    """uv installs the release beside this environment's torch, in a folder that Python searches first."""
+    """uv installs the release beside this environment's torch, in a folder that Python searches
+    first.
+    """
     folder, sentences, lines = translated
     if release is not None:
         install_release(release, tmp_path / "release")

@@ -1,4 +1,6 @@
-"""200 mutations of a model of each format: a result or one line that names the model, soon and in little memory."""
+"""200 mutations of a model of each format: a result or one line that names the model, soon and in
+little memory.
+"""
 
 from functools import partial
 

@@ -1,4 +1,6 @@
-"""Conversion from OpenNMT-py and eole, compared with the toolkits, which the tests install into separate folders."""
+"""Conversion from OpenNMT-py and eole, compared with the toolkits, which the tests install into
+separate folders.
+"""
 
 import json
 import logging
@@ -85,7 +87,9 @@ def toolkit_config(toolkit, text_folder, folder, shared, activation):
 
 
 def encoded(text_folder):
-    """Return the source ids of both toolkits: SentencePiece pieces, special tokens first, no EOS."""
+    """Return the source ids of both toolkits: SentencePiece pieces, special tokens first, no
+    EOS.
+    """
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(text_folder / "sp.model"))
     vocabulary = [*SPECIAL, *(text_folder / "vocab").read_text().split("\n")[:-1]]
     sources = [pieces.encode(pair.source, out_type=str) for pair in PAIRS]

@@ -1,4 +1,5 @@
-"""Converted folders in the stock library of transformers.js: in Node, and in the page of `examples/browser`.
+"""Converted folders in the stock library of transformers.js: in Node, and in the page of
+`examples/browser`.
 
 Needs `node`, `npm` and its registry; the page also needs Chromium and its driver.
 """
@@ -121,7 +122,8 @@ def test_transformers_js_generates_the_tokens_of_greedy_search_in_float32(
     assert generate_in_node(converted.folder, "fp32", batches) == converted.outputs
 
 
-# After some hundred updates the model is unsure, so that rounding to int8 decides more often than in a trained one.
+# After some hundred updates the model is unsure, so that rounding to int8 decides more often than
+# in a trained one.
 @pytest.mark.parametrize(("dtype", "num_same"), [("q8", 140), ("fp16", 180)])
 def test_transformers_js_generates_almost_the_same_in_int8_and_float16(
     converted, generate_in_node, dtype, num_same

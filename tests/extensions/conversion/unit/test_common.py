@@ -1,4 +1,6 @@
-"""What the converters share: names, SentencePiece models, building a model within its weights, and the comparison."""
+"""What the converters share: names, SentencePiece models, building a model within its weights, and
+the comparison.
+"""
 
 from contextlib import nullcontext
 

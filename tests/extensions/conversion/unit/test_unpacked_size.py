@@ -1,4 +1,6 @@
-"""Archives that would fill more memory than their own size are refused before anything is read into memory."""
+"""Archives that would fill more memory than their own size are refused before anything is read into
+memory.
+"""
 
 import tracemalloc
 import zipfile
@@ -27,7 +29,9 @@ def compress(source, target):
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory):
-    """Return a folder with a checkpoint of torch and an archive of NumPy, both of zeros and compressed."""
+    """Return a folder with a checkpoint of torch and an archive of NumPy, both of zeros and
+    compressed.
+    """
     folder = tmp_path_factory.mktemp("archives")
     torch.save({"model": {"weight": torch.zeros(MANY_ZEROS)}}, folder / "plain.pt")
     compress(folder / "plain.pt", folder / "bomb.pt")

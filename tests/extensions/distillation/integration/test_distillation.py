@@ -233,7 +233,9 @@ def results_of(student):
 
 
 def test_distill_chooses_among_candidates_of_a_file(files, tmp_path):
-    """The first candidate has a warning, the second one the better score of the others; eight have the lowest."""
+    """The first candidate has a warning, the second one the better score of the others; eight have
+    the lowest.
+    """
     found = distill_tiny(files, tmp_path / "run", **CANDIDATES, candidates=files / "three.jsonl")
     pairs = [
         f"{line}\t{in_other_letters(line)}" for line in (files / "train.a").read_text().splitlines()
@@ -265,7 +267,9 @@ def test_distill_needs_no_test_text_with_candidates(files, tmp_path):
 
 @pytest.mark.parametrize("scored", [False, True])
 def test_distill_scores_candidates_by_models(files, tmp_path, scored):
-    """Scores of the reverse model, of COMET and of the file are in this order, and the best mean is chosen."""
+    """Scores of the reverse model, of COMET and of the file are in this order, and the best mean is
+    chosen.
+    """
     path = write_candidates(files / f"{scored}.jsonl", scored)
     models = {
         "reverse_model": files / "other",
@@ -322,7 +326,9 @@ def test_distill_chooses_among_the_n_best_list(files, tmp_path):
     [("nllb", ("eng_Latn", "deu_Latn")), ("m2m_100", ("en", "de")), ("ours", ("en", "de"))],
 )
 def test_distill_takes_a_teacher_of_many_languages(files, tmp_path, monkeypatch, name, languages):
-    """The teacher translates to the language that is named, as its pipeline does, and is scored in it."""
+    """The teacher translates to the language that is named, as its pipeline does, and is scored in
+    it.
+    """
     checked = []
     monkeypatch.setattr(teacher, "check_direction", lambda *given: checked.append(given[2]))
     folder = (
@@ -380,7 +386,9 @@ def test_reverse_models_score_sources_given_translations_in_the_other_direction(
 
 
 def test_distill_continues_a_scoring_that_was_interrupted(files, tmp_path, monkeypatch):
-    """Candidates are scored in shards, and none is scored twice; the student is the same, bit for bit."""
+    """Candidates are scored in shards, and none is scored twice; the student is the same, bit for
+    bit.
+    """
     monkeypatch.setattr(teacher, "SHARD_LINES", 16)
     options = CANDIDATES | {"candidates": files / "three.jsonl", "reverse_model": files / "other"}
     straight = distill_tiny(files, tmp_path / "straight", **options)

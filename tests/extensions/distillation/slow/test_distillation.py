@@ -1,4 +1,6 @@
-"""A distillation that is killed continues at the stage where it was, and the student is the same bit for bit."""
+"""A distillation that is killed continues at the stage where it was, and the student is the same
+bit for bit.
+"""
 
 import pytest
 

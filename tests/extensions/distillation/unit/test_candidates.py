@@ -1,4 +1,6 @@
-"""Candidates: the ones of a file, which are chosen, their warnings and scores, and the corpora of a student."""
+"""Candidates: the ones of a file, which are chosen, their warnings and scores, and the corpora of a
+student.
+"""
 
 import gzip
 import json

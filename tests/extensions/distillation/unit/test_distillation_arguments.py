@@ -95,7 +95,8 @@ def test_parse_distillation_names_the_section_of_a_key(tmp_path):
         ),
         (
             {"teacher_targets": "worst"},
-            "`teacher_targets` must be one of 'beam', 'n_best', 'interpolated', 'best', got 'worst'.",
+            "`teacher_targets` must be one of 'beam', 'n_best', 'interpolated', 'best', got "
+            "'worst'.",
         ),
         ({"teacher_n_best": 0}, "`teacher_n_best` must be an integer from 1 to 100,000, got 0."),
         ({"drop_lowest_scores": 1}, r"`drop_lowest_scores` must be a number in \[0, 1\), got 1."),

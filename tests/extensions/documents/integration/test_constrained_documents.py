@@ -1,4 +1,6 @@
-"""A real model that loses text that must survive translates the sentence again under constraints."""
+"""A real model that loses text that must survive translates the sentence again under
+constraints.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""PO, TS and RESX: messages without a translation get one, which is marked, and all others stay as they were."""
+"""PO, TS and RESX: messages without a translation get one, which is marked, and all others stay as
+they were.
+"""
 
 import re
 from pathlib import Path

@@ -350,7 +350,8 @@ def test_translations_are_written_in_characters_of_the_format(format):
         ("markdown", "\ufeff# A *b*\n\n- c\n  d\n\n```\ncode\n```\n"),
         (
             "srt",
-            "\ufeff1\n00:00:01,000 --> 00:00:02,000\nA b\nc d\n\n2\n00:00:03,000 --> 00:00:04,000\nE\n",
+            "\ufeff1\n00:00:01,000 --> 00:00:02,000\nA b\nc d\n\n2\n00:00:03,000 --> "
+            "00:00:04,000\nE\n",
         ),
         ("srt", "1\n00:00:01,000 --> 00:00:02,000\nA b"),
     ],
@@ -519,8 +520,10 @@ def read_by_model(text, format="html", model=COPYING, **given):
         (
             "xliff",
             COPYING,
-            'Del <bpt id="1">&lt;b&gt;</bpt>{name}<ept id="1">&lt;/b&gt;</ept> <x id="2"/> of %s <g id="3">now</g>',
-            '<g id="3">NOW</g> %s <x id="2"/> OF <bpt id="1">&lt;b&gt;</bpt>{name}<ept id="1">&lt;/b&gt;</ept> DEL',
+            'Del <bpt id="1">&lt;b&gt;</bpt>{name}<ept id="1">&lt;/b&gt;</ept> <x id="2"/> of %s '
+            '<g id="3">now</g>',
+            '<g id="3">NOW</g> %s <x id="2"/> OF <bpt id="1">&lt;b&gt;</bpt>{name}<ept '
+            'id="1">&lt;/b&gt;</ept> DEL',
         ),
         (
             "xliff",

@@ -1,4 +1,6 @@
-"""The syntax of systems of documentation and of subtitles stays, and the text in it is translated."""
+"""The syntax of systems of documentation and of subtitles stays, and the text in it is
+translated.
+"""
 
 import ast
 import re

@@ -15,37 +15,49 @@ DOCUMENTS = {
     "$$\nE = mc^2 \\text{ where } m\n$$\n\nBefore\n$$\nx\n$$\nand after.\n\n$$ one line $$\n\n"
     "\\[ a_b \\]\n\n\\[\n\\int f(x) dx\n\\]\n\n\\begin{equation}\nx_y = *z*\n\\end{equation}\n\n"
     "Costs $5 and $6 or US$7.\n",
-    "admonitions": '!!! note "A title"\n    Some text here.\n\n    - an item\n\n??? warning\n    Hidden text.\n\n'
+    "admonitions": '!!! note "A title"\n    Some text here.\n\n    - an item\n\n??? warning\n    '
+    "Hidden text.\n\n"
     '???+ tip "Open it"\n    Text.\n\n:::note\nInside *text*.\n:::\n\n'
     "::::tip Title\n:::note\nnested\n:::\n::::\n\nAfter.\n",
-    "shortcodes": '{{< figure src="x y" title="t" >}}\n\n{{% note %}}\nText inside.\n{{% /note %}}\n\n'
+    "shortcodes": '{{< figure src="x y" title="t" >}}\n\n{{% note %}}\nText inside.\n{{% /note '
+    "%}}\n\n"
     'Use {{ site.name }} or {{< ref "a b" >}} here.\n\n{% raw %}\n{{ code here }} and *words*\n\n'
     " more\n{% endraw %}\n\n{{< highlight go >}}\nfunc main() *x*\n{{< /highlight >}}\n\n"
     "{%- if page.x -%}\nText\n{% endif %}\n\n# Head {#the-id .cls}\n\n{: .lead}\nText here\n",
     "footnotes": "A note[^1] and more[^long-name].\n\n[^1]: The text.\n[^long-name]: Other text\n\n"
     "    A second part.\n",
-    "yaml": '---\ntitle: My page\ndescription: "It\'s a *page*: really"\ndate: 2020-01-01\ntags: [one, two]\n---\n\n'
+    "yaml": '---\ntitle: My page\ndescription: "It\'s a *page*: really"\ndate: 2020-01-01\ntags: '
+    "[one, two]\n---\n\n"
     "Text\n",
     "toml": "+++\ntitle = \"My page\"\ndraft = true\n[params]\nname = 'other'\n+++\n\nBody text\n",
     "html": '<!-- a comment -->\n\n<div class="x">\nhtml *x*\n</div>\n\n'
-    "Text <!-- in line --> more <span class='a'>span</span>.\n\n<details>\n<summary>Sum</summary>\n\n"
+    "Text <!-- in line --> more <span class='a'>span</span>.\n\n<details>\n<summary>Sum</summary>\n"
+    "\n"
     "Inner text.\n\n</details>\n",
-    "definitions": "Term one\n: Definition one.\n\nTerm *two*\n: First def\n: Second def\n\n    More.\n",
+    "definitions": (
+        "Term one\n: Definition one.\n\nTerm *two*\n: First def\n: Second def\n\n    More.\n"
+    ),
     "tables": "| Left | Center | Right |\n|:-----|:------:|------:|\n| a b  | `x|y`  | 3 \\| 4 |\n"
     "|  c_d_e | **bold** |   |\nwithout | pipes | here\n",
     "lists": "- [ ] open task\n- [x] done task\n\n* star item\n\n+ plus item\n\n1) one\n2) two\n",
     "references": "See [the page][ref] and [ref] or [Ref][] here, ![alt text][img].\n\n"
     "[ref]: https://a.example/x 'The title'\n[img]: <a b.png>\n  \"T\"\n",
     "breaks": "One line  \nanother line\\\nthird line\n",
-    "characters": "Use snake_case, 2 * 3, [x], a_b_c, C#, 5 < 6 > 4, a & b, ~5, AT&T, x* y.\n\nC#\n\n# About C#\n\n"
+    "characters": "Use snake_case, 2 * 3, [x], a_b_c, C#, 5 < 6 > 4, a & b, ~5, AT&T, x* y.\n\nC#\n"
+    "\n# About C#\n\n"
     "# End #\n\nf(x) = {a} [b] (c) | d\n",
-    "escapes": "Keep \\*these\\*, \\_that\\_, 2 \\* 3 * 4, \\[x\\], 1\\. no, &copy; &lt;b&gt; &amp; &nbsp;x, \\$5, "
-    "\\#.\n\n"
+    "escapes": "Keep \\*these\\*, \\_that\\_, 2 \\* 3 * 4, \\[x\\], 1\\. no, &copy; &lt;b&gt; "
+    "&amp; &nbsp;x, \\$5, \\#.\n\n"
     "1986\\. A year\n\n\\(see below\\) and \\[OPTIONS\\]\n\n\\[OPTIONS\\]\n",
-    "headings": "Title\n===\n\nSub *title*\n---\n\n### Three ###\n\n***\n\n> Quote text\n>\n> - item\n",
+    "headings": (
+        "Title\n===\n\nSub *title*\n---\n\n### Three ###\n\n***\n\n> Quote text\n>\n> - item\n"
+    ),
     "code": '```py title="x"\ncode *x*\n```\n\n    indented\n\n'
-    "Use `a_b` and ``x ` y`` now, <https://a.example> and https://b.example/a_b.\n\n~~~\ntilde\n~~~\n",
-    "emphasis": "*a* _b_ **c** __d__ ~~e~~ ***f*** [l *m*](x.html \"T\") [n](<a b> 'T') ![i](s 't')\n",
+    "Use `a_b` and ``x ` y`` now, <https://a.example> and https://b.example/a_b.\n\n~~~\ntilde\n"
+    "~~~\n",
+    "emphasis": (
+        "*a* _b_ **c** __d__ ~~e~~ ***f*** [l *m*](x.html \"T\") [n](<a b> 'T') ![i](s 't')\n"
+    ),
 }
 LINES = [line for text in DOCUMENTS.values() for line in text.split("\n")]
 LINES += [

@@ -14,7 +14,8 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 TEXTS = {
     "json": (
         '{"key": "A \\"b\\"\\nc",  "n": {"x": ["One {name}", 2, null, true], "e": {}, "f": []},\n'
-        '  "padded": " q ", "link": "@:common.off", "@meta": {"description": "no"}, "dots.in.key": "é"}\n',
+        '  "padded": " q ", "link": "@:common.off", "@meta": {"description": "no"}, '
+        '"dots.in.key": "é"}\n',
         {
             '"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"',
             "One {name}": "ONE {name}",
@@ -43,7 +44,8 @@ TEXTS = {
         },
     ),
     "fluent": (
-        "# Note\nkey = Hello { $name }, <b>you</b>!\nlong =\n    One\n    two.\n\n    Three { -brand-name }.\n"
+        "# Note\nkey = Hello { $name }, <b>you</b>!\nlong =\n    One\n    two.\n\n    Three { "
+        "-brand-name }.\n"
         "    .title = Four\nn = { $n ->\n    [one] a dog\n"
         "   *[other] { NUMBER($n) } dogs\n }\n-brand-name = Firefox\n-term = word\n",
         {

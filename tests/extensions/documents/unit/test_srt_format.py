@@ -142,7 +142,8 @@ def test_srt_document_that_is_copied_is_the_same():
     "text",
     [
         "00:00:01.000 --> 00:00:02.000\nno number\n\n7\n0:00:03,5-->0:00:04,50 X1:1\n\na\nb\n\n\n",
-        "1\r\n00:00:01,000 --> 00:00:02,000\na\r\nb\n\r\n2\r\n00: 00: 03,000 -> 00: 00: 04,000\r\nc",
+        "1\r\n00:00:01,000 --> 00:00:02,000\na\r\nb\n\r\n2\r\n00: 00: 03,000 -> 00: 00: 04,000\r\n"
+        "c",
         "1\r00:00:01,000 --> 00:00:02,000\ra\rb\r\r2\r00:00:03,000 --> 00:00:04,000\rc\r",
     ],
 )
@@ -154,9 +155,12 @@ def test_srt_document_keeps_times_numbers_and_line_ends(text):
 
 def test_vtt_document_translates_speeches_only():
     text = (
-        "\ufeffWEBVTT - a title\nKind: captions\n\nNOTE a note\nof --> two lines\n\nSTYLE\n::cue(b) {color: red}\n\n"
-        "REGION\nid:fred\n\nintro\n00:01.000 --> 00:02.500 align:start\n<v Ann Lee>it is <c.red>cold &amp; wet</c>\n\n"
-        "01:00:03.000 --> 01:00:04.000\n- so &lt;b\n- <00:03.500>no\n\nNOTE last\n\n01:01:00.000 --> 01:02:00.000\na"
+        "\ufeffWEBVTT - a title\nKind: captions\n\nNOTE a note\nof --> two lines\n\nSTYLE\n"
+        "::cue(b) {color: red}\n\n"
+        "REGION\nid:fred\n\nintro\n00:01.000 --> 00:02.500 align:start\n<v Ann Lee>it is "
+        "<c.red>cold &amp; wet</c>\n\n"
+        "01:00:03.000 --> 01:00:04.000\n- so &lt;b\n- <00:03.500>no\n\nNOTE last\n\n01:01:00.000 "
+        "--> 01:02:00.000\na"
     )
     expected = (
         text.replace("it is", "IT IS")

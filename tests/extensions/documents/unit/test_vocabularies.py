@@ -1,8 +1,9 @@
 """Files of vocabularies are translated where their specifications say so, and nowhere else.
 
-`cases/NAME.expected` is the translation of `cases/NAME` into upper case. The authorities: sections 6 and 8 of ITS 2.0,
-`translate` and `lang` of the HTML standard, the rules for DocBook of "Best Practices for XML Internationalization",
-the recommendations for translators of DITA 1.3, the string resources of Android, and the content module of RSS.
+`cases/NAME.expected` is the translation of `cases/NAME` into upper case. The authorities: sections
+6 and 8 of ITS 2.0, `translate` and `lang` of the HTML standard, the rules for DocBook of "Best
+Practices for XML Internationalization", the recommendations for translators of DITA 1.3, the string
+resources of Android, and the content module of RSS.
 """
 
 from pathlib import Path

@@ -9,10 +9,16 @@ from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions.documents import WrappedText, translate_document
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
 
-WORDS = "The old man walked along the river and saw two small dogs that were playing with a ball near the bridge."
+WORDS = (
+    "The old man walked along the river and saw two small dogs that were playing with "
+    "a ball near the bridge."
+)
 CHINESE = "一个老人沿着河边走，看见两只小狗在桥附近玩球。后来孩子们也来了，他们都很高兴，一起在草地上休息。"
 HINDI = "एक बूढ़ा आदमी नदी के किनारे चल रहा था और उसने दो छोटे कुत्तों को पुल के पास गेंद से खेलते हुए देखा।"
-ARABIC = "هل رأى الرجل العجوز كلبين صغيرين كانا يلعبان بالكرة قرب الجسر بينما كان الأطفال يركضون على العشب؟"
+ARABIC = (
+    "هل رأى الرجل العجوز كلبين صغيرين كانا يلعبان بالكرة قرب الجسر بينما كان الأطفال "
+    "يركضون على العشب؟"
+)
 
 
 def translate(text, model):

@@ -1,4 +1,6 @@
-"""XLIFF as translation tools write it: open segments are translated and marked, and all other bytes stay."""
+"""XLIFF as translation tools write it: open segments are translated and marked, and all other bytes
+stay.
+"""
 
 import re
 
@@ -48,8 +50,9 @@ MEMOQ = """<?xml version="1.0" encoding="UTF-8"?>
 <trans-unit id="4" mq:status="ManuallyConfirmed"><source>Done</source><target>Fertig</target></trans-unit>
 </body></file></xliff>"""
 MEMOQ_EDITS = {
-    '<target xml:space="preserve"></target></trans-unit>\n': f'<target xml:space="preserve" {MT}>PRESS '
-    '<bpt id="1" ctype="bold">{}</bpt>START<ept id="1">{}</ept></target></trans-unit>\n',
+    '<target xml:space="preserve"></target></trans-unit>\n': '<target xml:space="preserve" '
+    f'{MT}>PRESS <bpt id="1" ctype="bold">{{}}</bpt>START<ept '
+    'id="1">{}</ept></target></trans-unit>\n',
     '<target xml:space="preserve">Copied text<': f'<target xml:space="preserve" {MT}>COPIED TEXT<',
 }
 ANGULAR = """<?xml version="1.0" encoding="UTF-8" ?>
@@ -81,7 +84,8 @@ ANGULAR = """<?xml version="1.0" encoding="UTF-8" ?>
 """
 ANGULAR_EDITS = {
     "!</source>": "!</source>\n        "
-    f'<target {MT}>HELLO <x id="INTERPOLATION" equiv-text="{{{{ &quot;a&quot; > b }}}}"/>!</target>',
+    f'<target {MT}>HELLO <x id="INTERPOLATION" equiv-text="{{{{ &quot;a&quot; > b '
+    '}}"/>!</target>',
     '<target state="new"><x': f"<target {MT}><x",
     '<target state="new">Alter Text': f"<target {MT}>OLD TEXT",
 }
@@ -108,7 +112,8 @@ ANGULAR_2 = """<?xml version="1.0" encoding="UTF-8" ?>
 """
 ANGULAR_2_EDITS = {
     "<segment>\n": f"<segment {MT_2}>\n",
-    "all</pc></source>": 'all</pc></source>\n        <target>HELLO <ph id="0" equiv="INTERPOLATION" disp="{{name}}"/>'
+    "all</pc></source>": 'all</pc></source>\n        <target>HELLO <ph id="0" '
+    'equiv="INTERPOLATION" disp="{{name}}"/>'
     " AND <pc id=\"1\" disp='S'>ALL</pc></target>",
     'state="initial" subState="x:y"': MT_2,
     "<target>One</target>": "<target>ONE</target>",
@@ -188,10 +193,10 @@ OKAPI = """<?xml version="1.0" encoding="UTF-8"?>
 </o:body></o:file></o:xliff>
 """
 OKAPI_EDITS = {
-    '<o:target xml:lang="de"><o:mrk mid="0" mtype="seg">First one.': f'<o:target xml:lang="de" {MT}>'
-    '<o:mrk mid="0" mtype="seg">FIRST ONE.',
-    '<o:target xml:lang="de"><o:mrk mid="1" mtype="seg">Be.</o:mrk>': f'<o:target xml:lang="de" {MT}>'
-    '<o:mrk mid="0" mtype="seg">AA.</o:mrk> <o:mrk mid="1" mtype="seg">Be.</o:mrk>',
+    '<o:target xml:lang="de"><o:mrk mid="0" mtype="seg">First one.': '<o:target xml:lang="de" '
+    f'{MT}><o:mrk mid="0" mtype="seg">FIRST ONE.',
+    '<o:target xml:lang="de"><o:mrk mid="1" mtype="seg">Be.</o:mrk>': '<o:target xml:lang="de" '
+    f'{MT}><o:mrk mid="0" mtype="seg">AA.</o:mrk> <o:mrk mid="1" mtype="seg">Be.</o:mrk>',
 }
 SAMPLES = {
     "Trados Studio": (TRADOS, TRADOS_EDITS),

@@ -19,14 +19,17 @@ SLIDE = (
 )
 OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
 CONTENT = (
-    f'<o:document-content xmlns:o="{OFFICE}:office:1.0" xmlns:t="{OFFICE}:text:1.0" xmlns:d="{OFFICE}:drawing:1.0"'
-    f' xmlns:s="{OFFICE}:svg-compatible:1.0" xmlns:c="http://purl.org/dc/elements/1.1/">%s</o:document-content>'
+    f'<o:document-content xmlns:o="{OFFICE}:office:1.0" xmlns:t="{OFFICE}:text:1.0" '
+    f'xmlns:d="{OFFICE}:drawing:1.0" xmlns:s="{OFFICE}:svg-compatible:1.0" '
+    'xmlns:c="http://purl.org/dc/elements/1.1/">%s</o:document-content>'
 )
 NOT_UTF_8 = bytes(range(256))
 
 
 def pack(*members):
-    """Return the text of a zip of members that are stored, and deflated if their names end with `.xml`."""
+    """Return the text of a zip of members that are stored, and deflated if their names end with
+    `.xml`.
+    """
     file = BytesIO()
     with ZipFile(file, "w") as archive:
         for name, content in members:
@@ -38,7 +41,8 @@ def unpack(text):
     return ZipFile(BytesIO(text.encode("latin-1")))
 
 
-# Format → its member that is translated, and its beginning, in which `%s` stands for the paragraphs.
+# Format → its member that is translated, and its beginning, in which `%s` stands for the
+# paragraphs.
 MEMBERS = {
     "docx": ("word/document.xml", DOCUMENT),
     "pptx": ("ppt/slides/slide1.xml", SLIDE),
@@ -131,7 +135,10 @@ def test_other_elements_of_docx_stay():
 
 
 def test_runs_of_pptx_are_translated_with_their_properties():
-    text = '<a:p><a:pPr lvl="1"/>{}<a:r><a:rPr b="1"/><a:t>{}</a:t></a:r><a:br/><a:fld><a:t>1 x</a:t></a:fld>{}</a:p>'
+    text = (
+        '<a:p><a:pPr lvl="1"/>{}<a:r><a:rPr b="1"/><a:t>{}</a:t></a:r><a:br/><a:fld><a:t>1 '
+        "x</a:t></a:fld>{}</a:p>"
+    )
     noise, end = (
         '<a:r><a:rPr lang="en" altLang="de" dirty="0" smtClean="0"/><a:t>{}</a:t></a:r>',
         '<a:endParaRPr lang="en"/>',

@@ -1,4 +1,6 @@
-"""URLs, placeholders and long numbers survive a real model that never copies: pipeline and command line."""
+"""URLs, placeholders and long numbers survive a real model that never copies: pipeline and command
+line.
+"""
 
 import copy
 import json

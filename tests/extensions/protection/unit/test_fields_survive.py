@@ -1,4 +1,6 @@
-"""Whatever a model makes of the fields of a text, they come back: whole, as often, in an allowed order and apart."""
+"""Whatever a model makes of the fields of a text, they come back: whole, as often, in an allowed
+order and apart.
+"""
 
 from collections import Counter
 from random import Random
@@ -49,7 +51,9 @@ class Tokenizer:
 
 
 def mangle(text, random):
-    """Return a bad translation: fields and masks are dropped, repeated, moved, glued, changed or invented."""
+    """Return a bad translation: fields and masks are dropped, repeated, moved, glued, changed or
+    invented.
+    """
     shown = [text[start:end] for start, end in find_protected(text)] + [
         mask for mask in MASKS if mask in text
     ]

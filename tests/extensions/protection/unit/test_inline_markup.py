@@ -1,4 +1,6 @@
-"""Tags, entities and escapes in plain text are markup: the model reads words, and the text is written as it was."""
+"""Tags, entities and escapes in plain text are markup: the model reads words, and the text is
+written as it was.
+"""
 
 import time
 

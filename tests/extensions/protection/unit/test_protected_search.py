@@ -1,4 +1,6 @@
-"""Keep URLs, placeholders and numbers in translations: by masks, by constraints, or by translating the rest alone."""
+"""Keep URLs, placeholders and numbers in translations: by masks, by constraints, or by translating
+the rest alone.
+"""
 
 import re
 
@@ -205,7 +207,9 @@ def test_join_cut_joins_segments_that_cut_text_to_keep():
 
 
 def search(text, answer, kept=None):
-    """Return the translation that a search makes, given the answer of a model to each text that it sees."""
+    """Return the translation that a search makes, given the answer of a model to each text that it
+    sees.
+    """
     search = ProtectedSearch(
         lambda some, options, report: [[answer(each.text)] for each in some], options_of()
     )

@@ -24,7 +24,9 @@ def translation(text):
 
 
 def tokens_of(text, answer, masks=MASKS, step=lambda decode: decode):
-    """Return the tokens of the translation of a text, given the answer of a model to what it sees."""
+    """Return the tokens of the translation of a text, given the answer of a model to what it
+    sees.
+    """
     decode = step(lambda some, options, report: [[translation(answer(each.text))] for each in some])
     ((found,),) = ProtectedSearch(decode, TranslationOptions(protect=True), masks)(
         [Sentence(text, "", [1])], print

@@ -76,7 +76,10 @@ def test_check_language_reads_keys_and_corpora_of_a_recipe(texts, capsys):
 
 def test_check_language_shows_each_direction_of_a_recipe(texts, capsys):
     source, target = files(texts)
-    corpus = f"{{source: {source}, target: {target}, source_language: en, target_language: de, both_directions: true}}"
+    corpus = (
+        f"{{source: {source}, target: {target}, source_language: en, target_language: de, "
+        "both_directions: true}"
+    )
     (texts / "recipe.yaml").write_text(f"corpora: [{corpus}]\nlanguage_tags: target\n")
     assert main(["check-language", "--recipe", str(texts / "recipe.yaml")]) == 0
     assert capsys.readouterr().out.count("22 pairs, of which 22 were examined.") == 2

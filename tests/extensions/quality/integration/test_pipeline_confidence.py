@@ -110,8 +110,8 @@ def test_calibrate_checks_its_input(tiny_tokenizer, tmp_path, capsys, monkeypatc
         return capsys.readouterr().err
 
     assert (
-        "There must be 100 sentences or more, such as the validation text, to calibrate a model, got 99."
-        in error(folder, *write_pairs(tmp_path, 99))
+        "There must be 100 sentences or more, such as the validation text, to calibrate a model, "
+        "got 99." in error(folder, *write_pairs(tmp_path, 99))
     )
     assert "must have the same number of lines" in error(folder, *write_pairs(tmp_path, 100, 99))
     assert "The model must be a folder, whose config.json can be changed" in error(

@@ -23,7 +23,9 @@ from vanilla_transformer.extensions.quality.confidence import Calibration, measu
 
 
 def noisy_features(count):
-    """Return features and scores that rise with both log-probabilities, in a curve and with noise."""
+    """Return features and scores that rise with both log-probabilities, in a curve and with
+    noise.
+    """
     draw = random.Random(0)
     features, scores = [], []
     for _ in range(count):

@@ -1,4 +1,6 @@
-"""COMET: the scores that unbabel-comet 2.2.7 returned for models of a formula, and the formulas of its papers."""
+"""COMET: the scores that unbabel-comet 2.2.7 returned for models of a formula, and the formulas of
+its papers.
+"""
 
 import json
 from itertools import pairwise

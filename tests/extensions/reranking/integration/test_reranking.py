@@ -16,7 +16,9 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Models in folders: one for each direction, with weights of different seeds, and models of quality."""
+    """Models in folders: one for each direction, with weights of different seeds, and models of
+    quality.
+    """
     folder = tmp_path_factory.mktemp("models")
     for name, model in (
         ("forward", tiny_model(0)),

@@ -28,7 +28,10 @@ def folder(tiny_model, tiny_tokenizer, tmp_path):
 
 @pytest.fixture
 def executors(monkeypatch):
-    """Replace the processes of workers by threads, on a machine with four cores. Return what they were made of."""
+    """Replace the processes of workers by threads, on a machine with four cores.
+
+    Return what they were made of.
+    """
     made = []
 
     def in_threads(workers, context, initializer, arguments):

@@ -113,7 +113,10 @@ def test_worker_pipeline_reports_a_killed_worker(folder, busy):
 
 @pytest.fixture
 def command(folder):
-    """Start `translate --workers 2` in its own group with endless text. Return it and its two workers."""
+    """Start `translate --workers 2` in its own group with endless text.
+
+    Return it and its two workers.
+    """
     command = [
         sys.executable,
         "-m",

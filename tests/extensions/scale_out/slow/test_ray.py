@@ -1,4 +1,6 @@
-"""Files are translated and scored on a Ray cluster of two nodes as in one process, also if one node is killed."""
+"""Files are translated and scored on a Ray cluster of two nodes as in one process, also if one node
+is killed.
+"""
 
 import threading
 

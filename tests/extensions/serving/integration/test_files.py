@@ -26,8 +26,9 @@ FILES = {
     "film.srt": "1\n00:00:01,000 --> 00:00:02,000\nTwo dogs.\n",
     "film.vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\nTwo dogs.\n",
     "text.txt": "Two dogs.\n\nA man.",
-    "units.xlf": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" datatype="x" '
-    'source-language="en" target-language="de"><body><trans-unit id="1"><source>Two dogs.</source></trans-unit>'
+    "units.xlf": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file '
+    'original="a" datatype="x" source-language="en" target-language="de"><body><trans-unit '
+    'id="1"><source>Two dogs.</source></trans-unit>'
     "</body></file></xliff>",
     "app.po": 'msgid "Two dogs."\nmsgstr ""\n',
     "app.json": '{"a": "Two dogs."}',
@@ -285,7 +286,9 @@ def test_a_strange_host_does_no_harm(client):
 
 
 def keep(files, *sent):
-    """Add files in an event loop, which deletes them after their time, and return the names by which they are kept."""
+    """Add files in an event loop, which deletes them after their time, and return the names by
+    which they are kept.
+    """
 
     async def add():
         return [files.add(*file) for file in sent]

@@ -167,7 +167,8 @@ def test_libretranslate_without_the_classifier_detects_nothing():
         )  # the only source, which this model does not know
 
 
-# --- Detection of languages -----------------------------------------------------------------------------------------
+# --- Detection of languages
+# -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,10 @@ def test_libretranslate_names_a_refused_text_by_its_position_in_the_request():
     with echoing(
         "en-fr de-fr", limits=Limits(max_texts=3, max_tokens=60), detect=detect_languages
     ) as client:
-        reason = f"The tokens of a text may be at most 60 (--max_tokens), got {len(ENGLISH) * 2} at position 2."
+        reason = (
+            f"The tokens of a text may be at most 60 (--max_tokens), got {len(ENGLISH) * 2} "
+            "at position 2."
+        )
         assert (
             error_of(ask(client, q=[GERMAN, ENGLISH, ENGLISH * 2], source="auto", target="fr"))
             == reason
@@ -273,7 +277,8 @@ def test_libretranslate_detects_the_language_of_texts_only(detecting, path, entr
     )
 
 
-# --- Forms and queries ----------------------------------------------------------------------------------------------
+# --- Forms and queries
+# ----------------------------------------------------------------------------------------------
 
 # How clients send the entries of a request.
 SENT = {
@@ -377,7 +382,8 @@ def test_libretranslate_refuses_a_key_with_a_lone_surrogate(path, content, conte
         )
 
 
-# --- Codes of languages ---------------------------------------------------------------------------------------------
+# --- Codes of languages
+# ---------------------------------------------------------------------------------------------
 
 CODES = "en-zho_Hans en-zho_Hant deu_Latn-pt_BR en-fr"
 
@@ -456,7 +462,8 @@ def test_libretranslate_describes_itself_for_pages():
     )
 
 
-# --- A public client runs unchanged against a service with its real server ------------------------------------------
+# --- A public client runs unchanged against a service with its real server
+# ------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -148,7 +148,10 @@ def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):
 
 def xliff(target):
     unit = "<trans-unit id='1'><source>A man.</source></trans-unit>"
-    return f"<xliff version='1.2'><file source-language='en' target-language='{target}'>{unit}</file></xliff>"
+    return (
+        "<xliff version='1.2'><file source-language='en' "
+        f"target-language='{target}'>{unit}</file></xliff>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -189,7 +192,10 @@ def test_serve_tells_documents_the_languages(
         if named == "en":
             assert other.status_code == 200
         else:
-            said = f"The target language of the file must be {named.replace('-', '_')}, as of the model, but it is fr."
+            said = (
+                f"The target language of the file must be {named.replace('-', '_')}, as of the "
+                "model, but it is fr."
+            )
             assert other.status_code == 422 and said in other.json()["detail"]
 
 
@@ -287,7 +293,8 @@ def test_serve_shows_the_version_and_the_hash_of_the_weights(served, tiny_tokeni
         assert line in client.get("/metrics").text.splitlines()
 
 
-# --- Refusals -------------------------------------------------------------------------------------------------------
+# --- Refusals
+# -------------------------------------------------------------------------------------------------------
 
 ONE = ("--model", "en-de=first")
 REFUSED = [

@@ -19,7 +19,10 @@ from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.service import create_service
 
 BODY = json.dumps({"text": "one"}).encode()
-HEAD = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+HEAD = (
+    b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n"
+)
 REQUEST = HEAD % len(BODY) + BODY
 HEALTH = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 LIMITS = {"max_connections": 3, "client_seconds": 1, "grace_seconds": 2}
@@ -144,7 +147,10 @@ def test_server_admits_requests_beside_clients_that_pipeline_and_read_nothing():
 
 
 CHUNKED = b"POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
-PREFLIGHT = b"OPTIONS /translate HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAccess-Control-Request-Method: POST\r\n"
+PREFLIGHT = (
+    b"OPTIONS /translate HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\n"
+    b"Access-Control-Request-Method: POST\r\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +243,10 @@ def test_server_ends_within_its_grace_period_whatever_clients_hold_open():
 
 
 def run_server(translate, end, **limits):
-    """Run the server until it ends by itself, and call `end` with a connection after a request. Return its status."""
+    """Run the server until it ends by itself, and call `end` with a connection after a request.
+
+    Return its status.
+    """
     limits, listener, statuses = Limits(**LIMITS | limits), server.bind("127.0.0.1", 0), [None]
     service = create_service(translate, limits)
     listener.listen()  # or a connection would be refused until the server runs

@@ -1,4 +1,6 @@
-"""Options of requests: answers are the pipeline's, and wrong options have status 422 with one line."""
+"""Options of requests: answers are the pipeline's, and wrong options have status 422 with one
+line.
+"""
 
 import copy
 import json
@@ -208,7 +210,8 @@ def test_service_samples_depend_on_the_seed_only(client):
     assert len(unseeded) > 1
 
 
-# --- Other clients, and languages -----------------------------------------------------------------------------------
+# --- Other clients, and languages
+# -----------------------------------------------------------------------------------
 
 WORDS = ["a", "man", "two", "dogs", "run", "across", "the", "green", "grass"]
 
@@ -288,15 +291,19 @@ def test_service_checks_a_failed_model_in_the_language_of_the_request():
         )
 
 
-# --- Documents ------------------------------------------------------------------------------------------------------
+# --- Documents
+# ------------------------------------------------------------------------------------------------------
 
 DOCUMENTS = {
     "html": "<p>Two <b>dogs</b> run. A man is <a href='x'>sleeping</a>.</p>",
     "xml": "<?xml version='1.0'?><doc><p>Two dogs.</p><p>A <i>man</i>.</p></doc>",
     "markdown": "# Two dogs\n\nA *man* is sleeping, `code`.\n",
-    "srt": "1\n00:00:01,000 --> 00:00:02,000\nTwo dogs.\n\n2\n00:00:03,000 --> 00:00:04,000\nA man.\n",
-    "xliff": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" datatype="x" '
-    'source-language="en" target-language="de"><body><trans-unit id="1"><source>Two dogs.</source></trans-unit>'
+    "srt": (
+        "1\n00:00:01,000 --> 00:00:02,000\nTwo dogs.\n\n2\n00:00:03,000 --> 00:00:04,000\nA man.\n"
+    ),
+    "xliff": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file '
+    'original="a" datatype="x" source-language="en" target-language="de"><body><trans-unit '
+    'id="1"><source>Two dogs.</source></trans-unit>'
     "</body></file></xliff>",
 }
 
@@ -410,7 +417,8 @@ def test_service_survives_deep_nesting(format, client):
     ).json().items()
 
 
-# --- Refusals -------------------------------------------------------------------------------------------------------
+# --- Refusals
+# -------------------------------------------------------------------------------------------------------
 
 HTML, SAMPLE = {"text": "a", "format": "html"}, {"do_sample": True}
 # Body → words of the answer with status 422.

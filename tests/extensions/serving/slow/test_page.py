@@ -1,4 +1,6 @@
-"""The page of the service in a real browser: Chromium and its driver (`apt install chromium chromium-driver`)."""
+"""The page of the service in a real browser: Chromium and its driver
+(`apt install chromium chromium-driver`).
+"""
 
 import re
 import time
@@ -72,7 +74,9 @@ def serving(
 
 
 def serving_several(loads, **options):
-    """Serve a page for models by the names of their directions, which `loads` load; yield its address."""
+    """Serve a page for models by the names of their directions, which `loads` load; yield its
+    address.
+    """
     limits, loader = Limits(), ModelLoader()
     directions = {name: Direction(*name.split("-")) for name in loads}
     models = [
@@ -96,7 +100,9 @@ def serving_a_model(tokenizer, **options):
 
 
 def swap(texts, hypotheses, **options):
-    """Translate `one two` by `TWO ONE`, with links, and with a character of two UTF-16 units before the words."""
+    """Translate `one two` by `TWO ONE`, with links, and with a character of two UTF-16 units before
+    the words.
+    """
     links = [[2, 5, 6, 9, 0.9], [6, 9, 2, 5, 0.8]]
     return [
         [
@@ -120,7 +126,9 @@ def wait_for_text(browser, selector):
 
 
 def type_text(browser, text):
-    """Enter a text at once: a driver takes seconds to type thousands of characters, and types no emoji."""
+    """Enter a text at once: a driver takes seconds to type thousands of characters, and types no
+    emoji.
+    """
     browser.execute_script("arguments[0].value = arguments[1]", find(browser, "#source"), text)
 
 

@@ -154,7 +154,9 @@ def test_batcher_survives_every_exception_and_a_wrong_number_of_translations(wro
 
 
 def test_batcher_reports_a_broken_model():
-    """A model that fails on a harmless text as well is broken: all requests fail at once, later ones too."""
+    """A model that fails on a harmless text as well is broken: all requests fail at once, later
+    ones too.
+    """
 
     def fail(texts, hypotheses):
         raise RuntimeError("no device")

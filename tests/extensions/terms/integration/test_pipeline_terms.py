@@ -1,4 +1,6 @@
-"""The pipeline uses translations of a glossary: soft ones are written beside their terms, hard ones constrain."""
+"""The pipeline uses translations of a glossary: soft ones are written beside their terms, hard ones
+constrain.
+"""
 
 import pytest
 
@@ -24,7 +26,10 @@ def translate():
 
 
 def assert_equal(found, expected):
-    """Compare answers. The last digits of a score depend on the other sentences of its batch on some processors."""
+    """Compare answers.
+
+    The last digits of a score depend on the other sentences of its batch on some processors.
+    """
     for answer, reference in zip(found, expected, strict=True):
         if isinstance(answer, list):  # of several hypotheses
             assert_equal(answer, reference)

@@ -1,4 +1,6 @@
-"""Glossaries are read from TSV and TBX, mistakes are named in one line, and terms are found in texts."""
+"""Glossaries are read from TSV and TBX, mistakes are named in one line, and terms are found in
+texts.
+"""
 
 import re
 import tempfile
@@ -251,7 +253,10 @@ def test_count_forms_counts_phrases_by_words_and_their_endings(wanted, text, exa
 def test_glossary_names_all_double_entries_at_once(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("dog\tHund\ncat\tKatze\ndog\tKöter\ndog\tHund\ncat\tKater\n")
-    both = "'Hund' in line 1 and 'Köter' in line 3 of 'dog'; 'Katze' in line 2 and 'Kater' in line 5 of 'cat'"
+    both = (
+        "'Hund' in line 1 and 'Köter' in line 3 of 'dog'; 'Katze' in line 2 and 'Kater' in "
+        "line 5 of 'cat'"
+    )
     with pytest.raises(
         UserError, match=re.escape(f"one translation of each term, got {both}. Keep one.")
     ):

@@ -1,4 +1,6 @@
-"""An engine as the `custom_generate` of `generate()`: the tokens of the library's own search, and refusals."""
+"""An engine as the `custom_generate` of `generate()`: the tokens of the library's own search, and
+refusals.
+"""
 
 import random
 import re
@@ -148,7 +150,8 @@ def test_engine_continues_prompts_as_generate(random_case, first):
         )
         scores = expected.get("sequences_scores")
         found = by_engine(case.model, tokens, search=case.options, **options)
-        # The scores of hypotheses without a possible continuation are equal, and any of them may be returned.
+        # The scores of hypotheses without a possible continuation are equal, and any of them may be
+        # returned.
         if scores is None or (scores > IMPOSSIBLE).all():
             assert torch.equal(found, expected.sequences)
 

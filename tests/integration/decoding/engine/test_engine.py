@@ -1,4 +1,6 @@
-"""The decoding engine: the hypotheses of the library's own search, streams, and errors of one line."""
+"""The decoding engine: the hypotheses of the library's own search, streams, and errors of one
+line.
+"""
 
 import itertools
 import logging
@@ -48,7 +50,8 @@ def random_sources(number, longest=9, seed=0):
     return [[*torch.randint(5, 40, (length,)).tolist(), EOS] for length in lengths]
 
 
-# --- The hypotheses of the library ----------------------------------------------------------------------------------
+# --- The hypotheses of the library
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
@@ -123,7 +126,9 @@ def short_ones_and(long, number=60):
 
 
 def in_order_of_finishing(engine, sources, monkeypatch):
-    """Return the places of sources in the order in which they are done, if they enter in the given order."""
+    """Return the places of sources in the order in which they are done, if they enter in the given
+    order.
+    """
     monkeypatch.setattr(engine_module, "sorted", lambda items, **_: [*items], raising=False)
     order, advance = [], engine._advance
 
@@ -264,7 +269,9 @@ def test_engine_takes_limit_that_is_closest_to_the_call(configured, given):
 
 
 def test_engine_gives_hypotheses_of_the_sentence_alone_in_slots_used_before():
-    """With 3 target tokens and 5 beams there are fewer hypotheses than beams, and the rest are impossible."""
+    """With 3 target tokens and 5 beams there are fewer hypotheses than beams, and the rest are
+    impossible.
+    """
     model = build(vocab_size=5)
     engine = engine_of(model, slots=1, num_beams=5, max_new_tokens=1, min_new_tokens=1)
     alone = engine.decode([[3, EOS]], 5)
@@ -273,7 +280,8 @@ def test_engine_gives_hypotheses_of_the_sentence_alone_in_slots_used_before():
     assert [len(each.tokens) for each in alone[0]][:4] == [1, 1, 1, 1]
 
 
-# --- Calls ----------------------------------------------------------------------------------------------------------
+# --- Calls
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_call_that_fails_leaves_engine_usable(monkeypatch):
@@ -312,7 +320,8 @@ def test_engine_translates_empty_lists_and_single_tokens():
     assert_engine_gives_hypotheses_of_library(case)
 
 
-# --- Errors ---------------------------------------------------------------------------------------------------------
+# --- Errors
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_engine_stops_at_the_last_learned_position():

@@ -1,4 +1,6 @@
-"""The engine returns the attention of chosen heads for each token, as the model itself computes it."""
+"""The engine returns the attention of chosen heads for each token, as the model itself computes
+it.
+"""
 
 import random
 
@@ -28,7 +30,9 @@ def set_random_heads(model, seed):
 
 @torch.no_grad()
 def attention_of_model(model, source, tokens):
-    """Return the mean attention of the heads when each token is predicted, computed by eager attention."""
+    """Return the mean attention of the heads when each token is predicted, computed by eager
+    attention.
+    """
     seen = [token for token in source if model.config.source_eos or token != EOS] or source
     model.set_attn_implementation("eager")
     previous = torch.tensor([[model.generation_config.decoder_start_token_id, *tokens[:-1]]])

@@ -1,4 +1,6 @@
-"""An engine of several models decodes as a textbook search over the mean of their probabilities does."""
+"""An engine of several models decodes as a textbook search over the mean of their probabilities
+does.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""The decoding engine gives the hypotheses of the library's own search with the attentions for long sequences."""
+"""The decoding engine gives the hypotheses of the library's own search with the attentions for long
+sequences.
+"""
 
 import pytest
 import torch

@@ -19,7 +19,10 @@ LEARNED = {"vocab_size": 40, "position_embedding_type": "learned", "max_position
 XL = {"layer_types": "transfo_xl_attention"}
 SAMPLING = {"do_sample": True, "num_beams": 1}
 ALIGNED = {"return_alignments": True}
-HEADS = "`alignment_heads` must be a list of [layer, head] pairs of 1 layers and 2 heads, counted from 0, got "
+HEADS = (
+    "`alignment_heads` must be a list of [layer, head] pairs of 1 layers and 2 heads, "
+    "counted from 0, got "
+)
 
 
 def aligned_model(heads):
@@ -39,7 +42,10 @@ def requests(*fields):
 
 model, prompts = partial(tiny_model, vocab_size=40), partial(tiny_causal_lm, vocab_size=40)
 learned, learned_prompts = partial(tiny_model, **LEARNED), partial(tiny_causal_lm, **LEARNED)
-UNSUPPORTED = "The model must be an unchanged translation model or causal language model of this package, got "
+UNSUPPORTED = (
+    "The model must be an unchanged translation model or causal language model of this "
+    "package, got "
+)
 OPTIONS = [
     (model, {"slots": 0}, "`slots` must be an integer of 1 or more, got 0."),
     (model, {"slots": 2.0}, "`slots` must be an integer of 1 or more, got 2.0."),

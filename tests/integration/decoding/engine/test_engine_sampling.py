@@ -1,4 +1,6 @@
-"""Sampling by the engine and the pipeline: exact frequencies, and samples that do not depend on the batch."""
+"""Sampling by the engine and the pipeline: exact frequencies, and samples that do not depend on the
+batch.
+"""
 
 from itertools import product
 
@@ -83,7 +85,9 @@ def test_engine_samples_have_the_distribution_of_the_model(options):
 
 
 def _probability(model, engine, source, text):
-    """Return the probability of a text, by definition: the product of softmaxes of filtered logits."""
+    """Return the probability of a text, by definition: the product of softmaxes of filtered
+    logits.
+    """
     probability, target = torch.tensor(1.0), [model.generation_config.decoder_start_token_id]
     for token in text:
         logits = model(

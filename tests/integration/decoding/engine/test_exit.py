@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
-# The process that compiles ends as soon as it has begun, and its package takes for ever to load, but in the main
-# thread. Python ends other threads when they return from torch's code after its own end, and C++ then aborts.
+# The process that compiles ends as soon as it has begun, and its package takes for ever to load,
+# but in the main thread. Python ends other threads when they return from torch's code after its own
+# end, and C++ then aborts.
 LOADING_AT_EXIT = """
 import shutil, sys, threading
 import torch

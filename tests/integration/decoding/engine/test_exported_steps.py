@@ -1,4 +1,6 @@
-"""The program that is compiled gives the tokens of eager steps: without a C++ compiler, as torch exports it."""
+"""The program that is compiled gives the tokens of eager steps: without a C++ compiler, as torch
+exports it.
+"""
 
 import pytest
 import torch
@@ -34,7 +36,9 @@ def sources():
 
 
 def export(engine):
-    """Replace the step of an engine by its exported program, which serves any number of slots and positions."""
+    """Replace the step of an engine by its exported program, which serves any number of slots and
+    positions.
+    """
     buffers, step = engine.buffers, engine.steps.step
     program = export_step(step, buffers.example(), buffers.dimensions()).module()
     engine.steps.step = lambda *arguments: program(pytree.tree_leaves(arguments))

@@ -1,4 +1,6 @@
-"""`record_search` finds the translations of the library's own search, and records each hypothesis that it compared."""
+"""`record_search` finds the translations of the library's own search, and records each hypothesis
+that it compared.
+"""
 
 import pytest
 import torch
@@ -15,7 +17,9 @@ LONG = [{"layer_types": "linear_attention"}, {"layer_types": "lsh_attention"}]
 
 
 def assert_step_continues(step, before, beams):
-    """Check that a step continues kept hypotheses only, from the best one to the worst one, and keeps few."""
+    """Check that a step continues kept hypotheses only, from the best one to the worst one, and
+    keeps few.
+    """
     kept = [each.tokens for each in before if each.state == "kept"]
     assert all(each.tokens[:-1] in kept for each in step)
     assert [each.log_probability for each in step] == sorted(

@@ -42,7 +42,9 @@ def start_process(beams):
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """Return a cache with the compiled steps of greedy and of beam search, and the identity of each beam size."""
+    """Return a cache with the compiled steps of greedy and of beam search, and the identity of each
+    beam size.
+    """
     cache = tmp_path_factory.mktemp("compiled")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VANILLA_TRANSFORMER_CACHE", str(cache))

@@ -1,4 +1,6 @@
-"""`precision="int8"` with torchao, installed for these tests only: its import prints lines about GPUs."""
+"""`precision="int8"` with torchao, installed for these tests only: its import prints lines about
+GPUs.
+"""
 
 import json
 

@@ -144,7 +144,9 @@ def test_python_threads_that_begin_beside_few_rows_have_all_threads(two_threads,
 
 @pytest.fixture
 def used_threads(monkeypatch):
-    """Return a function that decodes numbers of sentences, given the seconds of a step by threads and sentences."""
+    """Return a function that decodes numbers of sentences, given the seconds of a step by threads
+    and sentences.
+    """
 
     def decode(numbers, seconds):
         engine, used, now = engine_of(2, compile=False, slots=8), [], [0.0]
@@ -288,7 +290,9 @@ def test_failure_of_compiling_aside_is_one_line(monkeypatch, worker, reason):
 
 @pytest.fixture
 def started(monkeypatch):
-    """Let steps be compiled soon, and return the forms that are, with the number of engines that decode then."""
+    """Let steps be compiled soon, and return the forms that are, with the number of engines that
+    decode then.
+    """
     forms = []
     monkeypatch.setattr(compiled_steps, "_has_compiler", lambda: True)
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)

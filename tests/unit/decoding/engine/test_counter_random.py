@@ -1,4 +1,6 @@
-"""Random numbers from counters: uniform, independent, and the same for a row alone and in a batch."""
+"""Random numbers from counters: uniform, independent, and the same for a row alone and in a
+batch.
+"""
 
 import math
 

@@ -1,4 +1,6 @@
-"""The tests of the engine on a GPU, for which the CPU stands in: that they build and move before they forbid waits."""
+"""The tests of the engine on a GPU, for which the CPU stands in: that they build and move before
+they forbid waits.
+"""
 
 import pytest
 import torch
@@ -13,7 +15,10 @@ from vanilla_transformer.decoding.engine.engine import Engine
 
 @pytest.fixture
 def modes(monkeypatch):
-    """Let the CPU stand in for a GPU, and return the modes of waiting. Building and moving a model may wait."""
+    """Let the CPU stand in for a GPU, and return the modes of waiting.
+
+    Building and moving a model may wait.
+    """
     modes, recorder = ["default"], Recorder()
 
     def waits(function):

@@ -1,4 +1,6 @@
-"""Captured steps, by a recorder instead of CUDA graphs: which sizes are captured, and which buffers they update."""
+"""Captured steps, by a recorder instead of CUDA graphs: which sizes are captured, and which buffers
+they update.
+"""
 
 import logging
 import random

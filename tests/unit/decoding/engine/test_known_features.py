@@ -1,4 +1,6 @@
-"""The engine's `no_repeat_ngram_size`: the tokens that it forbids, and steps of any size that do so."""
+"""The engine's `no_repeat_ngram_size`: the tokens that it forbids, and steps of any size that do
+so.
+"""
 
 import pytest
 import torch

@@ -31,7 +31,9 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def warnings(monkeypatch):
-    """Record the warnings of the cache and of compiled steps, which are logged once in a process."""
+    """Record the warnings of the cache and of compiled steps, which are logged once in a
+    process.
+    """
     found = []
     for module in (machine_cache, compiled_steps):
         monkeypatch.setattr(

@@ -1,4 +1,6 @@
-"""What `"auto"` is without a measurement, and the warning for a processor that emulates a precision."""
+"""What `"auto"` is without a measurement, and the warning for a processor that emulates a
+precision.
+"""
 
 import logging
 

@@ -1,4 +1,6 @@
-"""Decoder steps of static shape with every attention: no looks at values, and memory that stays in its places."""
+"""Decoder steps of static shape with every attention: no looks at values, and memory that stays in
+its places.
+"""
 
 import pytest
 import torch

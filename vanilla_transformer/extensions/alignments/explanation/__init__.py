@@ -1,4 +1,6 @@
-"""How a model came to a translation: attention, probabilities of tokens and the beam search, as one offline page."""
+"""How a model came to a translation: attention, probabilities of tokens and the beam search, as one
+offline page.
+"""
 
 from .explanation import Explanation, explain
 from .explanation_page import render_page

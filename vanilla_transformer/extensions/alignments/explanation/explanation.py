@@ -1,5 +1,6 @@
 """
-The data of an explanation: a translation, the attention of all heads, runners-up and the recorded search.
+The data of an explanation: a translation, the attention of all heads, runners-up and the recorded
+search.
 
 Letters in shapes: S source length, T target length, V vocabulary.
 """
@@ -51,7 +52,8 @@ class Attention(NamedTuple):
 
     Attributes:
         kind: `"cross"`, `"encoder"` or `"decoder"`.
-        weights: `(layers, heads, T or S, S or T)`, where each row sums to 1; None if the model computes none.
+        weights: `(layers, heads, T or S, S or T)`, where each row sums to 1; None if the model
+            computes none.
     """
 
     kind: str
@@ -59,7 +61,9 @@ class Attention(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A candidate of the search, with the place of its parent among the candidates of the step before."""
+    """A candidate of the search, with the place of its parent among the candidates of the step
+    before.
+    """
 
     parent: int
     text: str
@@ -81,8 +85,8 @@ class Explanation:
         hypotheses: The text and the score of each translation that the search found, best first.
         places: Place of each of these in `steps`: the step and the place in it.
         num_beams: Beam size of the search.
-        alignment_heads: Layer and number of the heads of cross-attention that align words, if the configuration names
-            any.
+        alignment_heads: Layer and number of the heads of cross-attention that align words, if the
+            configuration names any.
         special_tokens: The texts of tokens that are not part of a translation.
     """
 
@@ -109,7 +113,8 @@ def explain(
     Args:
         model: A sequence-to-sequence model of this package, in evaluation mode.
         translation: Explain this one instead of the one that the search finds.
-        options: Keyword arguments of `generate()` for greedy or beam search, `src_lang` and `tgt_lang`.
+        options: Keyword arguments of `generate()` for greedy or beam search, `src_lang` and
+            `tgt_lang`.
     """
     direction = Direction(options.pop("src_lang", None), options.pop("tgt_lang", None))
     text = _check_line(text, "text")
@@ -120,7 +125,8 @@ def explain(
     if longest is not None and len(source) > longest:
         found = f"got {len(source)}, so its sentences are translated one by one"
         raise UserError(
-            f"The text must have at most {longest} tokens, the longest in training; {found}. {_PART}"
+            f"The text must have at most {longest} tokens, the longest in training; {found}. "
+            f"{_PART}"
         )
     forced = None
     if translation is not None:
@@ -168,7 +174,8 @@ def _check_line(text: str, name: str) -> str:
 def _check_length(tokens: Sequence[int], name: str, hint: str) -> None:
     if len(tokens) > MOST_TOKENS:
         raise UserError(
-            f"The {name} must have at most {MOST_TOKENS} tokens to fit a page, got {len(tokens)}. {hint}"
+            f"The {name} must have at most {MOST_TOKENS} tokens to fit a page, got {len(tokens)}. "
+            f"{hint}"
         )
 
 
@@ -176,7 +183,9 @@ def _check_length(tokens: Sequence[int], name: str, hint: str) -> None:
 def _read(
     model: Any, source: Sequence[int], target: Sequence[int]
 ) -> tuple[Tensor, list[Attention]]:
-    """Return the logits of each target token, `(T, V)`, and the attention with which it is predicted."""
+    """Return the logits of each target token, `(T, V)`, and the attention with which it is
+    predicted.
+    """
     start = model.generation_config.decoder_start_token_id
     ids, previous = (
         torch.tensor([row], device=model.device) for row in (source, [start, *target[:-1]])

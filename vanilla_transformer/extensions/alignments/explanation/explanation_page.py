@@ -1,4 +1,6 @@
-"""The page of an explanation: one HTML file with its data, style and script, which loads nothing."""
+"""The page of an explanation: one HTML file with its data, style and script, which loads
+nothing.
+"""
 
 import base64
 from typing import Any

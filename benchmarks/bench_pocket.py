@@ -2,8 +2,8 @@
 Compare a teacher, its student, and the student converted for devices: one thread, each system in
 its own process.
 
-    python -m benchmarks.bench_pocket runs/teacher runs/pocket --sentences test.en --references test.de \
-        --train_source train.en --train_target train.de
+    python -m benchmarks.bench_pocket runs/teacher runs/pocket --sentences test.en \
+        --references test.de --train_source train.en --train_target train.de
 
 The student is converted to int8 for Bergamot and CTranslate2, each with and without a shortlist
 from the training text, whose first sentences also show Bergamot the ranges of int8. Bergamot is

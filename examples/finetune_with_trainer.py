@@ -1,7 +1,8 @@
 """Fine-tune a model on text files with `Seq2SeqTrainer` of transformers and compute BLEU.
 
     python examples/finetune_with_trainer.py --model runs/demo --output_dir runs/finetuned \
-        --train_source train.en --train_target train.de --validation_source valid.en --validation_target valid.de \
+        --train_source train.en --train_target train.de \
+        --validation_source valid.en --validation_target valid.de \
         --learning_rate 1e-4 --num_train_epochs 3 --label_smoothing_factor 0.1 --eval_strategy epoch
 
 All flags of `Seq2SeqTrainingArguments` work, such as `--gradient_accumulation_steps 4`, `--bf16` or

@@ -1,7 +1,8 @@
 """Train with `VanillaSeq2SeqTrainer`: `Seq2SeqTrainer` with the paper's batches and learning rate.
 
     python examples/token_budget_trainer.py --model runs/demo --output_dir runs/continued \
-        --train_source train.en --train_target train.de --max_tokens 4000 --warmup_steps 400 --max_steps 2000
+        --train_source train.en --train_target train.de --max_tokens 4000 \
+        --warmup_steps 400 --max_steps 2000
 
 A batch holds pairs of similar length, up to `--max_tokens` padded tokens on each side. The learning
 rate is equation 3 of the paper times `--learning_rate_scale`. All flags of

@@ -66,7 +66,10 @@ ALLOWED: dict[str, set[str]] = {
 _BE = "(?:is|are|was|were|be|been|being)"
 _OWN = "(?:one's|its|their|our|your|my|his|her)"
 # "a folder of its own", but not "the path of its own folder"
-_NO_NOUN = r"(?=\s*(?:[^\w\s]|\Z|(?:and|or|in|with|that|which|for|to|is|are|where|when|as|at|by|on|from|if)\b))"
+_NO_NOUN = (
+    r"(?=\s*(?:[^\w\s]|\Z|"
+    r"(?:and|or|in|with|that|which|for|to|is|are|where|when|as|at|by|on|from|if)\b))"
+)
 TURNS = {
     r"behind": "after; beyond; next to",
     r"anew": "again",
@@ -100,7 +103,9 @@ _DOUBLED = (
     r"travel|tunnel"
 )
 SPELLINGS = {
-    rf"(?:de|re|un|de-|re-|pre)?(?:{_ISE})s(?:e|ed|es|er|ers|ing|able|ation|ations)": "-ize, -ization",
+    rf"(?:de|re|un|de-|re-|pre)?(?:{_ISE})s(?:e|ed|es|er|ers|ing|able|ation|ations)": (
+        "-ize, -ization"
+    ),
     r"(?:analys|paralys|catalys)(?:e|ed|er|ers|ing)": "-yze",
     rf"\w*(?:{_OUR})our(?:s|ed|ing|ite|ites|able|al|hood|less|ful)?": "-or: behavior, color",
     rf"(?:{_DOUBLED})l(?:ed|ing|er|ers|ings)": "one l: canceled, labeled, modeling, traveling",
@@ -108,7 +113,8 @@ SPELLINGS = {
     r"(?:licence|defence|offence|pretence)s?": "license, defense",
     r"practis(?:e|ed|es|ing)": "practice",
     r"(?:centre|metre|litre|fibre|calibre|theatre)(?:s|d)?": "-er: center, meter",
-    r"(?:grey|greyed|artefacts?|programmes?|catalogues?|analogues?|judgements?|acknowledgements?)": (
+    r"(?:grey|greyed|artefacts?|programmes?|catalogues?|analogues?"
+    r"|judgements?|acknowledgements?)": (
         "gray, artifact, program, catalog, analog, judgment, acknowledgment"
     ),
     r"(?:towards|per cent|ageing|maths|sceptic\w*|fulfil|skilful|focuss(?:ed|ing))": (

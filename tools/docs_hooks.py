@@ -15,9 +15,11 @@ ROOT = Path(__file__).parents[1]
 # Pages whose text is elsewhere in the repository.
 ELSEWHERE = {"migration.md": "MIGRATION.md", "changelog.md": "CHANGELOG.md"}
 # On the home page, if `make site` builds the page of `examples/browser` beside it.
-TRANSLATOR = """Write a short English sentence. A model of 10 MB translates it into German, in this page.
+TRANSLATOR = """Write a short English sentence. A model of 10 MB translates it into German, in this
+page.
 
-<iframe class="translator" src="translator/index.html" title="Translate English to German"></iframe>"""
+<iframe class="translator" src="translator/index.html"
+  title="Translate English to German"></iframe>"""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

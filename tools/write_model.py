@@ -3,8 +3,9 @@ Write a trained model into the repository: weights in bfloat16, which load as fl
 of the code.
 
     vanilla-transformer train tatoeba_en_de
-    python tools/write_model.py runs/tatoeba_en_de models/en-de --source data/tatoeba-deu-eng/test.en \
-        --target data/tatoeba-deu-eng/test.de --name "Tatoeba test set" --facts tatoeba_en_de
+    python tools/write_model.py runs/tatoeba_en_de models/en-de \
+        --source data/tatoeba-deu-eng/test.en --target data/tatoeba-deu-eng/test.de \
+        --name "Tatoeba test set" --facts tatoeba_en_de
 
 The model is scored as it is stored.
 """

@@ -255,7 +255,9 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         "auto_map": {
             "AutoConfig": "configuration_vanilla_transformer.VanillaTransformerConfig",
             "AutoModel": "modeling_vanilla_transformer.VanillaTransformerModel",
-            "AutoModelForSeq2SeqLM": "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration",
+            "AutoModelForSeq2SeqLM": (
+                "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration"
+            ),
         },
         "custom_pipelines": {"translation": {"impl": PIPELINE, "pt": ["AutoModelForSeq2SeqLM"]}},
     }

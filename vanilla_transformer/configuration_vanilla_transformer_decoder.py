@@ -18,9 +18,13 @@ class VanillaTransformerDecoderConfig(VanillaTransformerDecoderFields):
     model_type = "vanilla_transformer_decoder"
     remote_code = {
         "auto_map": {
-            "AutoConfig": "configuration_vanilla_transformer_decoder.VanillaTransformerDecoderConfig",
+            "AutoConfig": (
+                "configuration_vanilla_transformer_decoder.VanillaTransformerDecoderConfig"
+            ),
             "AutoModel": "modeling_vanilla_transformer_decoder.VanillaTransformerDecoderModel",
-            "AutoModelForCausalLM": "modeling_vanilla_transformer_decoder.VanillaTransformerForCausalLM",
+            "AutoModelForCausalLM": (
+                "modeling_vanilla_transformer_decoder.VanillaTransformerForCausalLM"
+            ),
         }
     }
     attribute_map = {

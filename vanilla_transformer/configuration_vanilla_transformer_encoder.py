@@ -18,9 +18,13 @@ class VanillaTransformerEncoderConfig(VanillaTransformerEncoderFields):
     model_type = "vanilla_transformer_encoder"
     remote_code = {
         "auto_map": {
-            "AutoConfig": "configuration_vanilla_transformer_encoder.VanillaTransformerEncoderConfig",
+            "AutoConfig": (
+                "configuration_vanilla_transformer_encoder.VanillaTransformerEncoderConfig"
+            ),
             "AutoModel": "modeling_vanilla_transformer_encoder.VanillaTransformerEncoderModel",
-            "AutoModelForMaskedLM": "modeling_vanilla_transformer_encoder.VanillaTransformerForMaskedLM",
+            "AutoModelForMaskedLM": (
+                "modeling_vanilla_transformer_encoder.VanillaTransformerForMaskedLM"
+            ),
             "AutoModelForSequenceClassification": (
                 "modeling_vanilla_transformer_encoder.VanillaTransformerForSequenceClassification"
             ),

@@ -159,9 +159,13 @@ class VanillaTransformerLongDecoderConfig(
     model_type = "vanilla_transformer_long_decoder"
     remote_code = {
         "auto_map": {
-            "AutoConfig": "configuration_vanilla_transformer_long.VanillaTransformerLongDecoderConfig",
+            "AutoConfig": (
+                "configuration_vanilla_transformer_long.VanillaTransformerLongDecoderConfig"
+            ),
             "AutoModel": "modeling_vanilla_transformer_long.VanillaTransformerLongDecoderModel",
-            "AutoModelForCausalLM": "modeling_vanilla_transformer_long.VanillaTransformerLongForCausalLM",
+            "AutoModelForCausalLM": (
+                "modeling_vanilla_transformer_long.VanillaTransformerLongForCausalLM"
+            ),
         }
     }
     base_model_tp_plan = None  # type: ignore[assignment]

@@ -7,9 +7,9 @@ and search, whose encoder and decoder are torch's own LSTMs. Padding must be on 
 of `vanilla-transformer train` trains it, with the Transformer's tokenizer, batches, loss, optimizer
 and search; sizes of attention have no effect:
 
-    python examples/reproduction/recurrent_model.py --train_source train.en --train_target train.de \\
-        --validation_source val.en --validation_target val.de --d_model 320 --encoder_layers 3 \\
-        --decoder_layers 3 --max_minutes 30 --output_dir runs/lstm
+    python examples/reproduction/recurrent_model.py --train_source train.en \\
+        --train_target train.de --validation_source val.en --validation_target val.de \\
+        --d_model 320 --encoder_layers 3 --decoder_layers 3 --max_minutes 30 --output_dir runs/lstm
 
 Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, N
 layers.

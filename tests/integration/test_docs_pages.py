@@ -122,8 +122,7 @@ def run_command(line, monkeypatch):
         assert main(words) == 0, line
 
 
-# --- Preparation of a page
-# ----------------------------------------------------------------------------------------
+# --- Preparation of a page ------------------------------------------------------------------------
 
 
 def prepare_alignments(monkeypatch):
@@ -337,8 +336,7 @@ def write_multi30k(ends, **names):
             (data / f"{theirs}.{end}").write_text("".join(lines if ours == "train" else lines[:1]))
 
 
-# --- Promises of a page
-# -------------------------------------------------------------------------------------------
+# --- Promises of a page ---------------------------------------------------------------------------
 
 
 def check_alignments(names, printed):

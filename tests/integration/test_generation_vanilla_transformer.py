@@ -92,8 +92,7 @@ def transformers_warnings():
     logger.removeHandler(handler)
 
 
-# --- The paper's decoding
-# -------------------------------------------------------------------------------------------
+# --- The paper's decoding -------------------------------------------------------------------------
 
 
 def test_paper_generation_config_follows_section_6_1():
@@ -269,8 +268,7 @@ def test_generate_limit_stays_within_learned_positions():
     assert outputs[3].ne(PAD).sum() == 1 + len(SOURCES[3]) + MARGIN
 
 
-# --- Equal output with caches, batches and prompts
-# ------------------------------------------------------------------
+# --- Equal output with caches, batches and prompts ------------------------------------------------
 
 
 @every_mode
@@ -405,8 +403,7 @@ def test_generate_accepts_inputs_embeds(mode):
     assert torch.equal(outputs, generate_with_seed(model, ids, **mode))
 
 
-# --- Parameters
-# -----------------------------------------------------------------------------------------------------
+# --- Parameters -----------------------------------------------------------------------------------
 
 
 def count_new_tokens(model, *args, **kwargs):
@@ -550,8 +547,7 @@ def test_generate_rejects_misspelled_parameter():
         build().generate(padded(SOURCES), max_new_tokens_beyond_sauce=3)
 
 
-# --- Other arguments of `generate()`
-# ---------------------------------------------------------------------------------
+# --- Other arguments of `generate()` --------------------------------------------------------------
 
 
 class RecordingStreamer(BaseStreamer):

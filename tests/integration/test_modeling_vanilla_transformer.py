@@ -154,7 +154,7 @@ def test_states_of_permuted_source_are_permuted_only_without_positions():
         assert is_permuted == (kind == "none"), kind
 
 
-# ------------------------------------------------------------------------------- agreement with
+# --- agreement with -------------------------------------------------------------------------------
 # other implementations
 
 
@@ -377,7 +377,7 @@ def test_model_generation_matches_marian(beams, changes):
     )
 
 
-# -------------------------------------------------------------------------------------------- size
+# --- size -----------------------------------------------------------------------------------------
 # and initialization
 
 
@@ -473,7 +473,7 @@ def test_model_derives_source_mask_from_padding_tokens(side):
     torch.testing.assert_close(reused, given, atol=0, rtol=0)
 
 
-# ----------------------------------------------------------------------------------------------------- invalid inputs
+# --- invalid inputs -------------------------------------------------------------------------------
 
 
 IDS = tokens(1, 3)
@@ -678,7 +678,7 @@ def test_torch_export_allows_dynamic_batch_source_and_target_sizes(implementatio
         )
 
 
-# -------------------------------------------------------------------------------------------------------------- files
+# --- files ----------------------------------------------------------------------------------------
 
 
 def stored_names(folder):
@@ -786,7 +786,7 @@ def test_from_pretrained_rejects_corrupt_checkpoint(tmp_path, damage):
         VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
 
 
-# ----------------------------------------------------------------------------------------------------------- training
+# --- training -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
@@ -881,7 +881,7 @@ def test_seq2seq_trainer_trains_with_label_smoothing(tmp_path):
     assert not torch.equal(model.lm_head.weight, before["lm_head.weight"])
 
 
-# -------------------------------------------------------------------------------------------------------- parallelism
+# --- parallelism ----------------------------------------------------------------------------------
 
 
 def with_layer_wildcards(name):
@@ -916,7 +916,7 @@ def test_pp_and_fsdp_plans_name_existing_modules():
     assert set(model.fsdp_plan) == {"model.encoder.layers.*", "model.decoder.layers.*"} <= generic
 
 
-# ---------------------------------------------------------------------------------------------------- cached decoding
+# --- cached decoding ------------------------------------------------------------------------------
 
 
 def dynamic_cache(model, target_length, source_length):

@@ -80,8 +80,7 @@ def tokens(sentences, length):
     return torch.randint(3, VOCABULARY, (sentences, length))
 
 
-# --- Decoder-only models
-# --------------------------------------------------------------------------------------------
+# --- Decoder-only models --------------------------------------------------------------------------
 
 
 def copy_gpt2(gpt2):
@@ -163,8 +162,7 @@ def test_generate_does_not_read_eos_at_the_end_of_prompts(beams):
     assert torch.equal(found[:, :5], ended) and torch.equal(found[:, 5:], expected[:, 4:])
 
 
-# --- Encoder-only models
-# --------------------------------------------------------------------------------------------
+# --- Encoder-only models --------------------------------------------------------------------------
 
 
 def test_encoder_model_matches_encoder_of_full_model():
@@ -197,8 +195,7 @@ def test_sequence_classification_with_one_label_is_regression():
     assert model.config.problem_type == "regression" and outputs.loss.requires_grad
 
 
-# --- All models
-# -----------------------------------------------------------------------------------------------------
+# --- All models -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
@@ -264,8 +261,7 @@ def test_model_rejects_input_ids_outside_vocabulary(model_class, config_class, a
         tiny_model(model_class, config_class)(torch.tensor([[40]]))
 
 
-# --- Stock Trainer and collators
-# ------------------------------------------------------------------------------------
+# --- Stock Trainer and collators ------------------------------------------------------------------
 
 
 def train_and_return_losses(model, tokenizer, rows, collator, tmp_path):

@@ -85,8 +85,7 @@ def compute_logits(model, ids, **options):
     return model(input_ids=ids, **options).logits
 
 
-# --- All layer types
-# -------------------------------------------------------------------------------------------------
+# --- All layer types ------------------------------------------------------------------------------
 
 
 @examples(100)
@@ -228,8 +227,7 @@ def test_auto_class_loads_saved_long_model(model_class, auto_class, layer_type, 
     assert torch.equal(found(input_ids=ids, **inputs)[0], model(input_ids=ids, **inputs)[0])
 
 
-# --- Full attention
-# --------------------------------------------------------------------------------------------------
+# --- Full attention -------------------------------------------------------------------------------
 
 
 def test_long_model_with_full_attention_matches_base_model():
@@ -246,8 +244,7 @@ def test_long_model_with_full_attention_matches_base_model():
     assert torch.equal(found, expected)
 
 
-# --- Linear attention
-# ------------------------------------------------------------------------------------------------
+# --- Linear attention -----------------------------------------------------------------------------
 
 
 def test_linear_attention_cache_has_constant_size():
@@ -259,8 +256,7 @@ def test_linear_attention_cache_has_constant_size():
     assert sizes[0] == sizes[1]
 
 
-# --- Transformer-XL memory
-# -------------------------------------------------------------------------------------------
+# --- Transformer-XL memory ------------------------------------------------------------------------
 
 
 def test_transfo_xl_segments_with_memory_match_full_sequence():
@@ -345,8 +341,7 @@ def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
 
 
-# --- Invalid arguments
-# -----------------------------------------------------------------------------------------------
+# --- Invalid arguments ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

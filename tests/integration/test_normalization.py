@@ -160,8 +160,7 @@ def test_none_writes_the_normalizer_of_older_tokenizers(old_tokenizer):
     }
 
 
-# --- Tokenizers that do not normalize
-# -------------------------------------------------------------------------------
+# --- Tokenizers that do not normalize -------------------------------------------------------------
 
 
 def test_with_normalization_leaves_the_given_tokenizer_alone(old_tokenizer, tokenizer):
@@ -197,8 +196,7 @@ def test_with_normalization_refuses_what_it_would_replace(old_tokenizer, normali
         with_normalization(object())
 
 
-# --- Answers
-# --------------------------------------------------------------------------------------------------------
+# --- Answers --------------------------------------------------------------------------------------
 
 
 def test_pipeline_with_normalize_translates_dirty_text_as_clean(old_tokenizer):

@@ -99,8 +99,7 @@ def translation_texts(answers):
     return [answer["translation_text"] for answer in answers]
 
 
-# --- Construction
-# ---------------------------------------------------------------------------------------------------
+# --- Construction ---------------------------------------------------------------------------------
 
 
 def test_pipeline_translates_alike_however_constructed(folder, tiny_model, tiny_tokenizer):
@@ -215,8 +214,7 @@ def test_restore_tasks_is_idempotent_and_silent(folder):
     assert type(pipeline("translation_en_to_de", model=folder)) is TranslationPipeline
 
 
-# --- Input
-# ----------------------------------------------------------------------------------------------------------
+# --- Input ----------------------------------------------------------------------------------------
 
 
 def test_pipeline_returns_a_list_for_sequences_and_a_generator_for_iterables(echo, translate):
@@ -277,8 +275,7 @@ def test_pipeline_reads_generator_one_window_ahead(echo, translate):
     assert translation_texts(answers) == [str(number) for number in range(1, 1000)]
 
 
-# --- Batches
-# --------------------------------------------------------------------------------------------------------
+# --- Batches --------------------------------------------------------------------------------------
 
 
 def test_pipeline_batches_by_length_and_keeps_order(echo, translate):
@@ -355,8 +352,7 @@ def test_pipeline_shows_progress_bar_by_default_for_long_input_in_terminal(
     assert disabled == [True, None]  # tqdm: True is no bar, None a bar in a terminal only
 
 
-# --- Texts of any length
-# --------------------------------------------------------------------------------------------
+# --- Texts of any length --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n \t\n"])
@@ -542,8 +538,7 @@ def test_join_translations_adds_spaces_after_script_without_spaces():
     assert join_translations(segments, ["Hello.", "How are you?"]) == "Hello. How are you?"
 
 
-# --- Arguments of `generate()`
-# --------------------------------------------------------------------------------------
+# --- Arguments of `generate()` --------------------------------------------------------------------
 
 
 def test_pipeline_returns_n_best_list_per_text(translate, tiny_model, tiny_tokenizer):

@@ -192,8 +192,7 @@ def test_number_of_pieces_is_a_multiple_of_8(texts, size):
     assert small(TEXTS[:9])["input_ids"] == [[*ids, 0] for ids in processor.encode(TEXTS[:9])]
 
 
-# --- What tokenizers are used for
-# -----------------------------------------------------------------------------------
+# --- What tokenizers are used for -----------------------------------------------------------------
 
 
 def test_added_tokens_are_found_beside_any_character(tokenizer):

@@ -86,8 +86,7 @@ def loaded(saved):
     return AutoTokenizer.from_pretrained(saved)
 
 
-# --- Ids
-# ------------------------------------------------------------------------------------------------------------
+# --- Ids ------------------------------------------------------------------------------------------
 
 
 def test_tokenizer_special_tokens_match_the_configuration(any_tokenizer):
@@ -124,8 +123,7 @@ def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
     assert within[-len(first) :] == first
 
 
-# --- There and back
-# -------------------------------------------------------------------------------------------------
+# --- There and back -------------------------------------------------------------------------------
 
 
 @examples(200)
@@ -185,8 +183,7 @@ def test_tokenizers_load_without_this_package(tiny_config, tmp_path):
         assert inputs == ["input_ids", "attention_mask"]
 
 
-# --- Training
-# -------------------------------------------------------------------------------------------------------
+# --- Training -------------------------------------------------------------------------------------
 
 
 TRAINED = """
@@ -352,8 +349,7 @@ def sum_over_segmentations(word, pieces):
     )
 
 
-# --- As in transformers
-# ---------------------------------------------------------------------------------------------
+# --- As in transformers ---------------------------------------------------------------------------
 
 
 def test_tokenizer_pads_and_truncates_as_the_library(any_tokenizer):
@@ -378,8 +374,7 @@ def test_tokenizer_added_tokens_fit_a_resized_model(saved, tiny_model):
     assert tokenizer.decode(ids[0], skip_special_tokens=True) == "<2de> Ein Mann"
 
 
-# --- Other tokenizers
-# -----------------------------------------------------------------------------------------------
+# --- Other tokenizers -----------------------------------------------------------------------------
 
 
 def byte_level_tokenizer(**special):
@@ -422,8 +417,7 @@ def test_encode_sentences_refuses_a_tokenizer_without_eos():
         encode_sentences(byte_level_tokenizer(eos_token=None), ["Ein"])
 
 
-# --- The same in one call of the backend
-# ----------------------------------------------------------------------------
+# --- The same in one call of the backend ----------------------------------------------------------
 
 
 @given(texts=st.lists(any_text, min_size=1, max_size=5))

@@ -214,7 +214,8 @@ def _refuse(line: str, status: int) -> int:
 
 
 _LACKS_OF_MEMORY = re.compile(
-    r"can(no|')t allocate memory|not enough memory|failed to map segment|could not create a primitive|std::bad_alloc",
+    r"can(no|')t allocate memory|not enough memory|failed to map segment"
+    r"|could not create a primitive|std::bad_alloc",
     re.IGNORECASE,
 )
 

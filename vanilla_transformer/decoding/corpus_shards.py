@@ -2,9 +2,11 @@
 Work on the lines of a corpus shard by shard, so that a run that was killed continues after its last
 whole shard.
 
-    >>> shards = CorpusShards("out.partial", {"input": hash_file(path), "model": hash_model(name), "options": options})
+    >>> key = {"input": hash_file(path), "model": hash_model(name), "options": options}
+    >>> shards = CorpusShards("out.partial", key)
     >>> with shards.held(resume=True):
-    ...     shards.complete(stream_lines(path), lambda shard: translate(shard.lines))  # one result for each line
+    ...     # One result for each line
+    ...     shards.complete(stream_lines(path), lambda shard: translate(shard.lines))
     ...     write_text_atomically("out", shards.results(total))
     ...     shards.delete()
 

@@ -49,8 +49,7 @@ SOFT, HARD, EXACT = get_args(TermMode)
 UTILITIES, MBR_SAMPLES = get_args(Utility), 32
 _USUAL_TOP_K = 50  # of `generate()`
 
-# --- Types
-# ----------------------------------------------------------------------------------------------------------
+# --- Types ----------------------------------------------------------------------------------------
 
 
 class OptionError(UserError):
@@ -520,8 +519,7 @@ def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> di
     return dict(options)
 
 
-# --- Declarations
-# ---------------------------------------------------------------------------------------------------
+# --- Declarations ---------------------------------------------------------------------------------
 
 # Fields that resolution gives, and no door.
 _RESOLVED = ("batch_size", "library", "generate_kwargs")
@@ -540,8 +538,7 @@ def options_of(door: str | None = None) -> dict[str, FieldInfo]:
     }
 
 
-# --- Levels
-# ---------------------------------------------------------------------------------------------------------
+# --- Levels ---------------------------------------------------------------------------------------
 
 # Options that change no search, besides those that are declared.
 _WITHOUT_EFFECT = {

@@ -236,8 +236,7 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
     return splitter
 
 
-# --- Languages
-# ------------------------------------------------------------------------------------------------------
+# --- Languages ------------------------------------------------------------------------------------
 
 
 def begin_with_languages(

@@ -90,7 +90,8 @@ class _MosesTokens(BaseTokenizer):
         self.version = sacremoses.__version__
 
     def signature(self) -> str:
-        return f"moses-{self.language}{'-compounds' if self.compounds else ''}-sacremoses{self.version}"
+        compounds = "-compounds" if self.compounds else ""
+        return f"moses-{self.language}{compounds}-sacremoses{self.version}"
 
     def __call__(self, line: str) -> str:
         tokens = self.moses.tokenize(line, return_str=True)

@@ -7,7 +7,10 @@ import regex
 Span = tuple[int, int]
 # Scripts between whose words there are no spaces, and their letters. Each one is a unit, with its
 # marks.
-UNSPACED_SCRIPTS = r"[\p{Han}\p{Hiragana}\p{Katakana}\u30FC\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Tai_Tham}]"
+UNSPACED_SCRIPTS = (
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\u30FC\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
+    r"\p{Tai_Tham}]"
+)
 UNSPACED = rf"[\p{{L}}&&{UNSPACED_SCRIPTS}]"
 FURTHER = (
     r"\p{M}\p{Cf}"  # marks, joiners and soft hyphens, which belong to the character before them

@@ -132,9 +132,10 @@ def advise(recipe: Recipe, pairs: int, epochs: float) -> list[str]:
     for name, advised in zip(names, values, strict=True):
         given = epochs if name == "epochs" else flatten(recipe)[name]
         close = name in _APPROXIMATE and given is not None and 0.5 <= given / advised <= 2.0
-        lines.append(
-            f"  {name} {_show(advised)}{'' if close or advised == given else f' (here {_show(given)})'}"
-        )
+        line = f"  {name} {_show(advised)}"
+        if not close and advised != given:
+            line += f" (here {_show(given)})"
+        lines.append(line)
     if from_scratch and pairs < _FEW_PAIRS:
         lines.append(
             "So few pairs teach a new model little. Start from a trained one by --init_from."

@@ -68,8 +68,7 @@ def by_generate(model, tokenizer):
     return CarriedPipeline(model, tokenizer)
 
 
-# --- The same translations
-# -------------------------------------------------------------------------------------------
+# --- The same translations ------------------------------------------------------------------------
 
 
 @settings(max_examples=8)
@@ -167,8 +166,7 @@ class Bar:
         self.state["count"] += count
 
 
-# --- When the engine decodes
-# -----------------------------------------------------------------------------------------
+# --- When the engine decodes ----------------------------------------------------------------------
 
 
 def test_pipeline_uses_the_engine_by_default(engines, tiny_model, tiny_tokenizer):
@@ -232,8 +230,7 @@ def test_pipeline_keeps_the_last_engines(engines, tiny_model):
     assert pool.find(options_of(tiny_model, {"num_beams": 1})) is not found[0]
 
 
-# --- Precision
-# -------------------------------------------------------------------------------------------------------
+# --- Precision ------------------------------------------------------------------------------------
 
 
 def test_pipeline_multiplies_in_the_chosen_precision(engines, tiny_model, tiny_tokenizer):
@@ -316,8 +313,7 @@ def test_pipeline_names_the_values_that_it_knows(tiny_model, tiny_tokenizer, arg
         TranslationPipeline(tiny_model, tiny_tokenizer, **arguments)
 
 
-# --- Models
-# ----------------------------------------------------------------------------------------------------------
+# --- Models ---------------------------------------------------------------------------------------
 
 
 def bart():
@@ -367,8 +363,7 @@ def test_pipeline_decodes_long_models_by_the_engine(engines, tiny_tokenizer, lay
     assert len(engines) == 1
 
 
-# --- Commands and the service
-# ----------------------------------------------------------------------------------------
+# --- Commands and the service ---------------------------------------------------------------------
 
 
 @pytest.fixture

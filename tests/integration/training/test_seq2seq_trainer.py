@@ -240,7 +240,7 @@ def test_seq2seq_trainer_bf16_keeps_float32_weights(folder, rows, tmp_path):
     assert logged(trainer, "loss")[-1] < 0.9 * logged(trainer, "loss")[0]
 
 
-# --------------------------------------------------------------------------------------------------------- the batches
+# --- the batches ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [list, datasets.Dataset.from_list])
@@ -302,7 +302,7 @@ def test_token_budget_trainer_refuses_data(folder, rows, tmp_path, change, optio
         trainer.train()
 
 
-# ----------------------------------------------------------------------------------------------------------- packing
+# --- packing --------------------------------------------------------------------------------------
 
 
 def test_packed_batches_of_trainer_have_every_pair_once_in_rows_of_one_shape(
@@ -396,7 +396,7 @@ def test_trainer_refuses_packing_with_another_loss_collator_or_attention(folder,
         VanillaSeq2SeqTrainer(model, arguments, collator, rows)
 
 
-# -------------------------------------------------------------------------------------------------------- the schedule
+# --- the schedule ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given_optimizer", [False, True])

@@ -71,10 +71,8 @@ def generate_by_engine(
     if config.is_encoder_decoder:
         _refuse_if(prompts.shape[1] > 1, "`decoder_input_ids`")
         sources = model_kwargs["encoder_outputs"][0][::repeats].to(engine.model.dtype)
-        if (
-            mask is not None
-            # Attention needs a position to see, also in a source of nothing but EOS that is not seen
-        ):
+        if mask is not None:
+            # Attention needs a position to see, also in a source of nothing but an unseen EOS.
             sources = (
                 states[seen] if seen.any() else states[:1]
                 for states, seen in zip(sources, mask, strict=True)

@@ -21,11 +21,12 @@ _INPUTS = """
 Args:
     predictions: Translations, one string each.
     references: One string each, or a list with one string, as in `evaluate`'s own sacreBLEU metric.
-    paper_bleu: Language code, such as "de": also compute the paper's BLEU (compounds split) and the tokenized BLEU.
+    paper_bleu: Language code, such as "de": also compute the paper's BLEU (compounds split)
+        and the tokenized BLEU.
 
 Returns:
-    bleu, chrf, bleu_signature, chrf_signature, and with `paper_bleu` also paper_bleu, tokenized_bleu,
-    paper_bleu_signature, tokenized_bleu_signature. Scores are from 0 to 100.
+    bleu, chrf, bleu_signature, chrf_signature, and with `paper_bleu` also paper_bleu,
+    tokenized_bleu, paper_bleu_signature, tokenized_bleu_signature. Scores are from 0 to 100.
 """
 
 

@@ -94,9 +94,8 @@ def convert_command(arguments: Sequence[str]) -> None:
         further["shortlist_text"] = read_shortlist_text(options.shortlist)
     sentences = _read_sentences(options.sentences, options.source)
     comparison = convert(options.source, options.output, sentences, **further)
-    print(
-        f"{options.output}: {comparison or 'not compared, because the other toolkit cannot run here'}"
-    )
+    result = comparison or "not compared, because the other toolkit cannot run here"
+    print(f"{options.output}: {result}")
 
 
 def _read_sentences(path: str | None, folder: str) -> list[str]:

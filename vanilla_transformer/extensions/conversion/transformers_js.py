@@ -50,7 +50,8 @@ pipeline_tag: translation
 ---
 
 - WebAssembly and Node: `pipeline("translation", MODEL, { dtype: "q8" })`
-- GPU: `pipeline("translation", MODEL, { dtype: "fp32", device: "webgpu" })`, or `fp16` with `shader-f16`; not `q8`
+- GPU: `pipeline("translation", MODEL, { dtype: "fp32", device: "webgpu" })`, or `fp16` with
+  `shader-f16`; not `q8`
 """
 
 

@@ -266,8 +266,7 @@ def _join_scores(joined: Translation, found: Sequence[Translation]) -> Translati
     return joined._replace(score=score, log_probability=sum(each.log_probability for each in found))
 
 
-# --- The search
-# -----------------------------------------------------------------------------------------------------
+# --- The search -----------------------------------------------------------------------------------
 
 
 @dataclass

@@ -32,8 +32,7 @@ _LARGEST_SEED = 2**63 - 1
 _LONGEST_NAME = 40  # of an entry, to compare with known ones
 _STRING: dict[str, Any] = {"type": "string"}
 
-# --- Requests
-# -------------------------------------------------------------------------------------------------------
+# --- Requests -------------------------------------------------------------------------------------
 
 
 _MODEL_HELP = (
@@ -183,8 +182,7 @@ def _column(options: dict[str, Any], name: str, texts: Any) -> list[Any] | None:
     return rows
 
 
-# --- Answers
-# --------------------------------------------------------------------------------------------------------
+# --- Answers --------------------------------------------------------------------------------------
 
 
 class Translations(BaseModel):
@@ -232,8 +230,7 @@ class Health(BaseModel):
     models: dict[str, "Health"] = {}
 
 
-# --- Descriptions of the paths, for FastAPI
-# -------------------------------------------------------------------------
+# --- Descriptions of the paths, for FastAPI -------------------------------------------------------
 
 _SENTENCE, _TRANSLATION = "The child sleeps.", "Das Kind schläft."
 _QUESTION = {"q": _SENTENCE, "source": "en", "target": "de"}

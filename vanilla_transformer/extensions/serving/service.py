@@ -276,8 +276,7 @@ def create_service_of(
     return service
 
 
-# --- Requests and refusals
-# ------------------------------------------------------------------------------------------
+# --- Requests and refusals ------------------------------------------------------------------------
 
 
 async def _read_body(request: Request) -> tuple[Any, str]:
@@ -413,8 +412,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": reason}, status, headers)
 
 
-# --- Translations
-# ---------------------------------------------------------------------------------------------------
+# --- Translations ---------------------------------------------------------------------------------
 
 
 @dataclass

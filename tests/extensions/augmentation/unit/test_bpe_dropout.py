@@ -37,8 +37,7 @@ def tokenizer():
     return trained
 
 
-# --- The segmentation
-# -----------------------------------------------------------------------------------------------
+# --- The segmentation -----------------------------------------------------------------------------
 
 
 @settings(deadline=None)
@@ -121,8 +120,7 @@ def test_bpe_dropout_matches_the_frequencies_of_the_papers_algorithm(dropout):
         )
 
 
-# --- The draws
-# ------------------------------------------------------------------------------------------------------
+# --- The draws ------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)
@@ -157,8 +155,7 @@ def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
     assert bpe.encode(texts, **usual) != bpe.encode(texts, **usual | change)
 
 
-# --- Errors
-# ---------------------------------------------------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -167,8 +167,7 @@ def test_libretranslate_without_the_classifier_detects_nothing():
         )  # the only source, which this model does not know
 
 
-# --- Detection of languages
-# -----------------------------------------------------------------------------------------
+# --- Detection of languages -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -277,8 +276,7 @@ def test_libretranslate_detects_the_language_of_texts_only(detecting, path, entr
     )
 
 
-# --- Forms and queries
-# ----------------------------------------------------------------------------------------------
+# --- Forms and queries ----------------------------------------------------------------------------
 
 # How clients send the entries of a request.
 SENT = {
@@ -382,8 +380,7 @@ def test_libretranslate_refuses_a_key_with_a_lone_surrogate(path, content, conte
         )
 
 
-# --- Codes of languages
-# ---------------------------------------------------------------------------------------------
+# --- Codes of languages ---------------------------------------------------------------------------
 
 CODES = "en-zho_Hans en-zho_Hant deu_Latn-pt_BR en-fr"
 
@@ -462,8 +459,7 @@ def test_libretranslate_describes_itself_for_pages():
     )
 
 
-# --- A public client runs unchanged against a service with its real server
-# ------------------------------------------
+# --- A public client runs unchanged against a service with its real server ------------------------
 
 
 @pytest.fixture(scope="module")

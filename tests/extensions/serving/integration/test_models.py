@@ -206,8 +206,7 @@ def test_a_model_describes_itself_once_it_is_loaded_to_clients_with_a_key():
         )
 
 
-# --- Loading
-# --------------------------------------------------------------------------------------------------------
+# --- Loading --------------------------------------------------------------------------------------
 
 
 def test_models_are_loaded_one_at_a_time():
@@ -298,8 +297,7 @@ def test_max_loaded_keeps_a_model_that_is_at_work():
         assert ask(client, "de-en").status_code == 200
 
 
-# --- Limits, metrics and failures
-# -----------------------------------------------------------------------------------
+# --- Limits, metrics and failures -----------------------------------------------------------------
 
 
 def test_limits_hold_for_each_model():
@@ -357,8 +355,7 @@ def test_a_broken_model_breaks_the_service():
         assert models_of(client)[0].batcher.last_failure == "RuntimeError"
 
 
-# --- Pivot
-# ----------------------------------------------------------------------------------------------------------
+# --- Pivot ----------------------------------------------------------------------------------------
 
 
 def test_a_pivot_translates_languages_that_no_model_has():

@@ -293,8 +293,7 @@ def test_serve_shows_the_version_and_the_hash_of_the_weights(served, tiny_tokeni
         assert line in client.get("/metrics").text.splitlines()
 
 
-# --- Refusals
-# -------------------------------------------------------------------------------------------------------
+# --- Refusals -------------------------------------------------------------------------------------
 
 ONE = ("--model", "en-de=first")
 REFUSED = [

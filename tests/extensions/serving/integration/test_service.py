@@ -219,8 +219,7 @@ def test_translate_answers_any_body(client_of_shout, body):
     assert client_of_shout.get("/health").json()["status"] == "ok"
 
 
-# --- Server-sent events
-# ---------------------------------------------------------------------------------------------
+# --- Server-sent events ---------------------------------------------------------------------------
 
 
 def events(translate, limits=None, **entries):
@@ -257,8 +256,7 @@ def test_stream_reports_the_refusal_and_the_failure_of_one_text():
     }
 
 
-# --- Health and metrics
-# ---------------------------------------------------------------------------------------------
+# --- Health and metrics ---------------------------------------------------------------------------
 
 
 def test_health_counts_the_failures_of_the_model(client):
@@ -332,8 +330,7 @@ def test_create_service_has_metrics_and_docs_by_choice():
         assert "/openapi.json" in client.get("/docs").text
 
 
-# --- Keys and the queue
-# ---------------------------------------------------------------------------------------------
+# --- Keys and the queue ---------------------------------------------------------------------------
 
 REFUSED_KEYS = (
     "",
@@ -363,8 +360,7 @@ def test_create_service_requires_one_of_its_api_keys():
         assert client.get("/metrics", headers={"Authorization": "Bearer first"}).status_code == 200
 
 
-# --- Pages of other origins, which use the service in a browser if its owner says so
-# -------------------------------
+# --- Pages of other origins, which use the service in a browser if its owner says so --------------
 
 ORIGIN, OTHER = "https://reader.example", "https://other.example"
 ALLOWED = "access-control-allow-origin"
@@ -415,8 +411,7 @@ def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):
     ]
 
 
-# --- The command
-# ----------------------------------------------------------------------------------------------------
+# --- The command ----------------------------------------------------------------------------------
 
 
 def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path):

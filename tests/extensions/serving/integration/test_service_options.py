@@ -210,8 +210,7 @@ def test_service_samples_depend_on_the_seed_only(client):
     assert len(unseeded) > 1
 
 
-# --- Other clients, and languages
-# -----------------------------------------------------------------------------------
+# --- Other clients, and languages -----------------------------------------------------------------
 
 WORDS = ["a", "man", "two", "dogs", "run", "across", "the", "green", "grass"]
 
@@ -291,8 +290,7 @@ def test_service_checks_a_failed_model_in_the_language_of_the_request():
         )
 
 
-# --- Documents
-# ------------------------------------------------------------------------------------------------------
+# --- Documents ------------------------------------------------------------------------------------
 
 DOCUMENTS = {
     "html": "<p>Two <b>dogs</b> run. A man is <a href='x'>sleeping</a>.</p>",
@@ -417,8 +415,7 @@ def test_service_survives_deep_nesting(format, client):
     ).json().items()
 
 
-# --- Refusals
-# -------------------------------------------------------------------------------------------------------
+# --- Refusals -------------------------------------------------------------------------------------
 
 HTML, SAMPLE = {"text": "a", "format": "html"}, {"do_sample": True}
 # Body → words of the answer with status 422.

@@ -50,8 +50,7 @@ def random_sources(number, longest=9, seed=0):
     return [[*torch.randint(5, 40, (length,)).tolist(), EOS] for length in lengths]
 
 
-# --- The hypotheses of the library
-# ----------------------------------------------------------------------------------
+# --- The hypotheses of the library ----------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
@@ -280,8 +279,7 @@ def test_engine_gives_hypotheses_of_the_sentence_alone_in_slots_used_before():
     assert [len(each.tokens) for each in alone[0]][:4] == [1, 1, 1, 1]
 
 
-# --- Calls
-# ----------------------------------------------------------------------------------------------------------
+# --- Calls ----------------------------------------------------------------------------------------
 
 
 def test_call_that_fails_leaves_engine_usable(monkeypatch):
@@ -320,8 +318,7 @@ def test_engine_translates_empty_lists_and_single_tokens():
     assert_engine_gives_hypotheses_of_library(case)
 
 
-# --- Errors
-# ---------------------------------------------------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------------------------
 
 
 def test_engine_stops_at_the_last_learned_position():

@@ -21,7 +21,7 @@ STATEMENTS = {
     "vanilla_transformer/text": 786,
     "vanilla_transformer/training": 2958,
     "vanilla_transformer/utils": 1412,
-    "tests": 33437,
+    "tests": 33449,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

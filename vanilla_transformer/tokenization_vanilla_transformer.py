@@ -42,6 +42,10 @@ _PIECE, _NORMALIZATION, _COMPILED = (
 _MULTIPLE = 8  # of the number of pieces, which Bergamot's products of integers need
 _MAX_SENTENCE_BYTES = 2**20  # of SentencePiece, which skips longer sentences
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
+_NAMES_OF_BYTES = frozenset(_BYTES)
+_SYNTAX = re.compile(
+    r"[\\^$.*+?()\[\]{}|/]"
+)  # of regular expressions, in `tokenizers` and in JavaScript
 # The words of GPT-2, but combining marks and joiners stay with their letters, as scripts from
 # Devanagari to Thai need.
 _WORDS = r"'(?:[sdmt]|re|ve|ll)| ?(?:\p{L}[\p{M}\u200C\u200D]*)+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -173,6 +177,7 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         file = Path(tokenizer.init_kwargs.get("vocab_file") or "")
         if file.name == SENTENCEPIECE_FILE:  # no other file that a configuration names
             tokenizer.sentencepiece_model = file.read_bytes()
+        spell_added_tokens(tokenizer.backend_tokenizer)
         return tokenizer
 
     def _save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> tuple[str, ...]:
@@ -191,7 +196,9 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         normalization is "none".
         """
         if not self.split_special_tokens:
-            return super().add_tokens(new_tokens, special_tokens)
+            added = super().add_tokens(new_tokens, special_tokens)
+            spell_added_tokens(self.backend_tokenizer)
+            return added
         added = 0
         for token in [new_tokens] if isinstance(new_tokens, str | AddedToken) else new_tokens:
             is_special = special_tokens or getattr(token, "special", False)
@@ -208,6 +215,7 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
             if not is_special and getattr(token, "normalized", True):
                 find_anywhere(self.backend_tokenizer, str(token))
             added += super().add_tokens([token], is_special)
+        spell_added_tokens(self.backend_tokenizer)
         return added
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
@@ -351,6 +359,32 @@ def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Norma
     )
 
 
+def spell_added_tokens(backend: Tokenizer) -> None:
+    """
+    Let a decoder of bytes return added tokens as they are.
+
+    It would read `größer` as six bytes, since each letter of Latin-1 is the name of one. So steps
+    before it write such a token by the names of all of its bytes.
+    """
+    state = json.loads(backend.decoder.__getstate__()) if backend.decoder else {}
+    steps = state.get("decoders", [state])
+    if not any(step.get("type") == "ByteLevel" for step in steps):
+        return
+    spelling = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    first_added, added = backend.get_vocab_size(with_added_tokens=False), list[dict[str, Any]]()
+    for token_id, token in sorted(backend.get_added_tokens_decoder().items()):
+        text = token.content
+        if token_id >= first_added and not text.isascii() and _NAMES_OF_BYTES.issuperset(text):
+            pattern = "^" + _SYNTAX.sub(r"\\\g<0>", text) + "$"
+            ((content, _),) = spelling.pre_tokenize_str(text)
+            added.append({"type": "Replace", "pattern": {"Regex": pattern}, "content": content})
+    kept = [step for step in steps if not _pattern(step).startswith("^")]
+    if [*added, *kept] != steps:
+        decoder = decoders.Sequence([])
+        decoder.__setstate__(json.dumps({"type": "Sequence", "decoders": [*added, *kept]}).encode())
+        backend.decoder = decoder
+
+
 def find_anywhere(backend: Tokenizer, token: str) -> None:
     """
     Let a tokenizer find a token that is added next beside any character.
@@ -364,7 +398,7 @@ def find_anywhere(backend: Tokenizer, token: str) -> None:
     prefix = next((step["prepend"] for step in steps if "prepend" in step), None)
     if token in known or prefix is None:
         return
-    start, token = _LONE_START.format(prefix), re.sub(r"[\\^$.*+?()\[\]{}|/]", r"\\\g<0>", token)
+    start, token = _LONE_START.format(prefix), _SYNTAX.sub(r"\\\g<0>", token)
     kept, tokens = [backend.normalizer] if len(steps) == 1 else [*backend.normalizer], []
     if (last := _pattern(steps[-1])).startswith(start):
         tokens = last.removeprefix(start).removesuffix(_LONE_END).split("|")

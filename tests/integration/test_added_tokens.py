@@ -5,6 +5,7 @@ it was.
 import json
 
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import (
@@ -16,7 +17,7 @@ from tokenizers import (
     pre_tokenizers,
     trainers,
 )
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, TextStreamer
 
 from tests.m2m_100_models import build_m2m_tokenizer, build_nllb_tokenizer
 from tests.marian_models import build_marian_tokenizer
@@ -206,3 +207,51 @@ def test_tokenizer_with_marks_of_an_older_version_keeps_its_ids(tmp_path):
     assert loaded.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
     loaded.add_tokens(["DNA"])
     assert loaded(text)["input_ids"] == ids and len(loaded.tokenize("(DNA)")) == 3
+
+
+LATIN = ["größer", "Zoë", "<größe>", "naï.ve|x", "Ġx", "Œuvre", "東京"]
+LATIN_TEXT = "a größer b <größe> Zoë naï.ve|x Ġx groß Œuvre 東京 ë"
+
+
+@pytest.mark.parametrize("model", ["bpe", "wordpiece", "unigram", "sentencepiece"])
+def test_added_tokens_with_letters_of_latin_1_are_decoded(model, tmp_path):
+    tokenizer = ours(model, *(["nfc"] if model != "sentencepiece" else []))
+    tokenizer.add_tokens(LATIN[:4])
+    tokenizer.add_tokens(LATIN[4:])
+    tokenizer.add_special_tokens({"mask_token": "<maßke>"})
+    tokenizer.save_pretrained(tmp_path)
+    backend = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    for each in (tokenizer, AutoTokenizer.from_pretrained(tmp_path), backend):
+        ids = each(LATIN_TEXT).input_ids
+        assert len({*LATIN} & {*each.convert_ids_to_tokens(ids)}) == len(LATIN)
+        assert each.decode(ids, skip_special_tokens=True).removesuffix("</s>") == LATIN_TEXT
+        assert each.decode(each.convert_tokens_to_ids("<maßke>")) == "<maßke>"
+    assert tokenizer.decode([[ids[0]], ids], skip_special_tokens=True)[1] == LATIN_TEXT
+
+
+def test_added_tokens_with_letters_of_latin_1_are_streamed(capsys):
+    tokenizer = ours()
+    tokenizer.add_tokens(LATIN)
+    streamer = TextStreamer(tokenizer, skip_special_tokens=True)
+    for token_id in tokenizer(LATIN_TEXT).input_ids:
+        streamer.put(torch.tensor([token_id]))
+    streamer.end()
+    assert capsys.readouterr().out == LATIN_TEXT + "\n"
+
+
+def test_stored_tokenizers_with_letters_of_latin_1_are_mended(tmp_path):
+    tokenizer = ours()
+    decoder = tokenizer.backend_tokenizer.decoder
+    tokenizer.add_tokens(LATIN)
+    tokenizer.backend_tokenizer.decoder = decoder  # as stored by older versions
+    tokenizer.save_pretrained(tmp_path)
+    loaded = VanillaTransformerTokenizer.from_pretrained(tmp_path)
+    assert loaded.decode(loaded(LATIN_TEXT).input_ids, skip_special_tokens=True) == LATIN_TEXT
+
+
+def test_entries_of_the_vocabulary_keep_their_bytes():
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(["ö ö ö ö"] * 9, 300)
+    entry = "Ã¶"  # of the bytes of ö
+    assert entry in {each.removeprefix("Ġ") for each in tokenizer.get_vocab()}
+    tokenizer.add_tokens([entry])
+    assert tokenizer.decode(tokenizer.convert_tokens_to_ids(entry)) == "ö"

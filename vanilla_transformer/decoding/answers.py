@@ -40,6 +40,8 @@ class Translation(NamedTuple):
     Attributes:
         score, log_probability: See [`Hypothesis`]; 0 if `generate()` decoded it.
         tokens: The tokens, EOS included, and one of log-probability 0 for text that is copied.
+        is_open: Words of the sentence are in it, because the model adds signs of placeholders to
+            their translation.
         alignment: Links between the sentence and its translation.
     """
 
@@ -47,6 +49,7 @@ class Translation(NamedTuple):
     score: float = 0.0
     log_probability: float = 0.0
     tokens: Sequence[Token] = ()
+    is_open: bool = False
     alignment: Sequence[Link] = ()
 
 
@@ -89,7 +92,7 @@ def to_translations(
         ]
         links = _align(sentences, flat, texts, tokens, tokenizer) if aligns else [()] * len(flat)
         translations = [
-            Translation(text, each.score, each.log_probability, located, alignment)
+            Translation(text, each.score, each.log_probability, located, alignment=alignment)
             for text, each, located, alignment in zip(texts, flat, tokens, links, strict=True)
         ]
     return [translations[start : start + count] for start in range(0, len(translations), count)]

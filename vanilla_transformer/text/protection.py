@@ -178,6 +178,7 @@ _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 # What all text to keep has, whatever its kind. Most sentences have none of it.
 _NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
 MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
+SIGN = regex.compile(r"[%{}<>$&]|\s{2,}+")  # of placeholders and tags; and a run of white space
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
 _SPACE, _WORD, _IN_WORD = (
     regex.compile(r"\s"),
@@ -194,6 +195,11 @@ def find_protected(text: str, protect: bool = True) -> list[Range]:
     if not protect or not _NEEDED.search(text):
         return []
     return [match.span() for match in _protected().finditer(text)]
+
+
+def adds_signs(source: str, translation: str, sign: regex.Pattern[str] = SIGN) -> bool:
+    """Return whether a translation has one of some signs more often than its source."""
+    return not Counter(sign.findall(translation)) <= Counter(sign.findall(source))
 
 
 def remove_protected(text: str) -> str:

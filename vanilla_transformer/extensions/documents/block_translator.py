@@ -4,7 +4,7 @@ translation tell.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -176,8 +176,9 @@ def join_block(
         pieces.append((start, sentence.text, found))
         kept |= {(start + low, start + high) for low, high in sentence.kept or ()}
     joined = join_pieces(block.text, pieces)
-    if joined.text == block.text:
-        return block  # its markup is where it was, also within words
+    is_open = any(found.is_open for _, _, found in pieces)
+    if joined.text == block.text:  # its markup is where it was, also within words
+        return replace(block, is_open=is_open)
     fixed = [
         ((start, end), (low, high))
         for start, end, low, high, _ in joined.alignment
@@ -187,11 +188,10 @@ def join_block(
     longer = [*accumulate((len(found.text) - len(text) for _, text, found in pieces), initial=0)]
     fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in _breaks(block)]
     try:
-        return Block(
-            joined.text, project(block.spans, block.text, joined.text, joined.alignment, fixed)
-        )
+        spans = project(block.spans, block.text, joined.text, joined.alignment, fixed)
     except CrossingSpansError:
         return None
+    return Block(joined.text, spans, is_open)
 
 
 def _without(place: Range, others: Sequence[Range]) -> Iterator[Range]:

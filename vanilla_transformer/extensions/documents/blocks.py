@@ -5,14 +5,21 @@ spans.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import regex
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.text.protection import WORD_CHARACTER, Range, are_two_words, merge
+from vanilla_transformer.text.protection import (
+    SIGN,
+    WORD_CHARACTER,
+    Range,
+    adds_signs,
+    are_two_words,
+    merge,
+)
 
 BYTE_ORDER_MARK = "\ufeff"
 _SPACE = re.compile(r"[ \t\r\n\f]+")
@@ -53,12 +60,16 @@ class Span:
 
 @dataclass
 class Block:
-    """A text that is translated by itself, such as a paragraph, and its outermost spans in
-    order.
+    """
+    A text that is translated by itself, such as a paragraph, and its outermost spans in order.
+
+    Attributes:
+        is_open: Some of it has no translation without new signs of placeholders.
     """
 
     text: str
     spans: list[Span] = field(default_factory=list)
+    is_open: bool = field(default=False, compare=False)
 
 
 def walk(spans: Iterable[Span]) -> Iterator[Span]:
@@ -87,6 +98,24 @@ class Document(ABC):
     @abstractmethod
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
+
+
+def leave_open(
+    sources: Sequence[Block], blocks: Sequence[Block], signs: regex.Pattern[str] = SIGN
+) -> list[Block]:
+    """Return translations of messages, and an open source instead of one that adds signs of
+    placeholders.
+    """
+    checked = list[Block]()
+    for source, block in zip(sources, blocks, strict=True):
+        is_open = block.is_open or adds_signs(source.text, block.text, signs)
+        checked.append(replace(source, is_open=True) if is_open else block)
+    return checked
+
+
+def report_open(count: int) -> str:
+    """Return the sentence of a summary that says how many messages stay open."""
+    return f" 0 messages that break your build; {count} stayed open."
 
 
 def is_part_of_word(base: str, text: str) -> bool:

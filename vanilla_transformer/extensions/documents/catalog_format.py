@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from gettext import c2py
 from typing import Any
 
+import regex
+
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.catalogs import (
     ACCELERATOR,
@@ -13,16 +15,31 @@ from vanilla_transformer.text.catalogs import (
     strings_of,
 )
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
-from vanilla_transformer.text.protection import find_protected
+from vanilla_transformer.text.protection import WIDTH, find_protected
 from vanilla_transformer.text.xml_tree import DECLARATION
 
-from .blocks import Block, Document, SpanBuilder, unify_line_ends, write_block
+from .blocks import (
+    Block,
+    Document,
+    SpanBuilder,
+    leave_open,
+    report_open,
+    unify_line_ends,
+    write_block,
+)
 from .message_format import LINE_BREAK, add_lines
 from .xliff_format import TargetLanguageError, check_direction
 
 # Numbers below 1000 from which on msgfmt takes a form to be of several numbers, which it must then
 # name
 _OFTEN = 5
+
+_FORMAT = regex.compile(r"(?<!no-)\b\w++(?:-brace)?-format\b")  # the flag of a message in PO
+# What gettext takes for a field where a message has such a flag: in "50% of" a space is a flag of
+# the conversion o.
+_FIELD = regex.compile(
+    rf"%(?:\d++\$|\(\w++\))?[-+ 0#'I]*+{WIDTH}[A-Za-z%@]?|\{{[^{{}}]*+\}}", regex.V1
+)
 
 
 class CatalogDocument(Document):
@@ -64,23 +81,31 @@ class CatalogDocument(Document):
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
+        blocks = leave_open(self.blocks, blocks)
         written = [write_block(block, str, lambda mark, content: mark) for block in blocks]
+        count = 0
         for unit, number, forms in self._units:
-            unit.target = (
-                [written[number + form] for form in forms] if unit.hasplural() else written[number]
-            )
+            numbers = [number + form for form in forms]
+            is_formatted = _FORMAT.search(" ".join(getattr(unit, "typecomments", ())))
+            if any(
+                blocks[at].is_open
+                or (is_formatted and _fields(self.blocks[at]) != _fields(blocks[at]))
+                for at in numbers
+            ):
+                count += 1
+                continue
+            unit.target = [written[at] for at in numbers] if unit.hasplural() else written[number]
             unit.markfuzzy()
         skipped = [
             f"{count} {kind}"
             for kind, count in sorted(self._counts.items())
             if kind not in ("", "open")
         ]
-        self.summary = (
-            f"Translated {self._counts['open']} of "
-            f"{self._counts.total() - self._counts['']} messages."
-        )
+        done, total = self._counts["open"] - count, self._counts.total() - self._counts[""]
+        self.summary = f"Translated {done} of {total} messages."
         self.summary += f" Skipped: {'; '.join(skipped) or 'none'}."
-        if not blocks:
+        self.summary += report_open(count) if blocks else ""
+        if count == len(self._units):
             return self._mark + self._text.replace("\n", self._line_end)
         if self._form == "po" and self._store.header():
             self._name_language()
@@ -129,6 +154,10 @@ class CatalogDocument(Document):
         is_often = sum(form_of(number) == form_of(1) for number in range(1000)) >= _OFTEN
         singular = -1 if int(count) == 1 or (is_often and kept[1] - kept[0]) else form_of(1)
         return [int(form != singular) for form in range(int(count))]
+
+
+def _fields(block: Block) -> Counter[str]:
+    return Counter(_FIELD.findall(block.text))
 
 
 def _kind_of(unit: Any) -> str:

@@ -12,6 +12,7 @@ import regex
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.catalogs import MESSAGE_FORMAT, RESX_TEXTS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
+from vanilla_transformer.text.protection import SIGN
 from vanilla_transformer.utils.import_utils import requires_extra
 
 from .blocks import Block, SpanBuilder, unify_line_ends, write_block
@@ -51,6 +52,7 @@ def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanB
 class MessageDocument(SourceDocument):
     """A text of which messages are translated, and all else is written as it was."""
 
+    signs: regex.Pattern[str] | None = SIGN
     characters: dict[int, str] = {}  # how characters between marks are written
 
     def __init__(self, text: str):
@@ -156,6 +158,7 @@ class FluentDocument(MessageDocument):
     `-brand-…`.
     """
 
+    signs = regex.compile(r"[%<>$&]|\s{2,}+")  # but no braces, which are written as text
     characters = str.maketrans({brace: f'{{"{brace}"}}' for brace in "{}"})
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -190,6 +193,8 @@ class FluentDocument(MessageDocument):
 
 class ResxDocument(MarkupDocument):
     """The texts of a RESX file of .NET, but not its files and the names of controls."""
+
+    signs = SIGN
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)

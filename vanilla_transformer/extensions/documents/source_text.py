@@ -13,9 +13,11 @@ from html import unescape
 from itertools import islice
 from typing import Any, NamedTuple
 
+import regex
+
 from vanilla_transformer.text.protection import Range
 
-from .blocks import Block, Document, SpanBuilder, write_block
+from .blocks import Block, Document, SpanBuilder, leave_open, report_open, write_block
 
 # Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
 # quotation marks.
@@ -188,7 +190,11 @@ class SourceDocument(Document):
         parts: Documents within this one, each with its range and what writes it. Their blocks are
             the last ones.
         spelling: The beginning of a place: its references and what is not plain text in it.
+        signs: Signs of placeholders, if the blocks are messages of programs. The source stays where
+            a translation adds one.
     """
+
+    signs: regex.Pattern[str] | None = None
 
     def __init__(self, text: str, tokens: Iterable[Token], read: Callable[[str], str] = unescape):
         self.text, self.tokens, self.read, self.is_xml = text, [*tokens], read, read is not unescape
@@ -252,6 +258,11 @@ class SourceDocument(Document):
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
+        if self.signs is not None:
+            blocks = leave_open(self.blocks, blocks, self.signs)
+            count = sum(block.is_open for block in blocks)
+            self.summary = f"Translated {len(blocks) - count} of {len(blocks)} messages."
+            self.summary += report_open(count)
         rest, self.edits = iter(blocks[len(self.places) :]), [*self.replaced]
         for start, end, write, part in self.parts:
             text = part.render([*islice(rest, len(part.blocks))])

@@ -24,7 +24,7 @@ from vanilla_transformer.text.xliff import (
 )
 from vanilla_transformer.text.xml_tree import local_name, translate_value
 
-from .blocks import Block, SpanBuilder
+from .blocks import Block, SpanBuilder, leave_open, report_open
 from .source_text import Edit, Place, Token
 from .xml_format import ENTITY, XML_SPACE, MarkupDocument
 
@@ -136,26 +136,30 @@ class XliffDocument(MarkupDocument):
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks as targets."""
         self.edits = sorted(self.replaced)
+        blocks = leave_open(self.blocks, blocks)
         written = [self.write(*row) for row in zip(self.places, self.blocks, blocks, strict=True)]
         edits, longer = self._named if blocks else list[Edit](), 0
         for unit, segments, numbers in self._units:
             texts = list[str | None]()
             for segment, number in zip(segments, numbers, strict=True):
-                if number is None:
+                if number is None or blocks[number].is_open:
                     texts.append(None)
                 else:  # markup around the text of the block stays
                     edit = self.places[number].start, self.places[number].end, written[number]
                     texts.append(self.splice([edit], *self._content(segment.source)))
-            edits = [*edits, *self._edit_unit(unit, segments, texts)]
+            if any(text is not None for text in texts):
+                edits = [*edits, *self._edit_unit(unit, segments, texts)]
             length = sum(len(blocks[number].text) for number in numbers if number is not None)
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
             longer += limit.isdecimal() and length > int(limit)
         skipped = [
             f"{count} {name}" for name, count in sorted(self._counts.items()) if name != _OPEN
         ]
-        done = f"Translated {len(blocks)} of {self._counts.total()} segments."
+        count = sum(block.is_open for block in blocks)
+        done = f"Translated {len(blocks) - count} of {self._counts.total()} segments."
         done = done if blocks else "No segment is open, so the file stays as it is."
         self.summary = f"{done} Skipped: {'; '.join(skipped) or 'none'}."
+        self.summary += report_open(count) if blocks else ""
         self.summary += f" Longer than their maxwidth: {longer}." if longer else ""
         return self.splice(edits)
 

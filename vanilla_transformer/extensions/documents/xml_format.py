@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.protection import SIGN
 from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml, translate_value
 
 from .html_format import HtmlDocument
@@ -85,6 +86,7 @@ class XmlDocument(MarkupDocument, PageDocument):
         self._find_levels()
         if self._vocabularies[root] is VOCABULARIES["resources"]:
             self.spelling = self._html_spelling = _place_android
+            self.signs = SIGN
         self.find_languages([self.tokens[self.root]], ("xml:lang",), direction)
         self.add_paragraphs()
         self.blocks += [block for *_, part in self.parts for block in part.blocks]

@@ -11,6 +11,7 @@ import regex
 from vanilla_transformer.decoding.answers import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.token_texts import move_tokens
+from vanilla_transformer.text.protection import adds_signs
 
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
 # Escapes of white space and tags of blocks, which part text; and other tags. C:\new and \textbf{}
@@ -22,6 +23,7 @@ _TOKEN = regex.compile(
 )
 _CHARACTER = regex.compile(r"&(?:amp;)*(#\d+|#[xX]\p{AHex}+|[A-Za-z]+\d*);|\\(u\p{AHex}{4}|[\"'])")
 _DEEPEST = 99
+_MARKUP = regex.compile(r"[<>&]")
 
 
 class MarkedText:
@@ -99,7 +101,8 @@ class MarkedText:
             self._block.text, [(start, part.text, each) for start, part, each in sentences]
         )
         block = join_block(self._block, sentences)
-        if block is None:
+        is_open = block is not None and adds_signs(self._block.text, block.text, _MARKUP)
+        if block is None or is_open:
             block, joined = self._block, copy_sentence(self._block.text, joined.tokens)
 
         def write(written: dict[str, str], tag: Callable[[str], str]) -> str:
@@ -116,9 +119,8 @@ class MarkedText:
         )
         text = write(self._written, str)
         links = [Link(0, self._length, 0, len(text), 1.0)]
-        return Translation(
-            text, tokens=move_tokens(joined.tokens, joined.text, shown), alignment=links
-        )
+        tokens = move_tokens(joined.tokens, joined.text, shown)
+        return Translation(text, tokens=tokens, alignment=links, is_open=is_open)
 
 
 def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:

@@ -27,7 +27,9 @@ from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
 from vanilla_transformer.decoding.token_texts import move_tokens
 from vanilla_transformer.text.protection import (
     MASK,
+    SIGN,
     Range,
+    adds_signs,
     find_masks,
     find_protected,
     find_texts,
@@ -73,6 +75,7 @@ class _Protected:
             protect,
         )
         self._kept_texts = _texts_at(self._source, kept)
+        self._is_formatted = any(map(SIGN.search, self._kept_texts))
         self.shown, self._places = sentence, kept
         if 0 < len(kept) <= len(masks) and not sentence.phrases:
             text, self._places = mask(sentence.text, kept, masks[: len(kept)])
@@ -183,8 +186,11 @@ class _Protected:
     def _is_whole(self, text: str, targets: Mapping[int, Range]) -> bool:
         """Return whether a translation has the fields of the source at their places, and no others.
 
-        Neighbors stay neighbors, and each field is one beside other letters and signs, too.
+        Neighbors stay neighbors, and each field is one beside other letters and signs, too. Beside
+        fields, a sign of one may be part of one, so there are as many as in the source.
         """
+        if self._is_formatted and adds_signs(self._source, text):
+            return False
         fields = {*_texts_at(self._source, find_protected(self._source, self._protect))}
         found = find_protected(text, self._protect)
         for at, (one, other) in enumerate(pairwise(self._kept)):
@@ -202,7 +208,7 @@ class _Protected:
         """Return the translation of the sentence, given the ones of the sentences [`around`];
         without, a copy.
         """
-        answers, pieces = iter(found), list[tuple[int, str, Translation]]()
+        answers, pieces, is_open = iter(found), list[tuple[int, str, Translation]](), False
         for start, text, is_kept in self._pieces():
             answer = copy_sentence(text)
             if is_kept:
@@ -210,11 +216,15 @@ class _Protected:
             elif _LETTER.search(text):
                 answer = next(answers)
                 places = find_protected(answer.text, self._protect)
-                if has_others(answer.text, places, []) or not answer.text.strip():
+                adds = self._is_formatted and adds_signs(text, answer.text)
+                is_wrong = adds or has_others(answer.text, places, [])
+                is_open = is_open or is_wrong
+                if is_wrong or not answer.text.strip():
                     answer = copy_sentence(text, answer.tokens)
                 answer = self._space(start, start + len(text), answer)
             pieces.append((start, text, answer))
-        return _join_scores(join_pieces(self._source, pieces), found)
+        joined = join_pieces(self._source, pieces)._replace(is_open=is_open)
+        return _join_scores(joined, found)
 
     def _space(self, start: int, end: int, answer: Translation) -> Translation:
         """Return the translation of a range with spaces where it touches text that is kept, see
@@ -263,7 +273,9 @@ def _join_scores(joined: Translation, found: Sequence[Translation]) -> Translati
     sentences of a text.
     """
     score = sum(each.score for each in found) / max(1, len(found))
-    return joined._replace(score=score, log_probability=sum(each.log_probability for each in found))
+    log_probability = sum(each.log_probability for each in found)
+    is_open = joined.is_open or any(each.is_open for each in found)
+    return joined._replace(score=score, log_probability=log_probability, is_open=is_open)
 
 
 # --- The search -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +61,40 @@ class TermUse:
         return f"{shares[0]} as given, {shares[1]} with any ending"
 
 
+class _Tree:
+    """Terms in a tree of their units.
+
+    Places in it are numbers, so that deep ones need no recursion.
+    """
+
+    def __init__(self) -> None:
+        self._places, self._terms = dict[tuple[int, str], int](), dict[int, Term]()
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def add(self, units: Iterable[str], term: Term) -> Term:
+        """Add a term, unless there is one of the same units. Return the term of these."""
+        place = 0
+        for unit in units:
+            place = self._places.setdefault((place, unit), len(self._places) + 1)
+        return self._terms.setdefault(place, term)
+
+    def find(self, units: Sequence[str], first: int) -> tuple[int, Term | None]:
+        """Return the end of the longest term that begins at a unit, and the term; the begin and
+        None without one.
+        """
+        place, end, term = 0, first, None
+        for last in range(first, len(units)):
+            following = self._places.get((place, units[last]))
+            if following is None:
+                break
+            place = following
+            if place in self._terms:
+                end, term = last + 1, self._terms[place]
+        return end, term
+
+
 class Glossary:
     """
     Terms with the translations that are wanted for them.
@@ -80,7 +115,7 @@ class Glossary:
         self.terms = [
             Term(*(" ".join(text.split()) for text in term[:2]), *term[2:]) for term in terms
         ]
-        self._exact, self._folded = dict[tuple[str, ...], Term](), dict[tuple[str, ...], Term]()
+        self._exact, self._folded = _Tree(), _Tree()
         self._base: Glossary | None = None
         doubles = list[str]()
         if not self.terms:
@@ -95,10 +130,10 @@ class Glossary:
                 casefold or term.source == term.source.lower(),
                 _normalize(term.source),
             )
-            table = self._folded if is_folded else self._exact
-            known = table.setdefault(
-                tuple(unit.casefold() if is_folded else unit for unit in units), term
-            )
+            if is_folded:
+                known = self._folded.add([unit.casefold() for unit in units], term)
+            else:
+                known = self._exact.add(units, term)
             if known.target != term.target:
                 both = f"{known.target!r}{_at(known)} and {term.target!r}{_at(term)}"
                 doubles.append(f"{both} of {term.source!r}")
@@ -107,7 +142,6 @@ class Glossary:
                 f"{name} must have one translation of each term, got {'; '.join(doubles)}. Keep "
                 "one."
             )
-        self._longest = max(map(len, [*self._exact, *self._folded]))
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._folded)
@@ -117,7 +151,7 @@ class Glossary:
         one.
         """
         result = Glossary(terms)
-        result._base, result._longest = self, max(result._longest, self._longest)
+        result._base = self
         return result
 
     def find(self, text: str) -> list[Match]:
@@ -126,24 +160,19 @@ class Glossary:
         exact = _normalize(text)
         folded = [unit.casefold() for unit in exact]
         while first < len(units):
-            longest = min(len(units), first + self._longest)
-            for last in range(longest, first, -1):
-                term = self._look_up(tuple(exact[first:last]), tuple(folded[first:last]))
-                if term is not None:
-                    matches.append(Match(units[first][0], units[last - 1][1], term.target))
-                    first = last
-                    break
-            else:
-                first += 1
+            end, term = self._find_longest(exact, folded, first)
+            if term is not None:
+                matches.append(Match(units[first][0], units[end - 1][1], term.target))
+            first = max(end, first + 1)
         return matches
 
-    def _look_up(self, exact: tuple[str, ...], folded: tuple[str, ...]) -> Term | None:
-        found = self._exact.get(exact) or self._folded.get(folded)
-        return (
-            self._base._look_up(exact, folded)
-            if found is None and self._base is not None
-            else found
-        )
+    def _find_longest(
+        self, exact: Sequence[str], folded: Sequence[str], first: int
+    ) -> tuple[int, Term | None]:
+        rows = [self._exact.find(exact, first), self._folded.find(folded, first)]
+        if self._base is not None:
+            rows.append(self._base._find_longest(exact, folded, first))
+        return max(rows, key=itemgetter(0))  # the first of the longest ones
 
     def is_ignored(self, source: str, translation: str) -> bool:
         """Return whether a translation lacks a wanted one of its source, whatever its ending."""

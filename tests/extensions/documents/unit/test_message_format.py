@@ -8,6 +8,7 @@ from tests.fake_translation import shout
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.extensions.documents.block_translator import BlockTranslator
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 # Format → a text, and what of it changes.
@@ -98,6 +99,46 @@ def test_letters_are_escaped_where_the_source_escapes_them():
         ("properties", "ä=b", "ä=Ä"),
     ):
         assert translate_document(text, form, model, AbbreviationSplitter()) == expected
+
+
+def invent(texts):
+    """Return each text in upper case with half a placeholder, as a small model writes it."""
+    return [(f"% {text.upper()}", None) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("json", '{"a": "See %(name)s now", "b": "it"}'),
+        ("json", '{"a": "See {n, plural, one {# {name} dog} other {# {name} dogs}} now"}'),
+        ("strings", '"a" = "See %1$@ now";\n'),
+        ("properties", "a=it''s {0} now\n"),
+        ("fluent", "a = See { $name } now\n"),
+        ("resx", '<root><data name="a"><value>See {0} now</value></data></root>'),
+        ("xml", '<resources><string name="a">See %1$s <b>now</b></string></resources>'),
+        ("po", 'msgid "See %s"\nmsgstr ""\n'),
+        ("po", '#, c-format\nmsgid "50% off"\nmsgstr ""\n'),
+        ("ts", '<TS language="de"><context><name>a</name><message><source>%n it</source>'
+         '<translation type="unfinished"></translation></message></context></TS>'),
+        ("xliff", '<xliff version="1.2"><file target-language="de"><body><trans-unit id="1">'
+         "<source>See %s now</source></trans-unit></body></file></xliff>"),
+    ],
+)  # fmt: skip
+def test_messages_that_would_break_a_build_stay_open(form, text):
+    document = parse_document(text, form, Direction(None, "de"))
+    blocks = BlockTranslator(invent, AbbreviationSplitter())(document.blocks)
+    assert document.render(blocks) == text
+    count = len(document.blocks)
+    assert document.summary.endswith(f"0 messages that break your build; {count} stayed open.")
+    assert document.summary.startswith("Translated 0 of ")
+
+
+def test_a_percentage_is_translated_in_messages():
+    text = '{"a": "50% of {name}", "b": "10% done"}'
+    german = {"50% of {name}": "50 % von {name}", "10% done": "10 % fertig"}
+    model = lambda texts: [(german[each], None) for each in texts]  # noqa: E731
+    expected = '{"a": "50 % von {name}", "b": "10 % fertig"}'
+    assert translate_document(text, "json", model, AbbreviationSplitter()) == expected
 
 
 def test_braces_of_a_model_are_text_in_fluent():

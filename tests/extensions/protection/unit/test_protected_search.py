@@ -310,6 +310,41 @@ def test_protected_search_takes_only_translations_with_their_fields_and_no_other
 
 
 @pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("%s has no idea.", "% hat keine Ahnung. %s.", "%s HAS NO IDEA."),
+        ("%s has no idea.", "%s hat     keine Ahnung.", "%s HAS NO IDEA."),
+        ("See {name} now", "Sieh {name} jetzt {", "SEE {name} NOW"),
+        ("See {name} now", "Sieh > {name} jetzt", "SEE {name} NOW"),
+        ("See {name} now", "Sieh $ {name} jetzt", "SEE {name} NOW"),
+        ("See &nbsp; now", "Sieh & jetzt &nbsp;", "SEE &nbsp; NOW"),
+        ("{n} has 50% of it", "{n} hat 50 % davon", "{n} hat 50 % davon"),
+        ("{n} > 5 & more", "Mehr & {n} > 5", "Mehr & {n} > 5"),
+        ("{n}:  it is", "{n}:  das ist", "{n}:  das ist"),
+        ("It costs 12,345.60 dollars", "Es kostet 12,345.60 $", "Es kostet 12,345.60 $"),
+    ],
+)
+def test_protected_search_adds_no_signs_of_placeholders(text, translation, expected):
+    answers = {text: translation}
+    found = search(text, lambda shown: Translation(answers.get(shown, shown.upper())))
+    assert found.text == expected and not found.is_open
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("See {name} now", "See {name} now"),
+        ("{n, plural, one {a {name}} other {b}}", "{n, plural, one {a {name}} other {B %}}"),
+        ("See <b>it</b> now", "See <b>it</b> now"),
+    ],
+)
+def test_protected_search_tells_what_it_leaves_open(text, expected):
+    sign = "<" if "<" in text else "%"
+    found = search(text, lambda shown: Translation(f"{shown.upper()} {sign}"))
+    assert found.is_open and found.text == expected
+
+
+@pytest.mark.parametrize(
     ("source", "answer", "shown", "places"),
     [
         ("Two dogs.", "Zwei <ph1> Hunde.", "Zwei Hunde.", [(0, 4), (5, 11)]),

@@ -2,6 +2,7 @@
 texts.
 """
 
+import pickle
 import re
 import tempfile
 import unicodedata
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.extensions.terms import glossary as glossaries
 from vanilla_transformer.extensions.terms.glossary import (
     Glossary,
     TermUse,
@@ -163,6 +165,45 @@ UPPER = [("STRASSE", "street"), ("ΌΔΟΣ", "way")]
 def test_glossary_finds_the_longest_whole_words(terms, casefold, text, expected):
     glossary = Glossary(terms, casefold=casefold)
     assert [(text[start:end], target) for start, end, target in glossary.find(text)] == expected
+
+
+class CountedWord(str):
+    """A word that counts how often it is looked up."""
+
+    lookups = 0
+
+    def __hash__(self):
+        CountedWord.lookups += 1
+        return super().__hash__()
+
+    def casefold(self):
+        return CountedWord(super().casefold())
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [({"term": 20, "text": 200}, {"text": 800}), ({"term": 50, "text": 800}, {"term": 200})],
+)
+def test_glossary_find_is_linear_in_text_and_term(monkeypatch, few, many):
+    def count_lookups(term, text):
+        """Count the look-ups of words in a text that nearly has a term, everywhere."""
+        glossary = Glossary([(f"{'a b ' * (term // 2)}c", "x"), ("b c", "y")])
+        monkeypatch.setattr(
+            glossaries, "_normalize", lambda text: [*map(CountedWord, text.split())]
+        )
+        CountedWord.lookups = 0
+        assert not glossary.find("a b " * (text // 2))
+        monkeypatch.undo()
+        return CountedWord.lookups
+
+    lookups = count_lookups(**few)
+    assert 0 < count_lookups(**few | many) < 5 * lookups
+
+
+def test_glossary_finds_terms_of_any_length_in_one_pass():
+    words = " ".join(map(str, range(3000)))
+    glossary = pickle.loads(pickle.dumps(Glossary([(words, "all"), ("2 3", "some")])))
+    assert [match.target for match in glossary.find(f"1 2 3 {words}")] == ["some", "all"]
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def stdin_source(batch_size: int) -> Source:
         first = 1
         for block in read_blocks(descriptor, batch_size, batch_size * BATCHES):
             text = decode_text(b"\n".join(block), "Standard input", first)
-            yield [line.removesuffix("\r") for line in text.split("\n")]
+            yield [line.rstrip("\r") for line in text.split("\n")]
             first += len(block)
 
     return Source(decoded(), total)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
+from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 from vanilla_transformer.utils.text_files import fit_encoding, stream_lines
 
@@ -277,7 +277,7 @@ def translate_command(arguments: Sequence[str]) -> None:
         )
     elif text is not None:
         lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
-        source = split_lines([line.removesuffix("\r") for line in lines], len(lines), size)
+        source = split_lines([line.rstrip("\r") for line in lines], len(lines), size)
     elif output is None and hasattr(sys.stdin, "isatty") and sys.stdin.isatty():
         with opening as translate:
             LineTranslator(translate, options, None).converse()
@@ -301,18 +301,22 @@ def translate_command(arguments: Sequence[str]) -> None:
 
 
 def _find_format(name: str) -> str:
-    """Return the format of a file by the ending of its name, before that of a compression."""
+    """Return the format of a file by the ending of its name, before that of a compression.
+
+    Lines of text have the ending of text, the code of a language or none.
+    """
     from vanilla_transformer.data.readers.corpora import file_format
+    from vanilla_transformer.text.languages import is_language
 
     ending = file_format(name).lower()
-    if ending in OTHER_ENDINGS:
-        rule = (
-            f"The name of a file must end with {', '.join(DOCUMENT_ENDINGS)} or, for lines of "
-            "text, no known format"
+    if ending and ending not in DOCUMENT_ENDINGS and not is_language(ending[1:]):
+        known = (
+            f"{', '.join(DOCUMENT_ENDINGS)} or, for lines of text, the code of a language or "
+            "nothing"
         )
         raise UserError(
-            f"{rule}, got {name}. Convert it, or say by --format how to read it, such as --format "
-            "text."
+            f"The name of a file must end with {known}, got {name}. Convert it, or say by --format "
+            "how to read it, such as --format text."
         )
     return DOCUMENT_ENDINGS.get(ending, "text")
 

@@ -251,6 +251,17 @@ def find_locale(code: str) -> Any:
         return None
 
 
+def is_language(code: str) -> bool:
+    """Return whether a code is of a language that babel knows, or without babel, whether it can be
+    one of two letters.
+    """
+    try:
+        from babel import Locale
+    except ImportError:
+        return re.fullmatch(r"[A-Za-z]{2}([-_]\w+)?", code) is not None
+    return base_language(code) in Locale("en").languages
+
+
 def name_language(code: str) -> str:
     """Return a code as documents spell it: `deu_Latn` as `de`, and `pt_BR` as `pt-BR`."""
     locale = (

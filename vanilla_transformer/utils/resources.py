@@ -144,9 +144,3 @@ DOCUMENT_ENDINGS = {
     ".odp": "odf",
     ".epub": "epub",
 }
-# Endings of formats that no reader knows, whose syntax would be translated as text.
-OTHER_ENDINGS = {
-    *(".ass", ".ssa", ".ttml"),
-    *(".jsonl", ".yaml", ".yml", ".toml", ".ini", ".csv", ".tmx"),
-    *(".tex", ".rst", ".adoc", ".ipynb", ".rtf", ".xlsx", ".pdf"),
-}

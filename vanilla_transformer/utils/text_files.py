@@ -28,7 +28,8 @@ LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills t
 ZIP = "PK\3\4"  # at the beginning
 _XML_ENCODING = re.compile(r"\A(\ufeff?<\?xml\s[^>]*?\sencoding\s*=\s*[\"'])[^\"']+")
 _DECLARED = re.compile(
-    rb"\s*<(?:\?xml\s[^>]*?\sencoding\s*=\s*[\"']|.{,4000}?<meta\s[^>]*?charset\s*=\s*[\"']?\s*)([\w.:-]+)",
+    rb"\s*+<(?:\?xml\s[^>]*?\sencoding\s*+=\s*+[\"']"
+    rb"|.{,4000}?<meta\s[^<>]*?charset\s*+=\s*+[\"']?+\s*+)([\w.:-]+)",
     re.DOTALL | re.IGNORECASE,
 )
 _LATIN = "latin-1"
@@ -117,7 +118,7 @@ def stream_lines(
         for number, line in enumerate(read_file_lines(file, may_be_blank, may_be_markup), start=1):
             if has_invalid_unicode(line):
                 raise invalid_unicode_error(number, path, line)
-            yield line.removesuffix("\r")
+            yield line.rstrip("\r")
 
 
 def open_file(path: Path) -> BufferedReader:
@@ -319,8 +320,9 @@ _BINARY = {
 }
 _TAGS = {b"xliff": ("XLIFF", ".xlf"), b"tmx": ("TMX", ".tmx"), b"html": ("HTML", ".html")}
 _MARKUP = re.compile(
-    rb"\s*(?:<\?xml\s|<!DOCTYPE\s|<(?:html|xliff|tmx)[\s>])|(?P<vtt>WEBVTT\s)|(?P<srt>\s*\d+\r?\n[\d:]+[,.]\d+ -->)"
-    rb"|(?P<po>(?:#[^\n]*+\n|[ \t\r]*+\n)*+(?:msgctxt|msgid) \")|(?P<jsonl>\{\s*\"[^\n]*\}\s*\n)",
+    rb"\s*+(?:<\?xml\s|<!DOCTYPE\s|<(?:html|xliff|tmx)[\s>])|(?P<vtt>WEBVTT\s)"
+    rb"|(?P<srt>\s*+\d+\r{,3}\n[\d:]+[,.]\d+ -->)"
+    rb"|(?P<po>(?:#[^\n]*+\n|[ \t\r]*+\n)*+(?:msgctxt|msgid) \")|(?P<jsonl>\{\s*+\"[^\n]*\}\s*\n)",
     re.IGNORECASE,
 )
 

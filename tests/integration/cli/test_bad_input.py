@@ -444,6 +444,10 @@ MISTAKES = {
     "translate no/model --format html --input latin": "must be UTF-8, but line 1 has the byte",
     "translate no/model --format html --sentence_splitter no": "`sentence_splitter` must be",
     "translate no/model --input a.ass": "must end with .txt, .html, .htm, ",
+    **{
+        f"translate no/model --input a{ending}": "the code of a language or nothing, got a"
+        for ending in (".eml", ".tsv", ".vue", ".sub", ".py", ".1", ".de.xcstrings")
+    },
     "translate no/model --input a.YAML.gz": (
         "got a.YAML.gz. Convert it, or say by --format how to read it"
     ),

@@ -226,7 +226,7 @@ def test_written_text_is_compressed_as_its_name_says(ending, tmp_path):
 
 # The flags of all commands that write a text, and a line with which each is written.
 OUTPUTS = {
-    "translate --output": "translate model --input validation.a --output",
+    "translate --output": "translate model --input validation.a --format text --output",
     "evaluate --output_file": (
         "evaluate model --source validation.a --target validation.b --output_file"
     ),

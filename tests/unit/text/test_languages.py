@@ -2,6 +2,7 @@
 
 import copy
 import json
+import sys
 
 import pytest
 from transformers import AutoTokenizer, MarianTokenizer, PreTrainedTokenizerFast
@@ -18,6 +19,7 @@ from vanilla_transformer.text.languages import (
     find_code,
     find_direction,
     find_languages,
+    is_language,
     is_same_language,
     set_languages,
     store_direction,
@@ -284,3 +286,12 @@ def test_languages_complete_a_direction_as_far_as_they_can_and_take_codes_of_any
 )
 def test_is_same_language_leaves_regions_and_scripts_aside(code, other, is_same):
     assert is_same_language(code, other) is is_same_language(other, code) is is_same
+
+
+def test_is_language_knows_codes_of_any_form(monkeypatch):
+    codes = ["en", "EN", "pt_BR", "zh-Hans", "deu", "eng_Latn", "hsb", "en-de"]
+    others = ["", "eml", "tsv", "vue", "xcstrings", "py", "1", "x.y"]
+    assert [code for code in [*codes, *others] if is_language(code)] == codes
+    monkeypatch.setitem(sys.modules, "babel", None)
+    without_babel = [code for code in [*codes, *others] if is_language(code)]
+    assert without_babel == ["en", "EN", "pt_BR", "zh-Hans", "en-de", "py"]

@@ -1,10 +1,16 @@
 """Texts and lines in UTF-8; other encodings are named."""
 
 import re
+import time
 
 import pytest
 
-from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
+from vanilla_transformer.utils.text_files import (
+    decode_document,
+    decode_text,
+    fit_encoding,
+    stream_lines,
+)
 
 _WIDE = [
     "The old house.\nIt is red.\n",
@@ -114,3 +120,18 @@ def test_fit_encoding_writes_references_and_the_name():
     assert fit_encoding(declared, "ISO-8859-1") == XML.format("ISO-8859-1", "ä &#1078;")
     assert fit_encoding(declared, "UTF-16-LE") == XML.format("UTF-16", "ä ж")
     assert fit_encoding(declared, "UTF-8") == declared
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r\r\n"])
+def test_stream_lines_leaves_out_any_line_end(tmp_path, line_end):
+    (tmp_path / "a").write_bytes(f"one{line_end}two{line_end}".encode())
+    assert [*stream_lines(tmp_path / "a")] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "head", ["<html><meta charset=" + " " * 60_000 + "<", "<" + "<meta " * 660 + "a" * 2_000_000]
+)
+def test_decode_document_asks_for_the_encoding_in_linear_time(head):
+    started = time.process_time()
+    assert decode_document(head.encode(), "a.html", "html") == (head, "UTF-8")
+    assert time.process_time() - started < 2  # 20 ms, and minutes in quadratic time

@@ -86,7 +86,7 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
 
 _PARTING = re.compile("\0+")  # which XML cannot contain
-_LINE_BREAK = re.compile(r"\s*[\n\r\t]\s*")
+_LINE_BREAK = re.compile(r"(?<!\s)[^\S\n\r\t]*+[\n\r\t]\s*+")
 
 
 def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterator[Any]:

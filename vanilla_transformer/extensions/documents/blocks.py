@@ -4,6 +4,7 @@ spans.
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,7 @@ from vanilla_transformer.text.protection import (
 )
 
 BYTE_ORDER_MARK = "\ufeff"
+LINE_END = r"\r{,3}\n"  # also of a file that was written several times in text mode of Windows
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _STARTS_WORD = regex.compile(r"[^\s.,:;!?…、。，：；！？\p{Pe}\p{Pf}]")
 _LAST_WORD = regex.compile(rf"(?r){WORD_CHARACTER}{{1,64}}\Z", regex.V1)
@@ -306,5 +308,6 @@ def unify_line_ends(text: str) -> tuple[str, str, str]:
     instead.
     """
     mark = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
-    line_end = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
-    return mark, line_end, text.removeprefix(mark).replace("\r\n", "\n")
+    ends = Counter(re.findall(LINE_END, text))
+    line_end = max(ends, key=lambda end: ends[end], default="\n")
+    return mark, line_end, re.sub(LINE_END, "\n", text.removeprefix(mark))

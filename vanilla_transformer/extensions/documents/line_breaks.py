@@ -12,7 +12,7 @@ _OPENING = r"[\p{Ps}\p{Pi}]"
 # A piece that no line break divides: a word, or a character of a script without spaces. White space
 # may precede it.
 _PIECE = regex.compile(
-    rf"\s*(?:{_OPENING}*{_CHARACTER}[[\p{{P}}{FURTHER}ー]--{_OPENING}]*|(?:(?!{_CHARACTER})\S)+)",
+    rf"(?<!\s)\s*+(?:{_OPENING}*{_CHARACTER}[[\p{{P}}{FURTHER}ー]--{_OPENING}]*|(?:(?!{_CHARACTER})\S)+)",
     regex.V1,
 )
 _UNSPACED_END = regex.compile(rf"{UNSPACED_SCRIPTS}[{FURTHER}]*\p{{P}}*\Z", regex.V1)

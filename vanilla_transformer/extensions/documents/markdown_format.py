@@ -77,26 +77,30 @@ _KEPT = regex.compile(
 _DESTINATION = re.compile(rf"[^\s()<>{{]*+(?:(?:{_TAG})[^\s()<>{{]*+)++")  # of a link
 _NAMES = r"(?:[\w$]+|\*\s+as\s+[\w$]+|\{[^{}]*\})"  # in an import
 _KEPT_LINES = regex.compile(
-    r"(?:\{%-?\s*(?<name>raw|verbatim|highlight|comment)\b.{,50000}?\{%-?\s*end(?P=name)\s*-?%\}"
-    r"|\{\{[<%]\s*(?<name>highlight|katex|math|mermaid|code[\w-]*)\b.{,50000}?\{\{[<%]\s*/\s*(?P=name)\s*[%>]\}\}"
+    r"(?:\{%-?\s*(?<name>raw|verbatim|highlight|comment)\b"
+    r"(?:(?!\{%-?\s*+(?P=name)\b).){,50000}?\{%-?\s*end(?P=name)\s*-?%\}"
+    r"|\{\{[<%]\s*(?<name>highlight|katex|math|mermaid|code[\w-]*)\b"
+    r"(?:(?!\{\{[<%]\s*+(?P=name)\b).){,50000}?\{\{[<%]\s*/\s*(?P=name)\s*[%>]\}\}"
     rf"|(?:(?:{_TAG}|{_ATTRIBUTES})[ \t]*+)++|\\\[(?<formula>(?:(?!\n\s*\n).){{1,2000}}?)\\\]"
     r"|;*-+8<-+[ \t]+[^\n]+|-+8<-+[ \t]*\n.{,5000}?-+8<-+|<<<[ \t][^\n]+|\[TOC\]|@tab\b[^\n]*"
     r"|\\[A-Za-z]+\*?(?:\{[^{}\n]*\}|\[[^\[\]\n]*\])*"
     r"|%%.{,5000}?%%|\*\[[^\]\n]+\]:[^\n]*|\([^()\s]+\)=|\+\+\+[^\n]*|\+[-=+]+\+(?:\n[ \t]*[|+][^\n]*)+"
     r"|(?<fence>:{3,})[ \t]*(?:\{\w|mermaid).{,50000}?\n[ \t]*(?P=fence)"
     rf"|(?<mdx>(?:(?:</?>|(?=</?[A-Z]|</?\w+\.){_JSX})[ \t]*+)++)"
-    rf"|(?<first>(?<mdx>(?:import\s+(?:type\s+)?(?:{_NAMES}(?:\s*,\s*{_NAMES})?\s+from\s+)?[\"']"
+    rf"|(?:(?<mdx>(?:import\s+(?:type\s+)?(?:{_NAMES}(?:\s*,\s*{_NAMES})?\s+from\s+)?[\"']"
     r"|export\s+(?:default|const|let|var|function|async|class|type|interface|[*{])(?!\w))"
     rf"(?:[^\n{{}}]|{_BRACES}|\n(?!\s*\n))*+)|%[ \t][^\n]*))[ \t]*+(?=\n|\Z)",
     re.DOTALL,
 )
+_FIRST_LINE = re.compile(r"import\b|export\b|%[ \t]")  # of what interrupts no paragraph
 # Titles of admonitions, tabs, containers, directives of MyST, and blocks of pymdownx.
 _TITLE = re.compile(
+    r"(?:(?!!!!|\?\?\?|===|[:`~]{3}|///).)*+"
     r"(?:(?:!!!|\?\?\?\+?|===[!+]*)[^\"]*\"(?P<quoted>.+)\"\s*$"
-    r"|[:`~]{3,}\s*\{(?!(?:figure|container|div|grid|only|tab-set)\})[\w:.-]+\}\s*(?P<after>.+?)\s*$"
-    r"|:{3,}\s*[\w-]+\[(?P<inside>.+)\](?:\{.*\})?\s*$"
-    r"|:{3,}\s*(?!.*\w=|.*:::)[\w-]+\s+(?P<plain>[^{]+?)\s*(?:\{.*\})?$"
-    r"|/{3,}\s*(?!html)[\w-]+\s*\|\s*(?P<block>.+?)\s*$)"
+    r"|[:`~]{3,}\s*+\{(?!(?:figure|container|div|grid|only|tab-set)\})[\w:.-]+\}\s*+(?P<after>.*\S)\s*$"
+    r"|:{3,}+\s*+[\w-]++\[(?P<inside>.+)\](?:\{[^{}]*+\})?\s*$"
+    r"|:{3,}+\s*+(?!.*\w=|.*:::)[\w-]++\s++(?P<plain>[^{]*[^{\s])\s*+(?:\{.*\})?$"
+    r"|/{3,}+\s*+(?!html)[\w-]++\s*+\|\s*+(?P<block>.*\S)\s*$)"
 )
 _TAB = re.compile(r"^([ \t>]*)===(?=[!+]*[ \t]+\")", re.MULTILINE)
 # Directives of MyST whose content is Markdown, and their options.
@@ -390,7 +394,7 @@ def _add_titles(state: Any) -> None:
         is_open = token.type == "admonition_open" or (
             token.nesting > 0 and token.type.startswith("container_")
         )
-        match = _TITLE.search(lines[token.map[0]]) if is_open else None
+        match = _TITLE.match(lines[token.map[0]]) if is_open else None
         if match:
             title = Token(
                 "inline", "", 0, map=token.map, content=match[match.lastindex or 0], children=[]
@@ -416,14 +420,10 @@ def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
     start = state.bMarks[first] + state.tShift[first]
     match = (
         None
-        if state.is_code_block(first)
+        if state.is_code_block(first) or (silent and _FIRST_LINE.match(state.src, start))
         else _KEPT_LINES.match(state.src, start, state.eMarks[end - 1])
     )
-    if (
-        not match
-        or (silent and match["first"])
-        or (match["formula"] and not _IS_MATH.search(match["formula"]))
-    ):
+    if not match or (match["formula"] and not _IS_MATH.search(match["formula"])):
         return False
     if not silent:
         state.line = (

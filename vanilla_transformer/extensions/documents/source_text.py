@@ -17,7 +17,7 @@ import regex
 
 from vanilla_transformer.text.protection import Range
 
-from .blocks import Block, Document, SpanBuilder, leave_open, report_open, write_block
+from .blocks import LINE_END, Block, Document, SpanBuilder, leave_open, report_open, write_block
 
 # Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
 # quotation marks.
@@ -52,11 +52,10 @@ _SIDE_BY_SIDE = {
     "uicontrol",
 }
 TEMPLATE = rf"(?P<kept>{_CODE})"
-_ATTRIBUTE = re.compile(
-    rf"(?:[\s/]|{_CODE})*+([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+({_QUOTED}|[^\s>]*+))?+", re.DOTALL
-)
+_ATTRIBUTE = re.compile(rf"{_CODE}|([^\s/>=]++)(?:\s*+=\s*+({_QUOTED}|[^\s>]*+))?+", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[xX]?[0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
-_UNQUOTED_END = re.compile(r"=\s*+[^\s\"'>]+/>\Z")
+_NUMBER = re.compile(r"&#0*([0-9]{1,8})[0-9]*")  # of which eight digits stand for no character
+_UNQUOTED_END = re.compile(r"=\s*+[^\s\"'>=]+/>\Z")
 _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of XML
 _SPACE = " \t\r\n\f"
@@ -137,6 +136,13 @@ def read_tokens(text: str, raw: Mapping[str, str] | None = None) -> Iterator[Tok
         yield Token("text", end, len(text))
 
 
+def read_html(text: str) -> str:
+    """Return a text with the characters of its references, of which a number of any length is
+    one.
+    """
+    return unescape(_NUMBER.sub(lambda match: f"&#{match[1]}", text))
+
+
 def unescape_xml(text: str) -> str:
     """Return a text with the characters of its references, except entities that a document
     defines.
@@ -196,8 +202,8 @@ class SourceDocument(Document):
 
     signs: regex.Pattern[str] | None = None
 
-    def __init__(self, text: str, tokens: Iterable[Token], read: Callable[[str], str] = unescape):
-        self.text, self.tokens, self.read, self.is_xml = text, [*tokens], read, read is not unescape
+    def __init__(self, text: str, tokens: Iterable[Token], read: Callable[[str], str] = read_html):
+        self.text, self.tokens, self.read, self.is_xml = text, [*tokens], read, read is unescape_xml
         self.blocks = list[Block]()
         self.places = list[Place]()
         self.replaced = list[Edit]()
@@ -299,12 +305,12 @@ class SourceDocument(Document):
 
     def slice(self, start: int, end: int) -> str:
         """Return a part of the text with its edits."""
-        pieces = list[str]()
-        for first, last, new in self.edits[bisect_left(self.edits, (start,)) :]:
-            if first >= end:
-                break
+        pieces, number = list[str](), bisect_left(self.edits, (start,))
+        while number < len(self.edits) and self.edits[number][0] < end:
+            first, last, new = self.edits[number]
             pieces += [self.text[start:first], new]
             start = last
+            number += 1
         return "".join([*pieces, self.text[start:end]])
 
     def attributes(self, token: Token) -> dict[str, Attribute]:
@@ -315,6 +321,8 @@ class SourceDocument(Document):
             return self._attributes[token.start]
         found = self._attributes[token.start] = {}
         for match in _ATTRIBUTE.finditer(self.text, token.start + 1 + len(token.name), token.end):
+            if match[1] is None:
+                continue
             name = match[1].lower() if not self.is_xml else match[1]
             raw = match[2] or ""
             quote = raw[:1] if raw[:1] in ("'", '"') else ""
@@ -365,7 +373,7 @@ class SourceDocument(Document):
             end -= len(self.text[start:end]) - len(self.text[start:end].rstrip(_SPACE))
         place, builder = self.spelling(start, end), SpanBuilder(keeps_space)
         if keeps_space and breaks:
-            place.special = rf"(?P<line>[ \t]*\r?\n\s*)|{place.special}"
+            place.special = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+)|{place.special}"
         while first < last:
             first = self.add_token(builder, first, place)
         self._add_block(builder, place, needs_letters)

@@ -1,9 +1,10 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt)."""
 
-import html
 import re
 import textwrap
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, islice
 from typing import NamedTuple
 
@@ -12,34 +13,36 @@ import regex
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import BYTE_ORDER_MARK, Block, Document, SpanBuilder, write_block
+from .blocks import BYTE_ORDER_MARK, LINE_END, Block, Document, SpanBuilder, write_block
 from .line_breaks import find_cuts, join_lines
+from .source_text import read_html
 
-_TIME = r"((?:\d+[:：] ?){1,2}\d+)(?:[,.:，．。：](\d*))?"  # and the digits of its fraction
+# Hours of many digits are no number of seconds. The digits of a fraction follow.
+_TIME = r"((?:\d{1,9}[:：] ?){1,2}\d{1,9})(?:[,.:，．。：](\d*+))?"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-[ -]?\s*>\s*{_TIME}(?:\s.*)?", re.DOTALL)
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_LIKE_TIMES = re.compile(rf"\s*{_TIME}[^\w>]*>")
+_LINE = re.compile(rf"[^\r\n]*+(?:{LINE_END}|\r)|[^\r\n]+")
+_LIKE_TIMES = re.compile(r"\s*+\d+[:：] ?\d[\d:,.：，．。 ]*+[^\w>]*+>")
 _NUMBER = re.compile(r"\s*-?\d+(?:\.\d*)?\s*")
 _TAG = re.compile(r"<(/?)([a-z]+)(?:[.\s][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.IGNORECASE)
 _WORD = re.compile(
     rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII
 )  # with its tags
 _DASH = re.compile(r"\s*[-‐–—]\s*")
-_DIALOGUE = re.compile(r"\n(?=\s*(?:<[^<>]*>)*\s*[-‐–—])")
+_BEFORE_DASH = re.compile(r"\n(?:\s|<[^<>]*+>)*+(?P<dash>(?=[-‐–—]))?")
+# The ends of texts without white space there, in their last characters
 _OPEN_END = regex.compile(
-    r"[\p{L}\p{M}\p{N}][,;،؛、，；]?\s*\Z"
+    r"[\p{L}\p{M}\p{N}][,;،؛、，；]?\Z"
 )  # of a speech whose sentence may continue
-_COMMA_END = re.compile(r"[,،、，]\s*\Z")
-_FULL_STOP = regex.compile(
-    r"[\p{Sentence_Terminal}--[!?！？؟]][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z", regex.V1
-)
-_CLAUSE_END = regex.compile(r"[,;:،؛、，；…\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z")
+_COMMA_END = re.compile(r"[,،、，]\Z")
+_FULL_STOP = regex.compile(r"[\p{Sentence_Terminal}--[!?！？؟]][\p{Pe}\p{Pf}\"'\p{M}]*\Z", regex.V1)
+_CLAUSE_END = regex.compile(r"[,;:،؛、，；…\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"'\p{M}]*\Z")
 _APART = re.compile(
     rf"{_TAG.pattern}|[♩♪♫♬]", re.IGNORECASE
 )  # what speeches have that are not joined
 _SPEAKER = re.compile(r"\s*\w[\w .']{,20}:\s")  # whose name begins a speech
 _PAUSE = 2.0  # seconds between two cues of one sentence, at most
 _MOST_CUES = 6  # of one sentence: more are speech without punctuation marks
+_LONGEST_END = 16  # characters that tell how a text ends
 _CLAUSE = 8  # characters that a cut is moved, at most, to be at the end of a clause
 
 
@@ -71,9 +74,11 @@ class SrtDocument(Document):
         self._mark = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
         self._lines = _LINE.findall(text.removeprefix(self._mark))  # with their ends
         self._cues = [*self._read_cues()]
-        self._speeches = [_DIALOGUE.split(cue.content) for cue in self._cues]
+        self._speeches = [_split_speeches(cue.content) for cue in self._cues]
         speeches = [speech for some in self._speeches for speech in some]
-        has_stops = 3 * sum(bool(_FULL_STOP.search(speech)) for speech in speeches) >= len(speeches)
+        has_stops = 3 * sum(bool(_FULL_STOP.search(_end(speech))) for speech in speeches) >= len(
+            speeches
+        )
         runs, end = list[list[str]](), None
         for cue, (first, *others) in zip(self._cues, self._speeches, strict=True):
             is_near = end is not None and 0 <= round(cue.start - end, 3) <= _PAUSE
@@ -87,7 +92,7 @@ class SrtDocument(Document):
         for run in runs:
             self._sentences += [run] if len(run) <= _MOST_CUES else [[speech] for speech in run]
         texts = (join_lines("\n".join(sentence).split("\n")) for sentence in self._sentences)
-        self.blocks = [_build_block(text, html.unescape if self.escapes else str) for text in texts]
+        self.blocks = [_build_block(text, read_html if self.escapes else str) for text in texts]
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -106,14 +111,16 @@ class SrtDocument(Document):
                 _wrap(part, speech.count("\n") + 1)
                 for part, speech in zip(parts, sentence, strict=True)
             ]
-        left, lines = iter(written), list(self._lines)
-        contents = ["\n".join(islice(left, len(speeches))) for speeches in self._speeches]
-        for cue, content in reversed([*zip(self._cues, contents, strict=True)]):
+        left, lines, end = iter(written), list[str](), 0
+        for cue, speeches in zip(self._cues, self._speeches, strict=True):
+            content = "\n".join(islice(left, len(speeches)))
             if content != cue.content:
-                first, last = lines[cue.first], lines[cue.last - 1]
+                first, last = self._lines[cue.first], self._lines[cue.last - 1]
                 content = content.replace("\n", first[len(first.rstrip("\r\n")) :])
-                lines[cue.first : cue.last] = [content + last[len(last.rstrip("\r\n")) :]]
-        return self._mark + "".join(lines)
+                lines += self._lines[end : cue.first]
+                lines.append(content + last[len(last.rstrip("\r\n")) :])
+                end = cue.last
+        return self._mark + "".join([*lines, *self._lines[end:]])
 
     def _read_cues(self) -> Iterator[_Cue]:
         lines = self._lines
@@ -141,7 +148,7 @@ class SrtDocument(Document):
         elif lines and lines[0].split()[:1] != [self.header]:
             wrong, wanted = [0], self.header
         if wrong:
-            found = f"line {min(wrong) + 1} is {lines[min(wrong)].strip()!r}"
+            found = f"line {min(wrong) + 1} is {lines[min(wrong)].strip()!r:.80}"
             raise UserError(
                 f"The text must be {self.name} subtitles, but {found} instead of {wanted}."
             )
@@ -179,16 +186,33 @@ def _seconds(clock: str, fraction: str | None) -> float:
     )
 
 
+def _split_speeches(content: str) -> list[str]:
+    """Return the speeches of a cue.
+
+    Further ones begin with a dash, and lines without text before it are some, too.
+    """
+
+    def part(gap: re.Match[str]) -> str:
+        return gap[0] if gap["dash"] is None else gap[0].replace("\n", "\r")
+
+    return _BEFORE_DASH.sub(part, content).split("\r")  # which ends no line within a cue
+
+
+def _end(text: str) -> str:
+    """Return the last characters of a text, without white space after them."""
+    return text.rstrip()[-_LONGEST_END:]
+
+
 def _continues(speech: str, following: str, has_stops: bool) -> bool:
     """Tell whether a sentence continues in the speech of the following cue.
 
     Args:
         has_stops: Whether the sentences of the subtitles end in full stops.
     """
-    if _APART.search(speech) or _APART.search(following) or not _OPEN_END.search(speech):
+    end, start = _end(speech), following.lstrip()[:1]
+    if _APART.search(speech) or _APART.search(following) or not _OPEN_END.search(end):
         return False
-    start = following.lstrip()[:1]
-    is_within = bool(_COMMA_END.search(speech)) or (has_stops and not start.isupper())
+    is_within = bool(_COMMA_END.search(end)) or (has_stops and not start.isupper())
     return start.islower() or (start.isalnum() and is_within and not _SPEAKER.match(following))
 
 
@@ -204,9 +228,12 @@ def _divide(text: str, lengths: Sequence[int]) -> list[str]:
         goal = len(text) * length / sum(lengths)
         able = [cut for cut in cuts if cut > start]
         able = able[: max(1, len(able) - (len(lengths) - 1 - count))]
-        costs = (
-            (abs(cut - goal) - _CLAUSE * bool(_CLAUSE_END.search(text[:cut])), cut) for cut in able
-        )
+        costs = list[tuple[float, int]]()
+        for cut in able:
+            is_after_clause = bool(
+                _CLAUSE_END.search(text[max(0, cut - _LONGEST_END) : cut].rstrip())
+            )
+            costs.append((abs(cut - goal) - _CLAUSE * is_after_clause, cut))
         _, end = min(costs, default=(0, len(text)))
         parts.append(text[start:end].rstrip())
         start = end
@@ -239,9 +266,10 @@ def _wrap(text: str, count: int) -> str:
     """
     words = [match[0].replace("\n", " ") for match in _WORD.finditer(text)]
     seen = " ".join("x" * max(1, len(_TAG.sub("", word).strip())) for word in words)
-    for width in range(max(1, -(-len(seen) // count)), len(seen) + 1):
-        lines = textwrap.wrap(seen, width, break_long_words=False)
-        if len(lines) <= count:
-            left = iter(words)
-            return "\n".join(" ".join(islice(left, len(line.split()))) for line in lines)
-    return text
+    widths = range(max(1, -(-len(seen) // count)), len(seen) + 1)
+    wrap = partial(textwrap.wrap, seen, break_long_words=False)
+    least = bisect_left(widths, True, key=lambda width: len(wrap(width)) <= count)
+    if least == len(widths):
+        return text
+    left = iter(words)
+    return "\n".join(" ".join(islice(left, len(line.split()))) for line in wrap(widths[least]))

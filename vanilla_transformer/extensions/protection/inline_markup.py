@@ -21,7 +21,9 @@ _TOKEN = regex.compile(
     r"|</?(?:br|div|h[1-6r]|li|[ou]l|p|t[dhr])(?:\s[^<>]*)?/?>)++"
     r"|(?:<|&lt;)(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*+)(?:\s[^<>]*?)?(?:>|&gt;)"
 )
-_CHARACTER = regex.compile(r"&(?:amp;)*(#\d+|#[xX]\p{AHex}+|[A-Za-z]+\d*);|\\(u\p{AHex}{4}|[\"'])")
+_CHARACTER = regex.compile(
+    r"&(?:amp;)*(#\d{1,7}|#[xX]\p{AHex}{1,6}|[A-Za-z]+\d*);|\\(u\p{AHex}{4}|[\"'])"
+)
 _DEEPEST = 99
 _MARKUP = regex.compile(r"[<>&]")
 

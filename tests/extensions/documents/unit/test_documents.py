@@ -336,6 +336,19 @@ def test_translate_document_names_the_target_language_and_keeps_other_languages(
     assert translated(text, reverse, format, direction=direction) == expected
 
 
+@pytest.mark.parametrize("format", ["html", "markdown", "vtt"])
+@pytest.mark.parametrize("digits", ["9" * 4400, "0" * 4400 + "60", "0" * 4400])
+def test_references_may_have_many_digits(format, digits):
+    text = f"a &#{digits}; b"
+    if format == "vtt":
+        text = f"WEBVTT\n\n00:01.000 --> 00:02.000\n{text}"
+    expected = text.replace("a &", "A &").replace("; b", "; B")
+    assert translated(text, copy, format) == text
+    if format == "html":
+        assert translated(text, format=format) == expected
+        assert translated(f'<p title="{text}">', format=format) == f'<p title="{expected}">'
+
+
 @pytest.mark.parametrize("format", ["html", "xml"])
 def test_translations_are_written_in_characters_of_the_format(format):
     answer = "a\0b\x08 ]]> c > d"
@@ -348,6 +361,7 @@ def test_translations_are_written_in_characters_of_the_format(format):
     "format, text",
     [
         ("markdown", "\ufeff# A *b*\n\n- c\n  d\n\n```\ncode\n```\n"),
+        ("wrapped", "> a line of words\n> b\n\nc d\n"),
         (
             "srt",
             "\ufeff1\n00:00:01,000 --> 00:00:02,000\nA b\nc d\n\n2\n00:00:03,000 --> "
@@ -359,7 +373,10 @@ def test_translations_are_written_in_characters_of_the_format(format):
 def test_lines_end_as_before(format, text):
     expected = translated(text, format=format)
     assert expected.startswith(text[:2]) and expected.endswith(text[-1:].upper())
-    assert translated(text.replace("\n", "\r\n"), format=format) == expected.replace("\n", "\r\n")
+    for line_end in ("\r\n", "\r\r\n"):  # the latter of text that was written twice on Windows
+        given = text.replace("\n", line_end)
+        assert translated(given, format=format) == expected.replace("\n", line_end)
+        assert translated(given, copy, format) == given
 
 
 @pytest.mark.parametrize(
@@ -728,6 +745,8 @@ def test_find_masks_takes_tokens_that_appear_in_text():
             "WEBVTT\n\n00:01.000 --> 0d:02.000\na",
             "line 3 is '00:01.000 --> 0d:02.000' instead of times",
         ),
+        ("srt", f"1\n{'9' * 5000}:00:01 --> 0:00:02\na", f"but line 2 is '{'9' * 79} instead of"),
+        ("vtt", f"WEBVTT\n\n{'9' * 400}:00:01.0 --> 0:00:02.0\na", f"'{'9' * 79} instead of"),
         ("pdf", "", "`format` must be one of html, xml, markdown, srt, vtt, xliff, po, ts, "),
         ("html", "<b>" * 300 + "a", "must be nested at most"),
         ("html", "<div>" * 2000, "must be nested at most"),

@@ -220,6 +220,7 @@ _NAMING = {
     "po",
     "ts",
     "json",
+    "epub",
 }  # formats of documents that name their language
 DEFAULT_LANGUAGE = "en"  # of terms in TBX
 
@@ -237,7 +238,7 @@ class LanguageArguments(CommandArguments):
         None,
         description="Code of the language of the translations, such as de: for models that "
         "translate into several, for terms in TBX, and for the language that HTML, XML, XLIFF, "
-        "PO, TS and ARB name.",
+        "PO, TS, ARB and EPUB name.",
     )
 
 

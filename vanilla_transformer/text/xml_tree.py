@@ -10,7 +10,13 @@ from vanilla_transformer.utils.import_utils import requires_extra
 DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _TRANSLATE = ("translate", "{http://www.w3.org/2005/11/its}translate")
-_SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "strip_cdata": False}
+_SAFE = {
+    "resolve_entities": False,
+    "no_network": True,
+    "load_dtd": False,
+    "strip_cdata": False,
+    "collect_ids": False,  # XML with two equal names is well-formed
+}
 
 
 def parse_xml(text: str | bytes) -> Any:

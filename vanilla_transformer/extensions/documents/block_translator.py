@@ -106,7 +106,11 @@ class BlockTranslator:
         for low, high in pairwise([0, *sorted({*_breaks(block)}), len(block.text)]):
             text = block.text[low:high]
             marked, formulas_here = (
-                [(start - low, end - low) for start, end in places if low <= start and end <= high]
+                [
+                    (start - low, end - low)
+                    for start, end in overlapping((low, high), places)
+                    if low <= start and end <= high
+                ]
                 for places in (fixed, formulas)
             )
             found = merge([*find_protected(text, self.protect), *formulas_here])
@@ -160,6 +164,7 @@ def join_block(
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
     pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
     for start, sentence, found in sentences:
+        kept_here = set(sentence.kept or ())
         if (
             sentence.kept is None
         ):  # words are linked also in the syntax of a message, which is linked as a whole
@@ -169,12 +174,12 @@ def join_block(
                 for each in proportional_links(last - first, found.text[low:high])
             ]
             found = found._replace(alignment=links)
-        elif all(link[:2] in sentence.kept for link in found.alignment):  # and no words are linked
+        elif all(link[:2] in kept_here for link in found.alignment):  # and no words are linked
             words = proportional_links(len(sentence.text), found.text)
             free = [link for link in words if not overlapping(link[:2], sentence.kept)]
             found = found._replace(alignment=[*found.alignment, *free])
         pieces.append((start, sentence.text, found))
-        kept |= {(start + low, start + high) for low, high in sentence.kept or ()}
+        kept |= {(start + low, start + high) for low, high in kept_here}
     joined = join_pieces(block.text, pieces)
     is_open = any(found.is_open for _, _, found in pieces)
     if joined.text == block.text:  # its markup is where it was, also within words

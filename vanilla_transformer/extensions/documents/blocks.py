@@ -26,8 +26,9 @@ BYTE_ORDER_MARK = "\ufeff"
 LINE_END = r"\r{,3}\n"  # also of a file that was written several times in text mode of Windows
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _STARTS_WORD = regex.compile(r"[^\s.,:;!?…、。，：；！？\p{Pe}\p{Pf}]")
-_LAST_WORD = regex.compile(rf"(?r){WORD_CHARACTER}{{1,64}}\Z", regex.V1)
-_FIRST_WORD = regex.compile(rf"{WORD_CHARACTER}*", regex.V1)
+_LONGEST_WORD = 64
+_LAST_WORD = regex.compile(rf"(?r){WORD_CHARACTER}{{1,{_LONGEST_WORD}}}\Z", regex.V1)
+_FIRST_WORD = regex.compile(rf"{WORD_CHARACTER}{{0,{_LONGEST_WORD}}}+", regex.V1)
 _LETTER = regex.compile(r"\p{L}")
 _NUMBER = regex.compile(r"[-+−–]?\d+(?:[.,]\d+)*")
 _PLAIN_WORD = regex.compile(r"\p{L}\p{Ll}{2,}|[\p{Lo}\p{M}]+")
@@ -152,7 +153,8 @@ class SpanBuilder:
     """
 
     def __init__(self, keeps_space: bool = False) -> None:
-        self.text, self._keeps_space = "", keeps_space
+        self.end, self._keeps_space = "", keeps_space  # the last characters of the text
+        self._pieces, self._length = list[str](), 0
         self._parting: Span | None = None
         self._root = list[Span]()
         self._level = self._root
@@ -166,19 +168,20 @@ class SpanBuilder:
         self._part(text)
         # An empty span at the end notes the white space after it; an open one may stay a mark.
         last = self._level[-1] if self._level else self._open[-1][0] if self._open else None
-        if last and last.start == len(self.text) and text[0].isspace():
+        if last and last.start == self._length and text[0].isspace():
             last.space_after = True
-            if self.text.endswith(" ") and text[0] == " " and _STARTS_WORD.match(text, 1):
+            if self.end.endswith(" ") and text[0] == " " and _STARTS_WORD.match(text, 1):
                 text = text[1:]
-        self.text += text.lstrip(" ") if self.text.endswith(" ") and not self._keeps_space else text
+        is_after_space = self.end.endswith(" ") and not self._keeps_space
+        self._append(text.lstrip(" ") if is_after_space else text)
 
     def add_mark(self, payload: Any, text: str = "", breaks: bool = False) -> None:
         """Append a mark that is written as it is, with text that is not translated."""
         self._part(text)
-        start, space_before = len(self.text), not text and self.text.endswith(" ")
-        self.text += text
+        start, space_before = self._length, not text and self.end.endswith(" ")
+        self._append(text)
         span = Span(
-            start, len(self.text), payload, fixed=True, breaks=breaks, space_before=space_before
+            start, self._length, payload, fixed=True, breaks=breaks, space_before=space_before
         )
         self._level.append(span)
 
@@ -189,11 +192,11 @@ class SpanBuilder:
                 f"Markup in a paragraph must be nested at most {_DEEPEST} deep, got more."
             )
         span = Span(
-            len(self.text),
-            len(self.text),
+            self._length,
+            self._length,
             payload,
             fixed=True,
-            space_before=self.text.endswith(" "),
+            space_before=self.end.endswith(" "),
         )
         self._level.append(span)
         self._open.append((span, name, is_paired, self._level))
@@ -211,7 +214,7 @@ class SpanBuilder:
         while self._open[-1][1] != name:
             self._dissolve()
         span, _, _, self._level = self._open.pop()
-        span.end, span.fixed, span.space_after = len(self.text), False, False
+        span.end, span.fixed, span.space_after = self._length, False, False
         span.space_before &= span.end == span.start
         return span
 
@@ -219,7 +222,7 @@ class SpanBuilder:
         """Return whether a text above or below the line marks a word, and is no part of it as in
         km² and H₂O.
         """
-        base = _LAST_WORD.search(self.text)
+        base = _LAST_WORD.search(self.end)
         return (
             not is_part_of_word(base[0] if base else "", text)
             and bool(text)
@@ -237,15 +240,20 @@ class SpanBuilder:
         span = self._parting
         if following:
             self._parting = None
-        if span is not None and are_two_words(self.text[-1:], following):
-            self.text += " "
+        if span is not None and are_two_words(self.end[-1:], following):
+            self._append(" ")
             span.parts = True
+
+    def _append(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+        self.end = (self.end + text)[-_LONGEST_WORD:]
 
     def finish(self) -> Block:
         """Return the block."""
         while self._open:
             self._dissolve()
-        return Block(self.text, self._root)
+        return Block("".join(self._pieces), self._root)
 
     def _dissolve(self) -> None:
         """Make a mark of the innermost open span."""

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+import regex
+
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.xml_tree import local_name
 
@@ -13,6 +15,53 @@ _VALUES = {
     "withinTextRule": "withinText",
     "preserveSpaceRule": "space",
 }
+_LONGEST = 10_000  # characters of all selectors with their parameters
+# One path of a selector, and what follows it. An engine of XPath takes n² steps or more where a
+# path goes down from many nodes, for positions, and to sort what it finds. So predicates may look
+# at ancestors and at children only, and those may have simpler predicates. Text is that of one
+# node, since all text in an element would be read once a level.
+_PATH = regex.compile(
+    r"""
+    (?(DEFINE)
+        (?P<name>[^\W\d][\w.-]*+(?::(?:[^\W\d][\w.-]*+|\*))?+|\*)
+        (?P<test>(?&name)(?!\s*+(?:\(|::)))
+        (?P<attribute>(?:@|attribute::)\s*+(?&name))
+        (?P<literal>"[^"]*+"|'[^']*+'|\d++(?:\.\d++)?+|\$(?&name))
+        (?P<compare>\s*+(?:!=|[<>]=?+|=)\s*+)
+        (?P<and>\s*+\b(?:and|or)\b\s*+)
+        (?P<self>(?:local-name|name|namespace-uri)\(\s*+\))
+        (?P<simple>
+            not\(\s*+(?&simple)(?:(?&and)(?&simple))*+\s*+\)
+            |self::(?&test)
+            |(?:(?&self)|(?&attribute))(?:(?&compare)(?&literal))?+
+        )
+        (?P<element>(?&test)(?:\s*+\[\s*+(?&simple)(?:(?&and)(?&simple))*+\s*+\])*+)
+        (?P<down>(?:(?:child::)?+(?&element)/)*+)
+        (?P<up>\.\.(?:/\.\.)*+|(?:self|parent|ancestor(?:-or-self)?+)::(?&element))
+        (?P<value>(?:(?&up)/|(?&down))(?:(?&attribute)|text\(\s*+\)))
+        (?P<near>(?&value)|(?&up)|(?&down)(?:child::)?+(?&element))
+        (?P<function>(?&self)|count\(\s*+(?&near)\s*+\)
+            |(?:string|string-length|normalize-space)\(\s*+(?:(?&function)|(?&value))\s*+\))
+        (?P<single>(?&literal)|(?&function))
+        (?P<condition>
+            (?:not)?+\s*+\(\s*+(?&conditions)\s*+\)
+            |(?:contains|starts-with)\(\s*+(?:(?&function)|(?&value))\s*+,\s*+(?&literal)\s*+\)
+            |lang\(\s*+(?&literal)\s*+\)
+            |(?&single)(?&compare)(?:(?&single)|(?&value))
+            |(?&value)(?&compare)(?&single)
+            |(?&function)
+            |(?&near)
+        )
+        (?P<conditions>(?&condition)(?:(?&and)(?&condition))*+)
+    )
+    \G\s*+(?=/|id)(?:
+        (?:(?P<link>//?+)(?:child::)?+(?P<step>(?&test)(?:\s*+\[\s*+(?&conditions)\s*+\])*+))*+
+        (?:(?P<last>//?+)(?P<attribute_>(?&attribute)))?+
+        |id\(\s*+(?P<id>(?&literal))\s*+\)
+    )\s*+(?:\|(?!\s*+\Z)|\Z)
+    """,
+    regex.VERBOSE,
+)
 
 
 def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
@@ -22,10 +71,24 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
 
     The key of an attribute is its element and its local name. Rules in other files are not read.
     """
-    found = defaultdict[str, dict[Any, str]](dict)
+    found, length = defaultdict[str, dict[Any, str]](dict), 0
     for rule in root.iter(*(_ITS + name for name in _VALUES)):
-        name = _VALUES[local_name(rule)]
-        for node in _select(rule):
+        name, rules, selector = (
+            _VALUES[local_name(rule)],
+            rule.getparent(),
+            rule.get("selector", ""),
+        )
+        parameters = {
+            each.get("name", ""): each.text or "" for each in rules.iterchildren(f"{_ITS}param")
+        }
+        length += len(selector) + sum(map(len, parameters.values()))
+        if length > _LONGEST:
+            raise UserError(
+                "The selectors of all rules of ITS and their parameters must have at most "
+                f"{_LONGEST:,} characters, but up to line {rule.sourceline} they have {length:,}. "
+                "Remove some rules."
+            )
+        for node in _select(rule, selector, parameters):
             is_attribute = isinstance(node, str)
             key: Any = (
                 (node.getparent(), node.attrname.rpartition("}")[2]) if is_attribute else node
@@ -34,23 +97,42 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
     return found
 
 
-def _select(rule: Any) -> Iterator[Any]:
+def _select(rule: Any, selector: str, parameters: dict[str, str]) -> Iterator[Any]:
     """Yield the elements and the attributes that a rule names."""
     from lxml import etree
 
-    rules, selector = rule.getparent(), rule.get("selector", "")
-    parameters = {each.get("name"): each.text or "" for each in rules.iterchildren(f"{_ITS}param")}
     namespaces = {prefix: name for prefix, name in rule.nsmap.items() if prefix}
+    paths = [*_PATH.finditer(selector)]
     try:
-        if rules.get("queryLanguage", "xpath") != "xpath":
+        is_known = rule.getparent().get("queryLanguage", "xpath") == "xpath"
+        if not (is_known and paths) or "".join(path[0] for path in paths) != selector:
             raise TypeError
-        found = rule.getroottree().xpath(selector, namespaces=namespaces, **parameters)
-        yield from (
-            node for node in found if etree.iselement(node) or getattr(node, "attrname", None)
-        )
+        for path in paths:
+            find = etree.XPath(_one_step(path), namespaces=namespaces, regexp=False)
+            yield from find(rule.getroottree(), **parameters)
     except (etree.XPathError, TypeError) as error:
         mistake = (
             f"The selector of <its:{local_name(rule)}> in line {rule.sourceline} must be an "
             "XPath of elements"
         )
-        raise UserError(f"{mistake} or attributes, got {selector!r}.") from error
+        limit = "from the root, whose predicates look at ancestors or children only"
+        raise UserError(f"{mistake} or attributes {limit}, got {selector!r}.") from error
+
+
+def _one_step(path: regex.Match[str]) -> str:
+    """Return an XPath that finds the same nodes by one step through the document, in its order."""
+    if path["id"]:
+        return f"/descendant::*[@xml:id={path['id']}]"
+    element = ""
+    for link, step in zip(path.captures("link"), path.captures("step"), strict=True):
+        if not element:
+            element = step if link == "//" else f"{step}[not(parent::*)]"
+        elif link == "/":
+            element = f"{step}[parent::{element}]"
+        elif "ancestor" in element:  # ancestors of ancestors
+            raise TypeError
+        else:
+            element = f"{step}[ancestor::{element}]"
+    if path["last"] == "//":
+        element = f"*[ancestor-or-self::{element}]" if element else "*"
+    return f"/descendant::{element}" + (f"/{path['attribute_']}" if path["last"] else "")

@@ -1,7 +1,8 @@
 """Put the markup of a text into its translation, by aligned characters."""
 
+import re
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -23,6 +24,7 @@ _UNIT = regex.compile(
     rf"{UNSPACED_SCRIPTS}[{FURTHER}]*+|(?:{_IN_WORD})++(?:[-'’](?:{_IN_WORD})++)*|[^\w\s]\p{{M}}*",
     regex.V1,
 )
+_WORD = re.compile(r"\S++")
 
 
 class CrossingSpansError(Exception):
@@ -71,6 +73,7 @@ def project(
         return edges[bisect_right(edges, start) : bisect_left(edges, end)]
 
     words, sources = defaultdict[str, list[Range]](list), _Overlaps([link[:4] for link in links])
+    first_free = Counter[str]()  # the number of the first place of a word that may not be taken
     for other in _UNIT.finditer(target):
         words[other[0]].append(other.span())
     # Words of the source in which markup begins or ends, and which are also in the target
@@ -78,11 +81,14 @@ def project(
         here = word.span()
         if overlapping(here, known) or not inner_edges(*here):
             continue
-        equal = [there for there in words.get(word[0], ()) if not overlapping(there, taken)]
-        near = [link[2:4] for link in sources.find(*here)]
-        linked = [there for there in equal if any(overlapping(each, [there]) for each in near)]
-        if equal:
-            there = (linked or equal)[0]
+        equal, near = words.get(word[0], []), [link[2:4] for link in sources.find(*here)]
+        linked = [place for link in near for place in overlapping(link, equal)]
+        there = min((place for place in linked if not overlapping(place, taken)), default=None)
+        while there is None and first_free[word[0]] < len(equal):
+            place = equal[first_free[word[0]]]
+            first_free[word[0]] += 1
+            there = None if overlapping(place, taken) else place
+        if there is not None:
             insort(taken, there)
             fixed.append((here, there))
     # Markup may begin and end within equal ranges.
@@ -113,6 +119,7 @@ class _Projection:
         self, source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]]
     ):
         self.source, self.target = source, target
+        self.words = [match.span() for match in _WORD.finditer(source)]
         self.fixed = dict(fixed)
         kept = sorted(end for end in self.fixed.values() if end[1] > end[0])
         borders = [
@@ -154,8 +161,9 @@ class _Projection:
         for position, span in enumerate(spans):
             if run := runs.get(id(span)):
                 start, end = self._edges(run)
-                around = (self.source[outer[0] : span.start], self.source[span.end : outer[1]])
-                if not span.fixed and len(spans) == 1 and not "".join(around).strip():
+                is_first = self._next_word(outer[0]) >= span.start
+                is_last = self._next_word(span.end) >= outer[1]
+                if not span.fixed and len(spans) == 1 and is_first and is_last:
                     start, end = left, right
                 children = (
                     [] if span.fixed else self.place(span.children, (span.start, span.end), run)
@@ -166,6 +174,13 @@ class _Projection:
             placed.append((replace(span, start=start, end=end, children=children), position))
         placed.sort(key=lambda item: (item[0].start, item[0].end, item[1]))
         return [span for span, _ in placed]
+
+    def _next_word(self, place: int) -> int:
+        """Return the first character of the source at a place, or after it, that is no white
+        space.
+        """
+        number = bisect_right(self.words, place, key=itemgetter(1))
+        return max(place, self.words[number][0]) if number < len(self.words) else len(self.source)
 
     def _edges(self, run: Range | None) -> Range:
         """Return the characters of a run of units; the whole target for None."""
@@ -239,18 +254,18 @@ class _Projection:
         other span.
         """
         left, right = limits
-        place, inside = span.start, self.target[left:right]
+        place = span.start
         if (place, place) in self.fixed:
             position = self.fixed[place, place][0]
-        elif not self.source[outer[0] : place].strip():
-            position = left + min(place - outer[0], len(inside) - len(inside.lstrip()))
-        elif not self.source[place : outer[1]].strip():
-            position = right - min(outer[1] - place, len(inside) - len(inside.rstrip()))
+        elif self._next_word(outer[0]) >= place:
+            inside = self.target[left : min(right, left + place - outer[0])]
+            position = left + len(inside) - len(inside.lstrip())
+        elif self._next_word(place) >= outer[1]:
+            inside = self.target[max(left, right + place - outer[1]) : right]
+            position = right - len(inside) + len(inside.rstrip())
         else:  # beside the word before or after it, whichever it touches
             after_word = not self.source[place - 1].isspace()
-            character = place - 1 if after_word else place
-            while not after_word and self.source[character].isspace():
-                character += 1
+            character = place - 1 if after_word else self._next_word(place)
             found = [unit for _, _, unit in self.sources.find(character, character + 1)]
             if found:
                 position = max(found)[1] if after_word else min(found)[0]

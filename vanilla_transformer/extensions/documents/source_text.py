@@ -241,14 +241,11 @@ class SourceDocument(Document):
     def add_element(self, builder: SpanBuilder, index: int) -> int:
         """Add an element of a paragraph. Return the number of the next token to add."""
         token, before = self.tokens[index], self.tokens[index - 1]
-        mark, text, role = (
-            self.span_of(index, token.after),
-            self.text_of(index, token.after),
-            self.role_of(token),
-        )
+        mark, role = self.span_of(index, token.after), self.role_of(token)
+        may_be_note = role == "inline" and token.local_name in _ABOVE_OR_BELOW
         if role == "fixed":
-            builder.add_mark(mark, text)
-        elif role == "inline" and token.local_name in _ABOVE_OR_BELOW and builder.is_note(text):
+            builder.add_mark(mark, self.text_of(index, token.after))
+        elif may_be_note and builder.is_note(self.text_of(index, token.after)):
             builder.add_mark(mark)
             builder.part()
         elif role == "inline" and not token.is_empty:
@@ -269,16 +266,22 @@ class SourceDocument(Document):
             count = sum(block.is_open for block in blocks)
             self.summary = f"Translated {len(blocks) - count} of {len(blocks)} messages."
             self.summary += report_open(count)
-        rest, self.edits = iter(blocks[len(self.places) :]), [*self.replaced]
+        rest, outer = iter(blocks[len(self.places) :]), [*self.replaced]
         for start, end, write, part in self.parts:
             text = part.render([*islice(rest, len(part.blocks))])
             if text != part.text:
-                self.edits.append((start, end, write(text)))
-        self.edits.sort()
-        for place, source, block in zip(self.places, self.blocks, blocks, strict=False):
+                outer.append((start, end, write(text)))
+        outer.sort(reverse=True)
+        self.edits = list[Edit]()
+        places = zip(self.places, self.blocks, blocks, strict=False)
+        for place, source, block in sorted(places, key=lambda row: (row[0].end, -row[0].start)):
+            while outer and outer[-1][1] <= place.end:
+                self.edits.append(outer.pop())
             if block != source:  # which may have edits in it
-                low, high = (bisect_left(self.edits, (at,)) for at in (place.start, place.end))
-                self.edits[low:high] = [(place.start, place.end, self.write(place, source, block))]
+                written = self.write(place, source, block)
+                del self.edits[bisect_left(self.edits, (place.start,)) :]
+                self.edits.append((place.start, place.end, written))
+        self.edits += reversed(outer)
         return self.slice(0, len(self.text))
 
     def write(self, place: Place, source: Block, block: Block) -> str:
@@ -305,7 +308,8 @@ class SourceDocument(Document):
 
     def slice(self, start: int, end: int) -> str:
         """Return a part of the text with its edits."""
-        pieces, number = list[str](), bisect_left(self.edits, (start,))
+        pieces = list[str]()
+        number = bisect_left(self.edits, (start,))
         while number < len(self.edits) and self.edits[number][0] < end:
             first, last, new = self.edits[number]
             pieces += [self.text[start:first], new]

@@ -184,7 +184,7 @@ class XliffDocument(MarkupDocument):
         key = next(filter(None, map(token.element.get, ("startRef", "rid", "id"))), None)
         first, number = self._pairs.get(token.element, (None, 0))
         if (key is not None and name in _PAIRS) or (
-            first is token.element and not builder.text[-1:].isalnum()
+            first is token.element and not builder.end[-1:].isalnum()
         ):
             builder.open((_PAIRS.get(name), number or key), self.span_of(index, token.after))
             return token.after

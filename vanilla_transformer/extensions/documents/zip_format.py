@@ -6,7 +6,7 @@ import lzma
 import posixpath
 import re
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from copy import copy, deepcopy
 from io import BytesIO
@@ -57,13 +57,13 @@ _OF_PROOFING = {
     "noProof",
     "smtClean",
 }  # nothing that readers see
-_KEPT, _STYLE = "kept", "style"  # attributes of elements while they are translated
-# Marks before and after all else in a paragraph, which stay there.
-_MARK = "local-name() = 'textMark'"
-_AT_ENDS = " | ".join(
-    f"*[{_MARK} and not({side}-sibling::node()[not({_MARK})])]"
-    for side in ("preceding", "following")
-)
+# Names of elements and attributes while they are translated; no file may have such names.
+_OURS = "vanilla-"
+_KEPT, _STYLE = f"{_OURS}kept", f"{_OURS}style"
+_SPAN, _MARK, _END, _PLAIN = (f"{_OURS}{name}" for name in ("span", "mark", "end", "plain"))
+_HAS_OURS = f"starts-with(local-name(), '{_OURS}')"
+_PARAGRAPHS = "/descendant::*[local-name() = 'p' and descendant::*[local-name() = 'r']]"
+_LONGEST_PROPERTIES = 10_000  # bytes of the properties of a run, which each piece of its text gets
 _UNREADABLE = (RuntimeError, EOFError, OSError, KeyError, UnicodeError, zlib.error, lzma.LZMAError)
 
 
@@ -87,7 +87,10 @@ class ZipDocument(Document):
                 raise BadZipFile(
                     f"it has {size:,} bytes unpacked, more than the limit of {largest:,}"
                 )
-            if not any(each.startswith(main) for each in self._archive.namelist()):
+            counts = Counter(self._archive.namelist())
+            if twice := [name for name, count in counts.items() if count > 1]:
+                raise BadZipFile(f"it has several members {twice[0]}")
+            if not any(each.startswith(main) for each in counts):
                 raise BadZipFile(f"it has no member {main}")
             if damaged := self._archive.testzip():
                 raise BadZipFile(f"{damaged} is damaged")
@@ -122,7 +125,7 @@ class ZipDocument(Document):
 
     def _find_parts(self, format: str) -> dict[str, Any]:
         """Return the members that are translated, with the classes that read them."""
-        names, read = self._archive.namelist(), self._archive.read
+        names, read = dict.fromkeys(self._archive.namelist()), self._archive.read
         kind = XmlDocument if format == "odf" else RunDocument
         found: dict[str, Any] = {
             name: kind for name in names if re.fullmatch(ZIP_FORMATS[format][2], name)
@@ -139,7 +142,8 @@ class ZipDocument(Document):
         listed = "".join(
             read(name).decode(errors="replace") for name in _ENCRYPTIONS if name in names
         )
-        if "encryption-data" in listed or any(f'URI="{name}"' in listed for name in found):
+        encrypted = {*re.findall('URI="([^"]*)"', listed)}
+        if "encryption-data" in listed or not encrypted.isdisjoint(found):
             raise BadZipFile("it is encrypted")
         return found
 
@@ -170,23 +174,26 @@ class RunDocument(XmlDocument):
         from lxml import etree
 
         root, declaration = parse_xml(text).getroot(), DECLARATION.match(text)
+        _check_names(root)
         self._declaration = declaration[0] if declaration else ""
         self._kept, self._numbers = (
             [list[Any]()],
             {b"": "0"},
         )  # elements, and where some properties are among them
-        for paragraph in root.xpath("//*[local-name() = 'p' and .//*[local-name() = 'r']]"):
+        for paragraph in root.xpath(_PARAGRAPHS):
             space = paragraph.tag.removesuffix("p")
-            self._simplify(paragraph, space)
-            spans, lengths = [*paragraph.iter(f"{space}textSpan")], Counter[str]()
-            for span in spans:
+            texts = defaultdict[Any, list[str]](list)
+            self._simplify(paragraph, space, texts)
+            lengths = Counter[str]()
+            for span, pieces in texts.items():
+                span.text = "".join(pieces)
                 lengths[span.get(_STYLE)] += len(span.text)
             paragraph.set(_STYLE, max(lengths, key=lambda style: lengths[style], default="0"))
-            for element in [*filter(lambda span: span.get(_STYLE) == paragraph.get(_STYLE), spans)]:
-                element.tag = f"{space}plain"
-            etree.strip_tags(paragraph, f"{space}plain")
-            for mark in paragraph.xpath(_AT_ENDS):
-                mark.tag = f"{space}textEnd"
+            for span in texts:
+                if span.get(_STYLE) == paragraph.get(_STYLE):
+                    span.tag = f"{space}{_PLAIN}"
+            etree.strip_tags(paragraph, f"{space}{_PLAIN}")
+            self._keep_ends(paragraph, space)
         super().__init__(etree.tostring(root, encoding="unicode"), direction)
 
     def render(self, blocks: Sequence[Block]) -> str:
@@ -194,15 +201,27 @@ class RunDocument(XmlDocument):
         from lxml import etree
 
         root = parse_xml(super().render(blocks)).getroot()
-        for paragraph in root.xpath(f"//*[local-name() = 'p' and @{_KEPT}]"):
+        for paragraph in root.xpath(f"/descendant::*[local-name() = 'p' and @{_KEPT}]"):
             space = paragraph.tag.removesuffix("p")
             self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
-            etree.strip_tags(
-                paragraph, *(f"{space}{name}" for name in ("textSpan", "textMark", "textEnd"))
-            )
+            etree.strip_tags(paragraph, *(f"{space}{name}" for name in (_SPAN, _MARK, _END)))
         return self._declaration + etree.tostring(root, encoding="unicode")
 
-    def _simplify(self, parent: Any, space: str) -> None:
+    def _keep_ends(self, paragraph: Any, space: str) -> None:
+        """Let marks before and after all else in a paragraph stay there."""
+        marks, end = {f"{space}{_MARK}", f"{space}{_END}"}, f"{space}{_END}"
+        for mark in paragraph if not paragraph.text else ():
+            if mark.tag not in marks:
+                break
+            mark.tag = end
+            if mark.tail:
+                break
+        for mark in reversed(paragraph):
+            if mark.tail or mark.tag not in marks:
+                break
+            mark.tag = end
+
+    def _simplify(self, parent: Any, space: str, texts: dict[Any, list[str]]) -> None:
         """Replace runs by spans, which neighbors with the same properties share, and by marks."""
         children, properties = (
             [*parent],
@@ -213,21 +232,23 @@ class RunDocument(XmlDocument):
         for child in children:
             name, child.tail = local_name(child), None
             if child.tag == f"{space}r":
-                self._simplify_run(parent, space, child)
+                self._simplify_run(parent, space, child, texts)
             elif name not in ("moveFrom", "r") and child.find(f".//{space}r/{space}t") is not None:
-                self._simplify(child, space)
+                self._simplify(child, space, texts)
                 parent.append(child)
-            elif child not in properties and name not in ("", "proofErr"):
+            elif not name.endswith("Pr") and name not in ("", "proofErr"):
                 self._add_mark(parent, space, child, name)
 
-    def _simplify_run(self, parent: Any, space: str, run: Any) -> None:
+    def _simplify_run(self, parent: Any, space: str, run: Any, texts: dict[Any, list[str]]) -> None:
         style = self._find_style(run)
         for piece in [piece for piece in run if local_name(piece) not in ("", "rPr")]:
             piece.tail = None
             if piece.tag == f"{space}t":
-                if not len(parent) or parent[-1].get(_STYLE) != style:
-                    parent.append(parent.makeelement(f"{space}textSpan", {_STYLE: style}))
-                parent[-1].text = (parent[-1].text or "") + (piece.text or "")
+                span = next(parent.iterchildren(reversed=True), None)  # the last one
+                if span is None or span.get(_STYLE) != style:
+                    span = parent.makeelement(f"{space}{_SPAN}", {_STYLE: style})
+                    parent.append(span)
+                texts[span].append(piece.xpath("string()"))  # also after comments
             else:
                 part = run.makeelement(run.tag)
                 part.extend([*map(deepcopy, run.iterchildren(f"{space}rPr")), piece])
@@ -237,8 +258,8 @@ class RunDocument(XmlDocument):
         if name in _BREAKS:
             parent.append(parent.makeelement(f"{space}br", {_KEPT: self._keep([element])}))
         else:  # there may be paragraphs in it; the outer one may become an end
-            parent.append(parent.makeelement(f"{space}textMark"))
-            parent[-1].append(parent.makeelement(f"{space}textMark"))
+            parent.append(parent.makeelement(f"{space}{_MARK}"))
+            parent[-1].append(parent.makeelement(f"{space}{_MARK}"))
             parent[-1][0].append(element)
 
     def _find_style(self, run: Any) -> str:
@@ -252,6 +273,11 @@ class RunDocument(XmlDocument):
             del found.attrib[name]
         found[:] = [each for each in found if local_name(each) not in _OF_PROOFING]
         key = etree.tostring(found) if len(found) or found.attrib else b""
+        if len(key) > _LONGEST_PROPERTIES:
+            raise UserError(
+                f"The properties of a run must have at most {_LONGEST_PROPERTIES:,} bytes, but "
+                f"they have {len(key):,}."
+            )
         if key not in self._numbers:
             self._numbers[key] = self._keep([found])
         return self._numbers[key]
@@ -279,10 +305,28 @@ class RunDocument(XmlDocument):
             if child.tag == f"{space}br":
                 pieces += self._kept[int(child.get(_KEPT))]
             else:
-                if child.tag not in (f"{space}textMark", f"{space}textEnd"):
+                if child.tag not in (f"{space}{_MARK}", f"{space}{_END}"):
                     self._restore(child, space, child.get(_STYLE, style))
                 pieces.append(child)
             add_run(tail)
         kept = self._kept[int(parent.attrib.pop(_KEPT, "0"))]
         first = [each for each in kept if local_name(each) != "endParaRPr"]
         parent[:], parent.text = [*first, *pieces, *kept[len(first) :]], None
+
+
+def _check_names(root: Any) -> None:
+    """Refuse elements and attributes that are named as those of this module, and entities, which
+    Office has not.
+    """
+    from lxml import etree
+
+    for name in root.xpath(f"/descendant::*[{_HAS_OURS} or @*[{_HAS_OURS}]]"):
+        raise UserError(
+            f"Names of elements and attributes must not begin with {_OURS}, but in line "
+            f"{name.sourceline} one does."
+        )
+    for entity in root.iter(etree.Entity):
+        raise UserError(
+            f"DOCX and PPTX must have no entities, but line {entity.sourceline} has {entity.text}. "
+            "Write their text instead."
+        )

@@ -57,9 +57,9 @@ class MarkedText:
         borders = [
             0,
             *(span.start for span in walk(self._block.spans) if span.breaks),
-            len(builder.text),
+            len(self._block.text),
         ]
-        found = (_WORDS.search(builder.text, low, high) for low, high in pairwise(borders))
+        found = (_WORDS.search(self._block.text, low, high) for low, high in pairwise(borders))
         self._parts = [(match.start(), Sentence(match[0], "", ())) for match in found if match]
         self._parts = self._parts or [(0, Sentence("", "", ()))]
         self.is_plain = not (tokens or self._written)

@@ -152,6 +152,13 @@ SHOUTED = [
         "<?xml version='1.0' encoding='Utf-8'?><d>x</d>",
         "<?xml version='1.0' encoding='Utf-8'?><d>X</d>",
     ),
+    # Two elements with one name are well-formed.
+    ("xml", "<d><p xml:id='x'>x</p></d>", "<d><p xml:id='x'>X</p></d>"),
+    (
+        "xml",
+        "<d><p xml:id='x'>x</p><p xml:id='x'>y</p></d>",
+        "<d><p xml:id='x'>X</p><p xml:id='x'>Y</p></d>",
+    ),
     # No entity is expanded.
     ("xml", '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><d>x &b; y</d>', None),
     ("xml", '<!DOCTYPE d [<!ENTITY a SYSTEM "file:///etc/hostname">]><d>x &a; y</d>', None),

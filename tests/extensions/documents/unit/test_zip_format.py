@@ -1,5 +1,7 @@
 """DOCX, PPTX, OpenDocument and EPUB, built here as zips of their smallest members."""
 
+import sys
+import tracemalloc
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
@@ -114,6 +116,9 @@ RUNS = {
         [run("a"), BOX.format(paragraph(run("in"))), run(" b")],
         [run("A"), BOX.format(paragraph(run("IN"))), run(" B")],
     ),
+    "marks only": ([MARKS[0], MARKS[1]], [MARKS[0], MARKS[1]]),
+    "a comment": (["<w:r><w:t>a <!-- x -->b<?x y?> c</w:t></w:r>"], [run("A B C")]),
+    "a section": (["<w:r><w:t>a <![CDATA[& b]]> c</w:t></w:r>"], [run("A &amp; B C")]),
     "special characters": ([run("a &lt; b &amp;&#160;c")], [run("A &lt; B &amp;\xa0C")]),
 }
 
@@ -145,6 +150,80 @@ def test_runs_of_pptx_are_translated_with_their_properties():
     )
     source = text.format(noise.format("a d") + "<a:r><a:t>og </a:t></a:r>", "ran", end)
     assert translated("pptx", source) == text.format("<a:r><a:t>A DOG </a:t></a:r>", "RAN", end)
+
+
+# Elements and attributes of this name were once those of the reader.
+ODD = {
+    '<w:p kept="5" style="9"><w:x/></w:p>': None,
+    f'<w:p><w:hyperlink style="x" kept="7">{run("a")}</w:hyperlink></w:p>': run("A"),
+    f'<w:p><w:smartTag style="99999">{run("a")}</w:smartTag></w:p>': run("A"),
+    f"<w:p>{run('a')}<w:textSpan/><w:textMark/><w:textEnd/><w:plain/></w:p>": run("A"),
+    f"<w:p><w:textSpan>{run('a')}</w:textSpan></w:p>": run("A"),
+}
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_names_of_docx_are_none_of_the_reader(text):
+    expected = text if ODD[text] is None else text.replace(run("a"), ODD[text])
+    assert translated("docx", text) == expected
+
+
+# One piece of a paragraph, and how it becomes a document of many.
+PIECES = {
+    "tabs": ("docx", "<w:r><w:t>a</w:t><w:tab/></w:r>"),
+    "sizes": ("docx", '<w:r><w:rPr><w:sz w:val="{}"/></w:rPr><w:t>a </w:t></w:r>'),
+    "runs": ("docx", "<w:r><w:t>a </w:t></w:r>"),
+    "bookmarks": ("docx", "<w:bookmarkStart/>"),
+    "paragraphs": ("docx", "</w:p><w:p><w:r><w:t>a</w:t></w:r>"),
+    "slides": ("pptx", '<a:r><a:rPr b="{}"/><a:t>a </a:t></a:r>'),
+    "spans": ("odf", "<t:span>a</t:span> "),
+    "emphasis": ("markdown", "*a* "),
+    "bold": ("html", "<b>a</b> "),
+    "breaks": ("html", "a<br>"),
+    "marks": ("html", "<i></i>"),
+    "letters": ("html", "v<b>er</b>s "),
+}
+
+
+def many(kind, number):
+    """Return a document of so many pieces, and its format."""
+    format, piece = PIECES[kind]
+    pieces = "a" + "".join(piece.format(index) for index in range(number))
+    if format not in MEMBERS:
+        return pieces, format
+    prefix = {"docx": "w", "pptx": "a", "odf": "t"}[format]
+    name, frame = MEMBERS[format]
+    text = pieces.removeprefix("a")
+    paragraphs = frame % f"<{prefix}:p>{text}</{prefix}:p>"
+    return pack((name, paragraphs), ("padding", bytes(len(paragraphs)))), format
+
+
+def measure(kind, number):
+    """Return the calls of Python and the largest memory of the translation of a document."""
+    calls, (text, format) = 0, many(kind, number)
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        translate_document(text, format, shout, split_simply)
+    finally:
+        sys.setprofile(None)
+    tracemalloc.start()
+    translate_document(text, format, shout, split_simply)
+    _, largest = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return calls, largest
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_work_and_memory_grow_with_the_marks(kind):
+    measure(kind, 2)  # imports and compiled expressions
+    (few_calls, few_bytes), (calls, size) = measure(kind, 50), measure(kind, 200)
+    assert calls < 5 * few_calls
+    assert size < 6 * few_bytes and size < 200 * 6000 + 10**6
 
 
 ODF = """<o:meta>text</o:meta><t:h>{}</t:h><t:p>{} <t:span>{}</t:span><t:tab/>{}<t:s/>{}</t:p>\
@@ -214,7 +293,10 @@ def test_a_copied_zip_has_the_same_members():
     assert found == text
 
 
+ENTITY = '<!DOCTYPE x [<!ENTITY e "b">]>' + DOCUMENT.partition("?>")[2]
+LONG = f"<w:rPr>{'<w:b/>' * 2000}</w:rPr>"
 DOCX = pack(("word/document.xml", DOCUMENT % paragraph(run("a dog"))))
+TWICE = pack(("word/document.xml", "<a/>"), ("word/documents.xml", "<a/>"))
 ENCRYPTED = bytearray(DOCX.encode("latin-1"))
 ENCRYPTED[DOCX.rindex("PK\1\2") + 8] |= 1
 PROTECTED = ("META-INF/manifest.xml", "<manifest:encryption-data/>")
@@ -239,6 +321,31 @@ REFUSED = {
         "docx",
         pack(("word/document.xml", "<a>")),
         "word/document.xml: The text must be well-formed XML",
+    ),
+    "two members of a name": (
+        "docx",
+        TWICE.replace("documents.xml", "document.xml\0"),
+        "it has several members word/document.xml",
+    ),
+    "an entity": (
+        "docx",
+        pack(("word/document.xml", ENTITY % paragraph(run("a &e; c")))),
+        "word/document.xml: DOCX and PPTX must have no entities, but line 2 has &e;.",
+    ),
+    "an element of ours": (
+        "docx",
+        pack(("word/document.xml", DOCUMENT % paragraph("<w:vanilla-span/>"))),
+        "must not begin with vanilla-, but in line 2 one does.",
+    ),
+    "an attribute of ours": (
+        "docx",
+        pack(("word/document.xml", DOCUMENT % '<w:p vanilla-kept="5"/>')),
+        "must not begin with vanilla-, but in line 2 one does.",
+    ),
+    "long properties": (
+        "docx",
+        pack(("word/document.xml", DOCUMENT % paragraph(run("a", LONG)))),
+        "The properties of a run must have at most 10,000 bytes, but they have 1",
     ),
     "as HTML": ("html", DOCX, "A file of the format html must be text, got a zip."),
 }

@@ -53,6 +53,11 @@ _SENTENCE_GAP = regex.compile(
 _PIECES = [regex.compile(pattern) for pattern in (r"\X", r"(?s:.)\p{M}*+", r"(?s:.)")]
 
 
+# Options of the library's pipelines that change nothing: one process prepares texts, and batches
+# are always padded.
+_OF_LIBRARY = ("num_workers", "padding")
+
+
 class Segment(NamedTuple):
     """
     A line or sentence that is translated by itself, the white space before the next one, and its
@@ -156,10 +161,7 @@ class TranslationPipeline(Pipeline):
     ):
         self.default_batch_size = 32 if batch_size is None else batch_size
         self.default_progress_bar = progress_bar
-        for name in (
-            "num_workers",
-            "framework",
-        ):  # of transformers 4; one process prepares texts, for PyTorch
+        for name in (*_OF_LIBRARY, "framework"):  # of transformers 4
             kwargs.pop(name, None)
         super().__init__(*args, **{"task": "translation", **kwargs})
 
@@ -176,7 +178,8 @@ class TranslationPipeline(Pipeline):
     ) -> Any:
         batch_size = self.default_batch_size if batch_size is None else batch_size
         progress_bar = self.default_progress_bar if progress_bar is None else progress_bar
-        options.pop("num_workers", None)
+        for name in _OF_LIBRARY:
+            options.pop(name, None)
         if isinstance(self.model, CompatibleGenerationMixin):
             check_release(self.model)
         if hasattr(batch_size, "item"):  # of numpy or torch

@@ -28,7 +28,7 @@ class Experiment:
 
     Attributes:
         name: Name of its script and of its folder.
-        title: Title with the section of the paper.
+        title: Title with the section of the paper, and `{data}` for the name of the text.
         budget: The default budget, in `unit`.
         runs: Returns a function for each run, by a name that is a file name; it gets a folder for
             its files.
@@ -52,7 +52,9 @@ class Experiment:
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Return the flags of a command line."""
-        parser = argparse.ArgumentParser(description=f"{self.title}.", allow_abbrev=False)
+        parser = argparse.ArgumentParser(
+            description=f"{self.title_of('Multi30k')}.", allow_abbrev=False
+        )
         budget = f"size of the experiment, in {self.unit}; {self.budget} by default"
         parser.add_argument("--budget", type=int, default=self.budget, help=budget)
         parser.add_argument(
@@ -77,14 +79,15 @@ class Experiment:
         An interrupted one continues, and a finished run is not repeated.
         """
         options = self.parse(words)
+        data = Path(getattr(options, "data", "")).name
+        title = self.title_of("Multi30k" if data == Path(TEXT["data"][0]).name else data)
         folder, runs = options.output / self.name, self.runs(options)
         identity = self.identity(options) | {"budget": options.budget}
-        results = self.read_results(folder, identity)
+        results = self.read_results(folder, identity, title)
         if options.dry_run:
             finished = results["runs"].keys() & runs.keys()
             print(
-                f"{self.title}: {len(runs)} runs, {len(finished)} of them finished. "
-                f"{self.plan(options)}"
+                f"{title}: {len(runs)} runs, {len(finished)} of them finished. {self.plan(options)}"
             )
             return
         new_figure(1, 1)  # which needs matplotlib: better now than after hours
@@ -97,14 +100,18 @@ class Experiment:
                     print(f"{number} of {len(runs)}: {key}", flush=True)
             rows = self.rows({key: results["runs"][key] for key in runs})
             write_json(folder / "results.json", results | {"rows": rows})
-            text = f"{self.title}\n\n{markdown_table(rows)}"
+            text = f"{title}\n\n{markdown_table(rows)}"
             write_text_atomically(folder / "table.md", text)
             save_figure(self.draw(rows), folder / "figure.png")
         print(f"\n{text}\nResults, table and picture are in {folder}.")
 
-    def read_results(self, folder: Path, identity: Values) -> Values:
+    def title_of(self, data: str) -> str:
+        """Return the title, given the name of the text that models are trained on."""
+        return self.title.replace("{data}", data)
+
+    def read_results(self, folder: Path, identity: Values, title: str) -> Values:
         """Return the results of a folder, whose `runs` have finished; there may be none."""
-        results = {"title": self.title, "identity": identity, "runs": {}, "rows": []}
+        results = {"title": title, "identity": identity, "runs": {}, "rows": []}
         if not (folder / "results.json").exists():
             return results
         stored = json.loads((folder / "results.json").read_text(encoding="utf-8"))

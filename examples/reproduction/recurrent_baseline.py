@@ -318,7 +318,7 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
 
 TITLE = (
     "The Transformer beside an LSTM with attention: speed, BLEU and gradients over the "
-    "length, on Multi30k"
+    "length, on {data}"
 )
 FLAGS = TEXT | ROWS
 EXPERIMENT = Experiment(

@@ -76,15 +76,15 @@ def hash_text(data: str) -> dict[str, str]:
 
 
 def plan(options: Any) -> str:
-    """Return the steps and hours of all runs, and the most memory of a row, from a few steps of
-    each row.
+    """Print the hours of each row, and return the steps and hours of all runs, and the most memory
+    of a row.
     """
-    table = read_rows(options.rows)
-    recipes = [
-        recipe_of(row, 0, options.budget, options.data, options.output / "planned")
-        for row in table.values()
-    ]
-    plans = [plan_run(recipe, TIMED_STEPS) for recipe in recipes]
+    table, plans = read_rows(options.rows), []
+    for name, row in table.items():
+        recipe = recipe_of(row, 0, options.budget, options.data, options.output / "planned")
+        print(f"{name}:", flush=True)
+        plans.append(plan_run(recipe, TIMED_STEPS))
+        print(f"about {plans[-1]['hours_without_validation']:.1f} hours for each seed", flush=True)
     hours = options.seeds * sum(values["hours_without_validation"] for values in plans)
     peak = max(values["peak_memory_gib"] for values in plans)
     steps = options.seeds * len(table) * options.budget
@@ -218,7 +218,7 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     return figure
 
 
-TITLE = "Variations of the model (table 3, rows A to E), with sizes scaled down, on Multi30k"
+TITLE = "Variations of the model (table 3, rows A to E), with sizes scaled down, on {data}"
 UNIT = "training steps of each run"
 EXPERIMENT = Experiment("table3", TITLE, 3000, UNIT, runs, rows, draw, TEXT | ROWS, identity, plan)
 if __name__ == "__main__":

@@ -631,3 +631,10 @@ def test_pipeline_masks_padding_where_padding_equals_eos(tiny_model, tiny_tokeni
     translate = pipeline("translation", model=tiny_model, tokenizer=tokenizer)
     texts = ["A", "Two dogs run across the green grass."]
     assert translate(texts) == [translate(text)[0] for text in texts]
+
+
+def test_pipeline_takes_padding_as_library_pipelines_do(translate, tiny_model, tiny_tokenizer):
+    expected = translate(TEXTS, max_new_tokens=4)
+    assert translate(TEXTS, padding=True, max_new_tokens=4) == expected
+    padded = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, padding=True)
+    assert padded(TEXTS, max_new_tokens=4) == expected

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
-from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input, Output
+from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, REPEATED, Input, Output
 
 from .flags import (
     Count,
@@ -47,7 +47,11 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
             "Folder of a model, or its name on the Hugging Face Hub, unless --hypotheses is given."
         ),
     )
-    target: Input = Field(description="Reference translations, one sentence per line.")
+    target: Annotated[list[Input], REPEATED] = Field(
+        description=(
+            "Reference translations, one sentence per line. Give it again for further references."
+        )
+    )
     source: Input | None = Field(
         None, description="Source text to translate; required unless --hypotheses is given."
     )
@@ -125,10 +129,16 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
             raise UserError(
                 "Give a MODEL and its text by --source FILE, or translations by --hypotheses FILE."
             )
-        if self.source is None and (self.metric or self.glossary):
+        if self.metric or self.glossary is not None:
             from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
 
-            if self.glossary is not None or not SACRE_METRICS.keys() >= {*self.metric}:
+            others = [name for name in self.metric if name not in SACRE_METRICS]
+            if others and len(self.target) > 1:
+                raise UserError(
+                    f"The metric {others[0]} takes one reference, got {len(self.target)}. Give one "
+                    "--target, or leave it out."
+                )
+            if self.source is None and (others or self.glossary is not None):
                 raise UserError(
                     "Give the source text by --source FILE, which --glossary and metrics may read."
                 )
@@ -182,7 +192,13 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)
     }
     found = evaluate_test_set(
-        read_test_set(options.source, options.target, options.hypotheses, options.compare_with),
+        read_test_set(
+            options.source,
+            options.target[0],
+            options.hypotheses,
+            options.compare_with,
+            options.target[1:],
+        ),
         open_model(options) if options.model else None,
         functions,
         with_loss="loss" in metrics,
@@ -196,7 +212,9 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         if options.json_file is not None:
             _write_json(options.json_file, found.report.as_dict())
         if options.name is not None:
-            worst = worst_translations(found.sources, found.hypotheses, found.references)
+            worst = worst_translations(
+                found.sources, found.hypotheses, found.references, found.further_references
+            )
             save_record(
                 options.model, EVALUATIONS, options.name, {**found.report.as_dict(), "worst": worst}
             )
@@ -221,9 +239,13 @@ def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Se
     name = options.model or None
     shown = name or str(options.hypotheses)
     state, files = process_state(), {label: getattr(options, name) for name, label in _READ.items()}
+    files["Reference"], *further = options.target
+    files |= {f"Reference {number}": path for number, path in enumerate(further, 2)}
     baseline = None if options.glossary is None else "the same model without the glossary"
+    path = Path(shown).resolve()
+    parts = 2 if path.name.startswith("checkpoint-") else 1  # a run's name says more than a step
     return Setup(
-        system=Path(shown).resolve().name if Path(shown).exists() else shown,
+        system="/".join(path.parts[-parts:]) if path.exists() else shown,
         command=shlex.join(["vanilla-transformer", "evaluate", *arguments]),
         version=__version__,
         models=[] if name is None else model_names(name, options),

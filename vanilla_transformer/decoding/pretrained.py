@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub import constants, get_session, try_to_load_from_cache
+from huggingface_hub.errors import HTTPError, StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     CONFIG_MAPPING,
@@ -25,6 +25,7 @@ from transformers import (
     PreTrainedModel,
     modeling_utils,
 )
+from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
@@ -90,6 +91,12 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     if folder.is_dir():
         recover_folders(folder)
         if not (folder / CONFIG_NAME).is_file():
+            checkpoint = get_last_checkpoint(folder)
+            if checkpoint is not None and Path(checkpoint, CONFIG_NAME).is_file():
+                raise MissingFileError(
+                    f"The run {name} is not finished; its last checkpoint is {checkpoint}, "
+                    "which is a usable model."
+                )
             raise MissingFileError(
                 f"The model folder {name} must have a {CONFIG_NAME}, but it has none."
             )
@@ -100,6 +107,7 @@ def load_config(name: str | Path) -> PreTrainedConfig:
             raise MissingFileError(
                 f"There is no model folder {name}, and the Hub has no such names."
             ) from error
+        _check_hub(str(name))
     try:
         with refusing_files(name):
             if folder.is_dir():
@@ -118,6 +126,24 @@ def load_config(name: str | Path) -> PreTrainedConfig:
             raise
         raise MissingFileError(
             f"There is no model folder {name}, and the Hub gives no such model: {error}"
+        ) from error
+
+
+def _check_hub(name: str) -> None:
+    """Check that the Hub answers, unless the model is in the cache; its library would try again for
+    half a minute.
+    """
+    if isinstance(try_to_load_from_cache(name, CONFIG_NAME), str):
+        return
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except (HTTPError, ConnectionError) as error:  # ConnectionError: offline mode
+        is_ours = name.startswith("models/")
+        raise MissingFileError(
+            f"There is no model folder {name}, and the Hub cannot be reached: "
+            f"{first_line(error).rstrip('.')}."
+            + " Our models/ is in the repository, not in the wheel: clone it."
+            * is_ours
         ) from error
 
 

@@ -125,21 +125,27 @@ class PaperScores(NamedTuple):
     tokenized_bleu_signature: str
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
+def score(hypotheses: Sequence[str], references: Sequence[str], *further: Sequence[str]) -> Scores:
     """Compute cased corpus BLEU and chrF2 of detokenized text. [`bleu_tokenizer`] chooses the
     tokens of BLEU.
+
+    Args:
+        further: Further references of each hypothesis.
     """
-    return Scores(**_score_all(corpus_metrics(references), hypotheses, references))
+    return Scores(**_score_all(corpus_metrics(references), hypotheses, references, *further))
 
 
 def score_paper_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], language: str = "de"
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str = "de",
+    further: Sequence[Sequence[str]] = (),
 ) -> PaperScores:
     """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`).
 
     Not comparable with `score`.
     """
-    return PaperScores(**_score_all(_paper_metrics(language), hypotheses, references))
+    return PaperScores(**_score_all(_paper_metrics(language), hypotheses, references, *further))
 
 
 def translate_and_score(
@@ -264,22 +270,29 @@ def _paper_metrics(language: str) -> dict[str, SacreMetric]:
 
 
 def _score_all(
-    metrics: dict[str, SacreMetric], hypotheses: Sequence[str], references: Sequence[str]
+    metrics: dict[str, SacreMetric], hypotheses: Sequence[str], *references: Sequence[str]
 ) -> dict[str, Any]:
     """Return each score as `name` and each signature as `name_signature`."""
-    check_same_length(hypotheses, references)
+    for texts in references:
+        check_same_length(hypotheses, texts)
+    streams = [references[0], *map(without_blanks, references[1:])]
     scores = {
-        name: metric.corpus_score(hypotheses, [references]).score
-        for name, metric in metrics.items()
+        name: metric.corpus_score(hypotheses, streams).score for name, metric in metrics.items()
     }
     return scores | {
         f"{name}_signature": str(metric.get_signature()) for name, metric in metrics.items()
     }
 
 
-def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Return the chrF of each translation, from 0 to 100."""
-    metric, pairs = sacrebleu.CHRF(), zip(translations, references, strict=True)
-    return [
-        metric.sentence_score(translation, [reference]).score for translation, reference in pairs
-    ]
+def without_blanks(references: Sequence[str]) -> list[Any]:
+    """Return further references as sacreBLEU takes them: None, which does not count, for a blank
+    one.
+    """
+    return [reference.strip() or None for reference in references]
+
+
+def sentence_chrf(translations: Sequence[str], *references: Sequence[str]) -> list[float]:
+    """Return the chrF of each translation, from 0 to 100, by one or several references of each."""
+    further = map(without_blanks, references[1:])
+    metric, rows = sacrebleu.CHRF(), zip(translations, references[0], *further, strict=True)
+    return [metric.sentence_score(translation, texts).score for translation, *texts in rows]

@@ -11,7 +11,7 @@ from sacrebleu.significance import PairedTest
 
 from vanilla_transformer.utils.resources import METRIC_LABELS
 
-from .scores import check_same_length, corpus_metrics, sentence_chrf
+from .scores import check_same_length, corpus_metrics, sentence_chrf, without_blanks
 
 Scoring = Callable[[Sequence[str]], Mapping[str, Metric]]  # returns metrics by name, for references
 
@@ -102,6 +102,7 @@ def build_report(
     scoring: Scoring = corpus_metrics,
     samples: int = 1000,
     metrics: Mapping[str, float] | None = None,
+    further_references: Sequence[Sequence[str]] = (),
 ) -> Report:
     """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
 
@@ -111,6 +112,8 @@ def build_report(
         scoring: [`corpus_metrics`] or a partial of it; returns the metrics for references.
         samples: Number of resamples.
         metrics: Values of further metrics, which the report shows as they are.
+        further_references: Further translations of each sentence, of which a blank one does not
+            count.
     """
     systems = [] if baseline is None else [("baseline", baseline)]
     systems.append(("hypotheses", hypotheses))
@@ -121,7 +124,11 @@ def build_report(
         # sacreBLEU keys its results by the metric's name, which is "BLEU" for three of ours, so
         # each gets a call. All calls have the same seed and so the same resamples.
         signatures, results = PairedTest(
-            systems, {"": metric}, [references], test_type="bs", n_samples=samples
+            systems,
+            {"": metric},
+            [references, *map(without_blanks, further_references)],
+            test_type="bs",
+            n_samples=samples,
         )()
         ((label, signature),) = signatures.items()
         rows: Any = results[label]
@@ -139,12 +146,16 @@ def build_report(
 
 
 def worst_translations(
-    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], count: int = 3
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    further_references: Sequence[Sequence[str]] = (),
+    count: int = 3,
 ) -> list[dict[str, Any]]:
     """Return the translations with the lowest chrF, worst first: `source`, `translation`,
     `reference` and `chrf`.
     """
-    scores = sentence_chrf(hypotheses, references)
+    scores = sentence_chrf(hypotheses, references, *further_references)
     rows: list[dict[str, Any]] = [
         {"source": source, "translation": text, "reference": reference, "chrf": round(score, 2)}
         for source, text, reference, score in zip(

@@ -3,7 +3,7 @@ are.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,13 +24,15 @@ from .significance import Report, Scoring, build_report
 class TestSet(NamedTuple):
     """The lines of a test set and of its translations, of which a model makes the missing ones.
 
-    Without a source text, `sources` is empty. `baseline` has the translations of another system.
+    Without a source text, `sources` is empty. `baseline` has the translations of another system,
+    and `further_references` other people's translations.
     """
 
     sources: list[str]
     references: list[str]
     hypotheses: list[str] | None = None
     baseline: list[str] | None = None
+    further_references: Sequence[list[str]] = ()
 
 
 class Evaluation(NamedTuple):
@@ -48,10 +50,15 @@ class Evaluation(NamedTuple):
     report: Report
     baseline: list[str] | None = None
     seconds: float | None = None
+    further_references: Sequence[list[str]] = ()
 
 
 def read_test_set(
-    source: str | None, target: str, hypotheses: str | None = None, baseline: str | None = None
+    source: str | None,
+    target: str,
+    hypotheses: str | None = None,
+    baseline: str | None = None,
+    further_targets: Sequence[str] = (),
 ) -> TestSet:
     """
     Read the files of a test set, which are aligned line by line.
@@ -61,6 +68,7 @@ def read_test_set(
         target: File of the references.
         hypotheses: File of translations.
         baseline: File of the translations with which these are compared.
+        further_targets: Files of further references.
     """
     # Reading the pairs checks them, but drops blank ones, which would shift the lines against the
     # other files. So the references are read again with blank lines, which count in no score or
@@ -69,11 +77,18 @@ def read_test_set(
         read_text_files(source, target)
     references = read_lines(target)
     translations = [None if path is None else read_lines(path) for path in (hypotheses, baseline)]
-    for path, lines in zip((hypotheses, baseline), translations, strict=True):
+    further_references = [*map(read_lines, further_targets)]
+    paths = (hypotheses, baseline, *further_targets)
+    for path, lines in zip(paths, [*translations, *further_references], strict=True):
         if lines is not None and len(lines) != len(references):
             rule = f"{path} must have one translation for each line of {target}"
             raise UserError(f"{rule}, got {len(lines)} for {len(references)}.")
-    return TestSet([] if source is None else read_lines(source), references, *translations)
+    return TestSet(
+        [] if source is None else read_lines(source),
+        references,
+        *translations,
+        further_references=further_references,
+    )
 
 
 def evaluate_test_set(
@@ -99,7 +114,7 @@ def evaluate_test_set(
         with_loss: Also measure the loss of the model.
         glossary: Terms whose use in the hypotheses is measured; a pipeline has its own.
     """
-    sources, references, hypotheses, baseline = texts
+    sources, references, hypotheses, baseline, further = texts
     seconds, values = None, dict[str, float]()
     with nullcontext() if opening is None else opening as translate:
         if translate is not None:
@@ -127,11 +142,11 @@ def evaluate_test_set(
             values["loss"] = measure_loss(
                 translate.decoded_model, translate.tokenizer, pairs, direction
             )
-    report = build_report(hypotheses, references, baseline, scoring, samples, values)
+    report = build_report(hypotheses, references, baseline, scoring, samples, values, further)
     if glossary is not None:
         systems = [hypotheses, *([] if baseline is None else [baseline])]
         report = replace(
             report,
             term_uses=[glossary.measure_use(sources, translations) for translations in systems],
         )
-    return Evaluation(sources, references, hypotheses, report, baseline, seconds)
+    return Evaluation(sources, references, hypotheses, report, baseline, seconds, further)

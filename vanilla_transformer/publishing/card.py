@@ -18,6 +18,7 @@ from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.decoding.pretrained import load_config, refusing_files
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.translation_warnings import OF_TEXT
 from vanilla_transformer.utils.file_utils import hash_file, read_json
 from vanilla_transformer.utils.resources import METRIC_LABELS
@@ -192,6 +193,14 @@ def hashes_in_card(text: str) -> dict[str, str]:
     return dict(_HASH.findall(text))
 
 
+def _hub_language(code: str) -> str:
+    """Return the code of ISO 639, which is all that the Hub takes for a language: the shortest
+    one.
+    """
+    first = re.split("[-_]", code)[0]
+    return base_language(first) if len(first) == 3 else first.lower()
+
+
 def _card_data(
     facts: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
@@ -199,7 +208,10 @@ def _card_data(
     task: str,
     emissions: Mapping[str, Any] | None,
 ) -> ModelCardData:
-    languages = [*dict.fromkeys([facts["source_language"], facts["target_language"]])]
+    codes = dict.fromkeys([facts["source_language"], facts["target_language"]])
+    known = [code for code in codes if code != _UNKNOWN]
+    languages = [*dict.fromkeys(map(_hub_language, known))]
+    variants = [code.replace("_", "-") for code in known if re.search("[-_]", code)]
     scores = []
     for row in results:
         # The type, configuration and split of a text, by which the Hub groups scores.
@@ -226,7 +238,8 @@ def _card_data(
         )
     return ModelCardData(
         model_name=facts["name"],
-        language=languages,
+        language=languages or None,
+        language_bcp47=variants or None,
         license=facts["license"],
         license_name=facts.get("license_name"),
         license_link=facts.get("license_link"),

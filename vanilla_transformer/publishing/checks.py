@@ -19,7 +19,7 @@ from transformers.utils import logging as library_logging
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.languages import TARGET_TAG, find_languages
+from vanilla_transformer.text.languages import ISO_CODE, TARGET_TAG, find_languages
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.user_input import refuse_pipes
 
@@ -33,6 +33,7 @@ from .staging import (
     foreign_code,
     missing_files,
     publishable_files,
+    refuse_own_class,
     walk_json,
 )
 
@@ -116,6 +117,7 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
     if folder.is_dir():
         refuse_pipes(folder)
     publishable_files(folder)
+    refuse_own_class(folder)
     results = [run_check(name, check, folder) for name, check in _FILE_CHECKS.items()]
     results.append(run_check("code", _check_code, folder, trust_remote_code))
     if results[-1].passed:
@@ -206,13 +208,21 @@ def _check_card(folder: Path) -> str:
     lacking = [name for name in _METADATA if not getattr(card.data, name, None)]
     if lacking:
         raise UserError(f"the metadata lacks {', '.join(lacking)}")
+    languages = card.data.language
+    codes = [languages] if isinstance(languages, str) else [*map(str, languages or ())]
+    for code in codes:
+        if not ISO_CODE.fullmatch(code):
+            raise UserError(
+                f"`language` must be a code of ISO 639, such as de, got {code!r}. Correct the file "
+                "of facts, and render the card again"
+            )
     task, _ = _task_of(folder)
     if card.data.pipeline_tag != task:
         raise UserError(f"`pipeline_tag` must be {task!r}, got {card.data.pipeline_tag!r}")
     unfilled = re.search(r"\{\{.*?\}\}|\[More Information Needed\]", card.text)
     if unfilled:
         raise UserError(f"a placeholder of the template is not filled: {unfilled.group()}")
-    return f"{', '.join(card.data.language)}; {len(card.data.eval_results or [])} scores"
+    return f"{', '.join(codes)}; {len(card.data.eval_results or [])} scores"
 
 
 def _check_private_data(folder: Path) -> str:

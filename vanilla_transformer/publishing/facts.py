@@ -91,8 +91,9 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))
         rule = f"`{place}`: {fault['msg']}" if place else fault["msg"].removeprefix("Value error, ")
-        raise UserError(
-            f"The file of facts {path} is wrong: {rule}. Facts may be 'unknown'."
-        ) from error
+        # YAML makes a key of what follows the comma in `{name: Django, Plone and others}`.
+        is_cut = fault["type"] == "extra_forbidden" and fault["input"] is None
+        hint = "Quote values with commas." if is_cut else "Facts may be 'unknown'."
+        raise UserError(f"The file of facts {path} is wrong: {rule}. {hint}") from error
     except UserError as error:
         raise UserError(f"The file of facts {path} must be YAML: {error}") from error

@@ -22,7 +22,7 @@ from vanilla_transformer.utils.file_utils import refuse_damage
 from vanilla_transformer.utils.user_input import check_repo_id
 
 from .checks import SENTENCES, CheckResult, check_folder, check_pickle, failed_checks, run_check
-from .staging import CARD_NAME, MARIAN, can_be_marian, stage
+from .staging import CARD_NAME, MARIAN, can_be_marian, refuse_own_class, stage
 
 
 def push_folder(
@@ -60,6 +60,7 @@ def push_folder(
     if repo_id.count("/") != 1:
         raise UserError(f"The repository must be named 'user/name', got {repo_id!r}.")
     refuse_damage(Path(folder))
+    refuse_own_class(Path(folder))
     with tempfile.TemporaryDirectory() as parent:
         staged = stage(folder, Path(parent) / "model")
         if card is not None:

@@ -35,7 +35,7 @@ from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, read_json
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, read_json
 
 from .run_records import CURVE
 
@@ -71,6 +71,7 @@ _OPTIONAL_NAMES = (
     *(CARD_NAME, CURVE, "LICENSE", "special_tokens_map.json"),
     *("target.spm", "vocab.json", "target_vocab.json", "vocab-src.json", "vocab-tgt.json"),
 )
+_IMPORT = re.compile(rb"^[ \t]*+(?:from|import)[ \t]++vanilla_transformer\b", re.MULTILINE)
 _CODE_KEYS = ("auto_map", "custom_pipelines")
 # transformers downloads compiled functions if the value of one of these is the name of a
 # repository.
@@ -170,12 +171,48 @@ def missing_files(folder: str | Path) -> list[str]:
 
 
 def stage(folder: str | Path, destination: Path) -> Path:
-    """Copy the publishable files of `folder` into the new folder `destination`."""
+    """Copy the publishable files of `folder` into the new folder `destination`, and add the code
+    that it lacks.
+    """
     files = publishable_files(folder)
     destination.mkdir(parents=True)
     for path in files:
         shutil.copyfile(path, destination / path.name)
+    if (destination / CONFIG_NAME).exists() and not any(destination.glob("*.py")):
+        _add_code(destination)
     return destination
+
+
+def _add_code(folder: Path) -> None:
+    """Add this package's modules to the copy of a model of ours that carries no code, such as
+    models/en-de.
+    """
+    path, card = folder / CONFIG_NAME, folder / CARD_NAME
+    content, before = read_json(path), hash_file(path)
+    if "auto_map" in content or content.get("model_type") not in REMOTE_CODE:
+        return
+    names = code_names(folder)
+    for name in names:
+        shutil.copyfile(INSTALLED_CODE / name, folder / name)
+    content |= REMOTE_CODE[content["model_type"]]
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    if card.exists():
+        rows = [f"{name}` | `{hash_file(folder / name)}" for name in (CONFIG_NAME, *names)]
+        text = card.read_text(encoding="utf-8")
+        text = text.replace(f"{CONFIG_NAME}` | `{before}", "` |\n| `".join(rows))
+        card.write_text(text, encoding="utf-8")
+
+
+def refuse_own_class(folder: Path) -> None:
+    """Refuse a model whose code in the folder imports this package, which a published model does
+    without.
+    """
+    for path in sorted(folder.glob("*.py")):
+        if path.name not in code_names(folder) and _IMPORT.search(path.read_bytes()):
+            raise UserError(
+                f"A published model must load without this package, but {path} imports it. A class "
+                "of your own needs the package: upload both by `model.push_to_hub`."
+            )
 
 
 def foreign_code(folder: Path) -> list[tuple[str, bool]]:

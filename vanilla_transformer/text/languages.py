@@ -23,6 +23,14 @@ TARGET_TAG, SOURCE_TAG = ">>{}<<", "<<{}>>"  # the former as in OPUS-MT
 DIRECTIONS = "directions"
 _CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 _MOST_SHOWN = 12
+# A code of ISO 639-2 or 639-3, whose form alone is known, or one of ISO 639-1.
+ISO_CODE = re.compile(
+    "[a-z]{3}"
+    "|a[abefkmnrsvyz]|b[aegimnors]|c[aehorsuvy]|d[aevz]|e[elnostu]|f[afijory]|g[adlnuv]"
+    "|h[aeiortuyz]|i[adegikostu]|j[av]|k[agijklmnorsuvwy]|l[abginotuv]|m[ghiklnrsty]"
+    "|n[abdeglnorvy]|o[cjmrs]|p[ailst]|qu|r[mnouw]|s[acdegiklmnoqrstuvw]"
+    "|t[aeghiklnorstwy]|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu]"
+)
 _SYNONYMS = {"no": "nb"}  # which babel tells apart
 
 

@@ -5,6 +5,7 @@ By hand and not by argparse, which neither lets a switch stand before an argumen
 and a long help.
 """
 
+import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,13 @@ from pydantic.fields import FieldInfo
 
 from vanilla_transformer.errors import UserError
 
-from .schemas import ONE_WORD, choices_of, is_argument, parts_of
+from .schemas import ONE_WORD, REPEATED, choices_of, is_argument, parts_of
 from .user_input import check_names
 
 _COLUMN, _WIDTH = 24, 80  # where explanations begin and end
 _HELP = {"help": "Show this text.", "help_all": "Show all flags."}
+# Two dashes, or one and a letter: neither a negative number nor a sentence such as "- Yes."
+_FLAG = re.compile(r"--|-[^\W\d_]\S*\Z")
 
 
 class CommandLine:
@@ -69,35 +72,51 @@ class CommandLine:
             if word == "--":
                 arguments += rest
                 break
-            if word == "-h" or word.startswith("--"):
+            if not _FLAG.match(word):
+                arguments.append(word)
+            elif word == "-h" or word.startswith("--"):
                 self._read_flag("--help" if word == "-h" else word, rest, values)
             else:
-                arguments.append(word)
+                raise UserError(
+                    f"There is no flag {word}. A text that begins with a dash follows `--`."
+                )
         return values | self._read_arguments(arguments)
 
     def _read_flag(self, word: str, rest: list[str], values: dict[str, Any]) -> None:
         """Add the value of a flag, for which words are taken from the rest."""
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
+        if (
+            name in ("direction", "directions")
+            and name not in self._flags
+            and "target_language" in self._flags
+        ):
+            raise UserError(
+                f"There is no flag {name!r}. Name both languages, such as --source_language en "
+                "--target_language de."
+            )
         check_names([name], {*self._flags, *self._off, *_HELP}, "flag")
         if equals and (name in _HELP or name in self._off):
             raise UserError(f"--{name} must have no value, got {value!r}.")
         if name in _HELP:
             self._show_help(name == "help_all")
+        field = self._flags[self._off.get(name, name)]
+        is_list, alone = _is_list(field), _value_alone(field)
+        is_repeated = is_list or REPEATED in parts_of(field)
+        if self._off.get(name, name) in values and not is_repeated:
+            raise UserError(f"--{name} must be given once, got it again. Leave one out.")
         if name in self._off:
             values[self._off[name]] = False
             return
-        field = self._flags[name]
-        is_list, alone = _is_list(field), _value_alone(field)
         taken: list[Any] = [value] if equals else []
-        while not equals and rest and not rest[0].startswith("--") and (is_list or not taken):
+        while not equals and rest and not _FLAG.match(rest[0]) and (is_list or not taken):
             if alone is True and not _is_value(field, rest[0]):
                 break  # a switch before an argument
             taken.append(rest.pop(0))
         if not taken and alone is None:
             raise UserError(f"--{name} must have a value. See --help.")
         taken = taken or [alone]
-        values[name] = [*values.get(name, []), *taken] if is_list else taken[-1]
+        values[name] = [*values.get(name, []), *taken] if is_repeated else taken[-1]
 
     def _read_arguments(self, words: list[str]) -> dict[str, Any]:
         """Return the values of the arguments, of which a list takes all words that are left."""
@@ -190,7 +209,7 @@ def format_table(rows: Mapping[str, str]) -> str:
 def _is_list(field: FieldInfo) -> bool:
     """Return whether a flag takes several words."""
     parts = [*parts_of(field)]
-    return list in parts and ONE_WORD not in parts
+    return list in parts and ONE_WORD not in parts and REPEATED not in parts
 
 
 def _value_alone(field: FieldInfo) -> Any:

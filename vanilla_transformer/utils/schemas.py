@@ -148,6 +148,7 @@ class Mark:
 
 
 ARGUMENT, INPUT, OUTPUT, ONE_WORD = Mark(), Mark(), Mark(), Mark()
+REPEATED = Mark()  # a list of which a flag gives one item, and may be given again
 Input = Annotated[str, INPUT]  # a file that a command reads
 Output = Annotated[str, OUTPUT]  # a file that a command writes
 

@@ -150,3 +150,56 @@ def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys)
     assert printed == alone
     for kind in ("de", "json"):
         assert (texts / f"two.{kind}").read_text() == (texts / f"one.{kind}").read_text()
+
+
+SECOND = ["Ein Mann ruht.", "Zwei Hunde.", "", ""]
+
+
+def test_evaluate_scores_by_several_references(texts, capsys):
+    (texts / "b.de").write_text("\n".join(SECOND) + "\n")
+    words = flags(texts, hypotheses=texts / "theirs.de", json=texts / "scores.json")
+    words += ["--target", str(texts / "b.de"), "--report", str(texts / "report.html")]
+    assert main(["evaluate", *words]) == 0
+    second = [text or None for text in SECOND]  # as sacreBLEU leaves references out
+    value = sacrebleu.corpus_bleu(THEIRS, [TARGET, second]).score
+    shown = capsys.readouterr().out
+    assert f"BLEU {value:.2f} ±" in shown and shown.count("nrefs:var|") == 2
+    chrf = sacrebleu.corpus_chrf(THEIRS, [TARGET, second]).score
+    assert f"chrF {chrf:.2f} ±" in shown
+    assert "Reference 2" in (texts / "report.html").read_text()
+
+
+def test_evaluate_compares_by_several_references(texts, capsys):
+    files = {"hypotheses": texts / "ours.de", "compare_with": texts / "theirs.de"}
+    words = [*flags(texts, **files), "--target", str(texts / "a.de")]
+    assert main(["evaluate", *words]) == 0
+    assert capsys.readouterr().out.count("nrefs:var") == 2  # blank lines
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--metric", "comet"], "The metric comet takes one reference, got 2."),
+        (["--metric", "ter", "math:fsum"], "The metric math:fsum takes one reference, got 2."),
+    ],
+)
+def test_evaluate_names_a_metric_of_one_reference(texts, capsys, words, message):
+    words = [*words, "--target", str(texts / "a.de"), "--source", str(texts / "a.en")]
+    assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_evaluate_names_a_reference_of_another_length(texts, capsys):
+    (texts / "b.de").write_text("Ein Mann.\n")
+    words = [*flags(texts, hypotheses=texts / "ours.de"), "--target", str(texts / "b.de")]
+    assert main(["evaluate", *words]) == 2
+    assert "b.de must have one translation for each line of" in capsys.readouterr().err
+
+
+def test_evaluate_scores_a_model_by_several_references(folder, texts, capsys):
+    (texts / "b.de").write_text("\n".join(SECOND) + "\n")
+    words = flags(texts, source=texts / "a.en", max_new_tokens=4)
+    words += ["--target", str(texts / "b.de"), "--name", "both"]
+    assert main(["evaluate", folder, *words]) == 0
+    assert "nrefs:var" in capsys.readouterr().out

@@ -120,3 +120,10 @@ def test_report_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
     assert run("--hypotheses", "ours.de", "--report", "report.html", "--overwrite") == 2
     assert "disk full" in capsys.readouterr().err
     assert Path("report.html").read_text() == "old" and not [*texts.glob(".report*")]
+
+
+def test_report_of_a_checkpoint_names_its_run(tiny_model, tiny_tokenizer, texts):
+    save_model_folder(tiny_model, tiny_tokenizer, texts / "strings-1" / "checkpoint-90")
+    words = ["strings-1/checkpoint-90", "--source", "a.en", "--max_new_tokens", "4"]
+    assert run(*words, "--report", "report.html") == 0
+    assert read("report.html").startswith("Translation quality strings-1/checkpoint-90 3 test")

@@ -33,8 +33,16 @@ def test_translation_scores_accepts_lists_of_one_reference(metric):
         metric.compute(predictions=HYPOTHESES, references=[[text] for text in REFERENCES])
         == expected
     )
-    with pytest.raises(ValueError, match="one reference for each prediction, got 2"):
-        metric.compute(predictions=["a", "b"], references=[["a", "b"], ["b"]])
+    with pytest.raises(ValueError, match="must have a reference, but one has none"):
+        metric.compute(predictions=["a", "b"], references=[["a", "b"], []])
+
+
+def test_translation_scores_takes_several_references(metric):
+    others = [*HYPOTHESES[:-1], ""]
+    rows = [[*row] for row in zip(REFERENCES, others, strict=True)]
+    scores = metric.compute(predictions=HYPOTHESES, references=[*rows[:-1], REFERENCES[-1:]])
+    assert scores == score(HYPOTHESES, REFERENCES, others)._asdict()
+    assert scores["bleu"] > score(HYPOTHESES, REFERENCES).bleu
 
 
 def test_translation_scores_works_in_seq2seq_trainer(metric, tiny_model, tiny_tokenizer, tmp_path):

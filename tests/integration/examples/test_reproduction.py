@@ -146,7 +146,15 @@ def test_dry_run_writes_nothing(words, capsys, module, runs, steps):
         and steps in shown
         and "about 0.0 hours here" in shown
     )
+    assert f", on {Path(words[1]).name}: {runs} runs" in shown
     assert not Path("results").exists()
+
+
+def test_table3_plans_each_row_by_its_name(words, capsys):
+    assert start(table3, *words, "--dry_run") == 0
+    shown = capsys.readouterr().out
+    for name in ROWS["rows"]:
+        assert f"{name}:\nabout 0.0 hours for each seed\n" in shown
 
 
 def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from vanilla_transformer.cli import main
+from vanilla_transformer.cli.evaluate import EvaluateArguments
 from vanilla_transformer.cli.flags import (
     FLAG_NAMES,
     CommandArguments,
@@ -213,3 +214,55 @@ def test_an_unknown_flag_gets_a_hint_at_a_related_one_alone(command, name, capsy
     hint = f" Did you mean {nearest!r}?" if nearest else ""
     assert main([command, f"--{name}=1"]) == 2
     assert capsys.readouterr().err == f"error: There is no flag {name.replace('-', '_')!r}.{hint}\n"
+
+
+@pytest.mark.parametrize("command", ["translate", "train", "score", "evaluate", "clean-corpus"])
+def test_command_line_takes_no_word_of_one_dash_for_text(command, capsys):
+    assert main([command, "M", "-n", "2", "A dog."]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: There is no flag -n.") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentences"),
+    [
+        (["--", "-n"], ["-n"]),
+        (["- Yes."], ["- Yes."]),
+        (["-5"], ["-5"]),
+        (["-No, he said."], ["-No, he said."]),
+        (["--length_penalty", "-1.5", "-"], ["-"]),
+    ],
+)
+def test_command_line_takes_text_that_begins_with_a_dash(words, sentences):
+    read = CommandLine({"": TranslateArguments.model_fields}, "usage").read(["m", *words])
+    assert read["sentences"] == sentences
+    assert read.get("length_penalty", "-1.5") == "-1.5"
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "name"),
+    [
+        ("translate", "M --input a --input b", "input"),
+        ("translate", "M --num_beams=2 --num-beams 3", "num_beams"),
+        ("translate", "M a --protect --no_protect", "no_protect"),
+        ("train", "small --max_steps 3 --max_steps 3", "max_steps"),
+        ("clean-corpus", "--drop empty --drop markup", "drop"),
+        ("evaluate", "--target a --source b --source c", "source"),
+    ],
+)
+def test_command_line_refuses_a_repeated_flag(command, words, name, capsys):
+    assert main([command, *words.split()]) == 2
+    expected = f"error: --{name} must be given once, got it again. Leave one out.\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_command_line_takes_one_word_for_each_repeated_flag():
+    words = ["--target", "a", "model", "--target", "b"]
+    read = CommandLine({"": EvaluateArguments.model_fields}, "usage").read(words)
+    assert read == {"target": ["a", "b"], "model": "model"}
+
+
+def test_command_line_names_the_flags_of_a_direction(capsys):
+    assert main(["translate", "M", "A dog.", "--direction", "en-de"]) == 2
+    error = capsys.readouterr().err
+    assert "no flag 'direction'" in error and "--source_language en --target_language de" in error

@@ -53,6 +53,9 @@ PAIRS = [
     ("Hen", ""),
     ("%d birds", "%d Vögel"),
 ]
+# Of PO, which has the singular, too
+SINGULARS = [("hen", "Huhn"), ("one bird", "ein Vogel")]
+PO_PAIRS = [*PAIRS[:3], SINGULARS[0], PAIRS[3], SINGULARS[1], PAIRS[4]]
 
 
 def read(path, source="en", target="de"):
@@ -65,13 +68,31 @@ def read(path, source="en", target="de"):
 def test_translated_messages_are_pairs_and_others_have_a_blank_target(tmp_path, name, text):
     path, content = tmp_path / name, text.encode()
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    assert read(path) == PAIRS
+    assert read(path) == (PAIRS if name == "a.ts" else PO_PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("targets", "pairs"),
+    [
+        (["pies", "psy", "psów"], [("dog", "pies"), ("", "psy"), ("dogs", "psów")]),
+        (["Hund", "Hunde"], [("dog", "Hund"), ("dogs", "Hunde")]),
+        (["犬"], [("dogs", "犬")]),
+        (["Hund", ""], [("dog", "Hund"), ("dogs", "")]),
+    ],
+)
+def test_parse_catalog_pairs_forms_of_plurals(tmp_path, targets, pairs):
+    forms = "".join(f'msgstr[{number}] "{text}"\n' for number, text in enumerate(targets))
+    whole = 'msgid "cat"\nmsgstr "Katze"\n\n'
+    text = f'{whole}msgid "dog"\nmsgid_plural "dogs"\n{forms}'
+    (tmp_path / "a.po").write_text(text, encoding="utf-8")
+    assert read(tmp_path / "a.po") == [("cat", "Katze"), *pairs]
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.po", PO), ("a.ts", TS)])
 def test_a_file_of_the_other_direction_is_reversed(tmp_path, name, text):
     (tmp_path / name).write_text(text, encoding="utf-8")
-    expected = [(target, source) for source, target in PAIRS]
+    pairs = PAIRS if name == "a.ts" else PO_PAIRS
+    expected = [(target, source) for source, target in pairs]
     assert read(tmp_path / name, "de", "en") == expected
 
 

@@ -348,6 +348,16 @@ def test_read_pairs_is_lazy(write):
         ("a.jsonl", '{"a": "b"}\n', "must have a column 'translation', it has 'a'"),
         (
             "a.jsonl",
+            '{"translation": {"language": ["en", "de"], "translation": ["a"]}}\n',
+            "Line 1 of .*a.jsonl must list a sentence for each language, got",
+        ),
+        (
+            "a.jsonl",
+            '{"translation": {"language": ["en", "de"], "translation": "ab"}}\n',
+            "Line 1 of .*a.jsonl must list a sentence for each language, got",
+        ),
+        (
+            "a.jsonl",
             '{"translation": {"en": "a", "de": "b"}}\n',
             "needs `source_language` and `target_language`",
         ),
@@ -476,6 +486,14 @@ LISTS = [
     {"language": ["en"], "translation": ["two"]},
     None,
 ]
+
+
+def test_parse_jsonl_reads_rows_that_list_their_languages(write):
+    rows = [{"translation": row} for row in LISTS[:2]]
+    file = write("a.jsonl", "\n".join(map(json.dumps, rows)) + "\n")
+    assert parse(CorpusSpec(file=str(file), **LANGUAGES)) == [("one", "eins"), ("two", "")]
+
+
 MAPS = pa.array(
     [[("en", "one"), ("de", "eins")], [("en", "two")], None], pa.map_(pa.string(), pa.string())
 )

@@ -135,6 +135,13 @@ def test_clean_text_counts_open_segments_of_xliff(read):
     assert (len(kept), report.read, report.dropped) == (5, 10, {"empty": 5})
 
 
+def test_parse_xliff_leaves_out_the_header_of_a_catalog(read):
+    header = '<trans-unit restype="x-gettext-domain-header"><source>Language: de</source>'
+    header += '<target state="translated">Language: de</target></trans-unit>'
+    text = STATES.replace("<body>", f"<body>{header}")
+    assert read("a.xlf", text) == read("a.xlf", STATES)
+
+
 def translated(pairs):
     return [pair for pair in pairs if pair.source and pair.target]
 

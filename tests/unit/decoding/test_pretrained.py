@@ -4,9 +4,12 @@ import io
 import json
 import logging
 import os
+import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
+from huggingface_hub.errors import HTTPError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 
@@ -264,6 +267,8 @@ def test_load_config_asks_the_hub_for_other_names(monkeypatch):
     monkeypatch.setattr(
         pretrained.AutoConfig, "from_pretrained", lambda name, **_: asked.append(name)
     )
+    reached = SimpleNamespace(head=lambda address, **_: None)
+    monkeypatch.setattr(pretrained, "get_session", lambda: reached)
     for name in ("user/name", "Helsinki-NLP/opus-mt-en-de", "name"):
         pretrained.load_config(name)
     assert asked == ["user/name", "Helsinki-NLP/opus-mt-en-de", "name"]
@@ -294,3 +299,32 @@ def test_loading_uses_no_more_threads_than_cores(
         monkeypatch.setenv("OMP_NUM_THREADS", variable)
     load_pretrained(AutoModelForSeq2SeqLM, folder)
     assert given[-1] == used
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate", "convert"])
+def test_load_config_names_the_last_checkpoint(command, folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for step in (9, 90):
+        shutil.copytree(folder, f"runs/x/checkpoint-{step}")
+    (tmp_path / "text").write_text("A man.\n")
+    words = {"evaluate": ["--source", "text", "--target", "text"], "translate": ["A man."]}
+    words["convert"] = ["out", "--target_format", "marian"]
+    assert main([command, "runs/x", *words[command]]) == 2
+    expected = "The run runs/x is not finished; its last checkpoint is runs/x/checkpoint-90,"
+    assert capsys.readouterr().err == f"error: {expected} which is a usable model.\n"
+
+
+def test_load_config_asks_an_unreachable_hub_once(tmp_path, monkeypatch, capsys):
+    requests = []
+
+    def refuse(address, **_):
+        requests.append(address)
+        raise HTTPError("Name or service not known")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pretrained, "get_session", lambda: SimpleNamespace(head=refuse))
+    assert main(["translate", "models/en-de", "A dog."]) == 2
+    error = capsys.readouterr().err
+    assert len(requests) == 1 and error.count("\n") == 1
+    assert "the Hub cannot be reached: Name or service not known. " in error
+    assert "is in the repository, not in the wheel" in error

@@ -426,3 +426,31 @@ def test_check_record_name_accepts_letters_of_any_script(name, is_valid):
 def test_render_card_refuses_a_folder_without_a_model(tmp_path):
     with pytest.raises(FileNotFoundError, match="must have a config.json"):
         render(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("code", "language", "variants"),
+    [
+        ("deu_Latn", "de", ["deu-Latn"]),
+        ("zh-Hant", "zh", ["zh-Hant"]),
+        ("de-DE", "de", ["de-DE"]),
+        ("DEU", "de", None),
+        ("ace_Arab", "ace", ["ace-Arab"]),
+        ("no", "no", None),
+    ],
+)
+def test_render_card_names_languages_as_the_hub(folder, write_facts, code, language, variants):
+    path = write_facts("", {"target_language: de": f"target_language: {code}"})
+    data = render(folder, path).data
+    assert (data.language, data.get("language_bcp47")) == (["en", language], variants)
+
+
+def test_render_card_leaves_an_unknown_language_out(folder, write_facts):
+    path = write_facts("", {"target_language: de": "target_language: unknown"})
+    assert render(folder, path).data.language == ["en"]
+
+
+def test_read_facts_asks_for_quotation_marks(write_facts):
+    lines = {"data:": "data:\n  - {name: Django, Plone and others, license: x}"}
+    with pytest.raises(UserError, match="Plone and others.*Quote values with commas"):
+        read_facts(write_facts("", lines))

@@ -2,6 +2,7 @@
 on purpose.
 """
 
+import json
 import os
 from functools import partial
 
@@ -13,7 +14,14 @@ from tests.publishable import FAMILIES, add_card, change_json, failed, family_fo
 from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.publishing import checks
-from vanilla_transformer.publishing.staging import TASKS, find_task, missing_files
+from vanilla_transformer.publishing.checks import check_folder
+from vanilla_transformer.publishing.staging import (
+    TASKS,
+    code_names,
+    find_task,
+    missing_files,
+    stage,
+)
 
 WEIGHTS = "model.safetensors"
 MODELING = "modeling_vanilla_transformer.py"
@@ -243,3 +251,36 @@ def test_check_folder_leaves_out_the_state_of_trainer(folder):
     assert "training_args.bin" not in {path.name for path in checks.publishable_files(folder)}
     (folder / "pytorch_model.bin").touch()
     assert [*failed(folder)] == ["no pickle"]
+
+
+@pytest.mark.parametrize(("code", "passes"), [("xx", False), ("english", False), ("ace", True)])
+def test_check_folder_wants_languages_of_iso_639(code, passes, folder):
+    card = folder / "README.md"
+    card.write_text(card.read_text().replace("- de\n", f"- {code}\n", 1))
+    result = next(each for each in check_folder(folder) if each.name == "card")
+    assert result.passed is passes
+    assert (
+        passes or f"`language` must be a code of ISO 639, such as de, got '{code}'" in result.detail
+    )
+
+
+def test_check_folder_refuses_a_class_of_the_user(folder, capsys):
+    (folder / "gated.py").write_text("import torch\nfrom vanilla_transformer import Model\n")
+    for words in (["check-model", str(folder)], ["push-to-hub", str(folder), "a/b", "--dry_run"]):
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert "gated.py imports it" in error and "model.push_to_hub" in error
+        assert error.count("\n") == 1
+
+
+def test_stage_adds_the_code_of_a_model_without_any(folder, tmp_path):
+    for name in code_names(folder):
+        (folder / name).unlink()
+    config = json.loads((folder / "config.json").read_text())
+    plain = {name: config[name] for name in config if name not in ("auto_map", "custom_pipelines")}
+    (folder / "config.json").write_text(json.dumps(plain))
+    add_card(folder)
+    assert failed(folder)
+    staged = stage(folder, tmp_path / "staged")
+    assert not failed(staged) and json.loads((staged / "config.json").read_text()) == config
+    assert json.loads((folder / "config.json").read_text()) == plain

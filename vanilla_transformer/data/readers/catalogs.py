@@ -27,8 +27,9 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     Parse the messages on one line each, without accelerators. One that is not translated or fuzzy
     has a blank target.
 
-    A file from the target to the source language is reversed. Of plurals, the last forms are a
-    pair.
+    A file from the target to the source language is reversed. Of plurals, the singular and the
+    first form are a pair, and so are the plural and the last form. Forms between them have a blank
+    source.
     """
     languages, form = corpus.spec.require_languages(), corpus.spec.format[1:]
     (store,) = _read_files(corpus, read_catalog)
@@ -48,8 +49,13 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
         if unit.istranslatable():
             sources, targets = strings_of(unit.source), strings_of(unit.target)
             found |= unit.istranslated()
-            texts = sources[-1], targets[-1] if unit.istranslated() else ""
-            yield SentencePair(*[*map(_write_on_line, texts)][::order])
+            if not unit.istranslated():
+                targets = [""]
+            if len(sources) == 1 or len(targets) == 1:
+                sources, targets = sources[-1:], targets[-1:]
+            blanks = [""] * (len(targets) - len(sources))
+            for texts in zip([*sources[:-1], *blanks, sources[-1]], targets, strict=True):
+                yield SentencePair(*[*map(_write_on_line, texts)][::order])
     if not found:
         raise nothing_found_error(corpus, form.upper(), {code for code in named if code})
 

@@ -59,13 +59,15 @@ _CODES = (
 def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
     Parse the segments. One that has no translation, by its state or because it copies the source,
-    has a blank target.
+    has a blank target. The header of a PO file, of which po2xliff makes a unit, is none.
 
     A file from the target to the source language is reversed.
     """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, found = set[str](), False
     for unit in iterate_units(corpus, UNITS, "XLIFF"):
+        if unit.get("restype") == "x-gettext-domain-header":
+            continue
         ancestors, ends = list(unit.iterancestors()), list[str]()
         for attributes in _CODES:
             values = (ancestor.get(attribute) for ancestor in ancestors for attribute in attributes)

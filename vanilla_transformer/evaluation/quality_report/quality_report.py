@@ -225,13 +225,13 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
 def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[ScoredSentence]:
     """Return all sentences that have a reference. Without sources, they have no warnings."""
     sides = evaluation.hypotheses, evaluation.references
-    scores = sentence_chrf(*sides)
+    scores = sentence_chrf(*sides, *evaluation.further_references)
     sources = evaluation.sources or [""] * len(scores)
     others: Sequence[str | None] = evaluation.baseline or [None] * len(scores)
     before = (
         scores
         if evaluation.baseline is None
-        else sentence_chrf(evaluation.baseline, evaluation.references)
+        else sentence_chrf(evaluation.baseline, sides[1], *evaluation.further_references)
     )
     return [
         ScoredSentence(

@@ -3,6 +3,7 @@ network.
 """
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import datasets
@@ -20,7 +21,8 @@ _DESCRIPTION = (
 _INPUTS = """
 Args:
     predictions: Translations, one string each.
-    references: One string each, or a list with one string, as in `evaluate`'s own sacreBLEU metric.
+    references: One string each, or a list of one or several, as in `evaluate`'s own sacreBLEU
+        metric.
     paper_bleu: Language code, such as "de": also compute the paper's BLEU (compounds split)
         and the tokenized BLEU.
 
@@ -56,19 +58,12 @@ class TranslationScores(evaluate.Metric):
         references: Sequence[str | Sequence[str]],
         paper_bleu: str | None = None,
     ) -> dict[str, Any]:
-        targets = [_only_reference(reference) for reference in references]
-        scores = score(predictions, targets)._asdict()
+        rows = [[texts] if isinstance(texts, str) else [*texts] for texts in references]
+        if not all(rows):
+            raise UserError("Each prediction must have a reference, but one has none.")
+        # A blank reference does not count, so a prediction may have fewer than another.
+        targets, *further = map(list, zip_longest(*rows, fillvalue=""))
+        scores = score(predictions, targets, *further)._asdict()
         if paper_bleu is not None:
-            scores |= score_paper_bleu(predictions, targets, paper_bleu)._asdict()
+            scores |= score_paper_bleu(predictions, targets, paper_bleu, further)._asdict()
         return scores
-
-
-def _only_reference(reference: str | Sequence[str]) -> str:
-    if isinstance(reference, str):
-        return reference
-    if len(reference) != 1:
-        raise UserError(
-            f"There must be one reference for each prediction, got {len(reference)}: "
-            f"{list(reference)}."
-        )
-    return reference[0]

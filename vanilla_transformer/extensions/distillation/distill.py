@@ -142,7 +142,8 @@ def distill(
     with lock_output_dir(folder):
         shards = open_shards(folder / "translations", options, text.key, further, overwrite)
         if shards.finished_lines != text.total:
-            logger.info("The translations of %s sentences are made or scored.", f"{text.total:,}")
+            made = "Translating %s sentences with the teacher …"
+            logger.info(made if options.teacher else "Scoring %s sentences …", f"{text.total:,}")
             translate_text(shards, text, options, direction, limits, test)
         report = write_student_corpora(folder / Path(CORPUS_FILE).parent, rows, corpora, options)
         kept, made = f"{report.kept:,}", f"{report.translations:,}"

@@ -3,6 +3,7 @@ and scores.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
@@ -41,6 +42,7 @@ _NUMBER = (
     " 0123456789.,:/'’()+-\u00a0\u202f"  # characters of numbers, which languages write differently
 )
 DIRECTION_SAMPLE = 64  # pairs by whose translation a teacher of another direction is noticed
+logger = logging.getLogger(__name__)
 _BLEU = BLEU(effective_order=True)
 
 Scorer = Callable[[Sequence[SentencePair]], list[float]]
@@ -161,6 +163,7 @@ def translate_text(
             measured = measure_candidates(
                 entries, limits, scorers, options.drop_warnings and not translate
             )
+            logger.info("%s of %s are done.", shard, f"{text.total:,}")
             return [
                 json.dumps([*entry[:2], found])
                 for entry, found in zip(entries, measured, strict=True)

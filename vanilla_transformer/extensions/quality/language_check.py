@@ -31,6 +31,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.damage import has_markup
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
 from vanilla_transformer.text.translation_warnings import length_ratio
@@ -431,9 +432,14 @@ def _check_lengths(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def _has_other_placeholders(pair: SentencePair) -> bool:
-    """Return whether one side has protected text that the other one lacks, besides numbers."""
+    """Return whether one side has protected text that the other one lacks, besides numbers and
+    markup.
+    """
     here, there = (Counter(text[start:end] for start, end in find_protected(text)) for text in pair)
-    return any(not any(map(str.isdecimal, each)) for each in ((here - there) + (there - here)))
+    return any(
+        not has_markup(piece) and not any(map(str.isdecimal, piece))
+        for piece in ((here - there) + (there - here))
+    )
 
 
 def _is_filled(pair: SentencePair) -> bool:

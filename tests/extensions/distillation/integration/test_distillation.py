@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import os
 import shutil
 import sys
@@ -50,8 +51,28 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def straight(files, tmp_path_factory):
-    return distill_tiny(files, tmp_path_factory.mktemp("straight") / "run")
+def logged_run(files, tmp_path_factory):
+    """Return a distilled model, and the lines that were logged."""
+    lines, handler = list[str](), logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger = logging.getLogger("vanilla_transformer")
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    distilled = distill_tiny(files, tmp_path_factory.mktemp("straight") / "run")
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+    return distilled, lines
+
+
+@pytest.fixture(scope="module")
+def straight(logged_run):
+    return logged_run[0]
+
+
+@pytest.fixture(scope="module")
+def straight_log(logged_run):
+    return logged_run[1]
 
 
 def test_distill_trains_on_translations_and_compares(straight, files):
@@ -83,6 +104,11 @@ def test_distill_trains_on_translations_and_compares(straight, files):
         f"{report.kept} of 40 translations of 40 sentences "
     )
     assert sum(line.startswith("- ") for line in lines) == len(report.examples["score"]) == 8
+
+
+def test_distill_says_what_it_works_on(straight_log):
+    assert "Translating 40 sentences with the teacher …" in straight_log
+    assert "Lines 1 to 40 of 40 are done." in straight_log
 
 
 def test_distill_does_finished_work_once(straight, files, monkeypatch):

@@ -176,3 +176,10 @@ def test_text_without_a_character_is_refused():
         ValueError, match="There must be text to check, got no line with a character"
     ):
         check_language([SentencePair("", " ")], "en", "de", data())
+
+
+@pytest.mark.parametrize("text", ["stone &amp; tile", "stone &#38; tile", "stone<br/>tile"])
+def test_check_language_counts_an_entity_as_markup_alone(text):
+    pair = SentencePair(f"Anna sees {text}.", "Anna sieht Stein und Fliesen.")
+    names = found([*CLEAN, pair]).keys()
+    assert "markup" in names and "placeholders" not in names

@@ -225,7 +225,7 @@ class TranslationPipeline(Pipeline):
         self, input_tensors: dict[str, torch.Tensor], **generate_kwargs: Any
     ) -> torch.Tensor:
         """Generate token ids of shape `(batch_size * num_return_sequences, target_length)`."""
-        if "stop_strings" in generate_kwargs:
+        if "stop_strings" in generate_kwargs or self.model.generation_config.stop_strings:
             generate_kwargs = {"tokenizer": self.tokenizer} | generate_kwargs
         outputs = self.model.generate(**input_tensors, **generate_kwargs)
         return getattr(outputs, "sequences", outputs)

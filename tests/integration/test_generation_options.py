@@ -239,6 +239,17 @@ def test_declared_option_changes_the_answer_of_generate_or_is_refused(model, nam
     assert isinstance(found, type) or found != answer(model, True, **further)
 
 
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("least", [2, 8, 9])
+@pytest.mark.parametrize("last", [2, 7])
+def test_forced_eos_ends_what_must_be_longer(model, beams, least, last):
+    """The library forces the last token after it has forbidden EOS, and so does the engine."""
+    options = {"num_beams": beams, "min_new_tokens": least, "forced_eos_token_id": last}
+    expected = answer(model, uses_engine=False, **options)
+    assert answer(model, uses_engine=True, **options) == expected
+    assert all(row[8] == last for row in expected)
+
+
 @pytest.mark.parametrize("create", [tiny_model, tiny_causal_lm])
 @pytest.mark.parametrize("beams", [1, 4])
 def test_stop_strings_end_a_text_given_its_tokenizer(create, beams):

@@ -5,7 +5,6 @@ A pair that breaks several counts for the first one in `RULES`. `data.cleaning` 
 a corpus.
 """
 
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -21,7 +20,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.protection import remove_protected
-from vanilla_transformer.text.scripts import find_scripts
+from vanilla_transformer.text.scripts import find_scripts, normalize
 from vanilla_transformer.text.translation_warnings import (
     has_other_numbers,
     has_other_scripts,
@@ -287,7 +286,7 @@ def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:
 
 def _letters(text: str) -> str:
     """Return the letters of a text, without case. A text without letters is returned as it is."""
-    return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).casefold()) or text
+    return _NO_LETTERS.sub("", normalize("NFKC", text).casefold()) or text
 
 
 def _normal_form(text: str) -> str:
@@ -312,7 +311,7 @@ def rank_case(pair: SentencePair) -> int:
     """Return how unusual the case of a pair is, from 0: of copies that differ by case, the lowest
     one is kept.
     """
-    texts = [unicodedata.normalize("NFC", text) for text in pair]
+    texts = [normalize("NFC", text) for text in pair]
     return sum(text.istitle() + 2 * text.islower() + 3 * text.isupper() for text in texts)
 
 

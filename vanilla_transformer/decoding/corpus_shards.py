@@ -18,20 +18,27 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import lock_folder, read_json, write_text_atomically
+from vanilla_transformer.utils.file_utils import (
+    lock_folder,
+    read_json,
+    sync,
+    write_text_atomically,
+)
+from vanilla_transformer.utils.input_files import open_input
 
 logger = logging.get_logger(__name__)
 
 # Enough for batches of similar lengths; a killed run loses at most the work on so many lines
 SHARD_LINES = 2048
 _MANIFEST = "manifest.json"
+_ENDING = ".partial"  # of the folder, after the name of the output
 _OWN_NAME = re.compile(
     r"\d{6,}\.(?:txt|json)|\.(\d{6,}\.txt|manifest\.json)\..*"
 )  # of results, and of killed writers
@@ -93,7 +100,7 @@ class CorpusShards:
         """Return the shards of a file that is not complete yet, in a folder `NAME.partial` beside
         it.
         """
-        return cls(output.with_name(f"{output.name}.partial"), origin, shard_lines)
+        return cls(output.with_name(f"{output.name}{_ENDING}"), origin, shard_lines)
 
     @contextmanager
     def held(self, resume: bool) -> Iterator[None]:
@@ -127,7 +134,7 @@ class CorpusShards:
             ]
             finished = filter(None, (self._read(int(name)) for name in names))
             self.finished_lines = sum(each.lines for each in finished)
-            if self.finished_lines:
+            if self.finished_lines and (resume or not self._are_written()):
                 if not resume:
                     found = (
                         f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
@@ -149,6 +156,18 @@ class CorpusShards:
         self.delete()
         manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
         write_text_atomically(path, json.dumps(manifest, indent=2) + "\n")
+
+    def _are_written(self) -> bool:
+        """Return whether the output has these results and no others: a crash has left them beside
+        it.
+        """
+        output = self.folder.with_name(self.folder.name.removesuffix(_ENDING))
+        if not output.is_file():
+            return False
+        shards = takewhile(bool, map(self._read, count()))
+        texts = (shard.results.encode() for shard in shards if shard is not None)
+        with open_input(output) as file:
+            return all(file.read(len(text)) == text for text in texts) and not file.read(1)
 
     def _check_origin(self, before: Mapping[str, Any]) -> None:
         name = next(
@@ -233,6 +252,8 @@ class CorpusShards:
             if _OWN_NAME.fullmatch(path.name):
                 path.unlink()
         (self.folder / _MANIFEST).unlink(missing_ok=True)
+        if self.folder.is_dir():
+            sync(self.folder)  # or the files are there again after a power loss
         self.finished_lines = 0
         with suppress(OSError):  # it does not exist, is held, or has files of others
             self.folder.rmdir()

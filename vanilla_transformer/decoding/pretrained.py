@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import re
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,18 +27,20 @@ from transformers import (
     modeling_utils,
 )
 from transformers.trainer_utils import get_last_checkpoint
-from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME, cached_file
 
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
 from vanilla_transformer.utils.device_utils import first_line, usable_cores
 from vanilla_transformer.utils.file_utils import (
     TOKENIZER_FILES,
+    has_leftover,
+    has_weights,
     hash_file,
     mapping,
     read_json,
-    recover_folders,
     refuse_damage,
 )
+from vanilla_transformer.utils.model_files import check_model_file, most_of_size
 from vanilla_transformer.utils.user_input import (
     check_local_model,
     check_repo_id,
@@ -57,6 +60,18 @@ _COUNTS = {
     "max_new_tokens",
     "max_new_tokens_beyond_source",
 }
+_MOST_BEAMS = 100  # of the settings of a folder, in which a stranger could ask for hours of work
+_TOKENS = (
+    "eos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "bad_words_ids",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "force_words_ids",
+)
 # What transformers raises for values of a wrong type, or of an unknown type of models.
 _INVALID_CONFIG = (
     StrictDataclassError,
@@ -65,6 +80,7 @@ _INVALID_CONFIG = (
     AttributeError,
     LookupError,
     RecursionError,
+    ImportError,
 )
 # Constants that old checkpoints of other architectures keep beside their weights.
 _CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_float_tensor))")
@@ -89,7 +105,11 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     check_local_model(name)  # without a network, the Hub library would try for half a minute
     folder = Path(name)
     if folder.is_dir():
-        recover_folders(folder)
+        if has_leftover(folder) and not has_weights(folder):
+            found = "the command that wrote it was interrupted"
+            raise MissingFileError(
+                f"The model folder {name} is not complete: {found}. Run that command again."
+            )
         if not (folder / CONFIG_NAME).is_file():
             checkpoint = get_last_checkpoint(folder)
             if checkpoint is not None and Path(checkpoint, CONFIG_NAME).is_file():
@@ -120,6 +140,8 @@ def load_config(name: str | Path) -> PreTrainedConfig:
                         f"`model_type` must be the name of a known model, got {model_type!r}. "
                         f"{hint}"
                     )
+            else:
+                check_model_file(Path(cached_file(name, CONFIG_NAME)))
             return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except OSError as error:
         if folder.is_dir():
@@ -157,6 +179,9 @@ def refusing_files(name: str | Path) -> Iterator[None]:
             raise
         if isinstance(error, OSError):
             raise UserFileError(str(error)) from error
+        if isinstance(error, ImportError):
+            rule = f"{CONFIG_NAME} of {name} asks for a package that is not installed"
+            raise UserError(f"{rule}: {first_line(error).rstrip('.')}.") from error
         raise UserError(
             f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}."
         ) from error
@@ -186,7 +211,8 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         kwargs: Passed to `from_pretrained`.
     """
     refuse_damage(Path(name))
-    declared = least_parameters(load_config(name))
+    config = load_config(name)
+    declared = max(least_parameters(config), _largest_matrix(config))
     files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
     size = sum(path.stat().st_size for path in files if path.is_file())
     # Building a far larger model than the weights fill, if each weight were a bit, could fill the
@@ -213,7 +239,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
             f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}"
         ) from error
     _check_tensors(model, found, name)
-    _check_generation_config(name)  # now that the files of a name on the Hub are here
+    _check_generation_config(name, model)  # now that the files of a name on the Hub are here
     return model.eval()
 
 
@@ -324,22 +350,56 @@ def _without_loading_report() -> Iterator[None]:
         logger.removeFilter(is_other)
 
 
-def _check_generation_config(name: str | Path) -> None:
+def _largest_matrix(config: PreTrainedConfig) -> int:
+    """Return the width of a model times its largest size, such as the number of positions."""
+    sizes = [
+        value
+        for key, value in config.to_dict().items()
+        if type(value) is int and most_of_size(key) is not None
+    ]
+    width = getattr(config, "hidden_size", None)
+    return width * max(sizes) if type(width) is int else 0
+
+
+def _check_generation_config(name: str | Path, model: PreTrainedModel | None = None) -> None:
     """Refuse a damaged file, which `from_pretrained` replaces by the settings of the model's
     configuration.
+
+    Args:
+        model: It also tells which tokens there are.
     """
     path = Path(name) / GENERATION_CONFIG_NAME
     if not Path(name).is_dir():
         cached = try_to_load_from_cache(str(name), GENERATION_CONFIG_NAME)
         path = Path(cached if isinstance(cached, str) else "")
-    if not path.is_file():
-        return
+    file = GENERATION_CONFIG_NAME if path.is_file() else CONFIG_NAME
     try:
-        content = read_json(path)
-        GenerationConfig.from_dict(content).validate()
-        TranslationOptions(**{name: content[name] for name in _COUNTS & content.keys()})
+        if path.is_file():
+            content = read_json(path)
+            GenerationConfig.from_dict(content).validate()
+            TranslationOptions(**{name: content[name] for name in _COUNTS & content.keys()})
+        if model is not None and model.can_generate():
+            _check_tokens(model)
     except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
+        raise UserError(f"{file} of {name} is invalid: {error}") from error
+
+
+def _check_tokens(model: Any) -> None:
+    """Check that the settings of a model's search name tokens of its vocabulary, and few beams."""
+    config = model.generation_config
+    beams = config.num_beams or 1
+    if beams > _MOST_BEAMS:
+        raise UserError(f"`num_beams` must be at most {_MOST_BEAMS}, got {beams:,}.")
+    entries = len(model.get_output_embeddings().weight)
+    for option in _TOKENS:
+        tokens = [getattr(config, option, None)]
+        while tokens:
+            token = tokens.pop()
+            if isinstance(token, list | tuple) and (token or option != "eos_token_id"):
+                tokens += token
+            elif token is not None and (type(token) is not int or not 0 <= token < entries):
+                rule = f"`{option}` must be in the vocabulary of {entries:,} entries"
+                raise UserError(f"{rule}, got {reprlib.repr(token)}.")
 
 
 def hash_model(name: str | Path) -> dict[str, str]:

@@ -7,9 +7,12 @@ within [`steps`] around it.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import (
@@ -18,6 +21,7 @@ from vanilla_transformer.pipeline_vanilla_transformer import (
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
+from vanilla_transformer.utils.device_utils import first_line
 
 from .answers import Translation, build_answer, copy_sentence, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations
@@ -277,9 +281,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
         engine = None if options.return_tensors else self._find_engine(sentences, options)
         if engine is None:
             sources = [sentence.tokens for sentence in sentences]
-            found = self.generate_texts(
-                sources, options.batch_size, options.generate_kwargs, report, read
-            )
+            with _naming_options(options):
+                found = self.generate_texts(
+                    sources, options.batch_size, options.generate_kwargs, report, read
+                )
             return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
@@ -316,6 +321,20 @@ class TranslationPipeline(CarriedTranslationPipeline):
             options = options.model_copy(update={"return_alignments": True})
         longest = max((len(sentence.tokens) for sentence in sentences), default=0)
         return self._engines.find(options, required_by, longest, **constraints)
+
+
+@contextmanager
+def _naming_options(options: TranslationOptions) -> Iterator[None]:
+    """Name the options that only the library knows in what it says about them."""
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, AssertionError) as error:
+        if not options.library:
+            raise
+        names = ", ".join(f"`{name}`" for name in options.library)
+        rule = f"`generate()` of transformers must accept {names} of the call or of the model"
+        hint = f"Leave them out of the call and of {GENERATION_CONFIG_NAME}."
+        raise OptionError(f"{rule}, but: {first_line(error).rstrip('.')}. {hint}") from error
 
 
 class TranslationCall:

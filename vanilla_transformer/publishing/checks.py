@@ -20,7 +20,8 @@ from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import ISO_CODE, TARGET_TAG, find_languages
-from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.file_utils import hash_file, walk_json
+from vanilla_transformer.utils.model_files import check_model_files
 from vanilla_transformer.utils.user_input import refuse_pipes
 
 from . import standalone
@@ -34,7 +35,6 @@ from .staging import (
     missing_files,
     publishable_files,
     refuse_own_class,
-    walk_json,
 )
 
 SENTENCES = (
@@ -82,7 +82,7 @@ _SECRET_KEYS = {
     "secret",
 }
 _PRIVATE_FOLDER = re.compile(
-    r"(?<![\w.:/])/(?:home|Users|root|tmp|mnt)/[^\s\"'`]*|[^\s\"'`]*\.cache/[^\s\"'`]*"
+    r"(?<![\w.:/])/(?:home|Users|root|tmp|mnt)/[^\s\"'`]*|(?<![^\s\"'`])[^\s\"'`]*\.cache/[^\s\"'`]*"
 )
 
 
@@ -94,13 +94,13 @@ class CheckResult(NamedTuple):
     detail: str
 
 
-def run_check(name: str, check: Callable[..., str], *arguments: Any) -> CheckResult:
+def run_check(name: str, check: Callable[..., str | None], *arguments: Any) -> CheckResult:
     """Run a check.
 
     An exception of any kind is a failure, since a folder may be damaged anywhere.
     """
     try:
-        return CheckResult(name, True, check(*arguments))
+        return CheckResult(name, True, check(*arguments) or "")
     except Exception as error:
         kind = "" if isinstance(error, UserError | OSError) else f"{type(error).__name__}: "
         return CheckResult(name, False, kind + " ".join(str(error).split()))
@@ -117,12 +117,16 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
     if folder.is_dir():
         refuse_pipes(folder)
     publishable_files(folder)
-    refuse_own_class(folder)
-    results = [run_check(name, check, folder) for name, check in _FILE_CHECKS.items()]
+    settings = run_check("settings", check_model_files, folder)
+    results = []
+    if settings.passed:  # without sound settings, nothing of the folder is loaded
+        refuse_own_class(folder)
+        results = [run_check(name, check, folder) for name, check in _FILE_CHECKS.items()]
     results.append(run_check("code", _check_code, folder, trust_remote_code))
-    if results[-1].passed:
+    if settings.passed and results[-1].passed:
         return results + _check_in_new_process(folder)
-    reason = "not run, because the folder's code failed"
+    results += [settings] * (not settings.passed)
+    reason = "not run, because the folder's code or settings failed"
     return results + [
         CheckResult(name, False, reason)
         for name in ("loads without the package", "same translations")

@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,13 @@ from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, read_json
+from vanilla_transformer.utils.file_utils import (
+    TOKENIZER_FILES,
+    hash_file,
+    read_json,
+    walk_json,
+)
+from vanilla_transformer.utils.model_files import KERNEL_KEYS
 
 from .run_records import CURVE
 
@@ -75,12 +80,6 @@ _IMPORT = re.compile(rb"^[ \t]*+(?:from|import)[ \t]++vanilla_transformer\b", re
 _CODE_KEYS = ("auto_map", "custom_pipelines")
 # transformers downloads compiled functions if the value of one of these is the name of a
 # repository.
-_KERNEL_KEYS = (
-    "attn_implementation",
-    "_attn_implementation",
-    "experts_implementation",
-    "_experts_implementation",
-)
 
 
 def find_task(config: Any) -> tuple[str, str]:
@@ -249,18 +248,6 @@ def foreign_code(folder: Path) -> list[tuple[str, bool]]:
             text = json.dumps(value)
             is_elsewhere = "/" in text or "--" in text
             is_code = key in _CODE_KEYS and isinstance(value, str | list | dict)
-            if is_code or (key in _KERNEL_KEYS and "/" in text):
+            if is_code or (key in KERNEL_KEYS and "/" in text):
                 references.append((f"{path.name} ({key}: {text[:200]})", is_elsewhere))
     return references
-
-
-def walk_json(content: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each key of a JSON value and of all values in it, with its value."""
-    left = [content]
-    while left:
-        value = left.pop()
-        if isinstance(value, dict):
-            yield from value.items()
-            left += value.values()
-        elif isinstance(value, list):
-            left += value

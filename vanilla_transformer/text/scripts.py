@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
+from typing import Literal
+
+import regex
 
 # Words of these scripts have no spaces between them, except for Hangul, whose words have many
 # endings.
@@ -18,12 +21,25 @@ _SHARED = {"KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "CJK", "MODIFIER": ""
 _SHARE_OF_KANA = 0.05  # of Japanese text, which Chinese does not have
 
 
+# As many marks as a letter has in any text, by the Stream-Safe Text Format of Unicode (UAX #15,
+# section 13).
+_MARKS = regex.compile(r"\p{M}{30}")
+
+
+def normalize(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """Normalize a text.
+
+    Marks are ordered within 30, since the time grows with the square of their number.
+    """
+    if text.isascii():
+        return text
+    return unicodedata.normalize(form, _MARKS.sub("\\g<0>\u034f", text))
+
+
 def count_scripts(text: str) -> Counter[str]:
     """Count the letters of a text by script, the first word of their names in Unicode."""
     counts = Counter[str]()
-    for character, count in Counter(
-        text if text.isascii() else unicodedata.normalize("NFKC", text)
-    ).items():
+    for character, count in Counter(normalize("NFKC", text)).items():
         script = _script(character)
         if script:
             counts[script] += count

@@ -19,7 +19,7 @@ import regex
 from vanilla_transformer.errors import UserError
 
 from .protection import remove_protected
-from .scripts import count_scripts, find_scripts
+from .scripts import count_scripts, find_scripts, normalize
 from .units import split_graphemes, split_words
 
 # The warnings, and what each says about a translation.
@@ -247,4 +247,4 @@ def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> Warni
 
 
 def _words(text: str) -> list[str]:
-    return split_words(unicodedata.normalize("NFC", text.casefold()))
+    return split_words(normalize("NFC", text.casefold()))

@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
 from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
+from .private_folders import find_problem, is_own
 from .resources import DOCUMENT_ENDINGS
 
 if TYPE_CHECKING:
@@ -81,12 +82,11 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
     refuse_dangling_link(folder)
     created = [parent for parent in folder.absolute().parents if not parent.exists()]
     _create_folder(folder.parent)
-    for parent in (folder, folder.parent):
-        recover_folders(parent, folder.absolute().name)
+    recover_folders(folder)
     # A mount point has another file system than its parent, which may also be read-only.
     merge = folder.exists() and not replace
     aside = (folder if merge else folder.parent) / _new_name(folder)
-    aside.mkdir(mode)
+    aside.mkdir(0o700)  # or another user could add files, which would be moved
     try:
         with _naming(folder), _acquire_lock(aside / _LOCK, wait=False):
             temporary = aside / _NEW / ("" if merge else folder.absolute().name)
@@ -164,33 +164,52 @@ def _move_in(aside: Path) -> None:
         raise
 
 
-def recover_folders(parent: Path, name: str | None = None) -> None:
-    """Complete what killed processes have left of [`atomic_folder`] in a folder, or delete it if it
-    is incomplete.
+def recover_folders(output: Path) -> None:
+    """Complete what killed processes have left of [`atomic_folder`], or delete it if it is
+    incomplete.
 
-    Args:
-        name: The name of the folder that they wrote; by default any.
+    Only folders of this user are touched that no other user can write, and only files of the output
+    are moved. A command calls this before it writes the output, never to read it.
     """
-    for aside in filter(
-        Path.is_dir, parent.glob(_TEMPORARY.format("*" if name is None else glob.escape(name)))
-    ):
-        try:
-            is_new = not (aside / _LOCK).exists() and time.time() - aside.stat().st_mtime < _MOMENT
-            if is_new or any(
-                map(Path.is_symlink, (aside, *aside.iterdir()))
-            ):  # which only another program makes
+    name = output.absolute().name
+    for parent in (output, output.parent):
+        for aside in parent.glob(_TEMPORARY.format(glob.escape(name))):
+            try:
+                _recover_folder(aside, None if parent == output else name)
+            except TimeoutError:  # its writer lives
                 continue
-            with _acquire_lock(aside / _LOCK, wait=False):
-                logger.info("Removing the unfinished %s.", aside)
-                if (aside / _WHOLE).exists():
-                    _move_in(aside)
-                shutil.rmtree(aside, ignore_errors=True)
-        except TimeoutError:  # its writer lives
-            continue
-        except OSError as error:
-            logger.warning(
-                "%s is left of an interrupted command, and cannot be removed: %s.", aside, error
-            )
+            except OSError as error:
+                logger.warning(
+                    "%s is left of an interrupted command, and cannot be removed: %s.", aside, error
+                )
+
+
+def _recover_folder(aside: Path, name: str | None) -> None:
+    """Move the files of a temporary folder, or only one of this name, if this user alone has made
+    it.
+    """
+    problem = find_problem(aside)
+    if problem is not None:
+        logger.warning("A leftover of an interrupted command stays: %s.", problem)
+        return
+    if any(map(Path.is_symlink, aside.iterdir())):  # which only another program makes
+        return
+    files = (aside / _WHOLE).glob("*")
+    if name is not None and not {path.name for path in files} <= {name}:
+        return
+    if not (aside / _LOCK).exists() and time.time() - aside.stat().st_mtime < _MOMENT:
+        return
+    with _acquire_lock(aside / _LOCK, wait=False):
+        logger.info("Removing the unfinished %s.", aside)
+        if (aside / _WHOLE).exists():
+            _move_in(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def has_leftover(output: Path) -> bool:
+    """Return whether a process was killed while it moved complete files into a folder."""
+    pattern = f"{_TEMPORARY.format(glob.escape(output.absolute().name))}/{_WHOLE}"
+    return any(output.glob(pattern))
 
 
 def _new_name(path: Path) -> str:
@@ -249,6 +268,18 @@ def read_json(path: Path) -> Any:
         raise UserFileError(f"{path} must be JSON: {error}") from error
 
 
+def walk_json(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each key of a JSON value and of all values in it, with its value."""
+    left = [content]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            yield from value.items()
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+
+
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """Return the entries of the metrics of a run, a JSON object in each line, and warn of damaged
     lines.
@@ -281,7 +312,7 @@ def check_output_dir_is_empty(output_dir: str | Path) -> None:
     """Check that `output_dir` does not exist or is an empty folder."""
     output_dir = Path(output_dir)
     refuse_dangling_link(output_dir)
-    recover_folders(output_dir, output_dir.absolute().name)
+    recover_folders(output_dir)
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         found = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
         raise UserFileError(
@@ -382,12 +413,13 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
         found = f"Only one run may use {folder} at a time, but {_find_holder(folder / _LOCK)} is"
         raise UserError(f"{found}. Wait for it, stop it, or choose another output.") from None
     try:
-        for parent in (folder, *filter(Path.is_dir, folder.iterdir())):
-            recover_folders(parent)
-        for leftover in filter(
-            Path.is_file, folder.glob(_TEMPORARY.format("*"))
-        ):  # its writer is dead
-            leftover.unlink()
+        leftovers = [*folder.glob(_TEMPORARY.format("*"))]
+        outputs = {path.with_name(path.name[1:].rpartition(".")[0]) for path in leftovers}
+        for output in (folder, *{*folder.iterdir(), *outputs}):
+            recover_folders(output)
+        for leftover in leftovers:  # its writer is dead
+            if leftover.is_file() and is_own(leftover):
+                leftover.unlink()
         yield
     finally:
         is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {

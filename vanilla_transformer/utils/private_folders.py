@@ -106,6 +106,18 @@ def _levels(path: Path) -> Iterator[Path]:
             current = current.parent
 
 
+def is_own(path: Path) -> bool:
+    """Return whether a file belongs to the user."""
+    return not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
+
+
+def find_problem(path: Path) -> str | None:
+    """Return how another user could have made or changed this one file or folder, or None; see
+    [`find_unsafe`].
+    """
+    return _find_problem(path, path) if hasattr(os, "geteuid") else None
+
+
 def _find_problem(path: Path, own: Path | None) -> str | None:
     facts = path.lstat()
     is_link, is_folder = stat.S_ISLNK(facts.st_mode), stat.S_ISDIR(facts.st_mode)

@@ -3,7 +3,7 @@
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 import yaml
 
 from vanilla_transformer.errors import MissingFileError, UserError
+
+from .model_files import check_model_files
 
 
 def check_names(names: Iterable[Any], known: Iterable[str], what: str) -> None:
@@ -75,13 +77,14 @@ def _is_same_word(first: str, second: str) -> bool:
 
 def check_local_model(name: str | Path) -> None:
     """Check that the folder of a local name exists, before the Hub gets a request, and that reading
-    it does not wait.
+    it is bounded.
 
     Names are local that begin with `runs/`, `.`, `~` or `/`; no name on the Hub does.
     """
     path = Path(name)
     if path.is_dir():
         refuse_pipes(path)
+        check_model_files(path)
     is_local = path.is_absolute() or path.parts[:1] == ("runs",) or str(name).startswith((".", "~"))
     if is_local and not path.exists():
         command = (
@@ -149,13 +152,15 @@ class _StrictLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(
-                problem=f"the key {twice!r} is there twice{node.start_mark}"
-            )
-        return super().construct_mapping(node, deep)
+        keys = (self.construct_object(key, deep=True) for key, _ in node.value)
+        seen = set[Any]()
+        for key in (key for key in keys if isinstance(key, Hashable)):
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key!r} is there twice{node.start_mark}"
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)  # which refuses lists as keys
 
 
 _StrictLoader.add_implicit_resolver(_BOOLEAN, re.compile("(?i:true|false)$"), [*"tTfF"])

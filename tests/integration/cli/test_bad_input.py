@@ -139,7 +139,19 @@ DAMAGE = {
     ),
     "enormous depth": (
         change("config.json", encoder_layers=10**6),
+        "config.json, `encoder_layers` must be at most 10,000, got 1000000",
+    ),
+    "enormous positions": (
+        change("config.json", max_position_embeddings=10**7),
         "config.json declares at least .* parameters",
+    ),
+    "quantized by a missing package": (
+        change("config.json", quantization_config={"quant_method": "torchao"}),
+        "config.json of model asks for a package that is not installed: .*torchao",
+    ),
+    "large config": (
+        change("config.json", id2label=dict.fromkeys(map(str, range(10**5)), "a")),
+        "config.json must have at most 1,048,576 bytes",
     ),
     "negative d_model": (change("config.json", d_model=-4), "d_model"),
     "heads that do not divide": (change("config.json", encoder_attention_heads=3), "heads"),

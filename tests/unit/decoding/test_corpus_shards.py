@@ -14,6 +14,7 @@ from vanilla_transformer.decoding.corpus_shards import (
     number_shards,
     write_shards,
 )
+from vanilla_transformer.utils.file_utils import write_text_atomically
 
 LINES = [f"line {number}" for number in range(7)]
 ORIGIN = {"input": "1", "model": "2", "options": {"num_beams": 4}}
@@ -216,3 +217,36 @@ def test_write_shards_refuses_another_number_of_lines_than_was_counted(tmp_path,
             lambda shards, done: ((each, each.lines) for each in shards),
         )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_corpus_shards_remove_shards_of_a_crash(tmp_path, is_written):
+    """All shards beside an output that has them are no interrupted run, but a deletion that was
+    lost.
+    """
+    output = tmp_path / "out"
+    shards = CorpusShards.beside(output, ORIGIN, 3)
+    shards.open(resume=False)
+    work(shards)
+    results = [*shards.results(7)]
+    output.write_text("".join(results if is_written else results[:-1]))
+    again = CorpusShards.beside(output, ORIGIN | {"model": "another"}, 3)
+    if not is_written:
+        with pytest.raises(ValueError, match="has 7 sentences of an interrupted run"):
+            again.open(resume=False)
+        return
+    again.open(resume=False)
+    assert again.finished_lines == 0 and [*again.folder.iterdir()] == [
+        again.folder / "manifest.json"
+    ]
+    assert output.read_text() == "".join(results)
+
+
+def test_corpus_shards_resume_keeps_whole_results(tmp_path):
+    shards = CorpusShards.beside(tmp_path / "out", ORIGIN, 3)
+    shards.open(resume=False)
+    work(shards)
+    write_text_atomically(tmp_path / "out", shards.results(7))
+    again = CorpusShards.beside(tmp_path / "out", ORIGIN, 3)
+    again.open(resume=True)
+    assert again.finished_lines == 7

@@ -43,7 +43,8 @@ def change_weights(folder, change):
 def set_values(name, **values):
     def change(folder):
         path = folder / name
-        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+        content = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(content | values))
 
     return change
 
@@ -66,6 +67,59 @@ def remove_entry(name):
     return change
 
 
+OUTSIDE = "in the vocabulary of 300 entries, got "
+# Settings of a search that no model has, and what they must be.
+SETTINGS = [
+    (name, value, OUTSIDE)
+    for name in (
+        "eos_token_id",
+        "pad_token_id",
+        "decoder_start_token_id",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+    )
+    for value in (10**9, -1, 300, 2.5)
+    if (name, value) != ("pad_token_id", -1)  # about which the library warns, too
+]
+SETTINGS += [
+    (name, value, OUTSIDE)
+    for name in ("bad_words_ids", "force_words_ids")
+    for value in ([[10**9]], [[-1]], [[300]])
+]
+SETTINGS += [
+    (name, value, OUTSIDE)
+    for name in ("suppress_tokens", "begin_suppress_tokens")
+    for value in ([10**9], [-1], [5, 300])
+]
+SETTINGS += [("eos_token_id", [], OUTSIDE), ("eos_token_id", [2, 10**9], OUTSIDE)]
+SETTINGS += [("num_beams", 400, "at most 100, got 400")]
+# Settings that the library refuses, or cannot follow on this machine or with this model.
+REFUSED_BY_THE_LIBRARY = {
+    "guidance_scale": 2.0,
+    "repetition_penalty": -1.0,
+    "encoder_repetition_penalty": -3.0,
+    "token_healing": True,
+    "cache_implementation": "quantized",
+    "sequence_bias": [[[10**9], 1.0]],
+}
+NUMBERS_OF_NO_MODEL = [
+    ("config.json", "num_labels", 3 * 10**8),
+    ("config.json", "encoder_layers", 10**6),
+    ("config.json", "num_hidden_layers", 10**6),
+    ("config.json", "max_position_embeddings", 10**9),
+    ("config.json", "vocab_size", 10**4000),
+    ("config.json", "attn_implementation", "evil/kernel"),
+    ("config.json", "_attn_implementation", {"": "flash_attention_2"}),
+    ("config.json", "quant_method", "mxfp4"),
+    ("adapter_config.json", "r", 10**9),
+    ("tokenizer_config.json", "extra_ids", 10**9),
+]
+SHARDS_ELSEWHERE = {
+    "/etc/passwd": {"a": "/etc/passwd"},
+    "../x": {"a": "../../x.safetensors", "b": "../../x.bin"},
+    "a number": {"a": 1},
+    "no shards": [],
+}
 DAMAGE = {
     "a missing tensor": (
         lambda folder: change_weights(
@@ -98,6 +152,32 @@ DAMAGE = {
         set_values("generation_config.json", early_stopping="sometimes"),
         "early_stopping",
     ),
+    **{
+        f"{name} {value}": (
+            set_values("generation_config.json", **{name: value}),
+            f" is invalid: `{name}` must be {rule}",
+        )
+        for name, value, rule in SETTINGS
+    },
+    **{
+        f"{name} {value} of a call": (
+            set_values("generation_config.json", **{name: value}),
+            f"must accept `{name}` of the call or of the model, but: ",
+        )
+        for name, value in REFUSED_BY_THE_LIBRARY.items()
+    },
+    **{
+        f"{name} in {file}": (set_values(file, **{name: value}), f"{file}, `{name}` must be ")
+        for file, name, value in NUMBERS_OF_NO_MODEL
+    },
+    **{
+        f"{file} that names {shard}": (
+            set_values(file, metadata={}, weight_map=weights),
+            f"/{file} must name files of its folder that end in ",
+        )
+        for file in ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+        for shard, weights in SHARDS_ELSEWHERE.items()
+    },
     "a tokenizer without tokens": (remove_entry("added_tokens"), " is damaged: "),
     "a tokenizer with text for a length": (
         set_values("tokenizer_config.json", model_max_length="x"),
@@ -222,6 +302,30 @@ def test_loaders_refuse_a_named_pipe(folder, name, load):
         load(folder)
 
 
+@pytest.mark.parametrize("load", [load_config, load_tokenizer, load_pipeline])
+def test_loaders_change_no_file(folder, load):
+    """A folder that came from others may have what looks like an interrupted output."""
+    for parent in (folder, folder.parent):
+        left = parent / f".{folder.name}.tmp-0123456789abcdef"
+        (left / "whole").mkdir(parents=True)
+        (left / "whole" / "generation_config.json").write_text("{}")
+        os.utime(left, (0, 0))
+    before = {path: path.stat() for path in folder.parent.rglob("*")}
+    load(folder)
+    assert {path: path.stat().st_mtime_ns for path in folder.parent.rglob("*")} == {
+        path: facts.st_mtime_ns for path, facts in before.items()
+    }
+
+
+def test_load_config_names_an_interrupted_command(folder):
+    """Weights move in last, so the folder has none while files move."""
+    left = folder / f".{folder.name}.tmp-0123456789abcdef" / "whole"
+    left.mkdir(parents=True)
+    (folder / WEIGHTS).rename(left / WEIGHTS)
+    with pytest.raises(FileNotFoundError, match="is not complete: .* Run that command again"):
+        load_config(folder)
+
+
 def test_load_pretrained_names_a_missing_folder():
     with pytest.raises(
         FileNotFoundError, match="There is no model folder a/b/c, and the Hub has no such names"
@@ -262,13 +366,16 @@ def test_commands_ask_the_hub_for_no_local_folder(command, name, tmp_path, monke
     )
 
 
-def test_load_config_asks_the_hub_for_other_names(monkeypatch):
+def test_load_config_asks_the_hub_for_other_names(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(
         pretrained.AutoConfig, "from_pretrained", lambda name, **_: asked.append(name)
     )
     reached = SimpleNamespace(head=lambda address, **_: None)
     monkeypatch.setattr(pretrained, "get_session", lambda: reached)
+    config = tmp_path / "config.json"
+    config.write_text("{}")
+    monkeypatch.setattr(pretrained, "cached_file", lambda name, file: str(config))
     for name in ("user/name", "Helsinki-NLP/opus-mt-en-de", "name"):
         pretrained.load_config(name)
     assert asked == ["user/name", "Helsinki-NLP/opus-mt-en-de", "name"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from tests.publishable import CARDS
 from vanilla_transformer.cli import main
 from vanilla_transformer.publishing import push
 from vanilla_transformer.publishing.card import render_card
+from vanilla_transformer.publishing.checks import _check_private_data
 from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.publishing.staging import publishable_files, stage
 
@@ -94,3 +96,14 @@ def test_publishable_files_ignores_pipes_and_dangling_links(folder):
     os.mkfifo(folder / "LICENSE")
     (folder / "vocab.json").symlink_to("/nowhere")
     assert not {"LICENSE", "vocab.json"} & {path.name for path in publishable_files(folder)}
+
+
+def test_check_folder_reads_a_long_word_once(folder):
+    """Such as an image within a card, as base64."""
+    (folder / "README.md").write_text((folder / "README.md").read_text() + "a" * 400_000)
+    start = time.process_time()
+    _check_private_data(folder)
+    assert time.process_time() - start < 5
+    (folder / "README.md").write_text(f"{'a' * 400_000}/.cache/b")
+    with pytest.raises(ValueError, match="names the folder a+/.cache/b of your machine"):
+        _check_private_data(folder)

@@ -1,9 +1,12 @@
 """Scripts of texts, and the tokens by which BLEU compares them."""
 
+import time
+import unicodedata
+
 import pytest
 
 from vanilla_transformer.text import scripts
-from vanilla_transformer.text.scripts import bleu_tokenizer, count_scripts, find_scripts
+from vanilla_transformer.text.scripts import bleu_tokenizer, count_scripts, find_scripts, normalize
 
 SENTENCES = {
     "en": "Two dogs are running across the green grass.",
@@ -58,3 +61,24 @@ def test_count_scripts_counts_letters_only():
 def test_letters_that_scripts_share_are_of_no_other_one():
     assert find_scripts(["人々はコーヒーを飲む。"], 0.0) == ("CJK", "HIRAGANA", "KATAKANA")
     assert find_scripts(["здоровʼя"], 0.0) == ("CYRILLIC",)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+@pytest.mark.parametrize(
+    "text", [*SENTENCES.values(), "e\u0301\u0323" * 9, "ﬁ①", "a" + "\u0301" * 29]
+)
+def test_normalize_gives_texts_their_usual_form(form, text):
+    assert normalize(form, text) == unicodedata.normalize(form, text)
+
+
+def test_normalize_grows_with_the_length():
+    """Marks in an order other than the usual one are sorted, which takes the square of their
+    number.
+    """
+    times = []
+    for size in (20_000, 80_000):
+        text = "a" + "\u0323\u0301" * size
+        start = time.process_time()
+        normalize("NFKC", text)
+        times.append(time.process_time() - start)
+    assert times[1] < max(6 * times[0], 0.5)

@@ -318,8 +318,98 @@ def test_atomic_folder_removes_leftovers_of_killed_process(tmp_path):
     """Files of a process that lives stay."""
     left = tmp_path / ".[model].tmp-12ab12ab12ab12ab"
     write_text_atomically(left / ".lock", "")
+    left.chmod(0o755)
     with atomic_folder(tmp_path / "[model]") as written, atomic_folder(tmp_path / "[model]"):
         assert written.exists() and not left.exists()
+
+
+@pytest.mark.parametrize("files", [[], [".lock"], ["replaced/model"], ["whole/model", "new/model"]])
+def test_atomic_folder_removes_leftovers_of_power_loss(tmp_path, files):
+    """Deletions are not on the disk at once, so folders of a finished command may be there
+    again.
+    """
+    left = tmp_path / ".model.tmp-12ab12ab12ab12ab"
+    left.mkdir(0o700)
+    for name in files:
+        write_text_atomically(left / name, "old")
+    os.utime(left, (0, 0))
+    with atomic_folder(tmp_path / "model", replace=True) as temporary:
+        (temporary / "config.json").write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert read_model(tmp_path / "model") == {"config.json": "new"}
+
+
+STRANGER = 65534  # `nobody`
+
+
+def write_leftover(folder, name, **files):
+    """Write the temporary folder of an interrupted command, and return it."""
+    left = folder / f".{name}.tmp-0123456789abcdef"
+    left.mkdir(0o700)
+    for path, text in {".lock": "", **files}.items():
+        write_text_atomically(left / path, text)
+    return left
+
+
+def give_to_stranger(path, monkeypatch):
+    """Let a path belong to another user: truly for root, and else by what the system says."""
+    if os.geteuid() == 0:
+        os.chown(path, STRANGER, STRANGER)
+        return
+    original = Path.lstat
+
+    def lstat(self):
+        facts = original(self)
+        return os.stat_result((*facts[:4], STRANGER, *facts[5:])) if self == path else facts
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+
+
+@pytest.mark.parametrize("problem", ["owner", "mode", "group", "link", "name"])
+def test_recover_folders_leaves_what_others_may_have_made(tmp_path, monkeypatch, problem):
+    """In a folder that others may write, another user may leave what looks like an interrupted
+    output.
+    """
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    forged = {"whole/victim.txt": "evil"} if problem == "name" else {"whole/model/a": "evil"}
+    left = write_leftover(tmp_path, "model", **forged)
+    if problem == "owner":
+        give_to_stranger(left, monkeypatch)
+    elif problem == "link":
+        left = left.rename(tmp_path / "elsewhere")
+        (tmp_path / ".model.tmp-0123456789abcdef").symlink_to(left)
+    elif problem != "name":
+        left.chmod(0o777 if problem == "mode" else 0o770)
+    with atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "config.json").write_text("new")
+    assert read_model(tmp_path / "model") == {"config.json": "new"} and left.exists()
+    assert victim.read_text() == "mine"
+
+
+def test_atomic_folder_lets_no_other_user_write_aside(tmp_path):
+    """Another user who can write the temporary folder could add files, which would be moved."""
+    with atomic_folder(tmp_path / "model") as temporary:
+        assert stat.S_IMODE(temporary.parents[1].stat().st_mode) == 0o700
+
+
+def test_lock_folder_leaves_leftovers_of_other_users(tmp_path, monkeypatch):
+    victim = tmp_path / "run" / "victim.txt"
+    write_text_atomically(victim, "mine")
+    left = write_leftover(tmp_path / "run", "checkpoint-1", **{"whole/victim.txt": "evil"})
+    file = tmp_path / "run" / ".metrics.tmp-0123456789abcdef"
+    file.write_text("theirs")
+    give_to_stranger(file, monkeypatch)
+    with lock_folder(tmp_path / "run"):
+        assert victim.read_text() == "mine" and left.exists() and file.exists()
+
+
+def test_lock_folder_completes_a_missing_checkpoint(tmp_path):
+    (tmp_path / "run").mkdir()
+    write_leftover(tmp_path / "run", "checkpoint-1", **{"whole/checkpoint-1/a": "new"})
+    with lock_folder(tmp_path / "run"):
+        assert read_model(tmp_path / "run" / "checkpoint-1") == {"a": "new"}
+        assert not [*(tmp_path / "run").glob(".*.tmp-*")]
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
@@ -414,7 +504,8 @@ def test_lock_folder_removes_leftovers_of_killed_process(tmp_path):
     write_text_atomically(tmp_path / "run" / ".notes.tmp-12ab12ab12ab12ab", "half")
     write_text_atomically(tmp_path / "run" / ".run.tmp-12ab12ab12ab12ab" / ".lock", "")
     (tmp_path / "run" / ".run.tmp-12ab12ab12ab12ab" / "whole").symlink_to(tmp_path / "of others")
-    write_text_atomically(tmp_path / "run" / "ema" / ".ema.tmp-12ab12ab12ab12ab" / ".lock", "")
+    (tmp_path / "run" / "ema").mkdir()
+    write_leftover(tmp_path / "run" / "ema", "ema")
     with lock_folder(tmp_path / "run"):
         assert {path.name for path in (tmp_path / "run").iterdir()} == {
             ".lock",
@@ -427,7 +518,8 @@ def test_lock_folder_removes_leftovers_of_killed_process(tmp_path):
 
 
 def test_check_output_dir_is_empty_removes_leftovers_of_killed_process(tmp_path):
-    write_text_atomically(tmp_path / "[model]" / ".[model].tmp-12ab12ab12ab12ab" / ".lock", "")
+    (tmp_path / "[model]").mkdir()
+    write_leftover(tmp_path / "[model]", "[model]")
     check_output_dir_is_empty(tmp_path / "[model]")
 
 

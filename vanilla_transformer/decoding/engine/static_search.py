@@ -118,12 +118,12 @@ class SearchStep(nn.Module):
     def _options(self, logits: Tensor, state: SearchState) -> "_Options":
         """Return the tokens from which the search chooses, given the model's logits."""
         changed, log_norms = logits, log_sums(logits)  # (B, N, V), (B, N)
-        for feature, own in zip(self.options.features, state.features, strict=True):
-            changed = feature.change_logits(changed, log_norms, state, own)
-        if self.options.min_new_tokens:
+        if self.options.min_new_tokens:  # before features that force tokens, as in the library
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
             changed = torch.where(too_short & is_eos, -torch.inf, changed)
+        for feature, own in zip(self.options.features, state.features, strict=True):
+            changed = feature.change_logits(changed, log_norms, state, own)
         norms = log_sums(changed) if self.options.renormalizes else log_norms
         log_scale = state.scores - norms  # from logits to log-probabilities of hypotheses
         own_log_scale = state.model_scores.running - log_norms if state.model_scores else log_scale

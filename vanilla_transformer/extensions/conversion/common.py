@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import reprlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 SOURCES_WITHOUT_EOS = (
     "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
 )
+OTHER_SIZES = "its vocabularies of source and target have other sizes, and one tokenizer"
 NO_TOKENIZER_JSON = "its tokenizer has no `tokenizer.json`"
 _ERRORS_OF_PARSERS = (
     *(
@@ -45,6 +47,7 @@ _ERRORS_OF_PARSERS = (
     *(yaml.YAMLError, MemoryError, StrictDataclassError, SafetensorError, BadZipFile),
 )
 _MAX_POSITIONS = 2**16
+_MOST_OPTIONS = 100_000
 
 
 @contextmanager
@@ -89,11 +92,33 @@ def option_reasons(
     values.
     """
     return {
-        f"`{name}` is {options[name]!r}, not {' or '.join(map(repr, values))}": options[name]
+        f"`{name}` is {reprlib.repr(options[name])}, not {' or '.join(map(repr, values))}": options[
+            name
+        ]
         not in values
         for name, values in allowed.items()
         if name in options
     }
+
+
+def load_options(text: str, name: str) -> dict[str, Any]:
+    """Return the options of another toolkit in YAML.
+
+    Args:
+        name: What the text is, for the error.
+    """
+    options = yaml.safe_load(text)
+    if not isinstance(options, dict):
+        raise UserError(f"{name} must have options and their values, got {reprlib.repr(options)}.")
+    count, left = 0, [options]
+    while left and count <= _MOST_OPTIONS:
+        value = left.pop()
+        count += 1
+        left += value.values() if isinstance(value, dict) else ()
+        left += value if isinstance(value, list) else ()
+    if left:  # by aliases of aliases, a few lines stand for billions of values
+        raise UserError(f"{name} must have at most {_MOST_OPTIONS:,} values, also by its aliases.")
+    return options
 
 
 def side_reasons(

@@ -26,7 +26,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     sinusoidal_positions,
 )
 
-from .common import NO_TOKENIZER_JSON, check_supported, target_reasons
+from .common import NO_TOKENIZER_JSON, OTHER_SIZES, check_supported, target_reasons
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Translator
 from .ctranslate2_runtime import CONVERTED_CONFIG, token_names
 from .shortlist import count_shortlist, write_vocabulary_map
@@ -137,7 +137,7 @@ def write_ctranslate2(
     check_supported(
         "CTranslate2",
         {
-            "it has separate vocabularies for source and target": not model.config.share_encoder_decoder_embeddings,
+            OTHER_SIZES: model.config.decoder_vocab_size != model.config.vocab_size,
             NO_TOKENIZER_JSON: not hasattr(tokenizer, "backend_tokenizer"),
         },
     )

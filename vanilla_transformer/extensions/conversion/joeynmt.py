@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import yaml
 from transformers import GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -25,6 +24,7 @@ from .common import (
     build_sentencepiece_tokenizer,
     check_supported,
     find_sentencepiece_model,
+    load_options,
     option_reasons,
     rename,
     side_reasons,
@@ -106,7 +106,7 @@ def read_joeynmt(folder: str | Path) -> ConvertedModel:
 def read_joeynmt_folder(folder: str | Path) -> JoeyNMTModel:
     """Read the files of a JoeyNMT folder."""
     folder = Path(folder)
-    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    config = load_options((folder / "config.yaml").read_text(encoding="utf-8"), "config.yaml")
     sides = [config["data"][side] for side in ("src", "trg")]
     options = [{"level": None, **side, **(side.get("tokenizer_cfg") or {})} for side in sides]
     source_reasons, target_reasons = (option_reasons(side, _TOKENIZER_OPTIONS) for side in options)

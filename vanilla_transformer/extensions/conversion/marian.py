@@ -28,7 +28,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 )
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
-from .common import check_supported, load_model, target_reasons
+from .common import OTHER_SIZES, check_supported, load_model, target_reasons
 from .comparison import ConvertedModel
 
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
@@ -113,7 +113,10 @@ def write_marian(
     """
     config = model.config
     others = (config.vocab_size - 1, config.eos_token_id, config.decoder_start_token_id)
-    if hasattr(tokenizer, "backend_tokenizer") and config.pad_token_id not in others:
+    is_single = hasattr(tokenizer, "backend_tokenizer")
+    is_other = config.decoder_vocab_size != config.vocab_size
+    check_supported("MarianMTModel", {OTHER_SIZES: is_single and is_other})
+    if is_single and config.pad_token_id not in others:
         model, tokenizer = _append_padding(model, tokenizer)
     else:
         tokenizer = library_tokenizer(tokenizer, **_INPUTS)
@@ -144,6 +147,8 @@ def _append_padding(
     size, start = model.config.vocab_size, model.config.decoder_start_token_id
     model = copy.deepcopy(model)
     model.resize_token_embeddings(size + 1, mean_resizing=False)
+    if not model.config.share_encoder_decoder_embeddings:
+        model.resize_decoder_token_embeddings(size + 1)
     for name, tensor in model.state_dict().items():
         if name.endswith(("embed_tokens.weight", "lm_head.weight", "lm_head.bias")):
             tensor[size] = tensor[start]  # which no translation has either

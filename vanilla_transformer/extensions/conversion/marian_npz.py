@@ -5,6 +5,8 @@ a vocabulary entry that is never generated. The positional encodings are as in T
 table if Marian learned them.
 """
 
+import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +30,7 @@ from .common import (
     build_model,
     build_sentencepiece_tokenizer,
     check_supported,
+    load_options,
     option_reasons,
     rename,
 )
@@ -123,7 +126,8 @@ def read_marian_folder(folder: str | Path) -> MarianFiles:
         raise UserError(
             f"The weights in {folder} must contain Marian's options ({OPTIONS_ITEM}), but do not."
         )
-    options = yaml.safe_load(weights.pop(OPTIONS_ITEM).tobytes().rstrip(b"\0"))
+    content = weights.pop(OPTIONS_ITEM).tobytes().rstrip(b"\0").decode()
+    options = load_options(content, OPTIONS_ITEM)
     single = folder / "vocab.spm"
     if single.exists():
         model = sentencepiece.SentencePieceProcessor(model_file=str(single))
@@ -159,14 +163,16 @@ def _read_vocabulary(folder: Path) -> list[str]:
     """
     entries: dict[int, str] = {}
     key = ""
-    for line in (
-        _find_one(folder, "*.yml", exclude="decoder.yml").read_text(encoding="utf-8").split("\n")
-    ):
+    path = _find_one(folder, "*.yml", exclude="decoder.yml")
+    for line in path.read_text(encoding="utf-8").split("\n"):
         if line.startswith("? "):
             key = line[2:]
         elif line.strip():
-            name, number = line.rsplit(":", 1)
+            name, _, number = line.rpartition(":")
             key = name or key
+            if not re.fullmatch(r"\s*\d{1,9}\s*", number):
+                rule = f"{path} must have a token, a colon and its number in each line"
+                raise UserError(f"{rule}, got {reprlib.repr(line)}.")
             entries[int(number)] = str(yaml.safe_load(key)) if key[:1] in "\"'" else key
     if sorted(entries) != list(range(len(entries))):
         raise UserError(
@@ -189,6 +195,7 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
             not in (POST_NORM, _PRE_NORM),
             "source and target have different vocabularies": len({*options.get("dim-vocabs", [0])})
             > 1,
+            f"its vocabulary has no {_EOS}": _EOS not in files.tokens,
         },
     )
     pad, eos = len(files.tokens), files.tokens.index(_EOS)

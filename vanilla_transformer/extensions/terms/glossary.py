@@ -6,7 +6,6 @@ TBX (ISO 30042) is the exchange format of termbases, here in version 2 (`termEnt
 (`conceptEntry`).
 """
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.column_names import find_named_columns
 from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
+from vanilla_transformer.text.scripts import normalize
 from vanilla_transformer.text.units import split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 from vanilla_transformer.utils.input_files import read_input
@@ -206,7 +206,7 @@ def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
     """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other
     endings.
     """
-    normalized = [unicodedata.normalize("NFC", each) for each in (wanted, text)]
+    normalized = [normalize("NFC", each) for each in (wanted, text)]
     phrase, words = (
         [each[start:end].casefold() for start, end in split_units(each)] for each in normalized
     )
@@ -307,7 +307,7 @@ def _parse_tsv(
 
 def _normalize(text: str) -> list[str]:
     """Return the units of a text, in one form for letters with accents."""
-    return [unicodedata.normalize("NFC", text[start:end]) for start, end in split_units(text)]
+    return [normalize("NFC", text[start:end]) for start, end in split_units(text)]
 
 
 def _at(term: Term) -> str:

@@ -95,10 +95,13 @@ NOT_REPRESENTED = [
         {"activation_function": "tanh", "position_embedding_type": "none", **OTHER_HEADS},
         r"activation function is 'tanh'; .*numbers of heads; .*no positions; .*attention_key_dim",
     ),
-    (
-        "ctranslate2",
-        {"share_encoder_decoder_embeddings": False},
-        "separate vocabularies for source and target",
+    *(
+        (
+            form,
+            {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 310},
+            "vocabularies of source and target have other sizes",
+        )
+        for form in ("ctranslate2", "marian")
     ),
     (
         "transformers.js",

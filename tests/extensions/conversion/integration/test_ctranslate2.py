@@ -66,6 +66,15 @@ def test_to_ctranslate2_generates_our_greedy_tokens(
     assert (comparison.num_sentences, comparison.num_identical) == (4, 4) and comparison.speedup > 0
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("form", ["ctranslate2", "marian"])
+def test_writers_keep_separate_embeddings(form, tied, tmp_path, tiny_tokenizer):
+    separate = {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": tied}
+    folder = save_model_folder(tiny.tiny_model(**separate), tiny_tokenizer, tmp_path / "ours")
+    comparison = WRITERS[form](folder, tmp_path / "theirs", SENTENCES)
+    assert comparison.num_identical == comparison.num_sentences == len(SENTENCES)
+
+
 def test_ctranslate2_has_as_many_threads_as_torch(tmp_path, tiny_config, monkeypatch):
     used = []
     monkeypatch.setattr(

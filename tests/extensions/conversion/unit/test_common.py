@@ -14,6 +14,8 @@ from vanilla_transformer.extensions.conversion import fairseq, joeynmt, marian_n
 from vanilla_transformer.extensions.conversion.common import (
     build_model,
     find_sentencepiece_model,
+    load_options,
+    option_reasons,
     rename,
 )
 from vanilla_transformer.extensions.conversion.comparison import Comparison, require_same
@@ -158,3 +160,43 @@ def test_require_same_accepts_rounding_only(comparison, is_same, tiny_model, tin
     refused = pytest.raises(ValueError, match="must compute what the original does")
     with nullcontext() if is_same else refused:
         require_same(comparison, tiny_model, tiny_tokenizer, ["A dog.", "Two men."])
+
+
+# Nine lines of lists that each hold the one before nine times: 9^9 values.
+BILLION = "a: &a0 [1]\n" + "".join(
+    f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]\n" for number in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "config.yaml must have options and their values, got None"),
+        ("- 1\n- 2", "config.yaml must have options and their values, got"),
+        (BILLION, "config.yaml must have at most 100,000 values, also by its aliases"),
+        ("a: &a\n  b: *a", "config.yaml must have at most 100,000 values"),
+    ],
+    ids=["empty", "a list", "aliases of aliases", "an alias of itself"],
+)
+def test_load_options_refuses_other_values(text, words):
+    with pytest.raises(ValueError, match=words):
+        load_options(text, "config.yaml")
+
+
+def test_load_options_follows_plain_aliases():
+    """Also the words for booleans of YAML 1.1, as other toolkits do."""
+    found = load_options("a: &side {level: bpe}\nb: *side\ntied: no", "config.yaml")
+    assert found == {"a": {"level": "bpe"}, "b": {"level": "bpe"}, "tied": False}
+
+
+def test_option_reasons_bound_their_values():
+    (reason,) = option_reasons({"level": [[1] * 9] * 9**6}, {"level": ["bpe"]})
+    assert len(reason) < 200
+
+
+@pytest.mark.parametrize("line", ["token", "token: x", f"token: {'1' * 5000}", "token: -1"])
+def test_marian_vocabulary_names_its_file_and_line(line, tmp_path):
+    (tmp_path / "vocab.yml").write_text(f"a: 0\n{line}\n")
+    words = "vocab.yml must have a token, a colon and its number in each line, got 'token"
+    with pytest.raises(ValueError, match=words):
+        marian_npz._read_vocabulary(tmp_path)

@@ -1,0 +1,30 @@
+"""What users write as YAML."""
+
+import time
+
+import pytest
+
+from vanilla_transformer.utils.user_input import load_yaml
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 1\nb: 2\na: 3", "the key 'a' is there twice"),
+        ("1: 1\ntrue: 2", "the key True is there twice"),  # which are one key of a mapping
+        ("? [a]\n: 1", "unhashable key"),
+        ("a: &a 1\nb: *a", "aliases are not supported"),
+    ],
+)
+def test_load_yaml_refuses_keys_and_aliases(text, words):
+    with pytest.raises(ValueError, match=words):
+        load_yaml(text)
+
+
+def test_load_yaml_grows_with_the_number_of_keys():
+    times = []
+    for count in (2_000, 8_000):
+        start = time.process_time()
+        load_yaml("".join(f"key{number}: 1\n" for number in range(count)))
+        times.append(time.process_time() - start)
+    assert times[1] < 6 * times[0]

@@ -87,6 +87,7 @@ USES = {
     "extensions.conversion.shortlist": {"alignments"},
     "extensions.distillation.teacher": {"quality"},
     "extensions.documents.block_translator": {"protection"},
+    "extensions.documents.message_format": {"protection"},
     "extensions.protection.inline_markup": {"documents"},
     "extensions.quality.language_check": {"augmentation"},
     "extensions.quality.stress": {"augmentation"},

@@ -26,7 +26,9 @@ _STORES = {
     "strings": ("properties", "stringsutf8file"),
     "ftl": ("fluent", "FluentFile"),
 }
-_STRINGS = regex.compile(r'(?P<kept>"(?:[^"\\]|\\.)*"|;)|/\*.*?\*/|//[^\n]*|\s+', regex.DOTALL)
+_STRINGS = regex.compile(
+    r'(?P<kept>"(?:[^"\\]|\\.)*+(?:"|\Z)|;)|/\*.*?(?:\*/|\Z)|//[^\n]*+|\s++', regex.DOTALL
+)
 _ATTRIBUTE = regex.compile(r"(?:\A|\n)(\.[a-zA-Z][\w-]*) =\s")  # of a message of Fluent
 _WITHIN_WORD = regex.compile(
     r"\b(\p{Lu}|\p{L}*\p{Ll})&(?=\p{Ll})(?!\w*[;=])"

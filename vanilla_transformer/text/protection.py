@@ -58,6 +58,7 @@ _NO_SPACES = rf"{UNSPACED_SCRIPTS}\p{{Hangul}}"
 _MYRIADS = "十百千万萬億亿兆만억조천"  # after a number, they are part of it
 _END_MARKS = r".,;:!?'”’»)\]…"
 _URL = rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
+CODE_ELEMENT = r"<(?:code|kbd|samp|var)(?:\s[^<>]*+)?>[^<>]*+</(?:code|kbd|samp|var)>"
 # The first kind that fits at a place is taken, and of a kind the first expression.
 KINDS = {
     "url": Kind(
@@ -73,7 +74,10 @@ KINDS = {
         [rf"(?<![{_LETTER}.+\-])[{_LETTER}.+\-]++@[{_LETTER}\-]+(?:\.[{_LETTER}\-]+)+"],
         "a0.",
     ),
-    "code": Kind(["`a + b`"], [rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++"]),
+    "code": Kind(
+        ["`a + b`", "<code>a + b</code>"],
+        [rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++", CODE_ELEMENT],
+    ),
     "path": Kind(
         [r"C:\Users\me", "/usr/bin/env", "~/x"],
         [

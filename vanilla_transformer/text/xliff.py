@@ -62,15 +62,15 @@ def read_segments(unit: Any) -> list[XliffSegment]:
         next(filter(None, map(translate_value, (unit, *unit.iterancestors()))), "yes") == "no"
     )
     whole = XliffSegment(
-        source, target, Status.FIXED if is_fixed else _status(unit, source, target)
+        source, target, Status.FIXED if is_fixed else _status(unit, target, source, target)
     )
     sources, targets = (_marks(find_child(unit, name)) for name in ("seg-source", "target"))
     if not sources or (whole.status is Status.DONE and not targets):
         return [whole]
-    segments = []
+    segments, definitions = [], read_definitions(unit)
     for mid, mark in sources.items():
-        own, definition = targets.get(mid), find_definition(unit, mid)
-        status = _status(unit, mark, own, definition)
+        own = targets.get(mid)
+        status = _status(unit, target, mark, own, definitions.get(mid))
         segments.append(XliffSegment(mark, own, Status.FIXED if is_fixed else status))
     return segments
 
@@ -80,14 +80,13 @@ def find_child(element: Any, name: str) -> Any:
     return next((child for child in element if local_name(child) == name), None)
 
 
-def find_definition(unit: Any, mid: str) -> Any:
-    """Return the entry of a segment in `<sdl:seg-defs>`, which Trados Studio writes, or None."""
+def read_definitions(unit: Any) -> dict[str, Any]:
+    """Return the entries of `<sdl:seg-defs>`, which Trados Studio writes, by the `mid` of their
+    segments.
+    """
     definitions = find_child(unit, "seg-defs")
-    return (
-        None
-        if definitions is None
-        else next((each for each in definitions if each.get("id") == mid), None)
-    )
+    entries = () if definitions is None else reversed(definitions)
+    return {entry.get("id"): entry for entry in entries}  # the first one of each segment
 
 
 def _visible_text(element: Any) -> str:
@@ -125,16 +124,19 @@ def _is_locked(element: Any) -> bool:
     )
 
 
-def _status(unit: Any, source: Any, target: Any, definition: Any = None) -> Status:
-    """Return the status of a segment that may be translated; a locked one is not open."""
-    is_open = _is_open(unit, source, target, definition)
+def _status(unit: Any, of_unit: Any, source: Any, target: Any, definition: Any = None) -> Status:
+    """Return the status of a segment that may be translated; a locked one is not open.
+
+    Args:
+        of_unit: `<target>` of the unit, of which the target of the segment may be a part.
+    """
+    is_open = _is_open(unit, of_unit, source, target, definition)
     if is_open and (_is_locked(unit) or _is_locked(definition)):
         return Status.FIXED
     return Status.OPEN if is_open else Status.DONE
 
 
-def _is_open(unit: Any, source: Any, target: Any, definition: Any) -> bool:
-    of_unit = find_child(unit, "target")
+def _is_open(unit: Any, of_unit: Any, source: Any, target: Any, definition: Any) -> bool:
     if of_unit is None:
         return True
     state = of_unit.get("state") or unit.get("state")

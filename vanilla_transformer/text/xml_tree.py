@@ -7,7 +7,9 @@ from typing import Any
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import requires_extra
 
-DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
+DECLARATION = re.compile(
+    r"\A\ufeff?\s*+<\?xml\s[^>]*\?>\s*+"
+)  # where it is no text of the document
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _TRANSLATE = ("translate", "{http://www.w3.org/2005/11/its}translate")
 _SAFE = {
@@ -31,9 +33,9 @@ def parse_xml(text: str | bytes) -> Any:
         from lxml import etree
     parser = etree.XMLParser(**_SAFE)
     if isinstance(text, str):
-        text = DECLARATION.sub(
-            lambda match: "\n" * match[0].count("\n"), text, count=1
-        ).removeprefix("\ufeff")
+        text = DECLARATION.sub(lambda match: "\n" * match[0].count("\n"), text).removeprefix(
+            "\ufeff"
+        )
         if "<!DOCTYPE" not in text:  # entities may be defined in other files, of which it needs one
             text = f'<!DOCTYPE x SYSTEM "">{text}'
     try:

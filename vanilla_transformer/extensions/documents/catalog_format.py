@@ -1,5 +1,6 @@
 """Catalogs of messages of programs: PO and TS of Qt."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from gettext import c2py
@@ -33,6 +34,9 @@ from .xliff_format import TargetLanguageError, check_direction
 # Numbers below 1000 from which on msgfmt takes a form to be of several numbers, which it must then
 # name
 _OFTEN = 5
+_COUNT = re.compile(
+    r"\s*0*+([1-9]|10)\s*"
+)  # of forms; the languages that gettext knows have up to 6
 
 _FORMAT = regex.compile(r"(?<!no-)\b\w++(?:-brace)?-format\b")  # the flag of a message in PO
 # What gettext takes for a field where a message has such a flag: in "50% of" a space is a flag of
@@ -141,17 +145,22 @@ class CatalogDocument(Document):
                     f"A PO file with plurals must say how many its language has. {hint}."
                 )
             self._store.updateheaderplural(count, rule)
+        if not _COUNT.fullmatch(str(count)):
+            raise UserError(
+                f"`nplurals` of `Plural-Forms` must be from 1 to 10, got {count!s:.20}."
+            )
         try:
             form_of = c2py(rule)
-        except ValueError as error:
+            numbers = Counter(map(form_of, range(1000)))
+        except (ValueError, ArithmeticError) as error:
             raise UserError(
-                f"`Plural-Forms` must be an expression of C, got {rule}: {error}."
+                f"`Plural-Forms` must be an expression of C, got {rule:.60}: {error}."
             ) from None
         kept = [
             {text[slice(*place)] for place in find_protected(text)}
             for text in strings_of(unit.source)
         ]
-        is_often = sum(form_of(number) == form_of(1) for number in range(1000)) >= _OFTEN
+        is_often = numbers[form_of(1)] >= _OFTEN
         singular = -1 if int(count) == 1 or (is_often and kept[1] - kept[0]) else form_of(1)
         return [int(form != singular) for form in range(int(count))]
 

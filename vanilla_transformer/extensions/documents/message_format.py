@@ -14,13 +14,14 @@ from vanilla_transformer.text.catalogs import MESSAGE_FORMAT, RESX_TEXTS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import SIGN
 from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.text_files import has_invalid_unicode
 
 from .blocks import Block, SpanBuilder, unify_line_ends, write_block
 from .source_text import Place, SourceDocument
 from .xml_format import MarkupDocument
 
-LINE_BREAK = r"\A\s+|\s+\Z|\s*\n\s*"
-_STRING = r'"(?:[^"\\]|\\.)*"'
+LINE_BREAK = r"(?<!\s)(?:\A\s++|[^\S\n]*+\n\s*+|\s++\Z)"  # looked for once in a run of spaces
+_STRING = r'"(?:[^"\\]|\\.)*+"'
 _VALUES = {  # each value, with its quotation marks, after its key
     "json": re.compile(rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}]", re.DOTALL),
     "strings": re.compile(
@@ -29,21 +30,30 @@ _VALUES = {  # each value, with its quotation marks, after its key
         re.DOTALL,
     ),
     "properties": re.compile(
-        r"^[ \t\f]*(?:[#!].*|(?:\\.|[^\\\s:=])+(?:[ \t\f]*[:=][ \t\f]*|[ \t\f]+)(?P<value>(?:\\(?s:.)|[^\\\n])*))$",
+        r"^[ \t\f]*+(?:[#!].*+|(?:\\.|[^\\\s:=])++(?:[ \t\f]*+[:=][ \t\f]*+|[ \t\f]++)"
+        r"(?P<value>(?:\\(?s:.)|[^\\\n])*+))$",
         re.MULTILINE,
     ),
 }
+_SIGN = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>[^\w\n]))")
 _ESCAPE = re.compile(r'\\\n[ \t\f]*|\\(?P<letter>.)|"')
 
 
 def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanBuilder:
-    """Add a text with marks in it, around which lines are translated apart if a mark is white
-    space.
+    """Add a text with marks in it, around which lines are translated apart but at accelerators.
+
+    Comments, scripts and so on are marks, too. A tag over several lines is text of one line.
     """
+    from vanilla_transformer.extensions.protection.inline_markup import HIDDEN
+
     end = 0
-    for match in regex.finditer(marks, text):
+    for match in regex.finditer(
+        rf"(?P<hidden>{HIDDEN})|(?P<tag></?[A-Za-z][^<>]*+>)|{marks}", text
+    ):
+        if match["tag"]:
+            continue
         builder.add_text(text[end : match.start()])
-        builder.add_mark(match[0], breaks=match[0].isspace())
+        builder.add_mark(match[0], breaks=bool(match["hidden"]) or match[0].isspace())
         end = match.end()
     builder.add_text(text[end:])
     return builder
@@ -100,9 +110,13 @@ class ValuesDocument(MessageDocument):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "json"):
         super().__init__(text)
         self._form, keys = form, [""]
+        values = _VALUES[form].findall(self.text) if form == "properties" else []
+        formats = "".join(filter(MESSAGE_FORMAT.search, values))
+        # As Java reads them, unless all of the file has single ones
+        self._doubles_apostrophes = form == "properties" and ("''" in formats or "'" not in formats)
         if form == "json":
             try:
-                json.loads(self.text)
+                json.loads(self.text, parse_int=str)  # since int() takes no more than 4,300 digits
             except (ValueError, RecursionError) as error:
                 raise UserError(f"The text must be JSON: {error}.") from None
         for match in _VALUES[form].finditer(self.text):
@@ -114,25 +128,30 @@ class ValuesDocument(MessageDocument):
             elif form == "json" and value is None:
                 keys[-1] = json.loads(match["key"])
             elif value is not None and not any(key.startswith("@") for key in keys):
-                builder = add_lines(
-                    SpanBuilder(keeps_space=True), self._read(value, match.start("value"))
-                )
-                self._add_block(builder, Place(*match.span("value")))
+                message = self._read(value, match.start("value"))
+                if not has_invalid_unicode(message):  # such as half an emoji, which no model reads
+                    builder = add_lines(SpanBuilder(keeps_space=True), message)
+                    self._add_block(builder, Place(*match.span("value")))
             elif keys[-1] == "@@locale" and value and direction.target:
                 self.replaced.append(
                     (*match.span(), f'"{name_language(direction.target).replace("-", "_")}"')
                 )
 
     def escape(self, text: str, place: Place) -> str:
-        raw = self.text[place.start : place.end]
-        in_ascii = self.text.isascii() and (self._form == "properties" or "\\u" in self.text)
-        if self._form != "properties":
-            return json.dumps(text, ensure_ascii=in_ascii)
-        if MESSAGE_FORMAT.search(raw):
+        raw, is_java = self.text[place.start : place.end], self._form == "properties"
+        in_ascii = self.text.isascii() and (is_java or "\\u" in self.text)
+        if self._doubles_apostrophes and MESSAGE_FORMAT.search(raw):
             text = text.replace("'", "''")
-        return re.sub(
-            r"\A(?= )", r"\\", json.dumps(text, ensure_ascii=in_ascii)[1:-1].replace('\\"', '"')
+        bare, escapes = {*_SIGN.sub("", raw)}, {'"': '"' if is_java else '\\"'}
+        for match in _SIGN.finditer(raw):
+            character = match["sign"] or chr(int(match["code"], 16))
+            if character not in bare:  # or the value would have it in two ways
+                escapes[character] = match[0]
+        pieces = re.split(f"([{re.escape(''.join(escapes))}])", text)
+        written = "".join(
+            escapes.get(piece) or json.dumps(piece, ensure_ascii=in_ascii)[1:-1] for piece in pieces
         )
+        return re.sub(r"\A(?= )", r"\\", written) if is_java else f'"{written}"'
 
     def _read(self, raw: str, start: int) -> str:
         """Return the text of a value."""
@@ -149,8 +168,8 @@ class ValuesDocument(MessageDocument):
             text = json.loads(f'"{inner}"', strict=False)
         except ValueError:
             raise self.error(self._form, start) from None
-        is_format = self._form == "properties" and MESSAGE_FORMAT.search(raw)
-        return text.replace("''", "'") if is_format else text
+        is_doubled = self._doubles_apostrophes and MESSAGE_FORMAT.search(raw)
+        return text.replace("''", "'") if is_doubled else text
 
 
 class FluentDocument(MessageDocument):

@@ -19,7 +19,7 @@ from vanilla_transformer.text.xliff import (
     Status,
     XliffSegment,
     find_child,
-    find_definition,
+    read_definitions,
     read_segments,
 )
 from vanilla_transformer.text.xml_tree import local_name, translate_value
@@ -34,11 +34,13 @@ _CODES_OF_TAGS = PLACEHOLDERS | {"it"}  # which may hold an opening or a closing
 _TAG = re.compile(r"\s*<(?P<slash>/?)(?P<name>[^\s/<>]+)(?:\s[^<>]*)?(?<!/)>\s*")
 _HALF_OF_ANGULAR = re.compile(r"(?:START|(?P<slash>CLOSE))_(?P<name>\w+?)(?:_\d+)?")
 # Escaped line breaks, but not in paths, and lines of a text that may be wrapped
+_BLANKS = r"(?:(?<![ \t])[ \t]++)?"
 _SPECIAL = (
-    rf"(?P<kept>{ENTITY})|(?P<plain>(?<!\S)(?:[A-Za-z]:|\\)\\\S*)|(?P<break>[ \t]*(?:\\r)?\\n[ \t]*)"
-    r"|(?P<space>[ \t]*\r?\n\s*)"
+    rf"(?P<kept>{ENTITY})|(?P<plain>(?<!\S)(?:[A-Za-z]:|\\)\\\S*)|(?P<break>{_BLANKS}(?:\\r)?\\n[ \t]*+)"
+    rf"|(?P<space>{_BLANKS}\r?\n\s*+)"
 )
-_LINE_BREAK = re.compile(r"\s*(?:<br\b[^<>]*>|\\n|\n)\s*", re.IGNORECASE)
+_WIDTH = re.compile(r"\d{1,9}")  # that a text may pass
+_LINE_BREAK = re.compile(r"\s*+(?:<br\b[^<>]*+>|\\n)\s*+|[^\S\n]*+\n\s*+", re.IGNORECASE)
 # What the specifications have for a machine translation before its review.
 _MARK = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
 _MARK_2 = {"state": "translated", "subState": "vanilla-transformer:mt"}
@@ -151,7 +153,8 @@ class XliffDocument(MarkupDocument):
                 edits = [*edits, *self._edit_unit(unit, segments, texts)]
             length = sum(len(blocks[number].text) for number in numbers if number is not None)
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
-            longer += limit.isdecimal() and length > int(limit)
+            if _WIDTH.fullmatch(limit):
+                longer += length > int(limit)
         skipped = [
             f"{count} {name}" for name, count in sorted(self._counts.items()) if name != _OPEN
         ]
@@ -251,8 +254,9 @@ class XliffDocument(MarkupDocument):
                 yield self._fill(target, self._join(unit, segments, texts))
             else:
                 yield from (self._fill(segment.target, text) for segment, text in translated)
+        definitions = read_definitions(unit)
         for segment, _ in translated:
-            definition = find_definition(unit, segment.source.get("mid", ""))
+            definition = definitions.get(segment.source.get("mid", ""))
             if definition is not None:
                 yield from self._set(definition, _MARK_OF_TRADOS)
         if self._is_new:

@@ -33,16 +33,25 @@ class Message:
         syntax: Their parts: syntax that stays, and branches.
         spaces: The white space before and after the text.
         moved: Place of each part of the syntax: in `text`, and in the text that was parsed.
+        doubles: Whether the whole message doubles apostrophes also where it need not.
+
+    Args:
+        is_plural: Whether `#` is syntax.
+        is_branch: Whether syntax follows.
     """
+
+    doubles = False
 
     def __init__(
         self,
         text: str,
         syntax: Sequence[Sequence["str | Message"]],
-        is_plural: bool,
         places: Sequence[Range],
+        is_plural: bool,
+        is_branch: bool,
     ):
-        self.text, self.syntax, self._is_plural = text.strip(), syntax, is_plural
+        self.text, self.syntax, self._is_branch = text.strip(), syntax, is_branch
+        self._special = "{}#" if is_plural else "{}"
         shown = (match.span() for match in _STAND_IN.finditer(self.text))
         self.moved = [*zip(shown, places, strict=True)]
         start, _, end = text.partition(self.text) if self.text else (text, "", "")
@@ -72,21 +81,28 @@ class Message:
         for match in (
             _STAND_IN.finditer(own.text) if syntax else ()
         ):  # otherwise braces are the model's own
-            text += self._quote(own.text[end : match.start()])
+            text += self._quote(own.text[end : match.start()], text, True)
             end, start = match.end(), len(text)
             for part in syntax[int(match[1])]:
                 tokens += [token._replace(end=token.end + len(text)) for token in part.tokens]
                 text += part.text
             moved.append((match.span(), (start, len(text))))
-        text += self._quote(own.text[end:]) + self.spaces[1]
+        is_before_syntax = self._is_branch and not self.spaces[1]
+        text += self._quote(own.text[end:], text, is_before_syntax) + self.spaces[1]
         tokens += move_tokens(
             own.tokens, own.text.replace("'", " "), text.replace("'", " "), moved
         )  # some are new
         return Translation(text, tokens=sorted(tokens, key=lambda each: each.end)), moved
 
-    def _quote(self, text: str) -> str:
-        special = "[{}#]+" if self._is_plural else "[{}]+"
-        return regex.sub(special, r"'\g<0>'", text.replace("'", "''"))
+    def _quote(self, text: str, before: str, is_before_syntax: bool) -> str:
+        """Return a text as a message writes it: one apostrophe beside syntax or another one would
+        begin a quotation.
+        """
+        start = r"|\A" if before.endswith("'") else ""
+        end = r"|\Z" if is_before_syntax else ""
+        beside = rf"(?<=[{self._special}]{start})'|'(?=['{self._special}]{end})"
+        text = regex.sub("'" if self.doubles else beside, "''", text)
+        return regex.sub(f"[{self._special}]++", r"'\g<0>'", text)
 
 
 def parse_message(text: str) -> Message | None:
@@ -97,7 +113,10 @@ def parse_message(text: str) -> Message | None:
         message, _ = _read_message(text, 0, False, 0)
     except _UnknownSyntaxError:
         return None
-    return message if len(list(message.messages())) > 1 else None
+    messages = [*message.messages()]
+    for part in messages:
+        part.doubles = "''" in text
+    return message if len(messages) > 1 else None
 
 
 def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Message, int]:
@@ -109,7 +128,8 @@ def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Mess
         start, parts = at, list[str | Message]()
         quoted = _QUOTED.match(text, at)
         if text.startswith("''", at):
-            shown, at = [*shown, "'"], at + 2
+            shown.append("'")
+            at += 2
         elif quoted and (is_plural or text[at + 1] != "#"):
             parts, at = [quoted[0]], quoted.end()
         elif text[at] == "{":
@@ -125,7 +145,7 @@ def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Mess
             shown.append(f"{{{len(syntax)}}}")
             syntax.append(parts)
             places.append((start, at))
-    return Message("".join(shown), syntax, is_plural, places), at
+    return Message("".join(shown), syntax, places, is_plural, bool(depth)), at
 
 
 def _read_argument(

@@ -11,15 +11,25 @@ import regex
 from vanilla_transformer.decoding.answers import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.token_texts import move_tokens
-from vanilla_transformer.text.protection import adds_signs
+from vanilla_transformer.text.protection import CODE_ELEMENT, adds_signs
 
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
-# Escapes of white space and tags of blocks, which part text; and other tags. C:\new and \textbf{}
-# have none.
+# What no reader sees, of which each ends before the next one begins
+HIDDEN = (
+    r"<!--(?:[^-<]++|-(?!->)|<(?!!--))*+-->|<![Dd][Oo][Cc][Tt][Yy][Pp][Ee]\s[^<>]*+>|<\?xml\s[^<>]*+>"
+    + "".join(
+        rf"|<{name}(?:\s[^<>]*+)?>(?:[^<]++|<(?!/?{name}\b))*+</{name}\s*+>"
+        for name in ("script", "style")
+    )
+)
+# This, escapes of white space and tags of blocks, which part text; and other tags. C:\new and
+# \textbf{} have none.
 _TOKEN = regex.compile(
     r"(?:(?<!\\|\b[A-Za-z]:\\?\S{0,99})\\(?:[nrtN](?![a-z]+\{)|u00(?:0[aA]|20|[aA]0))"
-    r"|</?(?:br|div|h[1-6r]|li|[ou]l|p|t[dhr])(?:\s[^<>]*)?/?>)++"
-    r"|(?:<|&lt;)(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*+)(?:\s[^<>]*?)?(?:>|&gt;)"
+    rf"|</?(?:br|div|h[1-6r]|li|[ou]l|p|t[dhr])(?:\s[^<>]*+)?/?>|<(?:body|html|meta|table)\s[^<>]*+>|{HIDDEN})++"
+    rf"|(?P<code>{CODE_ELEMENT})"
+    r"|<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*+)(?:\s[^<>]*+)?>"
+    r"|&lt;(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*+)(?:\s(?:[^<>&]++|&(?![lg]t;))*+)?&gt;"
 )
 _CHARACTER = regex.compile(
     r"&(?:amp;)*(#\d{1,7}|#[xX]\p{AHex}{1,6}|[A-Za-z]+\d*);|\\(u\p{AHex}{4}|[\"'])"
@@ -137,6 +147,8 @@ def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:
         list[regex.Match[str]](),
     )
     for token in _TOKEN.finditer(text):
+        if token["code"]:
+            continue  # which survives as it is
         at = max(
             (
                 at

@@ -330,11 +330,11 @@ class ProtectedSearch:
         if parts:
             report(len(sentences) - len(plain))
         answers = list[list[Translation]]()
-        for whole in parsed:
+        for sentence, whole in zip(sentences, parsed, strict=True):
             if whole is None:
                 answers.append(next(rows))
                 continue
-            joined = list[Translation]()
+            joined, texts = list[Translation](), [part.text for part in whole.messages()]
             for found in zip(*(next(of_parts) for _ in whole.messages()), strict=True):
                 if isinstance(whole, MarkedText):
                     answer = whole.join(found)
@@ -344,6 +344,9 @@ class ProtectedSearch:
                         found[0].alignment, _shifts(whole.moved), _shifts(moved)
                     )  # of the first text
                     answer = answer._replace(alignment=links)
+                is_copy = [each.text for each in found] == texts
+                if is_copy and answer.text != sentence.text:  # which the source writes in two ways
+                    answer = copy_sentence(sentence.text, answer.tokens)
                 joined.append(_join_scores(answer, found))
             answers.append(joined)
         return answers

@@ -59,6 +59,12 @@ def test_a_file_without_open_messages_stays_and_says_so():
     assert document.summary == "Translated 0 of 1 messages. Skipped: 1 with a translation."
 
 
+def test_a_declaration_of_xml_in_messages_stays():
+    text = 'Say <?xml version=\\"1.0\\"?>  now.'
+    other = f'\nmsgid "{text}"\nmsgstr "{text.upper()}"\n'
+    assert translate(PO + other, "po") == edited(PO, PO_EDITS) + other
+
+
 def test_summary_counts_messages_by_status():
     document = parse_document(PO, "po")
     document.render(document.blocks)
@@ -165,6 +171,18 @@ def test_a_file_for_another_language_is_refused(text, form):
             "its header says ISO-8859-1. Convert it by `msgconv -t UTF-8`",
         ),
         (PO.replace("n != 1", "n !"), "po", "`Plural-Forms` must be an expression of C, got"),
+        *(
+            (PO.replace("(n != 1)", rule), "po", "must be an expression of C, got n")
+            for rule in ("n/0", "n%(n-5)")
+        ),
+        *(
+            (
+                PO.replace("nplurals=2", f"nplurals={count}"),
+                "po",
+                f"from 1 to 10, got {count[:20]}.",
+            )
+            for count in ("0", "11", "1000000000", "9" * 4400, "x")
+        ),
         (QT.replace("</source>", ""), "ts", "line 10"),
         (QT.replace("<name>MainWindow</name>", ""), "ts", "must have a <name>, got none in line 4"),
         (

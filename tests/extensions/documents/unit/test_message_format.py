@@ -41,7 +41,7 @@ TEXTS = {
             "it''s": "IT''S",
             "don't": "DON'T",
             "\\ z": "\\ Z",
-            "\\u00e4 \\\\ x\\:": "\\u00c4 \\\\ X:",
+            "\\u00e4 \\\\ x\\:": "\\u00c4 \\\\ X\\:",
         },
     ),
     "fluent": (
@@ -139,6 +139,52 @@ def test_a_percentage_is_translated_in_messages():
     model = lambda texts: [(german[each], None) for each in texts]  # noqa: E731
     expected = '{"a": "50 % von {name}", "b": "10 % fertig"}'
     assert translate_document(text, "json", model, AbbreviationSplitter()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ('{"a": "half \\ud83d", "b": "%s", "c": 1}', "json"),
+        ("a=half \\ud83d x\nb=%s\n", "properties"),
+        ('"a" = "half \\Ud83d x";\n"b" = "%s";\n', "strings"),
+        ('{"a": ' + "9" * 4400 + ', "b": "%s"}', "json"),
+        ('{"a": "{n, plural, =' + "9" * 4400 + ' {1} other {%s}}"}', "json"),
+    ],
+)
+def test_half_a_character_or_a_long_number_stays(text, form):
+    assert translate(text % "dog", form) == text % "DOG"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<style>\np, li { color: red; }\n</style>%s",
+        "%s<script>if (a < b) run();</script>",
+        '<!DOCTYPE HTML PUBLIC "-//W3C" "x">\n%s',
+        "%s <!-- no.\nnever --> %s",
+        '%s <span style="\n color:red">%s</span>',
+        "<table border=0>\n%s</table>",
+        "%s <code>git pull</code> %s",
+    ],
+)
+def test_hidden_markup_of_messages_stays(text):
+    source, expected = (json.dumps([text.replace("%s", word)]) for word in ("dog", "DOG"))
+    assert translate(source, "json") == expected
+
+
+def test_properties_write_apostrophes_as_the_file_does():
+    single = "a=Can't open {0}\nb={0} is open\n"
+    for text in (single, single.replace("'", "''")):
+        assert translate(text, "properties").casefold() == text.casefold()
+    model = lambda texts: [(text.replace("open", "l'o"), None) for text in texts]  # noqa: E731
+    translated = translate_document(single, "properties", model, AbbreviationSplitter())
+    assert translated.endswith("{0} is l'o\n")
+
+
+def test_values_write_signs_as_the_source_does():
+    for value in ("a \\/ b", "a \\u003cb", "it\\u0027s", "\\u2014 a \\\\ b"):
+        assert translate(f'["{value}"]', "json").casefold() == f'["{value}"]'.casefold()
+    assert translate('["a \\/ b/c"]', "json") == '["A / B/C"]'
 
 
 def test_braces_of_a_model_are_text_in_fluent():

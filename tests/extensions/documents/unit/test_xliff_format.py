@@ -332,7 +332,10 @@ def test_xliff_counts_what_it_translates_and_what_it_skips():
     assert document.summary == f"{expected} {whole} Longer than their maxwidth: 1."
 
 
-@pytest.mark.parametrize("limit, longer", [("6", True), ("7", False), ("6.5", False), ("", False)])
+@pytest.mark.parametrize(
+    "limit, longer",
+    [("6", True), ("7", False), ("6.5", False), ("", False), ("9" * 4400, False)],
+)
 def test_xliff_counts_units_that_are_longer_than_a_whole_number(limit, longer):
     document = parse_document(UNIT.format(f' size-unit="char" maxwidth="{limit}"', ""), "xliff")
     document.render(document.blocks)

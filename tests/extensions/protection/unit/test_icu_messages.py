@@ -49,6 +49,21 @@ def test_parse_message_finds_the_texts_of_branches(text, texts, shouted):
 
 
 @pytest.mark.parametrize(
+    ("text", "translation", "written"),
+    [
+        ("{n, plural, one {It's} other {#}}", "It's", "It's"),
+        ("{n, plural, one {It''s} other {#}}", "It's", "It''s"),
+        ("{n, plural, one {{x} dogs} other {#}}", "l'{0} dogs'", "l''{x} dogs''"),
+        ("{n, plural, one {abc} other {#}}", "QQ Qs".replace("Q", "'"), "QQQ Qs".replace("Q", "'")),
+    ],
+)
+def test_render_doubles_apostrophes_beside_syntax_or_as_the_source(text, translation, written):
+    message = parse_message(text)
+    rendered, _ = render(message, "{0}", translation, "{0}")
+    assert rendered == text.replace(text[text.index("{", 1) + 1 : text.index("} other")], written)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "{name} left",
@@ -76,6 +91,7 @@ def test_render_quotes_what_would_be_syntax():
         "{a,plural,other{" * 3000 + "}}" * 3000,
         "{a,plural,other{" * 8000,
         "{a,plural,other{x}}" * 3000,
+        "''" * 100_000 + "{a,plural,other{x}}",
     ],
 )
 def test_parse_message_takes_linear_time(text):

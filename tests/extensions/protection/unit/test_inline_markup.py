@@ -57,6 +57,7 @@ CASES = [
         None,
         "<i>https://a.b/x?y=1&amp;z=2</i> <b>SEE</b>",
     ),
+    ("&quot;a&quot; <b>b</b> &#x110000; c", None, "C &#x110000; <b>B</b> &quot;A&quot;"),
     ("Hello <name> <b>you</b>", ["Hello <name> you"], "<b>YOU</b> <name> HELLO"),
 ]
 
@@ -88,6 +89,27 @@ def test_text_that_has_a_character_in_both_forms_keeps_the_entity():
     assert search("Tom & Jerry &amp; Co", copy_kept(shout))[0] == ["TOM & JERRY &amp; CO"]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see <style>p { a: b. }</style>it", "SEE <style>p { a: b. }</style>IT"),
+        ("<!-- no --><b>see</b>", "<!-- no --><b>SEE</b>"),
+        ("do <code>git pull</code> <b>now</b>", "DO <code>git pull</code> <b>NOW</b>"),
+    ],
+)
+def test_what_no_reader_translates_stays(text, expected):
+    assert search(text, copy_kept(shout))[0] == [expected]
+
+
+def test_a_copy_is_written_as_the_source():
+    text = "&quot;a&#34; <b>b</b>"
+    assert search(text, lambda texts: [(text, []) for text in texts])[0] == [text]
+
+
+def test_a_reference_of_thousands_of_digits_is_no_markup():
+    assert parse_markup(f"a &#{'9' * 4400}; b") is None
+
+
 def test_the_models_own_tokens_are_no_markup():
     assert parse_markup("A <x>dog</x> runs", marks={"<x>", "</x>"}) is None
 
@@ -107,7 +129,18 @@ def test_documents_have_the_markup_of_plain_text(text, read, expected):
 
 
 @pytest.mark.parametrize(
-    "text", [r"\n" * 20_000, "<b>" * 20_000, "</b>" * 20_000, "&amp;" * 20_000, "a:\\n" * 20_000]
+    "text",
+    [
+        r"\n" * 20_000,
+        "<b>" * 20_000,
+        "</b>" * 20_000,
+        "&amp;" * 20_000,
+        "a:\\n" * 20_000,
+        "&lt;a " * 20_000,
+        "<!--" * 20_000,
+        "<style>" * 20_000,
+        "<code>" * 20_000,
+    ],
 )
 def test_markup_is_read_in_linear_time(text):
     started = time.process_time()

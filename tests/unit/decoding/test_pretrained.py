@@ -4,12 +4,15 @@ import io
 import json
 import logging
 import os
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, MarianMTModel
+from transformers.utils import import_utils
 
+from tests.golden.removed_tasks import FOLDER as REMOVED_TASKS
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model
 from tests.tiny_runs import damage_file
@@ -294,3 +297,13 @@ def test_loading_uses_no_more_threads_than_cores(
         monkeypatch.setenv("OMP_NUM_THREADS", variable)
     load_pretrained(AutoModelForSeq2SeqLM, folder)
     assert given[-1] == used
+
+
+def test_load_tokenizer_names_packages_that_are_missing(monkeypatch):
+    missing = (lambda: False, import_utils.PROTOBUF_IMPORT_ERROR)
+    monkeypatch.setitem(import_utils.BACKENDS_MAPPING, "protobuf", missing)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    rule = "must have the packages that read it, but one is missing or too old: .*"
+    hint = r"Run `pip install --upgrade protobuf sentencepiece`\.$"
+    with pytest.raises(OSError, match=f"The tokenizer of .*t5 {rule} {hint}"):
+        load_tokenizer(REMOVED_TASKS / "t5")

@@ -73,14 +73,15 @@ test-benchmarks: $(READY_DEV) ## The tests of benchmarks and tools, which `make 
 test-oldest: $(OLDEST)/.ready ## Unit and integration tests with the oldest releases that setup.py admits (downloads 3 GB)
 	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit tests/integration $(filter-out %/slow,$(OF_EXTENSIONS))
 
-# The pinned environment with today's releases over it, also those that setup.py does not admit yet.
+# The pinned environment with today's releases over it, also those that setup.py does not admit yet. Where no CPU build of
+# torch can be had, it is the default one, which cannot be imported without its CUDA packages (a download of 2 GB).
 test-newest: $(READY_DEV) ## Models, search, pipeline, trainers and tokenizer with today's releases of transformers and others
 	rm -rf $(NEWEST)
 	$(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --no-deps torch
 	$(INSTALL_NEWEST) --constraint constraints.txt --editable ".[test]"
 	$(INSTALL_NEWEST) $(LIBRARIES:%=--upgrade-package %) $(LIBRARIES)
-	$(INSTALL_NEWEST) --upgrade --torch-backend cpu torch || echo "Without a newer CPU build of torch."
+	$(INSTALL_NEWEST) --upgrade --torch-backend cpu torch || $(INSTALL_NEWEST) --upgrade torch
 	$(BIN)/uv pip list --python $(NEWEST)/bin/python | grep -E "^($(subst $(SPACE),|,$(LIBRARIES))|torch) "
 	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) $(NEWEST_TESTS)
 	$(NEWEST)/bin/python -m pytest tests/slow/test_common_model_tests.py

@@ -123,6 +123,7 @@ setup(
         "sacrebleu>=2.4",
         "tabulate>=0.9",
         "sentencepiece>=0.2",
+        "protobuf>=4.25",  # with which transformers reads models of SentencePiece
     ],
     extras_require={
         "plots": PLOTS,

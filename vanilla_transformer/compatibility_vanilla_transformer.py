@@ -6,7 +6,7 @@ and other releases, loading under the class that saved a model, and vocabularies
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -27,9 +27,11 @@ from .errors import UserError, UserFileError
 # The name of a cache in this release of transformers, as an argument and in outputs. It was renamed
 # in 5.24.
 CACHE = "cache" if "cache" in signature(create_causal_mask).parameters else "past_key_values"
-# Releases that `make test-releases` passed. In another one, a short search is checked before the
+# Releases of transformers that `make test-releases` passed, and of torch that `make test-oldest`,
+# `make test` and `make test-newest` passed. In another one, a short search is checked before the
 # first of a process.
 TESTED_RELEASES = ("5.12", "5.17", "5.20", "5.23", "5.24")
+TESTED_TORCH = ("2.11", "2.13", "2.15")
 TOKENIZER_HINT = (
     "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
 )
@@ -42,6 +44,15 @@ PASSED_ON = {
     "use_cache",
 }
 FLASH_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}  # packed rows
+# Continuous batching passes all of them, with a cache that holds the texts by pages.
+PAGED_ARGUMENTS = FLASH_ARGUMENTS | {
+    "block_table",
+    "is_causal",
+    "logits_indices",
+    "logits_processor_args",
+    "read_index",
+    "write_index",
+}
 # Arguments of `from_pretrained` that say where the files are.
 FILE_ARGUMENTS = {"cache_dir", "local_files_only", "proxies", "revision", "subfolder", "token"}
 
@@ -76,15 +87,21 @@ def check_source(encoder_hidden_states: Tensor | None) -> None:
         )
 
 
-def check_arguments(model: PreTrainedModel, arguments: Mapping[str, Any]) -> None:
-    """Refuse further keyword arguments of `forward` that nothing uses; None counts as not given."""
-    known = PASSED_ON | (FLASH_ARGUMENTS if is_flash_attention_requested(model.config) else set())
-    unknown = [name for name, value in arguments.items() if value is not None and name not in known]
+def check_arguments(model: PreTrainedModel, arguments: dict[str, Any]) -> None:
+    """Refuse further keyword arguments of `forward` that nothing uses, and remove those that are
+    None.
+    """
+    flash = FLASH_ARGUMENTS if is_flash_attention_requested(model.config) else set()
+    known = PASSED_ON | (PAGED_ARGUMENTS if "read_index" in arguments else flash)
+    unused = [name for name in arguments if name not in known]
+    unknown = [name for name in unused if arguments[name] is not None]
     if unknown:
         raise TypeError(
             f"`{type(model).__name__}.forward` must get arguments that it uses, got "
             f"{', '.join(sorted(unknown))}. Leave them out."
         )
+    for name in unused:  # a parameter of a stack may have this name
+        del arguments[name]
 
 
 def accept_past_key_values(forward: Callable) -> Callable:
@@ -148,6 +165,16 @@ class CompatibleGenerationMixin(GenerationMixin):
             kwargs[CACHE] = kwargs.pop("cache")
         return super().generate(*args, **kwargs)
 
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        # Its cache holds keys and values, and requests have no source.
+        layer_type = getattr(self.config, "layer_type", "full_attention")
+        if self.config.is_encoder_decoder or layer_type != "full_attention":
+            raise UserError(
+                "Continuous batching must have a decoder-only model with full attention, "
+                f"got {type(self).__name__} with {layer_type}. Call `generate()`."
+            )
+        return super().init_continuous_batching(*args, **kwargs)
+
     def _beam_search(self, *args: Any, **kwargs: Any) -> Any:
         """Search in the target's vocabulary; releases before 5.20 take the size of the source's."""
         size, searched = getattr(self.config, "decoder_vocab_size", None), self
@@ -162,14 +189,21 @@ _checked_classes = set[type]()
 
 def check_release(model: Any) -> None:
     """
-    Check a release of transformers that is not tested yet, once in a process for each class of
-    models.
+    Check a release of transformers or torch that is not tested yet, once in a process for each
+    class of models.
 
     A model of a few random weights searches with a cache and without one, greedily and with two
     beams. `forward` must give the same logits and scores for the whole target, and for each source
     without padding.
     """
-    if ".".join(__version__.split(".")[:2]) in TESTED_RELEASES or type(model) in _checked_classes:
+    libraries = (
+        ("transformers", __version__, TESTED_RELEASES),
+        ("torch", torch.__version__, TESTED_TORCH),
+    )
+    untested = [
+        library for library in libraries if ".".join(library[1].split(".")[:2]) not in library[2]
+    ]
+    if not untested or type(model) in _checked_classes:
         return
     _checked_classes.add(type(model))
     cause = None
@@ -179,10 +213,10 @@ def check_release(model: Any) -> None:
     except Exception as error:  # whatever a renamed argument or a lost method leads to
         cause = error
     _checked_classes.discard(type(model))
-    oldest, *_, newest = TESTED_RELEASES
+    name, version, (oldest, *_, newest) = untested[0]
     raise UserError(
-        f"Models must be used with a tested release of transformers ({oldest} to {newest}): "
-        f"{__version__} computes something else. Install transformers {newest}."
+        f"Models must be used with a tested release of {name} ({oldest} to {newest}): {version} "
+        f"computes something else. Install {name} {newest}."
     ) from cause
 
 

@@ -135,8 +135,9 @@ class VanillaTransformerAttention(nn.Module):
         else:
             key, value = self.project(hidden_states)  # (B, H, T, K)
             if cache is not None:  # after the ones of earlier steps, (B, H, past + T, K)
+                pages = {"kwargs": kwargs} if "read_index" in kwargs else {}
                 key, value = getattr(cache, "self_attention_cache", cache).update(
-                    key, value, self.layer_idx
+                    key, value, self.layer_idx, **pages
                 )
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
@@ -624,7 +625,7 @@ class VanillaTransformerModel(SourceVocabulary, VanillaTransformerPreTrainedMode
         """Run the encoder, unless its outputs are given, and the decoder; see their `forward` for
         the arguments.
         """
-        check_arguments(self, kwargs)
+        check_arguments(self, kwargs)  # type: ignore[arg-type]
         attention_mask = source_mask(self.config, input_ids, attention_mask)
         encoded: Any = encoder_outputs
         if encoded is None:

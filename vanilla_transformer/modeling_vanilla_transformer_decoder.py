@@ -254,6 +254,8 @@ def insert_prompt(outputs: Any, prompt: Tensor) -> Any:
     `(B, L)`.
     """
     sequences = getattr(outputs, "sequences", outputs)
+    if not isinstance(sequences, Tensor):  # a `custom_generate` returns what it likes
+        return outputs
     prompts = prompt.repeat_interleave(len(sequences) // len(prompt), dim=0)
     sequences = torch.cat([prompts, sequences[:, prompt.shape[1] - 1 :]], dim=1)
     if not isinstance(outputs, ModelOutput):

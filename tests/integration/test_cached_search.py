@@ -171,6 +171,14 @@ def test_forward_refuses_arguments_that_it_does_not_use(name, argument):
         model(inputs_of(model), **ids, **{argument: torch.ones(1)})
 
 
+@pytest.mark.parametrize("argument", ["position_ids", "encoder_hidden_states", "invented"])
+def test_forward_leaves_out_arguments_that_are_none(argument):
+    model, ids = tiny_model(), {"input_ids": SOURCE, "decoder_input_ids": SOURCE}
+    expected = model(**ids, labels=SOURCE)
+    found = model(**ids, labels=SOURCE, **{argument: None})
+    assert torch.equal(found.logits, expected.logits) and found.loss == expected.loss
+
+
 def test_forward_of_every_part_refuses_arguments_that_it_does_not_use():
     model, states = tiny_model(), torch.zeros(3, 6, 16)
     parts = [lambda **further: model.model(SOURCE, decoder_input_ids=SOURCE, **further)]

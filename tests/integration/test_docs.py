@@ -17,7 +17,7 @@ import yaml
 
 from tests.docs_pages import ROOT, blocks, command_flags, command_lines, flags_of, write_workspace
 from vanilla_transformer.cli import COMMANDS
-from vanilla_transformer.compatibility_vanilla_transformer import TESTED_RELEASES
+from vanilla_transformer.compatibility_vanilla_transformer import TESTED_RELEASES, TESTED_TORCH
 from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -198,6 +198,10 @@ def test_docs_name_the_releases_that_are_pinned_and_tested():
     )
     together = ", ".join(f"{name} {pins[name]}" for name in ("torch", "accelerate", "datasets"))
     assert f"All with {together} and peft {pins['peft']}." in page
+    *torches, newest_torch = TESTED_TORCH
+    assert f"torch {', '.join(torches)} and {newest_torch}, by" in page
+    assert pins["torch"].rpartition(".")[0] in torches
+    assert f'"torch>={torches[0]}"' in (ROOT / "setup.py").read_text()
     older = re.search(r"^RELEASES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[
         1
     ].split()

@@ -113,7 +113,7 @@ def test_constraints_pin_every_direct_requirement():
         "evaluate",
         "safetensors",
     }
-    required |= {"sacrebleu", "sacremoses", "peft", "tensorboard"}
+    required |= {"sacrebleu", "sacremoses", "peft", "tensorboard", "sentencepiece", "protobuf"}
     assert (
         required | {"pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "matplotlib"} <= pinned
     )

@@ -7,7 +7,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast, pipeline
 
-from tests.tiny import tiny_long_model
+from tests.tiny import tiny_long_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerDecoderConfig,
@@ -15,6 +15,7 @@ from vanilla_transformer import (
     VanillaTransformerForCausalLM,
     VanillaTransformerForMaskedLM,
 )
+from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
@@ -155,6 +156,37 @@ def test_generate_does_not_read_an_eos_that_ends_all_prompts(special_tokenizer):
         with_eos = model.generate(torch.tensor(other), **options)
         assert torch.equal(with_eos[:, : len(other[0])], torch.tensor(other))
         assert with_eos.shape[1] <= len(other[0]) + 3
+
+
+def test_generate_returns_the_answer_of_another_search(special_tokenizer):
+    model, prompt = language_model(special_tokenizer[0]), torch.tensor([[5, 6, 2]])
+    assert model.generate(prompt, custom_generate=lambda *_, **__: "text") == "text"
+
+
+@pytest.mark.skipif(CACHE != "cache", reason="tested with 5.24 and later releases of transformers")
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_generate_batch_continues_each_prompt_as_generate(special_tokenizer, attention):
+    from transformers import ContinuousBatchingConfig
+
+    model, prompts = language_model(special_tokenizer[0]), [[5, 6, 7], [8, 9], [10, 11, 12, 13]]
+    model.set_attn_implementation(attention)
+    options = {"max_new_tokens": 4, "do_sample": False, "eos_token_id": 2, "pad_token_id": 0}
+    pages = ContinuousBatchingConfig(num_blocks=8, max_batch_tokens=64)  # not most of the memory
+    config = GenerationConfig(**options)
+    found = model.generate_batch(prompts, config, continuous_batching_config=pages)
+    expected = [model.generate(torch.tensor([row]), **options)[0, len(row) :] for row in prompts]
+    answers = {tuple(each.prompt_ids): each.generated_tokens for each in found.values()}
+    assert [answers[tuple(row)] for row in prompts] == [row.tolist() for row in expected]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: tiny_long_causal_lm(layer_types="linear_attention"), tiny_model]
+)
+def test_generate_batch_refuses_a_model_before_the_first_request(make):
+    model = make()
+    found = f"got {type(model).__name__} with (linear|full)_attention. Call `generate"
+    with pytest.raises(ValueError, match=f"model with full attention, {found}"):
+        model.generate_batch(inputs=[[5, 6]])
 
 
 @pytest.mark.parametrize(

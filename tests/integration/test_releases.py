@@ -1,5 +1,5 @@
-"""In a release of transformers that is not tested yet, a short search is compared before the first
-one.
+"""In a release of transformers or torch that is not tested yet, a short search is compared before
+the first one.
 """
 
 import pytest
@@ -30,12 +30,19 @@ MODELS = {
     "long, reversible": lambda: tiny_long_model(reversible=True, normalize_before=True),
 }
 SOURCE = torch.tensor([[5, 6, 7, 8]])
-REFUSAL = r"Models must be used with a tested release of transformers \(5\.12 to .*\): 5\.99\.0 computes something else"
+REFUSAL = (
+    r"Models must be used with a tested release of (transformers \(5\.12 to .*\): 5\.99\.0|"
+    r"torch \(2\.11 to .*\): 2\.99\.0\+cpu) computes something else"
+)
 
 
-@pytest.fixture(autouse=True)
-def untested_release(monkeypatch):
-    monkeypatch.setattr(compatibility, "__version__", "5.99.0")
+UNTESTED = {"transformers": (compatibility, "5.99.0"), "torch": (torch, "2.99.0+cpu")}
+
+
+@pytest.fixture(autouse=True, params=UNTESTED)
+def untested_release(monkeypatch, request):
+    module, version = UNTESTED[request.param]
+    monkeypatch.setattr(module, "__version__", version)
     monkeypatch.setattr(compatibility, "_checked_classes", set())
 
 

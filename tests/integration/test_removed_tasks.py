@@ -7,9 +7,19 @@ import logging
 import datasets
 import evaluate
 import pytest
-from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, pipeline
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    pipeline,
+)
 
-from tests.golden.removed_tasks import FOLDER, TEXTS
+from tests.golden.removed_tasks import ALL_TASKS, FOLDER, LANGUAGES, TEXTS
+from tests.sweeps import sample
 from vanilla_transformer.evaluation import metric_path
 from vanilla_transformer.text.languages import store_direction
 
@@ -58,6 +68,52 @@ def test_removed_tasks_answer_as_in_transformers_4(name):
         if comparable(name, call[2], found) != comparable(name, call[2], expected):
             wrong.append((*call, expected, found))
     assert not wrong, f"{len(wrong)} of {len(calls)}:\n" + "\n".join(map(str, wrong))
+
+
+def wrap_by_peft(model):
+    """Add adapters that change nothing before they are trained."""
+    return get_peft_model(model, LoraConfig(target_modules=["q", "q_proj"])).eval()
+
+
+def wrap_by_compile(model):
+    return torch.compile(model, backend="eager")
+
+
+def derive(model):
+    model.__class__ = type("Derived", (type(model),), {})
+    return model
+
+
+WRAPPERS = [wrap_by_peft, wrap_by_compile, copy.deepcopy, derive]
+
+
+def answer_or_error(model, tokenizer, task, **languages):
+    """Return the token ids that a pipeline answers by its defaults, or the message of its error."""
+    try:
+        generate = pipeline(task, model=model, tokenizer=tokenizer, device="cpu", **languages)
+        (answer,) = generate(TEXTS[0], return_tensors=True)
+    except ValueError as error:
+        return str(error)
+    (ids,) = answer.values()
+    return ids.tolist()
+
+
+CALLS = [(name, task, ()) for name in ANSWERS for task in ALL_TASKS]
+CALLS += [(name, "translation", languages) for name, languages in LANGUAGES.items()]
+SHORT = [("m2m_100", "translation", ()), ("t5", "translation_en_to_de", ())]
+SHORT += [("madlad", "translation", ()), ("bart", "summarization", ())]
+SHORT += [("nllb", "translation", LANGUAGES["nllb"]), ("mbart", "translation", LANGUAGES["mbart"])]
+
+
+@pytest.mark.parametrize(("name", "task", "languages"), sample(CALLS, *SHORT), ids=str)
+def test_wrapped_models_answer_as_bare_ones(name, task, languages):
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER / name)
+    options = dict(zip(("src_lang", "tgt_lang"), languages, strict=False))
+    bare = AutoModelForSeq2SeqLM.from_pretrained(FOLDER / name)
+    expected = answer_or_error(bare, tokenizer, task, **options)
+    for wrap in WRAPPERS:
+        wrapped = wrap(AutoModelForSeq2SeqLM.from_pretrained(FOLDER / name))
+        assert answer_or_error(wrapped, tokenizer, task, **options) == expected, wrap.__name__
 
 
 @pytest.mark.parametrize("name", ["nllb", "mbart", "mbart_50"])

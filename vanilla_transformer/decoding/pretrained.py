@@ -262,6 +262,12 @@ def load_tokenizer(name: str | Path) -> Any:
             )  # some damage, such as a wrong length, fails here
         return tokenizer
     except Exception as error:  # the tokenizers library raises no other type
+        if isinstance(error, ImportError) or isinstance(error.__context__, ImportError):
+            raise UserFileError(
+                f"The tokenizer of {name} must have the packages that read it, but one is missing "
+                f"or too old: {first_line(error).rstrip('.')}. "
+                "Run `pip install --upgrade protobuf sentencepiece`."
+            ) from error
         folder = Path(name)
         if isinstance(error, OSError) and not folder.is_dir():
             raise UserFileError(f"The tokenizer of {name} cannot be loaded: {error}") from error

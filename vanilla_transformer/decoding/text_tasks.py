@@ -9,7 +9,7 @@ source, with a prefix.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig
 from transformers.utils import logging
 
 from vanilla_transformer.errors import UserError
@@ -42,9 +42,8 @@ class TaskInputs:
 
     def __init__(self, model: Any, tokenizer: Any, task: str, options: Mapping[str, Any]):
         self._model, self._tokenizer, self.task, self.prefix = model, tokenizer, task, ""
-        self.is_of_library = isinstance(model, PreTrainedModel) and not hasattr(
-            model.config, "source_eos"
-        )
+        # Not its class: PEFT and `torch.compile` wrap a model, and forward its configuration.
+        self.is_of_library = not hasattr(model.config, "source_eos")
         self.answer, self.defaults = TASKS.get(task, "translation"), dict[str, Any]()
         if not self.is_of_library:
             return

@@ -317,6 +317,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
             required_by = next((name for name, is_needed in needed.items() if is_needed), None)
         if required_by is None and self._ensemble is not None:
             required_by = "ensemble"
+        starts_with_text = options.decoder_start_token_id not in (  # in the library's search
+            None,
+            *self.tokenizer.all_special_ids,
+        )
+        if self.inputs.is_of_library and required_by is None and starts_with_text:
+            return None
         if options.return_confidence and needs_alignments(options, self.model.config):
             options = options.model_copy(update={"return_alignments": True})
         longest = max((len(sentence.tokens) for sentence in sentences), default=0)

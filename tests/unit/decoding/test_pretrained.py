@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,9 @@ import torch
 from huggingface_hub.errors import HTTPError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, MarianMTModel
+from transformers.utils import import_utils
 
+from tests.golden.removed_tasks import FOLDER as REMOVED_TASKS
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model
 from tests.tiny_runs import damage_file
@@ -435,3 +438,13 @@ def test_load_config_asks_an_unreachable_hub_once(tmp_path, monkeypatch, capsys)
     assert len(requests) == 1 and error.count("\n") == 1
     assert "the Hub cannot be reached: Name or service not known. " in error
     assert "is in the repository, not in the wheel" in error
+
+
+def test_load_tokenizer_names_packages_that_are_missing(monkeypatch):
+    missing = (lambda: False, import_utils.PROTOBUF_IMPORT_ERROR)
+    monkeypatch.setitem(import_utils.BACKENDS_MAPPING, "protobuf", missing)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    rule = "must have the packages that read it, but one is missing or too old: .*"
+    hint = r"Run `pip install --upgrade protobuf sentencepiece`\.$"
+    with pytest.raises(OSError, match=f"The tokenizer of .*t5 {rule} {hint}"):
+        load_tokenizer(REMOVED_TASKS / "t5")

@@ -186,9 +186,18 @@ class EnginePool:
     def _notice_changes(self) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""
         modules, weights = [self.model] if isinstance(self.model, nn.Module) else [], list[Any]()
+        adapters = list[Any]()  # which PEFT switches without a change of weights
         for module in modules:  # in a fifth of the time of `modules()`
             modules.extend(child for child in module._modules.values() if child is not None)
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
+            if "_active_adapter" in vars(module):
+                adapters.append(
+                    (
+                        module.disable_adapters,
+                        repr(module.active_adapters),
+                        {**getattr(module, "scaling", {})},
+                    )
+                )
         places, is_training = (
             [*map(_place_of, weights)],
             [module.training for module in modules[:1]],
@@ -199,6 +208,7 @@ class EnginePool:
             [*map(type, modules)],
             places,
             is_training,
+            adapters,
         )
         is_same = torch.allclose(
             _join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True

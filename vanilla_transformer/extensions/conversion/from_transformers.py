@@ -1,5 +1,6 @@
 """Load translation models of transformers as models of this package, without writing a folder."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def convert_in_memory(original: Any) -> Any:
     as it is.
 
     Both share the weights that are the same. A model that would compute something else is refused.
+    The adapters of PEFT are merged in a copy.
     """
     if isinstance(original, Ensemble):
         return Ensemble([*map(convert_in_memory, original.models)], original.weights)
@@ -47,9 +49,10 @@ def convert_in_memory(original: Any) -> Any:
     if model_type not in _CONVERTERS:
         return original
     model_class, convert = _CONVERTERS[model_type]
-    weights, modules = original.state_dict(), [*original.modules()]
+    bare = merge_adapters(original)
+    weights, modules = bare.state_dict(), [*original.modules(), *bare.modules()]
     has_others = any(
-        not module.__module__.startswith(("torch.", "transformers.")) for module in modules
+        not module.__module__.startswith(("torch.", "transformers.")) for module in bare.modules()
     )
     with (
         reading(type(original).__name__, "transformers"),
@@ -57,16 +60,15 @@ def convert_in_memory(original: Any) -> Any:
         torch.random.fork_rng(devices=[]),
     ):
         reasons = {
-            f"it is no {model_class.__name__}": type(original) is not model_class,
+            f"it is no {model_class.__name__}": type(bare) is not model_class,
             "it is in training mode": original.training,
             "it has adapters or methods of another package": has_others
-            or not METHODS.isdisjoint(vars(original)),
+            or not METHODS.isdisjoint(vars(bare)),
             "it has hooks": any(map(is_hooked, modules)),
-            "its weights are of several types": len({each.dtype for each in original.parameters()})
-            > 1,
+            "its weights are of several types": len({each.dtype for each in bare.parameters()}) > 1,
         }
         check_supported("This package", reasons)
-        converted = convert(original).to(original.device, original.dtype)
+        converted = convert(bare).to(bare.device, bare.dtype)
         ids = torch.arange(2, 10, device=original.device)[
             None
         ]  # not padding, which M2M-100 gives no position
@@ -81,6 +83,28 @@ def convert_in_memory(original: Any) -> Any:
         if torch.equal(same := weights.get(name, weight), weight):
             weight.data = same
     return converted
+
+
+def merge_adapters(model: Any) -> Any:
+    """Return a copy of a model with the adapters of PEFT added to its weights, or a model without
+    adapters itself.
+    """
+    bare = model.get_base_model() if hasattr(model, "get_base_model") else model
+    layers = {
+        name: module
+        for name, module in bare.named_modules()
+        if hasattr(module, "get_base_layer") and hasattr(module, "merge")
+    }
+    if not layers:
+        return model
+    changed = {id(weight) for layer in layers.values() for weight in layer.parameters()}
+    shared = {id(weight): weight for weight in bare.parameters() if id(weight) not in changed}
+    merged = copy.deepcopy(bare, shared)
+    for name in layers:
+        layer, (parent, _, child) = merged.get_submodule(name), name.rpartition(".")
+        layer.merge()
+        setattr(merged.get_submodule(parent), child, layer.get_base_layer())
+    return merged
 
 
 def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, Any]:

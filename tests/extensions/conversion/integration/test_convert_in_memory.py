@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import pipeline
 
 from tests.fairseq_files import build_fsmt_tokenizer, fsmt
@@ -190,6 +191,71 @@ def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
         opus("A man.", return_scores=True)
     if change is not halve:
         assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=21)
+
+
+def adapt(model, seed=0):
+    """Add an adapter that changes translations."""
+    config = LoraConfig(
+        r=4, lora_alpha=64, init_lora_weights=False, target_modules=["q_proj", "v_proj", "fc1"]
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return get_peft_model(model, config).eval()
+
+
+def disable(model):
+    model.base_model.disable_adapter_layers()
+
+
+def scale(model):
+    for module in model.modules():
+        if hasattr(module, "set_scale"):
+            module.set_scale("default", 0.1)
+
+
+def train(model):
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            with torch.no_grad():
+                weight.neg_()
+
+
+def merge(model):
+    model.merge_adapter()
+
+
+@pytest.mark.parametrize("change", [disable, scale, train, merge], ids=lambda each: each.__name__)
+def test_conversion_in_memory_merges_adapters(opus, change):
+    bare = opus(WORDS)
+    model, options = adapt(copy.deepcopy(opus.model)), {"max_length": 21}
+    translate = TranslationPipeline(model, opus.tokenizer, compile=False, **options)
+    found = translate(WORDS)
+    assert translate.uses_engine and found != bare
+    assert found == by_generate(model, opus.tokenizer, WORDS, **options)
+    shared = {weight.data_ptr() for weight in model.parameters()}
+    converted = translate._engines._decoded
+    assert converted.model.encoder.embed_tokens.weight.data_ptr() in shared
+    change(model)
+    assert translate(WORDS) == by_generate(model, opus.tokenizer, WORDS, **options)
+
+
+def test_pipeline_of_a_folder_with_an_adapter_uses_the_engine(opus, tmp_path):
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    opus.model.save_pretrained(base)
+    model = adapt(type(opus.model).from_pretrained(base).eval())
+    model.save_pretrained(folder)
+    opus.tokenizer.save_pretrained(base)
+    translate = pipeline("translation", model=str(folder), compile=False, max_length=21)
+    assert translate.uses_engine and translate(WORDS) != opus(WORDS)
+    assert translate(WORDS) == by_generate(model, opus.tokenizer, WORDS, max_length=21)
+
+
+def test_start_token_that_is_text_is_in_the_translation(opus):
+    options = {"decoder_start_token_id": 5, "max_length": 21}
+    answers = opus(WORDS, protect=False, **options)
+    assert answers == by_generate(opus.model, opus.tokenizer, WORDS, **options)
+    assert (start := opus.tokenizer.decode([5]))
+    assert all(each["translation_text"].startswith(start) for each in answers)
 
 
 def test_conversion_in_memory_is_tried_once_for_each_change_of_a_model(opus, monkeypatch):

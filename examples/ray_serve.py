@@ -17,7 +17,7 @@ from ray import serve
 def build_service() -> Any:
     """Return the application of `vanilla-transformer serve` with the model that `MODEL` names."""
     from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
+    from vanilla_transformer.extensions.documents import DocumentTranslator
     from vanilla_transformer.extensions.serving.features import known_options
     from vanilla_transformer.extensions.serving.service import (
         count_tokens_with,
@@ -26,11 +26,12 @@ def build_service() -> Any:
     )
 
     translate = load_pipeline(os.environ["MODEL"])
+    documents = DocumentTranslator(translate)
     return create_service(
-        translate_with(translate, DocumentTranslator(translate)),
+        translate_with(translate, documents),
         count_tokens=count_tokens_with(translate.tokenizer),
         known=known_options(translate),
-        check_document=parse_document,
+        documents=documents,
     )
 
 

@@ -19,7 +19,10 @@ def post(translate: Any, known: Sequence[str] = ENTRIES, documents: Any = None, 
     `limits` are the service's.
     """
     service = create_service(
-        translate_with(translate, documents), body.pop("limits", None), known=known
+        translate_with(translate, documents),
+        body.pop("limits", None),
+        known=known,
+        documents=documents,
     )
     with TestClient(service) as client:
         answer = client.post("/translate", json={"text": TEXTS} | body)

@@ -204,6 +204,8 @@ class Doors:
             *(flag.format_map(paths) for flag in flags),
             "--port",
             "0",
+            "--hosts",
+            "testserver",
         ]
         keeping = patch.object(server, "run_server", lambda service, *_: services.append(service))
         with (

@@ -5,6 +5,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 
 import yaml
 
@@ -61,3 +63,16 @@ def test_inference_endpoint_handler_answers(tiny_model, tiny_tokenizer, tmp_path
         {"inputs": ["one", "two"], "parameters": {"num_beams": 1, "max_new_tokens": 3}}
     )
     assert [[*each] for each in answer] == [["translation_text"], ["translation_text"]]
+
+
+def test_nginx_configuration_is_valid():
+    path = ROOT / "docker" / "nginx.conf"
+    text = path.read_text()
+    options = parse(ServeArguments, ["model"])
+    assert f"server 127.0.0.1:{options.port};" in text
+    limit = int(re.search(r"client_max_body_size (\d+)m;", text)[1])
+    assert limit * 1_000_000 == options.max_document_bytes
+    assert int(re.search(r"proxy_read_timeout (\d+)s;", text)[1]) > options.request_seconds
+    if nginx := shutil.which("nginx"):
+        checked = subprocess.run([nginx, "-t", "-c", path], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr

@@ -93,6 +93,9 @@ USES = {
     "extensions.quality.stress": {"augmentation"},
     "extensions.reranking.reranking": {"quality"},
     "extensions.serving.commands": {"documents", "terms"},
+    "extensions.serving.document_processes": {"documents"},
+    "extensions.serving.models": {"documents"},
+    "extensions.serving.service": {"documents"},
 }
 
 

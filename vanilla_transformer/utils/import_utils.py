@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -162,6 +163,27 @@ def child_environment() -> dict[str, str]:
     """
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return os.environ | {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}
+
+
+@contextmanager
+def starting_processes() -> Iterator[None]:
+    """Let processes that start inherit that SIGINT is blocked, since Ctrl-C is for their parent.
+
+    They import what this process does, see [`child_environment`].
+    """
+    before = os.environ.copy()
+    os.environ.update(child_environment())
+    is_posix = hasattr(signal, "pthread_sigmask")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if is_posix else set()
+    try:
+        yield
+    finally:
+        for name in ("PYTHONSAFEPATH", "PYTHONPATH"):
+            os.environ.pop(name)
+            if name in before:
+                os.environ[name] = before[name]
+        if is_posix:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextmanager

@@ -57,7 +57,15 @@ OTHERS |= {
     "term_mode",
     "sentence_splitter",
 }
-OTHERS |= {"constraint", "target_prefix", "protect", "normalization", "cors", "tokenizer_model"}
+OTHERS |= {
+    "constraint",
+    "target_prefix",
+    "protect",
+    "normalization",
+    "cors",
+    "hosts",
+    "tokenizer_model",
+}
 # Folders, which their writers check, models of `serve`, and the start of the names of files.
 OTHERS |= {"output_dir", "output", "model", "data", "text", "glossary"}
 

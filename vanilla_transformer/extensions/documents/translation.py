@@ -3,10 +3,14 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from vanilla_transformer.decoding.options import several_beams
-from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
+from vanilla_transformer.decoding.sentence_splitter import (
+    SentenceSplitter,
+    find_splitter,
+    split_simply,
+)
 from vanilla_transformer.decoding.steps import split_on_error
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
@@ -72,6 +76,11 @@ def translate_documents(
 ) -> list[str]:
     """Return documents as [`translate_document`] does; their sentences are translated together."""
     documents = [parse_document(text, format, direction) for text in texts]
+    return render_documents(documents, translator)
+
+
+def render_documents(documents: Sequence[Document], translator: BlockTranslator) -> list[str]:
+    """Return the texts of documents with their blocks translated."""
     translated = iter(translator([block for document in documents for block in document.blocks]))
     return [
         document.render(list(islice(translated, len(document.blocks)))) for document in documents
@@ -131,6 +140,24 @@ def translator_by(
     )
 
 
+class DocumentTask(NamedTuple):
+    """
+    Documents of a format to translate, see [`BlockTranslator`].
+
+    Attributes:
+        splitter: The arguments of [`find_splitter`].
+        constrains: Whether the caller can return translations that contain given phrases.
+    """
+
+    texts: Sequence[str]
+    format: str
+    direction: Direction = NO_DIRECTION
+    splitter: tuple[str, str | None] = ("abbreviations", None)
+    masks: Sequence[str] = ()
+    constrains: bool = False
+    protect: bool = True
+
+
 class DocumentTranslator:
     """
     Translate documents by a pipeline.
@@ -145,13 +172,51 @@ class DocumentTranslator:
         self, pipeline: Any, language: str | None = None, direction: Direction = NO_DIRECTION
     ):
         self._pipeline, self._language, self._direction = pipeline, language, direction
+        self._masks = find_masks(pipeline.tokenizer)
 
     def __call__(self, texts: Sequence[str], format: str, **options: Any) -> list[str]:
         """Return documents of a format with their text translated, with options of the pipeline."""
-        splitter = find_splitter("abbreviations", options.get("src_lang", self._language))
-        translator = translator_by(self._pipeline, splitter, progress_bar=False, **options)
+        task = self.describe(texts, format, **options)
+        translator = self._translator(find_splitter(*task.splitter), **options)
+        return translate_documents(texts, format, translator, task.direction)
+
+    def describe(
+        self,
+        texts: Sequence[str],
+        format: str,
+        default: Direction = NO_DIRECTION,
+        **options: Any,
+    ) -> DocumentTask:
+        """Return what another process needs to read and write documents, which asks for
+        translations.
+
+        Args:
+            default: Languages that are neither options nor known.
+        """
         source, target = self._direction
+        source, target = source or default.source, target or default.target
         given = options.get("src_lang", source), options.get("tgt_lang", target)
-        return translate_documents(
-            texts, format, translator, find_direction(self._pipeline.tokenizer, *given)
+        return DocumentTask(
+            texts,
+            format,
+            find_direction(self._pipeline.tokenizer, *given),
+            ("abbreviations", options.get("src_lang", self._language)),
+            self._masks,
+            self._pipeline.uses_engine,
+            options.get("protect", True),
         )
+
+    def answer(
+        self, texts: list[str], phrases: list[list[str]] | None = None, **options: Any
+    ) -> Sequence[Answer | None]:
+        """Return translations of sentences, with their phrases if there are any; None where there
+        is none.
+        """
+        translator = self._translator(split_simply, **options)
+        if phrases is None:
+            return translator.translate(texts)
+        assert translator.constrain is not None
+        return translator.constrain(texts, phrases)
+
+    def _translator(self, splitter: SentenceSplitter, **options: Any) -> BlockTranslator:
+        return translator_by(self._pipeline, splitter, progress_bar=False, **options)

@@ -7,7 +7,6 @@ compiled step holds Python's lock.
 
 import math
 import os
-import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -32,6 +31,7 @@ from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 from vanilla_transformer.errors import LostProcessError, UserError
 from vanilla_transformer.utils.device_utils import usable_cores
+from vanilla_transformer.utils.import_utils import starting_processes
 
 logger = logging.get_logger(__name__)
 Loading = tuple[tuple[str, Any], ...]  # arguments of `load_pipeline`, by name
@@ -72,7 +72,7 @@ class WorkerPipeline(TranslationPipeline):
         )
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
-        with _starting_processes():  # the tracker of its semaphores
+        with starting_processes():  # the tracker of its semaphores
             self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, threads))
         frozen = [
             (key, tuple(value) if isinstance(value, list) else value)
@@ -95,7 +95,7 @@ class WorkerPipeline(TranslationPipeline):
         futures = dict[Future, list[int]]()
         options = options.without_columns()
         try:
-            with _starting_processes():
+            with starting_processes():
                 for chunk in _split(order, self.workers):
                     some = [sentences[index] for index in chunk]
                     futures[self._executor.submit(self._task, some, options)] = chunk
@@ -109,24 +109,6 @@ class WorkerPipeline(TranslationPipeline):
             for future in futures:
                 future.cancel()
         return [translations[index] for index in range(len(sentences))]
-
-
-@contextmanager
-def _starting_processes() -> Iterator[None]:
-    """Let processes that start inherit that SIGINT is blocked, since Ctrl-C is for their parent.
-
-    They also find no module in the current folder, where `multiprocessing` would seek its own.
-    """
-    before = os.environ.get("PYTHONSAFEPATH", "")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    is_posix = hasattr(signal, "pthread_sigmask")
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if is_posix else set()
-    try:
-        yield
-    finally:
-        os.environ["PYTHONSAFEPATH"] = before
-        if is_posix:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextmanager

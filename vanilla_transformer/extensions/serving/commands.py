@@ -49,6 +49,11 @@ _ORIGIN = re.compile(
     r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?"
 )
 
+_HOST = re.compile(r"(\*\.)?[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+# The last one is what releases of Starlette before 1.0 make of all addresses of IPv6, which no page
+# can have as name.
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "[")
+
 
 class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     """Flags of the service and its models."""
@@ -99,6 +104,12 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
         description="Origins whose pages may use the service in a browser, such as "
         "https://example.org; '*' for all (default: only the service's own page).",
     )
+    hosts: list[str] | None = Field(
+        None,
+        description="Further names by which requests address the service, such as "
+        "translate.example.org, besides localhost and --host; '*' for all, as it is with --host "
+        "0.0.0.0.",
+    )
     page: bool = Field(True, description="Serve a web page at / to try the models.")
     metrics: bool = Field(False, description="Export metrics for Prometheus at /metrics.")
     source_language: str | None = Field(
@@ -119,6 +130,18 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
         "recipe named them.",
     )
     docs: bool = Field(True, description="Describe the service at /docs and /openapi.json.")
+
+    @field_validator("hosts")
+    @classmethod
+    def _check_hosts(cls, hosts: list[str]) -> list[str]:
+        for host in hosts or []:
+            if host != "*" and _HOST.fullmatch(host) is None:
+                rule = (
+                    "names such as translate.example.org or *.example.org, or addresses, "
+                    "without a port"
+                )
+                raise UserError(f"`hosts` must be {rule}; or '*'. Got {host!r}.")
+        return hosts
 
     @field_validator("cors")
     @classmethod
@@ -141,8 +164,6 @@ def serve_command(arguments: Sequence[str]) -> None:
     folders = parse_models(options)
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
-        from vanilla_transformer.extensions.documents import parse_document
-
         from .language_detection import find_detector
         from .models import Models, hash_models
         from .page import add_page
@@ -158,9 +179,10 @@ def serve_command(arguments: Sequence[str]) -> None:
             api_keys=keys,
             metrics=options.metrics,
             docs=options.docs,
-            check_document=parse_document,
+            documents=True,
             detect=detect,
             cors=options.cors or [],
+            hosts=find_hosts(options, listener.getsockname()[0]),
         )
         names = [options.name] if options.name else list(folders.values())
         ThreadPoolExecutor(1, thread_name_prefix="hash").submit(hash_models, models, names)
@@ -179,6 +201,18 @@ def serve_command(arguments: Sequence[str]) -> None:
             flush=True,
         )
         run_server(service, listener, options)
+
+
+def find_hosts(options: ServeArguments, address: str) -> list[str]:
+    """Return the names by which requests may address the service, given the address to which it is
+    bound.
+
+    On all interfaces, other machines may know this one by any name.
+    """
+    if ipaddress.ip_address(address.split("%")[0]).is_unspecified and options.hosts is None:
+        return ["*"]
+    bound = [f"[{name}]" if ":" in name else name for name in (options.host, address)]
+    return [*_LOOPBACK, *bound, *(options.hosts or [])]
 
 
 def parse_models(options: ServeArguments) -> dict[Direction, str]:
@@ -347,8 +381,9 @@ def _wrap(
     if glossary is not None:
         find_term_mode(None, known)  # refuses a model that knows no terms
     return LoadedModel(
-        translate_with(translate, documents, languages, spoken, glossary, options),
+        translate_with(translate, documents, languages, spoken, glossary),
         count_tokens_with(translate.tokenizer),
         known,
         lambda: translate.is_compiled,
+        documents,
     )

@@ -43,6 +43,12 @@ class Limits(Schema):
             "The same of a request with documents, or with a file, instead of --max_characters."
         ),
     )
+    max_document_memory: Limit = Field(
+        1_000_000_000,
+        description=(
+            "Maximum memory in bytes to read and write the documents of a request, on Linux."
+        ),
+    )
     max_texts: Limit = Field(256, description="Maximum number of texts per request.")
     max_characters: Limit = Field(5000, description="Maximum length of a text in characters.")
     max_tokens: Limit = Field(1024, description="Maximum length of a text in tokens.")

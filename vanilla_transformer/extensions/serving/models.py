@@ -19,6 +19,7 @@ from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
+from .document_processes import DocumentProcesses, Documents
 from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
 from .queue import (
@@ -53,12 +54,15 @@ class LoadedModel:
     Attributes:
         known: Names of options that `translate` accepts.
         is_compiled: Tells whether the model decodes by compiled steps.
+        documents: Describes documents to the process that reads them. Without it, `translate` gets
+            documents.
     """
 
     translate: Translate
     count_tokens: CountTokens = count_bytes
     known: Sequence[str] = ()
     is_compiled: Callable[[], bool] = lambda: False
+    documents: Documents | None = None
 
 
 class ModelLoader:
@@ -134,7 +138,10 @@ class ServedModel:
         requests: Number of requests that need the model.
         last_used: Time of `time.monotonic` at which it last translated.
         sha256: Hash of its weights, once that is known.
+        processes: Processes for documents, which all models of a service share.
     """
+
+    processes: DocumentProcesses
 
     def __init__(
         self,
@@ -200,16 +207,47 @@ class ServedModel:
         self.requests += 1
         try:
             await self.load()
-            return await self.batcher.translate(request)
+            if self.loaded.documents is None or "format" not in dict(request.options):
+                return await self.batcher.translate(request)
+            return await self._translate_documents(request, self.loaded.documents)
         finally:
             self.requests -= 1
             self.last_used = time.monotonic()
+
+    async def _translate_documents(
+        self, request: TextRequest, documents: Documents
+    ) -> list[list[Any]]:
+        """Translate documents, whose sentences wait in the queue as other texts do."""
+        from vanilla_transformer.extensions.documents.document_process import translate_task
+
+        options = dict(request.options)
+        self.limits.check_request(request.texts, request.num_hypotheses, options["format"])
+        task = documents.describe(request.texts, default=self.default, **options)
+
+        async def answer(texts: list[str], phrases: list[list[str]] | None) -> list[Any]:
+            by_length = sorted(range(len(texts)), key=lambda position: len(texts[position]))
+            limits, answers = self.limits, dict[int, Any]()
+            most = min(limits.max_batch_size, limits.max_texts, limits.max_waiting_per_client)
+            for start in range(0, len(texts), most):
+                chunk = by_length[start : start + most]
+                part = request._replace(texts=[texts[position] for position in chunk])
+                if phrases is not None:
+                    required = [tuple(phrases[position]) for position in chunk]
+                    part = part._replace(constraints=required)
+                rows = await self.batcher.translate(part)
+                answers |= zip(chunk, [row[0] for row in rows], strict=True)
+            return [answers[position] for position in range(len(texts))]
+
+        call = self.processes.call
+        translated = await call(request.client, translate_task, task, answer=answer)
+        return [[text] for text in translated]
 
     def stop(self) -> None:
         """Refuse all requests from here on, the accepted ones included."""
         if self._loading is not None:
             self._loading.cancel()
         self.batcher.stop()
+        self.processes.stop()
 
     async def _load(self) -> Refusal | None:
         """Load the model, or return why requests for it are refused."""
@@ -376,8 +414,11 @@ class Models:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread loads a model or translates."""
-        return any(model.loader.is_busy or model.batcher.busy_seconds > 0 for model in self)
+        """Whether a thread loads a model, translates, or waits for the processes of documents."""
+        return any(
+            model.loader.is_busy or model.batcher.busy_seconds > 0 or model.processes.is_starting
+            for model in self
+        )
 
     def find(self, name: Any, status: int = 422) -> Choice:
         """Return the choice that a request names, or refuse it with a status; the only model needs

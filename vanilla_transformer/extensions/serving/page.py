@@ -11,6 +11,7 @@ from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, fill_page
 
 from .language_detection import language_name
 from .models import Models
+from .service import OF_PAGES
 
 _NUM_HYPOTHESES = 4
 _RETURNED = ("return_scores", "return_alignments", "return_warnings")
@@ -78,6 +79,6 @@ def add_page(
 
     @service.get("/", include_in_schema=False)
     async def show_page() -> HTMLResponse:
-        return HTMLResponse(page)
+        return HTMLResponse(page, headers=OF_PAGES)
 
     return service

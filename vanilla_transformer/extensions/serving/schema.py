@@ -74,11 +74,15 @@ class TranslationRequest(_Entries):
         """Refuse an unknown entry by itself, not each one of many."""
         if not isinstance(content, dict) or "text" not in content:
             raise OptionError("The body must be a JSON object with the entry `text`.")
-        unknown = next((name for name in content if name not in cls.model_fields), None)
-        if unknown is not None:  # which the answer does not repeat
-            nearest = find_nearest(unknown[:_LONGEST_NAME], cls.model_fields)
-            hint = f"Did you mean `{nearest}`?" if nearest else "Correct its name, or leave it out."
-            raise OptionError(f"The body has an unknown entry. {hint}")
+        for number, name in enumerate(content, start=1):
+            if name in cls.model_fields:
+                continue
+            rule = "The body has an unknown entry"  # whose name the answer does not repeat
+            nearest = find_nearest(name[:_LONGEST_NAME], cls.model_fields)
+            if nearest:
+                raise OptionError(f"{rule}. Did you mean `{nearest}`?")
+            hint = "Correct its name, or leave it out."
+            raise OptionError(f"{rule}, number {number} of {len(content)}. {hint}")
         return {
             name: value for name, value in content.items() if value is not None or name == "text"
         }

@@ -7,8 +7,7 @@ import copy
 import hmac
 import json
 import re
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,12 +15,14 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Info, generate_latest
 from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 
 from vanilla_transformer.data.readers import has_invalid_unicode
@@ -33,9 +34,9 @@ from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import explain
-from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
 
 from . import schema
+from .document_processes import DocumentProcesses, Documents
 from .features import RETURNED
 from .incoming import BodyLimit, read_content, read_form, read_texts, unless_disconnected
 from .language_detection import Detected, DetectLanguages
@@ -46,10 +47,6 @@ from .prometheus import CountRequests
 from .queue import CountTokens, ModelFailure, TextRequest, Translate, count_bytes
 from .schema import TranslationRequest
 
-CheckDocument = Callable[[str, str, Direction], object]
-TranslateDocuments = Callable[
-    ..., Sequence[str]
-]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
 # Entries of LibreTranslate by ours.
 _ENTRIES = {
@@ -58,6 +55,8 @@ _ENTRIES = {
     "src_lang": "source",
     "tgt_lang": "target",
 }
+# No page of another site may show ours in a frame. A page cannot say so itself.
+OF_PAGES = {"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY"}
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _FAILED = "The model failed to translate the text."
 _TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
@@ -71,6 +70,7 @@ def create_service(
     known: Sequence[str] = (),
     directions: Sequence[Direction] = (),
     name: str = "default",
+    documents: Documents | None = None,
     **options: Any,
 ) -> FastAPI:
     """Create the application for one model, as [`create_service_of`] does for several, with its
@@ -83,9 +83,11 @@ def create_service(
         known: Names of options that `translate` accepts; others are refused with 422.
         directions: Languages from and to which the model translates, for clients of LibreTranslate.
         name: Name of the model, for requests that name it and for metrics.
+        documents: Translates documents; `translate` gets their sentences from [`translate_with`].
     """
-    loaded = LoadedModel(translate, count_tokens, known)
+    loaded = LoadedModel(translate, count_tokens, known, documents=documents)
     model = ServedModel(name, limits or Limits(), loaded=loaded, directions=directions)
+    options = {"documents": documents is not None, **options}
     return create_service_of(Models([model]), limits, **options)
 
 
@@ -95,9 +97,10 @@ def create_service_of(
     api_keys: Sequence[str] = (),
     metrics: bool = False,
     docs: bool = False,
-    check_document: CheckDocument | None = None,
+    documents: bool = False,
     detect: DetectLanguages | None = None,
     cors: Sequence[str] = (),
+    hosts: Sequence[str] = ("*",),
 ) -> FastAPI:
     """Create the application for models of which each may be loaded when a request needs it.
 
@@ -106,24 +109,32 @@ def create_service_of(
         api_keys: Keys of which requests need one, if there are any: `Authorization: Bearer KEY`.
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.
-        check_document: Raises a `ValueError` if a text is not a document of a format, or of other
-            languages. It is called on a thread.
+        documents: Whether the models translate documents and files.
         detect: Detects languages for clients of LibreTranslate, also at `/detect`. It is called on
             a thread.
         cors: Origins whose pages may use the service in a browser, such as `https://example.org`;
             `*` stands for all.
+        hosts: Names and addresses of the service in the header Host, such as `localhost` and
+            `*.example.org`; `*` stands for all. Another name, which may be of a page that takes
+            this service for its own, has status 400.
 
     Returns:
         The application. `state.models` are its models.
     """
     limits, registry = limits or Limits(), CollectorRegistry()
     files = TranslatedFiles(limits)
-    translator = _Translator(models, limits, check_document, detect)
+    processes = DocumentProcesses(limits)
+    for model in models:
+        model.processes = processes
+    translator = _Translator(models, limits, detect)
 
     @asynccontextmanager
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:
         workers = [asyncio.create_task(model.batcher.run()) for model in models]
+        if documents:
+            processes.start()
         yield
+        processes.close()
         for worker, model in zip(workers, models, strict=True):
             worker.cancel()
             model.batcher.close()
@@ -132,6 +143,7 @@ def create_service_of(
         title="vanilla-transformer",
         lifespan=lifespan,
         openapi_url="/openapi.json" if docs else None,
+        docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         exception_handlers=dict.fromkeys(_REFUSED, _refuse),
@@ -147,6 +159,7 @@ def create_service_of(
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
+    service.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     service.add_middleware(
         BodyLimit, limits=limits, paths=paths
     )  # outermost: no answer may precede it
@@ -184,11 +197,16 @@ def create_service_of(
 
     @service.post("/translate_file", **schema.TRANSLATE_FILE)
     async def translate_file(request: Request) -> Response:
-        question, file, client, encoding = await _read_file(request)
+        from vanilla_transformer.extensions.documents.document_process import encode_file
+
+        question, file, client, encoding = await _read_file(request, processes)
         translated = (await translator.answer_question(request, question, client))["translatedText"]
         if question.format == "text":  # without the white space around it
             translated = question.q.replace(question.q.strip(), translated, 1)
-        content = fit_encoding(translated, encoding).encode(encoding)
+        content = translated.encode()
+        if encoding != "UTF-8":
+            writing = processes.call(client, encode_file, translated, encoding)
+            content = await unless_disconnected(request, writing)
         path = files.add(name_translation(file, question.target), content, client)
         host = request.headers.get("host") or "localhost"
         address = f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '')}"
@@ -215,6 +233,8 @@ def create_service_of(
         targets: dict[str, list[str]] = {}
         for source, target in models.directions:
             targets.setdefault(str(source), []).append(str(target))
+        for _, target in models.directions:  # clients look for both languages of a pair
+            targets.setdefault(str(target), [])
         return JSONResponse(
             [name_language(code) | {"targets": known} for code, known in targets.items()]
         )
@@ -232,8 +252,8 @@ def create_service_of(
             "apiKeys": bool(api_keys),
             "keyRequired": bool(api_keys),
             "suggestions": False,
-            "filesTranslation": check_document is not None,
-            "supportedFilesFormat": list(DOCUMENT_ENDINGS) if check_document is not None else [],
+            "filesTranslation": documents,
+            "supportedFilesFormat": list(DOCUMENT_ENDINGS) if documents else [],
             "language": {
                 "source": name_language(source or DETECTED),
                 "target": name_language(target or ""),
@@ -272,6 +292,14 @@ def create_service_of(
             return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     if docs:
+
+        @service.get("/docs", include_in_schema=False)
+        async def show_docs(request: Request) -> Response:
+            address = f"{request.scope.get('root_path', '')}/openapi.json"
+            page = get_swagger_ui_html(openapi_url=address, title=service.title)
+            page.headers.update(OF_PAGES)
+            return page
+
         service.openapi()["components"]["schemas"] |= schema.BODIES
     return service
 
@@ -293,10 +321,14 @@ async def _read_body(request: Request) -> tuple[Any, str]:
     return body, client
 
 
-async def _read_file(request: Request) -> tuple[Question, str, str, str]:
+async def _read_file(
+    request: Request, processes: DocumentProcesses
+) -> tuple[Question, str, str, str]:
     """Return the request to translate the text of a file, the name of the file, the client, and the
     encoding.
     """
+    from vanilla_transformer.extensions.documents.document_process import decode_file
+
     form = await _read_after_key(request, read_form(request))
     client = _find_client(request, str(form.get("api_key", [""])[-1]))
     file = form.get("file", [None])[-1]
@@ -314,11 +346,9 @@ async def _read_file(request: Request) -> tuple[Question, str, str, str]:
         raise Refusal(
             422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}."
         )
-    content, encoding = await file.read(), "UTF-8"
-    if format == "text":
-        text = decode_text(content, "`file`")
-    else:
-        text, encoding = decode_document(content, "`file`", format)
+    content = await file.read()
+    reading = processes.call(client, decode_file, content, "`file`", format)
+    text, encoding = await unless_disconnected(request, reading)
     return Question(q=text, format=format, **entries), name, client, encoding
 
 
@@ -423,7 +453,6 @@ class _Translator:
 
     models: Models
     limits: Limits
-    check_document: CheckDocument | None
     detect: DetectLanguages | None
 
     async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
@@ -434,7 +463,9 @@ class _Translator:
         resolved = await self._resolve(request, model, content, client)
         if content.stream:
             self.limits.check_request(resolved.texts, resolved.num_hypotheses, content.format)
-            return StreamingResponse(stream_events(model, resolved), media_type=schema.EVENTS)
+            events = stream_events(model, resolved)
+            at_once = {"X-Accel-Buffering": "no"}  # for nginx
+            return StreamingResponse(events, headers=at_once, media_type=schema.EVENTS)
         return JSONResponse(
             {"translations": await unless_disconnected(request, model.translate(resolved))}
         )
@@ -513,25 +544,7 @@ class _Translator:
             raise Refusal(413, f"The body may have {rule}.")
         if not model.is_loaded:
             await unless_disconnected(request, model.load())
-        resolved = content.resolve(client, model.known, self.limits.max_mbr_samples)
-        options = dict(resolved.options)
-        if self.check_document is not None and "format" in options:
-            self.limits.check_request(resolved.texts, resolved.num_hypotheses, options["format"])
-            source, target = model.default
-            direction = Direction(options.get("src_lang", source), options.get("tgt_lang", target))
-            for position, text in enumerate(resolved.texts):
-                try:
-                    await asyncio.to_thread(self.check_document, text, options["format"], direction)
-                except (UserError, RecursionError) as error:
-                    reason = (
-                        "It is nested too deeply."
-                        if isinstance(error, RecursionError)
-                        else str(error)
-                    )
-                    raise Refusal(
-                        422, f"{reason[: 2 * LONGEST_REASON]} (at position {position})"
-                    ) from error
-        return resolved
+        return content.resolve(client, model.known, self.limits.max_mbr_samples)
 
 
 async def stream_events(model: Choice, request: TextRequest) -> AsyncIterator[str]:
@@ -563,21 +576,19 @@ async def stream_events(model: Choice, request: TextRequest) -> AsyncIterator[st
 
 def translate_with(
     pipeline: Any,
-    translate_documents: TranslateDocuments | None = None,
+    documents: Documents | None = None,
     languages: Mapping[str, str] | None = None,
     source_language: str | None = None,
     glossary: Any = None,
-    limits: Limits | None = None,
 ) -> Translate:
-    """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a
-    format.
+    """Wrap a [`TranslationPipeline`] for [`Batcher`], and what translates the sentences of
+    documents.
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         source_language: Language of texts that are split into sentences and have no `src_lang`, as
             an ISO 639-1 code.
         glossary: Terms of all requests in these languages, besides their own.
-        limits: Limits of requests. The translation of a document ends with the time of its request.
     """
 
     def translate(
@@ -596,19 +607,10 @@ def translate_with(
                 glossary.override(options["glossary"]) if "glossary" in options else glossary
             )
         if format is not None:
-            assert translate_documents is not None
-            allowed = limits or Limits()
-            deadline = time.monotonic() + allowed.request_seconds
-
-            def check_time(done: int, total: int) -> None:
-                if time.monotonic() > deadline:
-                    raise allowed.late()
-
+            assert documents is not None
             options = choose_beams(options, pipeline.model.generation_config.num_beams)
-            return [
-                [text]
-                for text in translate_documents(texts, format, progress=check_time, **options)
-            ]
+            phrases = options.pop("constraints", None)
+            return [[answer] for answer in documents.answer(texts, phrases, **options)]
         if num_hypotheses > 1 and "alternatives" not in options:
             options |= {"num_return_sequences": num_hypotheses}
         options = choose_beams(

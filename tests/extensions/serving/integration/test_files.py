@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
+from vanilla_transformer.extensions.documents import DocumentTranslator
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.libretranslate import TranslatedFiles, name_translation
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
@@ -41,11 +41,12 @@ def pipeline(tiny_tokenizer):
 
 
 def serving(pipeline, limits=None, **options):
+    documents = DocumentTranslator(pipeline)
     service = create_service(
-        translate_with(pipeline, DocumentTranslator(pipeline)),
+        translate_with(pipeline, documents),
         limits,
         known=known_options(pipeline),
-        check_document=parse_document,
+        documents=documents,
         directions=[Direction("en", "de")],
         **options,
     )

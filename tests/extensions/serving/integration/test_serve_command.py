@@ -55,7 +55,7 @@ def save(model, tokenizer, folder):
 
 
 def serve(*flags):
-    return main(["serve", *map(str, flags), "--port", "0"])
+    return main(["serve", *map(str, flags), "--port", "0", "--hosts", "testserver"])
 
 
 @pytest.mark.parametrize(
@@ -218,6 +218,44 @@ def test_serve_refuses_other_languages_than_the_model_was_trained_with(
     assert f"The model en-fr cannot be loaded: UserError: {said}" in caplog.text
 
 
+# Flags → names in the header Host that are answered, and that are not.
+LOOPBACK = ["localhost:8000", "LOCALHOST", "127.0.0.1:8000", "[::1]:8000"]
+HOSTS = [
+    ([], LOOPBACK, ["evil.example", "localhost.evil.example", "translate", "127.0.0.2", ""]),
+    (["--host", "127.0.0.2"], [*LOOPBACK, "127.0.0.2:8000"], ["evil.example"]),
+    (
+        ["--hosts", "translate", "*.example.org"],
+        [*LOOPBACK, "translate:80", "a.example.org"],
+        ["b"],
+    ),
+    (["--hosts", "*"], ["evil.example"], []),
+    (["--host", "0.0.0.0"], [*LOOPBACK, "translate:8000", "192.0.2.1"], []),
+    (["--host", "0.0.0.0", "--hosts", "translate"], [*LOOPBACK, "translate"], ["evil.example"]),
+]
+
+
+@pytest.mark.parametrize(("flags", "answered", "refused"), HOSTS)
+def test_serve_answers_to_its_own_names(flags, answered, refused, served, tmp_path):
+    """Or a page whose name a stranger's server resolves to this machine reads the answers."""
+    assert main(["serve", "--model", f"en-de={tmp_path}", *flags, "--port", "0"]) == 0
+    with TestClient(served[0]) as client:
+        for path in ("/health", "/", "/translate", "/nothing"):
+            statuses = {
+                name: client.get(path, headers={"host": name}).status_code
+                for name in [*answered, *refused]
+            }
+            assert {name for name, status in statuses.items() if status == 400} == {*refused}
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_serve_lets_no_page_show_its_pages_in_a_frame(path, served, tmp_path):
+    assert serve("--model", f"en-de={tmp_path}") == 0
+    with TestClient(served[0]) as client:
+        headers = client.get(path).headers
+    assert headers["content-security-policy"] == "frame-ancestors 'none'"
+    assert headers["x-frame-options"] == "DENY"
+
+
 # --- Glossaries and models ---
 
 
@@ -329,6 +367,13 @@ REFUSED = [
     ((*ONE, "--api_key_file", "comment"), "key 2 contains some"),
     ((*ONE, "--api_key_file", "latin"), "not UTF-8"),
     ((*ONE, "--api_key_file", "missing"), "No such"),
+    (
+        (*ONE, "--hosts", "http://example.org"),
+        "`hosts` must be names such as translate.example.org or *.example.org, or addresses, "
+        "without a port; or '*'. Got 'http://example.org'.",
+    ),
+    ((*ONE, "--hosts", "a.example:80"), "`hosts` must be names such as translate.example.org"),
+    ((*ONE, "--hosts", "a*"), "`hosts` must be names such as translate.example.org"),
     ((*ONE, "--cors", "example.org"), "`cors` must be origins such as https://example.org: "),
 ]
 

@@ -83,6 +83,11 @@ REFUSED = {
         422,
         "must be an integer from 1 to 500, got 1000",
     ),
+    "an entry unknown": (
+        {"text": "a", "seed": 1, "num_beams": 4},
+        422,
+        "The body has an unknown entry, number 3 of 3. Correct its name, or leave it out.",
+    ),
     "unknown entry": ({"text": "a", "texts": "a"}, 422, "unknown entry. Did you mean `text`?"),
     "scores that the model lacks": (
         {"text": "a", "return_tokens": True},

@@ -25,13 +25,12 @@ from vanilla_transformer.decoding.options import SOFT
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
 from vanilla_transformer.extensions.documents import (
     DocumentTranslator,
-    parse_document,
     translate_documents,
     translator_by,
 )
 from vanilla_transformer.extensions.serving.commands import serve_command
 from vanilla_transformer.extensions.serving.features import SOFT_TERMS, known_options
-from vanilla_transformer.extensions.serving.limits import Limits, Refusal
+from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
 from vanilla_transformer.extensions.terms.glossary import Glossary
@@ -66,11 +65,12 @@ def inline_terms():
 
 @pytest.fixture
 def client(translate):
+    documents = DocumentTranslator(translate)
     service = create_service(
-        translate_with(translate, DocumentTranslator(translate)),
+        translate_with(translate, documents),
         Limits(max_characters=2000, max_texts=4),
         known=ENTRIES,
-        check_document=parse_document,
+        documents=documents,
     )
     with TestClient(service, raise_server_exceptions=False) as client:
         yield client
@@ -364,22 +364,6 @@ def test_service_annotates_the_terms_of_its_glossary_for_a_model_that_knows_them
     expected = inline_terms(["A dog."], num_beams=1, glossary=glossary, term_mode=SOFT, **options)
     found = translate_with(inline_terms, glossary=glossary)(["A dog."], 1, **options)
     assert found == [[answer["translation_text"] for answer in expected]]
-
-
-def test_service_ends_the_translation_of_a_document_in_time(translate):
-    documents = DocumentTranslator(translate)
-    late = translate_with(
-        translate, documents, limits=Limits().model_copy(update={"request_seconds": 0})
-    )
-    with pytest.raises(Refusal, match=r"longer than 0 seconds \(--request_seconds\)"):
-        late(["<p>A man.</p>"], 1, format="html")
-    service = create_service(late, Limits(request_seconds=30), known=ENTRIES)
-    with TestClient(service) as client:
-        assert (
-            client.post("/translate", json={"text": "<p>A man.</p>", "format": "html"}).status_code
-            == 422
-        )
-        assert client.get("/health").json()["failures"] == 0
 
 
 def test_service_translates_documents_beside_texts(client):

@@ -18,7 +18,7 @@ from tests.running_services import running_service
 from tests.service_models import shout
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
+from vanilla_transformer.extensions.documents import DocumentTranslator
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.models import (
@@ -93,8 +93,9 @@ def serving_a_model(tokenizer, **options):
     """Serve a page for a tiny model with a head that aligns; yield its address and its pipeline."""
     translate = TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tokenizer)
     known = [name for name in known_options(translate) if name != "return_confidence"]
-    options = {"known": known, "check_document": parse_document, "directions": [GERMAN], **options}
-    answer = translate_with(translate, DocumentTranslator(translate))
+    documents = DocumentTranslator(translate)
+    options = {"known": known, "documents": documents, "directions": [GERMAN], **options}
+    answer = translate_with(translate, documents)
     with serving(answer, count_tokens_with(tokenizer), **options) as url:
         yield url, translate
 

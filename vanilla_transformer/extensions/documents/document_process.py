@@ -1,0 +1,176 @@
+"""
+Read and write documents in a separate process, which ends when it takes too much time or memory.
+
+A document may be made to take hours or all memory, and a search of an expression, which holds
+Python's lock, stops all threads of a process. Only texts come back from that process: it asks for
+the translations of sentences.
+"""
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from multiprocessing import get_all_start_methods, get_context
+from multiprocessing.connection import Connection
+from multiprocessing.forkserver import set_forkserver_preload
+from pathlib import Path
+from typing import Any
+
+from vanilla_transformer.decoding.sentence_splitter import find_splitter
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.import_utils import starting_processes
+from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
+
+from .block_translator import Answer, BlockTranslator
+from .translation import DocumentTask, parse_document, render_documents
+
+# Return translations of sentences, with the phrases that each one must contain unless there are
+# none.
+Ask = Callable[[list[str], list[list[str]] | None], Sequence[Any]]
+
+# A new process is a copy of one that has imported these modules, which takes milliseconds, where
+# the system can do so.
+_METHOD = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+_context: Any = get_context(_METHOD)
+_MODULES = [__name__, "vanilla_transformer.extensions.protection.protected_search"]
+_MOST_SENTENCES = 1024  # in a question, so that reading it does not hold Python's lock for long
+_starting = threading.Lock()
+
+
+@cache
+def start_server() -> None:
+    """Start the process of which all processes for documents are copies, and wait until it has
+    imported the modules.
+    """
+    if _METHOD == "forkserver":
+        set_forkserver_preload(_MODULES)
+        with _starting, starting_processes():
+            process = _context.Process(target=_do_nothing)
+            process.start()
+        process.join()
+
+
+def _do_nothing() -> None:
+    """Return at once: a process that does has been started."""
+
+
+class DocumentProcess:
+    """
+    A process that calls a function with [`Ask`] and its arguments.
+
+    Args:
+        seconds: Time of the processor after which it ends by itself, for a process whose parent is
+            gone.
+        memory: Bytes that it may take. Only Linux limits them.
+        function: A function of a module.
+    """
+
+    def __init__(
+        self, seconds: int, memory: int, function: Callable[..., Any], *arguments: Any
+    ) -> None:
+        self._connection, other = _context.Pipe()
+        work = other, seconds, memory, function, arguments
+        self._process = _context.Process(target=_work, args=work, daemon=True)
+        with _starting, starting_processes():
+            self._process.start()
+        other.close()
+
+    def kill(self) -> None:
+        """End the process, also while another thread waits for it."""
+        self._process.kill()
+
+    def receive(self, seconds: float) -> tuple[bool, Any]:
+        """Return whether the process asks, and the arguments of [`Ask`] or what the function has
+        returned.
+
+        Raises:
+            TimeoutError: There is nothing within this time.
+            EOFError: The process was killed.
+            MemoryError, UserError, RuntimeError: As the function did; a bug is the last one, with
+                its traceback.
+        """
+        if not self._connection.poll(max(0.0, seconds)):
+            raise TimeoutError
+        asks, content = self._connection.recv()
+        if isinstance(content, Exception):
+            raise content
+        return asks, content
+
+    def send(self, answers: Sequence[Answer | None]) -> None:
+        """Answer what the process has asked."""
+        with suppress(ConnectionError):  # which `receive` reports
+            self._connection.send(answers)
+
+
+def _work(
+    connection: Connection,
+    seconds: int,
+    memory: int,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+) -> None:
+    """Call the function in its process, and send what it returns or raises."""
+
+    def ask(texts: list[str], phrases: list[list[str]] | None) -> list[Answer | None]:
+        answers = list[Answer | None]()
+        for start in range(0, len(texts), _MOST_SENTENCES):
+            chunk = slice(start, start + _MOST_SENTENCES)
+            connection.send((True, (texts[chunk], phrases and phrases[chunk])))
+            answers += connection.recv()
+        return answers
+
+    if sys.platform == "linux":
+        import resource
+
+        used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (used + memory,) * 2)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1,) * 2)
+    try:
+        content = function(ask, *arguments)
+    except (MemoryError, UserError) as error:
+        content = error
+    except RecursionError:
+        content = UserError("A document must not be nested so deeply.")
+    except Exception:
+        content = RuntimeError(traceback.format_exc())
+    with suppress(ConnectionError):  # the caller does not wait anymore
+        connection.send((False, content))
+
+
+# --- Functions for the process
+# --------------------------------------------------------------------------------------
+
+
+def translate_task(ask: Ask, task: DocumentTask) -> list[str]:
+    """Return translated documents; their sentences are translated together.
+
+    An error of one of them has its position as a note.
+    """
+
+    def translate(texts: list[str], phrases: list[list[str]] | None = None) -> Sequence[Any]:
+        return ask(texts, phrases)
+
+    splitter, constrain = find_splitter(*task.splitter), translate if task.constrains else None
+    translator = BlockTranslator(translate, splitter, task.masks, constrain, task.protect)
+    documents = []
+    for position, text in enumerate(task.texts):
+        try:
+            documents.append(parse_document(text, task.format, task.direction))
+        except UserError as error:
+            error.add_note(f"at position {position}")
+            raise
+    return render_documents(documents, translator)
+
+
+def decode_file(ask: Ask, content: bytes, name: str, format: str) -> tuple[str, str]:
+    """Return the text and the encoding of a file: of a document, or of lines of text."""
+    if format == "text":
+        return decode_text(content, name), "UTF-8"
+    return decode_document(content, name, format)
+
+
+def encode_file(ask: Ask, text: str, encoding: str) -> bytes:
+    """Return the content of a file with a translated document."""
+    return fit_encoding(text, encoding).encode(encoding)

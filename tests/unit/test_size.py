@@ -11,17 +11,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
-    "vanilla_transformer/*.py": 2331,
-    "vanilla_transformer/cli": 1244,
-    "vanilla_transformer/data": 2546,
-    "vanilla_transformer/decoding": 4377,
-    "vanilla_transformer/evaluation": 907,
-    "vanilla_transformer/extensions": 9897,
-    "vanilla_transformer/publishing": 699,
-    "vanilla_transformer/text": 786,
+    "vanilla_transformer/*.py": 2374,
+    "vanilla_transformer/cli": 1252,
+    "vanilla_transformer/data": 2557,
+    "vanilla_transformer/decoding": 4460,
+    "vanilla_transformer/evaluation": 915,
+    "vanilla_transformer/extensions": 10439,
+    "vanilla_transformer/publishing": 734,
+    "vanilla_transformer/text": 806,
     "vanilla_transformer/training": 2958,
-    "vanilla_transformer/utils": 1412,
-    "tests": 33449,
+    "vanilla_transformer/utils": 1524,
+    "tests": 34770,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -34,7 +34,7 @@ class Density:
         comprehensions: Per 1,000 simple statements.
         nested_comprehensions: Comprehensions that hold another one, per 1,000 simple statements.
         conditional_expressions: Per 1,000 statements.
-        nodes: Of the syntax tree of a simple statement, 90th percentile.
+        nodes: Number of nodes in the syntax tree of a simple statement, 90th percentile.
         vague_names: Variables and parameters whose names tell nothing.
         bare_any: Annotated parameters of type `Any`, in percent.
     """

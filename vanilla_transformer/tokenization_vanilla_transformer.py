@@ -48,7 +48,10 @@ _SYNTAX = re.compile(
 )  # of regular expressions, in `tokenizers` and in JavaScript
 # The words of GPT-2, but combining marks and joiners stay with their letters, as scripts from
 # Devanagari to Thai need.
-_WORDS = r"'(?:[sdmt]|re|ve|ll)| ?(?:\p{L}[\p{M}\u200C\u200D]*)+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_WORDS = (
+    r"'(?:[sdmt]|re|ve|ll)| ?(?:\p{L}[\p{M}\u200C\u200D]*)+"
+    r"| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+)
 NORMALIZATIONS = ("nfc", "nfkc", "none")
 # Control characters but white space, soft hyphens, zero-width spaces, word joiners, and marks of
 # writing direction.

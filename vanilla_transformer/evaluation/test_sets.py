@@ -76,18 +76,20 @@ def read_test_set(
     if source is not None:
         read_text_files(source, target)
     references = read_lines(target)
-    translations = [None if path is None else read_lines(path) for path in (hypotheses, baseline)]
-    further_references = [*map(read_lines, further_targets)]
-    paths = (hypotheses, baseline, *further_targets)
-    for path, lines in zip(paths, [*translations, *further_references], strict=True):
-        if lines is not None and len(lines) != len(references):
+
+    def read_aligned(path: str) -> list[str]:
+        lines = read_lines(path)
+        if len(lines) != len(references):
             rule = f"{path} must have one translation for each line of {target}"
             raise UserError(f"{rule}, got {len(lines)} for {len(references)}.")
+        return lines
+
     return TestSet(
         [] if source is None else read_lines(source),
         references,
-        *translations,
-        further_references=further_references,
+        None if hypotheses is None else read_aligned(hypotheses),
+        None if baseline is None else read_aligned(baseline),
+        [read_aligned(path) for path in further_targets],
     )
 
 

@@ -69,7 +69,8 @@ _KEPT_VARIABLES |= {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL
 _METADATA = ("language", "license", "library_name", "pipeline_tag")
 # Access tokens of the Hub, GitHub, AWS and OpenAI, and private keys.
 _SECRET = re.compile(
-    r"\b(?:hf_|api_org_|gh[pousr]_|sk-)[A-Za-z0-9_-]{30,}|\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"\b(?:hf_|api_org_|gh[pousr]_|sk-)[A-Za-z0-9_-]{30,}|\bAKIA[0-9A-Z]{16}\b"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _SECRET_KEYS = {
     "token",

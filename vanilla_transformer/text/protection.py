@@ -57,7 +57,10 @@ _PATH_END = rf"[{_LETTER}@+%\-]"
 _NO_SPACES = rf"{UNSPACED_SCRIPTS}\p{{Hangul}}"
 _MYRIADS = "十百千万萬億亿兆만억조천"  # after a number, they are part of it
 _END_MARKS = r".,;:!?'”’»)\]…"
-_URL = rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
+_URL = (
+    rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++"
+    rf"|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
+)
 CODE_ELEMENT = r"<(?:code|kbd|samp|var)(?:\s[^<>]*+)?>[^<>]*+</(?:code|kbd|samp|var)>"
 # The first kind that fits at a place is taken, and of a kind the first expression.
 KINDS = {
@@ -164,9 +167,11 @@ KINDS = {
             rf"(?<![{_LETTER}.,])"
             rf"(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
             rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++)(?!{_LETTER}|[.,:/]\d)",
-            rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?[\dX](?!{_LETTER})",
+            rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?"
+            rf"[\dX](?!{_LETTER})",
             # IBAN
-            rf"(?<!{_LETTER})[A-Z]{{2}}\d{{2}}(?: ?[A-Z0-9]{{4}}){{2,7}}(?: ?[A-Z0-9]{{1,3}})?(?!{_LETTER})",
+            rf"(?<!{_LETTER})[A-Z]{{2}}\d{{2}}(?: ?[A-Z0-9]{{4}}){{2,7}}"
+            rf"(?: ?[A-Z0-9]{{1,3}})?(?!{_LETTER})",
             # Numbers of telephones
             rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
             r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"

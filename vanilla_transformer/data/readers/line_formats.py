@@ -109,12 +109,13 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
             raise UserError(f"{location} must be a JSON object, got {type(row).__name__}.")
         texts = row.get(_NESTED, row)
         if isinstance(texts, dict) and {*texts} == {"language", _NESTED}:  # lists of both
-            sides = texts["language"], texts[_NESTED]
-            if not all(isinstance(side, list) for side in sides) or len({*map(len, sides)}) > 1:
+            codes, sentences = texts["language"], texts[_NESTED]
+            are_lists = isinstance(codes, list) and isinstance(sentences, list)
+            if not are_lists or len(codes) != len(sentences):
                 raise UserError(
                     f"{location} must list a sentence for each language, got {texts!r}."
                 )
-            texts = dict(zip(map(str, sides[0]), sides[1], strict=True))
+            texts = dict(zip(map(str, codes), sentences, strict=True))
         if not isinstance(texts, dict):
             raise UserError(
                 f"{location} must have sentences by language in its `translation`, got {texts!r}."

@@ -47,17 +47,15 @@ class VanillaTransformerLoader(BartLoader):
     def get_model_spec(self, model: PreTrainedModel) -> TransformerSpec:
         """Build the spec of the encoder and the decoder."""
         config = model.config
-        check_supported(
-            "CTranslate2",
-            {
-                f"its activation function is {config.activation_function!r}": config.activation_function
-                not in _SUPPORTED_ACTIVATIONS,
-                "encoder and decoder have different numbers of heads": config.encoder_attention_heads
-                != config.decoder_attention_heads,
-                "it has no positions": config.position_embedding_type == "none",
-                **target_reasons(config),
-            },
-        )
+        activation = config.activation_function
+        has_other_heads = config.encoder_attention_heads != config.decoder_attention_heads
+        reasons = {
+            f"its activation function is {activation!r}": activation not in _SUPPORTED_ACTIVATIONS,
+            "encoder and decoder have different numbers of heads": has_other_heads,
+            "it has no positions": config.position_embedding_type == "none",
+            **target_reasons(config),
+        }
+        check_supported("CTranslate2", reasons)
         spec = TransformerSpec.from_config(
             (config.encoder_layers, config.decoder_layers),
             config.encoder_attention_heads,

@@ -36,7 +36,8 @@ _HALF_OF_ANGULAR = re.compile(r"(?:START|(?P<slash>CLOSE))_(?P<name>\w+?)(?:_\d+
 # Escaped line breaks, but not in paths, and lines of a text that may be wrapped
 _BLANKS = r"(?:(?<![ \t])[ \t]++)?"
 _SPECIAL = (
-    rf"(?P<kept>{ENTITY})|(?P<plain>(?<!\S)(?:[A-Za-z]:|\\)\\\S*)|(?P<break>{_BLANKS}(?:\\r)?\\n[ \t]*+)"
+    rf"(?P<kept>{ENTITY})|(?P<plain>(?<!\S)(?:[A-Za-z]:|\\)\\\S*)"
+    rf"|(?P<break>{_BLANKS}(?:\\r)?\\n[ \t]*+)"
     rf"|(?P<space>{_BLANKS}\r?\n\s*+)"
 )
 _WIDTH = re.compile(r"\d{1,9}")  # that a text may pass

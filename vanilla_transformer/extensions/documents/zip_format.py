@@ -315,7 +315,7 @@ class RunDocument(XmlDocument):
 
 
 def _check_names(root: Any) -> None:
-    """Refuse elements and attributes that are named as those of this module, and entities, which
+    """Refuse elements and attributes with names of this module, and entities, which
     Office has not.
     """
     from lxml import etree

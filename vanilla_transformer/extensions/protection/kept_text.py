@@ -28,7 +28,8 @@ _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # open and close. Neither %%, %name% nor an escape of a URL, such as %20, is one.
 _ORDERED = [
     regex.compile(
-        rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})(?!{PERCENT_NAME})%[-+0# ]*+{WIDTH}[A-Za-z@]"
+        rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})"
+        rf"(?!{PERCENT_NAME})%[-+0# ]*+{WIDTH}[A-Za-z@]"
     ),
     regex.compile(r"\{(?:[:!][^{}]*)?\}"),
     regex.compile(r"<[^<>]+>|\{%.*?%\}"),

@@ -50,7 +50,7 @@ from vanilla_transformer.utils.text_files import (
 SIZES = (500, 2_000, 8_000)  # characters of a document or of a text for a rule
 FEW = (1_000,)  # characters of a text for an expression
 SHARES = 40
-# What a text repeats: a new piece is a row of this table.
+# Repeated pieces of texts. A new one is a row of this table.
 PIECES = [
     *("*", "**", "_", "`", "```", "~", "~~", "!", "!!!", "#", "# ", "- ", "-", "+", "=", "^", "|", "||"),
     *(" ", "  \n", "\n", "\n\n", "\t", "\r", "\r\n", "\r\r\n", "\f", "\u00a0", "\u2028", "a ", "a\n", "a\t"),
@@ -82,7 +82,7 @@ def in_quotes(text: str) -> str:
 
 
 class Frame(NamedTuple):
-    """Where repeated pieces stand in a document: in place of `¤`, as `write` writes them."""
+    """Where repeated pieces stand in a document: instead of `¤`, as `write` writes them."""
 
     text: str
     write: Callable[[str], str] = as_it_is

@@ -152,7 +152,7 @@ def translate(text, form, model):
 
 
 def check_letters(source, translated):
-    """Check that nothing but the case of letters differs, and that what has no text is the same."""
+    """Check that nothing but the case of letters differs, and that a document without text is the same."""
     assert translated.casefold() == source.casefold()
     for piece in ["%s", "%1$d", "{name}", "{x}", "?c=d", "git pull", TAG, *HIDDEN]:
         for written in {piece, quote(piece), escape(piece, quote=False)}:

@@ -152,7 +152,7 @@ def test_runs_of_pptx_are_translated_with_their_properties():
     assert translated("pptx", source) == text.format("<a:r><a:t>A DOG </a:t></a:r>", "RAN", end)
 
 
-# Elements and attributes of this name were once those of the reader.
+# Elements and attributes of this name were once names of the reader.
 ODD = {
     '<w:p kept="5" style="9"><w:x/></w:p>': None,
     f'<w:p><w:hyperlink style="x" kept="7">{run("a")}</w:hyperlink></w:p>': run("A"),

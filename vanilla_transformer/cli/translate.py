@@ -62,25 +62,33 @@ def _translate_document(
         parse_document,
         translator_by,
     )
+    from vanilla_transformer.extensions.documents.document_process import limited_work
     from vanilla_transformer.text.languages import find_direction
 
     text, encoding = source
+    name = options.input or "Standard input"
+    limits = partial(limited_work, name, _DOCUMENT_SECONDS, _DOCUMENT_MEMORY)
     try:
-        parse_document(text, options.format)  # names mistakes before a model is loaded
+        with limits():
+            parse_document(text, options.format)  # names mistakes before a model is loaded
     except TargetLanguageError:
         pass  # the model may know it
     except UserError as error:
-        raise UserError(f"{options.input or 'Standard input'}: {error}") from None
+        message = str(error)
+        raise UserError(message if message.startswith(name) else f"{name}: {message}") from None
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
         direction = find_direction(
             pipeline.tokenizer, options.source_language, options.target_language
         )
-        document: Any = parse_document(text, options.format, direction)
+        with limits():
+            document: Any = parse_document(text, options.format, direction)
         search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
         translator = translator_by(pipeline, splitter, options.protect, **search)
-        translated = document.render(translator(document.blocks))
+        blocks = translator(document.blocks)
+        with limits():
+            translated = document.render(blocks)
     print_texts([fit_encoding(translated, encoding)], options.output, encoding)
     if document.summary and not options.quiet:
         targets = sorted({named.target for named in document.directions if named.target})
@@ -92,6 +100,8 @@ def _translate_document(
         print(document.summary, file=sys.stderr)
 
 
+# Of the processor, and bytes: far more than documents take that were made to be read
+_DOCUMENT_SECONDS, _DOCUMENT_MEMORY = 300, 4_000_000_000
 _FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]
 # Flags that are not for documents.
 _NOT_OF_DOCUMENTS = (

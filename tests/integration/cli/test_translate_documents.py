@@ -5,12 +5,14 @@ loaded.
 import copy
 import gzip
 import io
+import re
 import textwrap
 import zipfile
 
 import pytest
 
-from vanilla_transformer.cli import main
+from vanilla_transformer.cli import main, translate
+from vanilla_transformer.extensions.documents.translation import FORMATS
 from vanilla_transformer.text.languages import Direction, store_direction
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -140,6 +142,19 @@ FILES = {
     "a.xml": XML.encode("latin-1"),
     "a.html": b"<html><meta charset='windows-1252'><p>A man.</p><!-- \x80 -->",
 }
+
+
+def test_translate_names_a_document_that_takes_too_long(monkeypatch, page, capsys):
+    def read_endlessly(text, direction):
+        re.match(r"(a+)+$", "a" * 60 + "!")
+
+    monkeypatch.setitem(FORMATS, "html", read_endlessly)
+    monkeypatch.setattr(translate, "_DOCUMENT_SECONDS", 1)
+    output = page.with_name("out.html")
+    assert main(["translate", "no/model", "--input", str(page), "--output", str(output)]) == 2
+    rule = "must be read and written within 1 seconds of the processor. Split it."
+    assert capsys.readouterr().err == f"error: {page} {rule}\n"
+    assert not output.exists()
 
 
 @pytest.mark.parametrize("name", FILES)

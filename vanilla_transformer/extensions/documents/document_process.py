@@ -6,16 +6,18 @@ Python's lock, stops all threads of a process. Only texts come back from that pr
 the translations of sentences.
 """
 
+import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.forkserver import set_forkserver_preload
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
@@ -53,7 +55,7 @@ def start_server() -> None:
 
 
 def _do_nothing() -> None:
-    """Return at once: a process that does has been started."""
+    """Return at once. A process that does has been started."""
 
 
 class DocumentProcess:
@@ -104,6 +106,54 @@ class DocumentProcess:
             self._connection.send(answers)
 
 
+def limit_memory(memory: int) -> Callable[[], None]:
+    """Limit the memory that this process may take from now on, in bytes, on Linux. Return a
+    function that ends the limit.
+    """
+    if sys.platform != "linux":
+        return _do_nothing
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    pages = int(Path("/proc/self/statm").read_text().split()[5])
+    limit = pages * resource.getpagesize() + memory
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    return partial(resource.setrlimit, resource.RLIMIT_DATA, (soft, hard))
+
+
+@contextmanager
+def limited_work(name: str, seconds: int, memory: int) -> Iterator[None]:
+    """
+    Refuse a document that takes too much time or memory to read or write in this process.
+
+    Python's signals end a search of an expression, too. Systems without them have no limit of time.
+
+    Args:
+        name: The name of the document, for the message.
+        seconds: Of the processor, in this process.
+        memory: In bytes, beside the memory in use.
+    """
+    rule = f"{name} must be read and written"
+
+    def refuse(*_: Any) -> None:
+        raise UserError(f"{rule} within {seconds:,} seconds of the processor. Split it.")
+
+    has_timer = hasattr(signal, "setitimer") and current_thread() is main_thread()
+    restore_memory = limit_memory(memory)
+    if has_timer:
+        handler = signal.signal(signal.SIGVTALRM, refuse)
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    except MemoryError:
+        raise UserError(f"{rule} in {memory:,} bytes of memory. Split it.") from None
+    finally:
+        if has_timer:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, handler)
+        restore_memory()
+
+
 def _work(
     connection: Connection,
     seconds: int,
@@ -121,11 +171,10 @@ def _work(
             answers += connection.recv()
         return answers
 
+    limit_memory(memory)
     if sys.platform == "linux":
         import resource
 
-        used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_DATA, (used + memory,) * 2)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1,) * 2)
     try:
         content = function(ask, *arguments)

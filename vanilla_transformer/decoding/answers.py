@@ -119,7 +119,7 @@ def _align(
         [sentence.tokens for sentence in sentences],
     )
     count = len(flat) // len(sentences)
-    links = []
+    links: list[Sequence[Link]] = []
     for index, hypothesis in enumerate(flat):
         source = sources[index // count]
         source_spans = [source.original(span) for span in spans[index // count]]

@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2374,
     "vanilla_transformer/cli": 1261,
-    "vanilla_transformer/data": 2558,
-    "vanilla_transformer/decoding": 4460,
+    "vanilla_transformer/data": 2596,
+    "vanilla_transformer/decoding": 4528,
     "vanilla_transformer/evaluation": 914,
-    "vanilla_transformer/extensions": 10470,
+    "vanilla_transformer/extensions": 10638,
     "vanilla_transformer/publishing": 734,
     "vanilla_transformer/text": 806,
-    "vanilla_transformer/training": 2958,
+    "vanilla_transformer/training": 2969,
     "vanilla_transformer/utils": 1524,
     "tests": 34808,
 }

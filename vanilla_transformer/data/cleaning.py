@@ -44,31 +44,32 @@ logger = logging.getLogger(__name__)
 Histograms = dict[str, dict[str, list[int]]]
 
 LENGTH_EDGES = np.arange(0, 510, 10)  # characters; longer texts count for the last bin
-RATIO_EDGES = np.linspace(
-    -3, 3, 49
-)  # log2 of the characters of the target divided by the ones of the source
+# Binary logarithms of the characters of the target divided by those of the source
+RATIO_EDGES = np.linspace(-3, 3, 49)
 
 
 def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
     """Count the lengths of both sides in characters and the logarithm of their ratio to base 2, by
     a mask of pairs.
     """
-    sources, targets = (
-        pc.utf8_length(texts.data.column(side)).to_numpy() for side in ("source", "target")
-    )
+    sources = pc.utf8_length(texts.data.column("source")).to_numpy()
+    targets = pc.utf8_length(texts.data.column("target")).to_numpy()
     ratios = np.log2(targets / sources)
-    values = {
-        "source": (sources, LENGTH_EDGES),
-        "target": (targets, LENGTH_EDGES),
-        "ratio": (ratios, RATIO_EDGES),
-    }
     return {
-        name: {
-            label: np.histogram(np.clip(each[mask], edges[0], edges[-1]), edges)[0].tolist()
-            for label, mask in (("kept", kept), ("dropped", ~kept))
-        }
-        for name, (each, edges) in values.items()
+        "source": _count_by_mask(sources, LENGTH_EDGES, kept),
+        "target": _count_by_mask(targets, LENGTH_EDGES, kept),
+        "ratio": _count_by_mask(ratios, RATIO_EDGES, kept),
     }
+
+
+def _count_by_mask(values: np.ndarray, edges: np.ndarray, kept: np.ndarray) -> dict[str, list[int]]:
+    """Count kept and dropped values between edges. Those beyond the edges count for the last
+    bins.
+    """
+    values = np.clip(values, edges[0], edges[-1])
+    kept_counts, _ = np.histogram(values[kept], edges)
+    dropped_counts, _ = np.histogram(values[~kept], edges)
+    return {"kept": kept_counts.tolist(), "dropped": dropped_counts.tolist()}
 
 
 def pairs_of(texts: datasets.Dataset, rows: np.ndarray) -> list[SentencePair]:
@@ -99,9 +100,8 @@ class CleaningReport:
         """
         self.dropped[rule] = self.dropped.get(rule, 0) + (len(pairs) if count is None else count)
         examples = self.examples.setdefault(rule, [])
-        examples += [
-            [abbreviate(side) for side in pair] for pair in pairs[: EXAMPLES - len(examples)]
-        ]
+        for source, target in pairs[: EXAMPLES - len(examples)]:
+            examples.append([abbreviate(source), abbreviate(target)])
 
     def add_rows(self, rule: str, texts: datasets.Dataset, rows: np.ndarray) -> None:
         """Count rows of texts that a rule dropped."""
@@ -217,12 +217,14 @@ def find_broken(
         pair_rules: The rules of each corpus.
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
     """
-    repetitions = [
-        name for name in REPETITIONS if any(name in each.rules.drop for each in pair_rules)
-    ]
+    wanted: set[str] = set()
+    for corpus_rules in pair_rules:
+        wanted.update(corpus_rules.rules.drop)
+    repetitions = [name for name in REPETITIONS if name in wanted]
     broken = np.full(len(texts), _KEPT, np.int8)
-    misaligned = any("misaligned" in each.rules.drop for each in pair_rules)
-    if repetitions or misaligned or any(each.checks for each in pair_rules):
+    misaligned = "misaligned" in wanted
+    has_checks = any(corpus_rules.checks for corpus_rules in pair_rules)
+    if repetitions or misaligned or has_checks:
         features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
         results = texts.map(
             partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
@@ -242,10 +244,9 @@ def find_broken(
         corpora = texts.data.column("corpus").to_numpy()
         ranks = results.data.column("rank").to_numpy()
         for name in repetitions:
-            drops = np.array([name in each.rules.drop for each in pair_rules])
-            rows = np.flatnonzero(
-                broken == _KEPT
-            )  # pairs that earlier rules drop are no repetitions
+            drops = np.array([name in corpus_rules.rules.drop for corpus_rules in pair_rules])
+            # Pairs that earlier rules drop are no repetitions.
+            rows = np.flatnonzero(broken == _KEPT)
             hashes = results.data.column(name).take(rows).combine_chunks()
             repeated = (
                 find_duplicates(b"".join(hashes.to_pylist()), ranks[rows]) & drops[corpora[rows]]
@@ -294,13 +295,10 @@ def _check_batch(
     batch: dict[str, list[Any]], pair_rules: Sequence[PairRules], repetitions: Sequence[str]
 ) -> dict[str, list[Any]]:
     pairs = list(map(SentencePair, batch["source"], batch["target"]))
-    checks = [
-        [(_NAMES.index(name), check) for name, check in each.checks.items()] for each in pair_rules
-    ]
-    broken = [
-        next((number for number, is_broken in checks[corpus] if is_broken(pair)), _KEPT)
-        for pair, corpus in zip(pairs, batch["corpus"], strict=True)
-    ]
+    broken = []
+    for pair, corpus in zip(pairs, batch["corpus"], strict=True):
+        name = pair_rules[corpus].find_broken(pair)
+        broken.append(_KEPT if name is None else _NAMES.index(name))
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
     hashes = {
         name: [*map(partial(hash_repetition, name), pairs, directions)] for name in repetitions

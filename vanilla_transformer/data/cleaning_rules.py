@@ -188,6 +188,13 @@ class PairRules:
     direction: str = ""
     checks: Mapping[str, Callable[[SentencePair], bool]] = field(default_factory=dict)
 
+    def find_broken(self, pair: SentencePair) -> str | None:
+        """Return the name of the first rule that a pair breaks."""
+        for name, is_broken in self.checks.items():
+            if is_broken(pair):
+                return name
+        return None
+
     @classmethod
     def for_corpus(
         cls, spec: CorpusSpec, rules: CleaningRules, sample: Sequence[SentencePair]

@@ -48,25 +48,26 @@ def count_overlap(texts: datasets.Dataset, held_out: Sequence[SentencePair]) -> 
 
     Arrow finds the rows that share a side with one of them.
     """
-    sources, targets = (
-        pa.array(sorted({pair[side] for pair in held_out}), pa.string()) for side in (0, 1)
-    )
-    found: set[SentencePair] = set()
+    sources = pa.array(sorted({pair.source for pair in held_out}), pa.string())
+    targets = pa.array(sorted({pair.target for pair in held_out}), pa.string())
+    training_pairs: set[SentencePair] = set()
     for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
         known = pa.compute.or_(
             pa.compute.is_in(table["source"], value_set=sources),
             pa.compute.is_in(table["target"], value_set=targets),
         )
         rows = table.filter(known)
-        found |= set(map(SentencePair, rows["source"].to_pylist(), rows["target"].to_pylist()))
-    seen_sources, seen_targets = ({pair[side] for pair in found} for side in (0, 1))
+        pairs = map(SentencePair, rows["source"].to_pylist(), rows["target"].to_pylist())
+        training_pairs.update(pairs)
+    seen_sources = {pair.source for pair in training_pairs}
+    seen_targets = {pair.target for pair in training_pairs}
     seen = [pair for pair in held_out if pair.source in seen_sources]
     return Overlap(
         pairs=len(held_out),
         sources=len(seen),
         targets=sum(pair.target in seen_targets for pair in held_out),
-        both=sum(pair in found for pair in held_out),
-        examples=[[abbreviate(side) for side in pair] for pair in seen[:EXAMPLES]],
+        both=sum(pair in training_pairs for pair in held_out),
+        examples=[[abbreviate(pair.source), abbreviate(pair.target)] for pair in seen[:EXAMPLES]],
     )
 
 

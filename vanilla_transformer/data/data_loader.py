@@ -206,15 +206,14 @@ class _WrittenStep:
     def tensors(self) -> list[Batch]:
         """Return the tensors of each batch, copied out of the slot."""
         memory = self._read().clone() if self._pinned is None else self._pinned
-        return [
-            {
-                name: memory[place.start : place.start + place.size]
-                .view(place.dtype)
-                .view(place.shape)
-                for name, place in batch.items()
-            }
-            for batch in self._places
-        ]
+        batches: list[Batch] = []
+        for written in self._places:
+            batch: Batch = {}
+            for name, place in written.items():
+                values = memory[place.start : place.start + place.size]
+                batch[name] = values.view(place.dtype).view(place.shape)
+            batches.append(batch)
+        return batches
 
 
 class _Steps(Dataset[_WrittenStep]):

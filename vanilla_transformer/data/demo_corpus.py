@@ -49,14 +49,13 @@ def write_demo_corpus(
         texts[f"{split}.en"], texts[f"{split}.de"] = zip(
             *read_demo_corpus(split, count), strict=True
         )
-    readme, notice = (
-        Path(folder) / "README.md",
-        (DEMO_CORPUS_FOLDER / "README.md").read_text(encoding="utf-8"),
-    )
+    readme = Path(folder) / "README.md"
+    notice = (DEMO_CORPUS_FOLDER / "README.md").read_text(encoding="utf-8")
     if not (readme.is_file() and readme.read_bytes() == notice.encode()):
         check_output_dir(folder)
     write_text_atomically(readme, notice)  # first: by it the folder is known
-    return {
-        name: write_text_atomically(Path(folder) / name, (f"{line}\n" for line in lines))
-        for name, lines in texts.items()
-    }
+    paths = {}
+    for name, lines in texts.items():
+        content = (f"{line}\n" for line in lines)
+        paths[name] = write_text_atomically(Path(folder) / name, content)
+    return paths

@@ -216,9 +216,8 @@ def _build_corpus(
         )
     of_stages = [weights]
     if stages != ONE_STAGE:
-        of_stages = [
-            share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares
-        ]
+        names = [spec.name for spec in specs]
+        of_stages = [share_weights(names, counts, shares) for shares in stages.shares]
     return TokenizedCorpus(training.dataset, pairs, of_stages, seed, report, overlaps)
 
 

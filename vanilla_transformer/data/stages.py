@@ -84,7 +84,10 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
         _read_stage(entry, number, len(section), names)
         for number, entry in enumerate(section, start=1)
     ]
-    kinds = [kind for kind in ENDS if any(kind in stage.ends for stage in stages)]
+    used: set[str] = set()
+    for stage in stages:
+        used.update(stage.ends)
+    kinds = [kind for kind in ENDS if kind in used]
     if len(kinds) > 1:
         raise UserError(f"All stages must end by the same key, got `{kinds[0]}` and `{kinds[1]}`.")
     unit, scale = (

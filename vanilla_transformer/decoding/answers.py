@@ -3,7 +3,7 @@ and warnings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from vanilla_transformer.text.inline_terms import AnnotatedText
@@ -64,7 +64,7 @@ def needs_alignments(options: TranslationOptions, config: Any) -> bool:
 
 def to_translations(
     sentences: Sequence[Sentence],
-    found: Sequence[Sequence[Hypothesis]],
+    hypotheses: Sequence[Sequence[Hypothesis]],
     postprocess: Callable[[list[list[int]]], list[str]],
     tokenizer: Any,
     options: TranslationOptions,
@@ -74,27 +74,32 @@ def to_translations(
 
     Args:
         sentences: One sentence or more; tokenizers decode an empty batch to one empty text.
-        found: The hypotheses of each sentence, as many of each one.
+        hypotheses: Of each sentence, as many of each one.
         postprocess: Returns the text of each of some rows of tokens.
         config: The configuration of the model.
     """
-    flat = [hypothesis for hypotheses in found for hypothesis in hypotheses]
-    texts, count = postprocess([hypothesis.tokens for hypothesis in flat]), len(found[0])
+    flat = list(chain.from_iterable(hypotheses))
+    texts = postprocess([hypothesis.tokens for hypothesis in flat])
+    count = len(hypotheses[0])
     if options.returned is None:
         translations = [Translation(text) for text in texts]
     else:
         aligns = needs_alignments(options, config)
-        tokens = [
-            locate_tokens(tokenizer, each.tokens, each.token_log_probabilities, text)
-            if aligns or options.return_tokens
-            else [Token(0, value) for value in each.token_log_probabilities]
-            for text, each in zip(texts, flat, strict=True)
-        ]
-        links = _align(sentences, flat, texts, tokens, tokenizer) if aligns else [()] * len(flat)
-        translations = [
-            Translation(text, each.score, each.log_probability, located, alignment=alignment)
-            for text, each, located, alignment in zip(texts, flat, tokens, links, strict=True)
-        ]
+        tokens = []
+        for text, hypothesis in zip(texts, flat, strict=True):
+            values = hypothesis.token_log_probabilities
+            if aligns or options.return_tokens:
+                tokens.append(locate_tokens(tokenizer, hypothesis.tokens, values, text))
+            else:
+                tokens.append([Token(0, value) for value in values])
+        alignments: Sequence[Sequence[Link]] = [()] * len(flat)
+        if aligns:
+            alignments = _align(sentences, flat, texts, tokens, tokenizer)
+        translations = []
+        for text, hypothesis, located, links in zip(texts, flat, tokens, alignments, strict=True):
+            score, log_probability = hypothesis.score, hypothesis.log_probability
+            translation = Translation(text, score, log_probability, located, alignment=links)
+            translations.append(translation)
     return [translations[start : start + count] for start in range(0, len(translations), count)]
 
 
@@ -108,18 +113,22 @@ def _align(
     """Return the links of each hypothesis; there are as many of each sentence."""
     from vanilla_transformer.extensions.alignments.unit_links import align, token_spans
 
-    read = [each.annotation or AnnotatedText(each.text, each.text, []) for each in sentences]
+    sources = []
+    for sentence in sentences:
+        plain = AnnotatedText(sentence.text, sentence.text, [])
+        sources.append(sentence.annotation or plain)
     spans = token_spans(
-        tokenizer, [each.text for each in read], [each.tokens for each in sentences]
+        tokenizer,
+        [source.text for source in sources],
+        [sentence.tokens for sentence in sentences],
     )
     count = len(flat) // len(sentences)
-    repeated = [row for row in zip(read, spans, strict=True) for _ in range(count)]
-    return [
-        align(each.plain, [*map(each.original, places)], text, located, hypothesis)
-        for (each, places), text, located, hypothesis in zip(
-            repeated, texts, tokens, flat, strict=True
-        )
-    ]
+    links: list[Sequence[Link]] = []
+    for index, hypothesis in enumerate(flat):
+        source = sources[index // count]
+        source_spans = [source.original(span) for span in spans[index // count]]
+        links.append(align(source.plain, source_spans, texts[index], tokens[index], hypothesis))
+    return links
 
 
 def build_answer(

@@ -6,7 +6,7 @@ token ids and numbers of each sentence, so that later steps see only sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, chain, islice, repeat, starmap
 from typing import Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
@@ -106,26 +106,27 @@ class SentenceReader:
         option splits.
         """
         if is_whole and self._splitter is None:
-            segments = [
-                [Segment(text, "", ids)]
-                for text, ids in zip(texts, self._encode([*texts]), strict=True)
-            ]
+            rows = zip(texts, self._encode([*texts]), strict=True)
+            segments = [[Segment(text, "", ids)] for text, ids in rows]
         else:
-            lines = [split_lines(text) for text in texts]
             longest, most = self._limits
             if self._splitter is not None:
-                lines = [
-                    [part for line in each for part in split_line(line, self._splitter)]
-                    for each in lines
-                ]
                 longest = most
-            joined = [join_cut(each, self._options.protect) for each in lines]
+            joined = [join_cut(self._split(text), self._options.protect) for text in texts]
             segments = encode_segments(joined, self._encode, longest, most)
         if self._seed is None and self._phrases is None and self._prefixes is None:
-            return [[Sentence(*segment) for segment in each] for each in segments]
+            return [list(starmap(Sentence, of_text)) for of_text in segments]
         phrases = repeat(()) if self._phrases is None else self._phrases.take(len(texts))
         prefixes = repeat(None) if self._prefixes is None else self._prefixes.take(len(texts))
         return [self._complete(*each) for each in zip(segments, phrases, prefixes, strict=False)]
+
+    def _split(self, text: str) -> list[Segment]:
+        """Split a text into lines and, with a splitter, these into sentences."""
+        lines = split_lines(text)
+        if self._splitter is None:
+            return lines
+        parts = [split_line(line, self._splitter) for line in lines]
+        return list(chain.from_iterable(parts))
 
     def _complete(
         self, segments: Sequence[Segment], phrases: Phrases, prefix: Sequence[int] | None

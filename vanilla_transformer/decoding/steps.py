@@ -89,20 +89,20 @@ def next_tokens(
         raise OptionError(
             f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}."
         )
-    found = dict[int, list[int]]()
+    best: dict[int, list[int]] = {}
     sizes = [
         (len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)
     ]
     for batch in plan_scoring_batches(sizes, _MOST_TOKENS):
-        ids, seen = (each.to(device) for each in pad([sources[index] for index in batch]))
-        previous, written = (
-            each.to(device) for each in pad([[start, *prefixes[index]] for index in batch])
-        )
+        ids, seen = pad([sources[index] for index in batch])
+        previous, written = pad([[start, *prefixes[index]] for index in batch])
+        ids, seen = ids.to(device), seen.to(device)
+        previous, written = previous.to(device), written.to(device)
         logits = decoder_logits(model, ids, seen, previous).float()
         last = logits[torch.arange(len(batch), device=device), written.sum(dim=1) - 1]  # (B, V)
         last[:, list(special)] = -torch.inf
-        found |= zip(batch, last.topk(count)[1].tolist(), strict=True)
-    return [found[index] for index in range(len(sizes))]
+        best |= zip(batch, last.topk(count)[1].tolist(), strict=True)
+    return [best[index] for index in range(len(sizes))]
 
 
 def split_on_error(

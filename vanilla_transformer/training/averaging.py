@@ -39,9 +39,8 @@ def average_state_dicts(
                 for name, tensor in state.items()
             }
             types = {name: tensor.dtype for name, tensor in state.items()}
-        ours, theirs = (
-            {name: tensor.shape for name, tensor in tensors.items()} for tensors in (total, state)
-        )
+        ours = {name: tensor.shape for name, tensor in total.items()}
+        theirs = {name: tensor.shape for name, tensor in state.items()}
         if differing := ours.items() ^ theirs.items():
             name = min(name for name, _ in differing)
             raise UserError(

@@ -33,17 +33,14 @@ def choose_best(ranks: Sequence[Rank], metric: str, sentences: int) -> tuple[int
     """
     top, _, _ = max(ranks)
     interval = math.inf if top < _LEAST_BLEU else _INTERVAL * math.sqrt(top / sentences)
-    close = [each for each in ranks if interval == math.inf or top - each[0] < interval]
+    close = [rank for rank in ranks if interval == math.inf or top - rank[0] < interval]
     if metric != "bleu" or len(close) == 1:
         return ranks.index(max(ranks)), metric
-    best = max(close, key=lambda each: each[1:])
+    best = max(close, key=lambda rank: rank[1:])
     name, column = ("loss", 2) if best[1] == -math.inf else ("chrf", 1)
-    scores, values = (
-        ", ".join(f"{abs(each[place]):.2f}" for each in close) for place in (0, column)
-    )
-    rule = (
-        f"is below {_LEAST_BLEU:g}"
-        if interval == math.inf
-        else f"differs by less than {interval:.2f}"
-    )
-    return ranks.index(best), f"{name} ({values}), since BLEU ({scores}) {rule}"
+    scores = ", ".join(f"{rank[0]:.2f}" for rank in close)
+    values = ", ".join(f"{abs(rank[column]):.2f}" for rank in close)
+    reason = f"differs by less than {interval:.2f}"
+    if interval == math.inf:
+        reason = f"is below {_LEAST_BLEU:g}"
+    return ranks.index(best), f"{name} ({values}), since BLEU ({scores}) {reason}"

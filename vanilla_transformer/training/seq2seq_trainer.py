@@ -354,7 +354,8 @@ class PackingCollator:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Batch:
         """Return the tensors of [`pack_pairs`], prepared."""
-        source, target = (_join([row[name] for row in rows]) for name in ("input_ids", "labels"))
+        source = _join([row["input_ids"] for row in rows])
+        target = _join([row["labels"] for row in rows])
         places = find_rows(source[1], target[1], self.shape)
         arrays, _, _ = pack_pairs(source, target, places, self.shape, self.pad_token_id)
         return self.prepare({name: torch.from_numpy(array) for name, array in arrays.items()})

@@ -46,10 +46,10 @@ def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.
     largest = max(micro_batches, key=lambda batch: batch.counts.padded_tokens)
     with explain_out_of_memory(state, _describe_batch(largest), state.step + 1):
         norm, finite = update(state) if state.graphs is None else state.graphs.update()
-    source, target, padded = (
-        sum(each) for each in zip(*(batch.counts for batch in micro_batches), strict=True)
-    )
-    pairs, counts = [batch.pairs for batch in micro_batches], (target, source + target, padded)
+    tokens = [batch.counts for batch in micro_batches]
+    source, target, padded = map(sum, zip(*tokens, strict=True))
+    counts = (target, source + target, padded)
+    pairs = [batch.pairs for batch in micro_batches]
     state.unread.append(
         UnreadStep(state.step + 1, torch.stack([*loss.unbind(), finite]), counts, pairs)
     )

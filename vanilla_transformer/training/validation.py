@@ -141,20 +141,16 @@ class Validations:
             direction: part.measure(model, **generate_kwargs)
             for direction, part in self._parts.items()
         }
-        ranked = [each for direction, each in entries.items() if direction in self._trained] or [
-            *entries.values()
-        ]
+        ranked = [entries[direction] for direction in entries if direction in self._trained]
+        ranked = ranked or list(entries.values())
         entry = ranked[0]
         if len(entries) > 1:
             numbers = [name for name, value in entry.items() if isinstance(value, int | float)]
-            entry = entry | {
-                name: statistics.fmean(each[name] for each in ranked) for name in numbers
-            }
-            entry |= {
-                f"{name}_{direction}": each[name]
-                for direction, each in entries.items()
-                for name in numbers
-            }
+            entry = dict(entry)
+            for name in numbers:
+                entry[name] = statistics.fmean(scores[name] for scores in ranked)
+            for direction, scores in entries.items():
+                entry |= {f"{name}_{direction}": scores[name] for name in numbers}
         if self._forgetting is not None:
             others = self._forgetting.measure(model, **generate_kwargs)
             entry |= {

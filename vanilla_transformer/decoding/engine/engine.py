@@ -8,6 +8,7 @@ So a mixed stream needs no sorting, and no step computes padding for sentences t
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any
 
 import torch
@@ -174,7 +175,8 @@ class Engine:
                 integer, or phrases or a prefix are too long or have unknown token ids.
         """
         asked = [
-            each if isinstance(each, DecodeRequest) else DecodeRequest(each) for each in requests
+            request if isinstance(request, DecodeRequest) else DecodeRequest(request)
+            for request in requests
         ]
         searches = self._searches(asked, num_return_sequences, seed)
         results: list[dict[int, list[Hypothesis]]] = [{} for _ in asked]
@@ -187,14 +189,18 @@ class Engine:
                 self._queue.extend(by_length)
                 while self._queue or len(self._schedule):
                     for search, hypotheses in self._advance():
-                        found = results[search.position]
-                        found[search.number] = hypotheses
-                        if len(found) == len(searches[search.position]):
+                        of_request = results[search.position]
+                        of_request[search.number] = hypotheses
+                        if len(of_request) == len(searches[search.position]):
                             report(1)
             finally:
                 self._queue.clear()
                 self._schedule.clear()
-        return [[each for number in sorted(found) for each in found[number]] for found in results]
+        rows = []
+        for of_request in results:
+            in_order = [of_request[number] for number in sorted(of_request)]
+            rows.append(list(chain.from_iterable(in_order)))
+        return rows
 
     def __call__(
         self,

@@ -151,10 +151,8 @@ def read_hypotheses(
     lines = state.finished_ancestors[finished].transpose(1, 2)  # (slots, R, count)
     written = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
     before = state.log_probabilities[slots].gather(2, lines).transpose(1, 2)
-    lengths, scores = (
-        state.finished_lengths[finished],
-        state.finished_scores[finished],
-    )  # (slots, count)
+    lengths = state.finished_lengths[finished]  # (slots, count)
+    scores = state.finished_scores[finished]  # (slots, count)
     last = (lengths - 1).clamp(min=0)
     tokens = _shifted(written, last, state.finished_tokens[finished])
     totals = (
@@ -164,20 +162,17 @@ def read_hypotheses(
     )
     token_log_probabilities = _shifted(before, last, totals) - before
     columns = HostCopy(tokens, token_log_probabilities, lengths, scores).wait()
-    return [
-        [
-            Hypothesis(
-                tokens=line[:length],
-                score=score,
-                log_probability=sum(each[:length])
-                if state.model_scores
-                else score * penalty(max(1, length)),
-                token_log_probabilities=each[:length],
-            )
-            for line, each, length, score in zip(*rows, strict=True)
-        ]
-        for rows in zip(*columns, strict=True)
-    ]
+    results = []
+    for slot in zip(*columns, strict=True):
+        hypotheses = []
+        for line, values, length, score in zip(*slot, strict=True):
+            values = values[:length]
+            log_probability = score * penalty(max(1, length))
+            if state.model_scores:
+                log_probability = sum(values)
+            hypotheses.append(Hypothesis(line[:length], score, log_probability, values))
+        results.append(hypotheses)
+    return results
 
 
 def _shifted(values: Tensor, last: Tensor, last_values: Tensor) -> Tensor:

@@ -73,19 +73,20 @@ class SlotBuffers:
         """Return the dimensions of each tensor that vary with the slots or the room, and how fast
         they grow.
         """
-        sizes = SlotSize(2, 2), SlotSize(3, 2), SlotSize(2, 3)
-        some, slots, room = (
-            [leaf.shape for leaf in pytree.tree_leaves(self._allocate(size))] for size in sizes
-        )
-        return [
-            {
-                dim: (name, longer[dim] - first[dim])
-                for name, longer in (("slots", of_slots), ("room", of_room))
-                for dim in range(len(first))
-                if longer[dim] > first[dim]
-            }
-            for first, of_slots, of_room in zip(some, slots, room, strict=True)
-        ]
+        smallest = self._shapes(SlotSize(2, 2))
+        larger = {"slots": self._shapes(SlotSize(3, 2)), "room": self._shapes(SlotSize(2, 3))}
+        dimensions = []
+        for index, shape in enumerate(smallest):
+            growing = {}
+            for name, shapes in larger.items():
+                for dim, size in enumerate(shape):
+                    if shapes[index][dim] > size:
+                        growing[dim] = (name, shapes[index][dim] - size)
+            dimensions.append(growing)
+        return dimensions
+
+    def _shapes(self, size: SlotSize) -> list[torch.Size]:
+        return [leaf.shape for leaf in pytree.tree_leaves(self._allocate(size))]
 
     def resize(self, size: SlotSize, kept: Sequence[int]) -> None:
         """Change the size. The given slots become the first ones; the others are empty."""

@@ -102,7 +102,8 @@ def with_attention(
     """Return the hypotheses of a source of some length with their attention, given what
     [`read_attention`] returns.
     """
-    return [
-        each._replace(attention=[weights[:length] for weights in steps[: len(each.tokens)]])
-        for each, steps in zip(hypotheses, rows, strict=True)
-    ]
+    attended = []
+    for hypothesis, steps in zip(hypotheses, rows, strict=True):
+        attention = [weights[:length] for weights in steps[: len(hypothesis.tokens)]]
+        attended.append(hypothesis._replace(attention=attention))
+    return attended

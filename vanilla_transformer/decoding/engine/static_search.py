@@ -236,21 +236,18 @@ class SearchStep(nn.Module):
         With `early_stopping="never"`, return a bound of the final scores that they can reach,
         unless a feature says otherwise.
         """
-        lengths, features = (
-            state.time + 1,
-            list(zip(self.options.features, state.features, strict=True)),
-        )
+        lengths = state.time + 1
+        features = list(zip(self.options.features, state.features, strict=True))
         if self.options.early_stopping == "never" and self.options.length_penalty > 0.0:
-            now = [
-                each
-                for each in (feature.ends_now(own) for feature, own in features)
-                if each is not None
-            ]
-            lengths = (
-                torch.where(torch.stack(now).any(dim=0), lengths, state.limits)
-                if now
-                else state.limits
-            )
+            ending = []
+            for feature, feature_state in features:
+                ends_now = feature.ends_now(feature_state)
+                if ends_now is not None:
+                    ending.append(ends_now)
+            if ending:
+                lengths = torch.where(torch.stack(ending).any(dim=0), lengths, state.limits)
+            else:
+                lengths = state.limits
         divisor = self.options.divisor(lengths[:, None])
         if not features:
             return running.scores[:, :1] / divisor

@@ -223,12 +223,11 @@ def export_step(
         sizes = {"slots": torch.export.Dim("slots", min=1), "room": torch.export.Dim("room", min=2)}
         shapes = None
         if dimensions is not None:
-            shapes = (
-                [
-                    {dim: growth * sizes[name] for dim, (name, growth) in each.items()}
-                    for each in dimensions
-                ],
-            )
+            of_tensors = []
+            for growing in dimensions:
+                shape = {dim: growth * sizes[name] for dim, (name, growth) in growing.items()}
+                of_tensors.append(shape)
+            shapes = (of_tensors,)  # of the one argument, a list of tensors
         return torch.export.export(
             _FlatStep(step, structure), (leaves,), strict=False, dynamic_shapes=shapes
         )

@@ -82,17 +82,18 @@ def rank_alignment_heads(
         raise UserError("There must be sentences to choose an alignment head on, got none.")
     expected = align_lexically(pairs) if expected is None else expected
     count = model.config.decoder_attention_heads
-    layers = [
-        [(layer, head) for head in range(count)] for layer in range(model.config.decoder_layers)
-    ]
-    choices: list[Heads] = [
-        *([head] for heads in layers for head in heads),
-        *(each for each in layers if each[1:]),
-    ]
-    found = zip(*align_given(model, tokenizer, pairs, choices), strict=True)
+    single_heads: list[Heads] = []
+    whole_layers: list[Heads] = []
+    for layer in range(model.config.decoder_layers):
+        heads = [(layer, head) for head in range(count)]
+        single_heads += [[head] for head in heads]
+        if count > 1:
+            whole_layers.append(heads)
+    choices = single_heads + whole_layers
+    links_by_choice = zip(*align_given(model, tokenizer, pairs, choices), strict=True)
     gold = [GoldAlignment(sure=links, possible=links) for links in expected]
-    errors = [score_alignments(links, gold).error_rate for links in found]
-    return sorted(map(HeadsError, choices, errors), key=lambda each: each.error)
+    errors = [score_alignments(links, gold).error_rate for links in links_by_choice]
+    return sorted(map(HeadsError, choices, errors), key=lambda choice: choice.error)
 
 
 def align_by_heads(
@@ -107,14 +108,15 @@ def align_by_heads(
         reverse: A model of the other direction and its tokenizer, which may have another
             vocabulary. The links of both are put together by [`grow_diagonally`].
     """
-    aligners = [(model, tokenizer, pairs)]
-    if reverse is not None:
-        aligners.append((*reverse, [SentencePair(pair.target, pair.source) for pair in pairs]))
-    found = [
-        [links for (links,) in align_given(*each, [alignment_heads_of(each[0])])]
-        for each in aligners
-    ]
-    return found[0] if reverse is None else grow_diagonally(*found)
+    heads = alignment_heads_of(model)
+    forward = [links for (links,) in align_given(model, tokenizer, pairs, [heads])]
+    if reverse is None:
+        return forward
+    reverse_model, reverse_tokenizer = reverse
+    heads = alignment_heads_of(reverse_model)
+    reversed_pairs = [SentencePair(pair.target, pair.source) for pair in pairs]
+    rows = align_given(reverse_model, reverse_tokenizer, reversed_pairs, [heads])
+    return grow_diagonally(forward, [links for (links,) in rows])
 
 
 def align_given(
@@ -124,19 +126,20 @@ def align_given(
     of its target.
     """
     heads = sorted({head for choice in choices for head in choice})
-    places = [[heads.index(head) for head in choice] for choice in choices]
-    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+    sources = [pair.source for pair in pairs]
+    targets = [pair.target for pair in pairs]
     encoded = encode_as_trained(model, tokenizer, sources, targets)
     spans = token_spans(tokenizer, sources, encoded[0]), token_spans(tokenizer, targets, encoded[1])
     attentions = cross_attentions(model, *encoded, heads)
     for source, target, source_spans, target_spans, rows in zip(
         sources, targets, *spans, attentions, strict=True
     ):
-        means = [rows[place].mean(dim=0) for place in places]
-        links = [
-            link_units(source, source_spans, target, target_spans, attention) for attention in means
-        ]
-        yield [linked_words(source, target, each) for each in links]
+        links = []
+        for choice in choices:
+            attention = rows[[heads.index(head) for head in choice]].mean(dim=0)
+            unit_links = link_units(source, source_spans, target, target_spans, attention)
+            links.append(linked_words(source, target, unit_links))
+        yield links
 
 
 @torch.inference_mode()

@@ -101,10 +101,11 @@ def _find_links(
     """Return the links of each pair, one after another, as [`TokenTable`] has them."""
     sources = token_spans(tokenizer, [pair.source for pair in pairs])
     targets = token_spans(tokenizer, [pair.target for pair in pairs])
-    return [
-        [number for link in align_tokens(*each) for number in link]
-        for each in zip(pairs, sources, targets, words, strict=True)
-    ]
+    rows = []
+    for pair, source, target, word_pairs in zip(pairs, sources, targets, words, strict=True):
+        links = align_tokens(pair, source, target, word_pairs)
+        rows.append(list(chain.from_iterable(links)))
+    return rows
 
 
 def _align(dataset: datasets.Dataset) -> Iterable[set[WordPair]]:

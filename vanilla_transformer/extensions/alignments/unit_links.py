@@ -114,30 +114,25 @@ def token_spans(
         raise UserError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")
     if not texts:
         return []
-    found = tokenizer(
+    encoding = tokenizer(
         list(texts),
         add_special_tokens=True,
         return_offsets_mapping=True,
         return_attention_mask=False,
     )
-    rows = zip(texts, found["input_ids"], found["offset_mapping"], strict=True)
-    each_spans = [
-        [
-            *(
-                span
-                for token, span in zip(ids, spans, strict=True)
-                if token != tokenizer.eos_token_id
-            ),
-            (len(text),) * 2,
-        ]
-        for text, ids, spans in rows
-    ]
-    if encoded is None:
-        return each_spans
-    return [
-        [(0, 0)] * (len(ids) - len(spans)) + spans
-        for ids, spans in zip(encoded, each_spans, strict=True)
-    ]
+    rows = []
+    for index, text in enumerate(texts):
+        spans = []
+        for token, span in zip(
+            encoding["input_ids"][index], encoding["offset_mapping"][index], strict=True
+        ):
+            if token != tokenizer.eos_token_id:
+                spans.append(span)
+        spans.append((len(text), len(text)))
+        if encoded is not None:
+            spans = [(0, 0)] * (len(encoded[index]) - len(spans)) + spans
+        rows.append(spans)
+    return rows
 
 
 def words_of_tokens(text: str, spans: Sequence[Span]) -> list[set[int]]:
@@ -146,15 +141,15 @@ def words_of_tokens(text: str, spans: Sequence[Span]) -> list[set[int]]:
     Punctuation at a word is of none.
     """
     words = _words_of_units(text)
-    owners = {
-        place: words[start]
-        for start, end in split_units(text)
-        if start in words
-        for place in range(start, end)
-    }
-    return [
-        {owners[place] for place in range(start, end) if place in owners} for start, end in spans
-    ]
+    word_at: list[int | None] = [None] * len(text)
+    for start, end in split_units(text):
+        if start in words:
+            word_at[start:end] = [words[start]] * (end - start)
+    rows = []
+    for start, end in spans:
+        words_of_token = {word for word in word_at[start:end] if word is not None}
+        rows.append(words_of_token)
+    return rows
 
 
 def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:

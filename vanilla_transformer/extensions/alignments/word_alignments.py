@@ -98,9 +98,11 @@ def grow_diagonally(
     for ours, reversed_links in zip(forward, backward, strict=True):
         theirs = {(source, target) for target, source in reversed_links}
         grown = ours & theirs
-        waiting, added = sorted((ours | theirs) - grown), True
+        waiting = sorted((ours | theirs) - grown)
+        added = True
         while added:
-            sources, targets = ({link[side] for link in grown} for side in (0, 1))
+            sources = {source for source, _ in grown}
+            targets = {target for _, target in grown}
             added = False
             for link in waiting:
                 is_near = any(
@@ -141,7 +143,8 @@ def align_lexically(pairs: Sequence[SentencePair]) -> list[set[WordPair]]:
     """Return the linked words of each pair: links of both directions, and their neighbors of one
     direction.
     """
-    sources, targets = (_number_words([pair[side] for pair in pairs]) for side in (0, 1))
+    sources = _number_words([pair.source for pair in pairs])
+    targets = _number_words([pair.target for pair in pairs])
     return grow_diagonally(_align(sources, targets), _align(targets, sources))
 
 
@@ -149,12 +152,15 @@ def _number_words(texts: Sequence[str]) -> list[Sentence]:
     """Return the words of each text as numbers, in lower case and without the punctuation at
     them.
     """
-    numbers = dict[str, int]()
-    rows = ([_EDGES.sub("", word).lower() or word for word in text.split()] for text in texts)
-    return [
-        np.array([numbers.setdefault(word, len(numbers) + 1) for word in row], dtype=np.int64)
-        for row in rows
-    ]
+    numbers: dict[str, int] = {}
+    sentences = []
+    for text in texts:
+        sentence = []
+        for word in text.split():
+            word = _EDGES.sub("", word).lower() or word
+            sentence.append(numbers.setdefault(word, len(numbers) + 1))
+        sentences.append(np.array(sentence, dtype=np.int64))
+    return sentences
 
 
 def _align(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> list[set[WordPair]]:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from os.path import commonprefix
 from random import Random
 from typing import NamedTuple
 
@@ -88,10 +87,13 @@ def follow_words(words: set[WordPair], before: SentencePair, after: SentencePair
     none is aligned. The words of noise, which is the same on both sides but for a tag, are aligned
     with themselves.
     """
-    counts, (sources, targets) = ([len(side.split()) for side in pair] for pair in (before, after))
+    source_length = len(after.source.split())
+    target_length = len(after.target.split())
     if before != after and after.source.endswith(after.target):
-        return {(place + sources - targets, place) for place in range(targets)}
-    return words if counts == [sources, targets] else set()
+        tags = source_length - target_length
+        return {(word + tags, word) for word in range(target_length)}
+    lengths_before = (len(before.source.split()), len(before.target.split()))
+    return words if lengths_before == (source_length, target_length) else set()
 
 
 def insert_inline_terms(
@@ -133,14 +135,19 @@ def _invent(form: str, used: str, random: Random, words: Sequence[str]) -> tuple
     """Return two forms of an invented word that differ as the given ones do; or these, if they
     begin differently.
     """
-    forms = split_graphemes(form), split_graphemes(used)
-    stem = len(commonprefix([[letter.lower() for letter in each] for each in forms]))
+    form_letters, used_letters = split_graphemes(form), split_graphemes(used)
+    stem = 0
+    for ours, theirs in zip(form_letters, used_letters, strict=False):
+        if ours.lower() != theirs.lower():
+            break
+        stem += 1
     if stem < _SHORTEST_STEM:
         return form, used
     head, tail = split_graphemes(random.choice(words)), split_graphemes(random.choice(words))
     new = "".join(head[: (len(head) + 1) // 2] + tail[len(tail) // 2 :]).lower()
-    one, other = ((new.capitalize() if each[0].isupper() else new) for each in (form, used))
-    return "".join([one, *forms[0][stem:]]), "".join([other, *forms[1][stem:]])
+    new_form = new.capitalize() if form[0].isupper() else new
+    new_used = new.capitalize() if used[0].isupper() else new
+    return new_form + "".join(form_letters[stem:]), new_used + "".join(used_letters[stem:])
 
 
 def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:

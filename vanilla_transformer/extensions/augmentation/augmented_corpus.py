@@ -89,9 +89,9 @@ class AugmentedCorpus(DerivedCorpus):
         changed = self._change_texts(pairs, epoch)
         if not changed:
             return pairs
-        columns = {
-            name: [row[name] for row in changed.values()] for name in self.texts.column_names
-        }
+        columns = {}
+        for name in self.texts.column_names:
+            columns[name] = [row[name] for row in changed.values()]
         texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
         tokens = encode_texts(texts, partial(encode_sides, encode=self.encode), num_proc=1)
         if self.links is not None:

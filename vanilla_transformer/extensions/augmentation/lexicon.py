@@ -44,18 +44,17 @@ def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
         & (backward >= _LEAST_PROBABILITY)
         & (counts >= _LEAST_COUNT)
     )
-    found: dict[str, dict[str, float]] = {}
+    probabilities: dict[str, dict[str, float]] = {}
     for index in np.flatnonzero(kept):
-        found.setdefault(source_words[source[index]], {})[target_words[target[index]]] = float(
-            forward[index]
-        )
+        forms = probabilities.setdefault(source_words[source[index]], {})
+        forms[target_words[target[index]]] = float(forward[index])
     lexicon: Lexicon = {}
-    for word, forms in found.items():
+    for word, forms in probabilities.items():
         starts = {form: "".join(split_graphemes(form)[:_SHARED_START]).casefold() for form in forms}
-        likely = sorted(forms, key=lambda form: (forms[form], form), reverse=True)
-        lexicon[word] = {
-            form: next(other for other in likely if starts[other] == starts[form]) for form in forms
-        }
+        likeliest: dict[str, str] = {}  # form of each start
+        for form in sorted(forms, key=lambda form: (forms[form], form), reverse=True):
+            likeliest.setdefault(starts[form], form)
+        lexicon[word] = {form: likeliest[starts[form]] for form in forms}
     return lexicon
 
 
@@ -65,18 +64,20 @@ def _number_words(
     """Return the content words of one side, and their numbers in each sentence, without
     repetitions.
     """
-    sentences = [
-        {change(word) for word in split_words(text) if is_word_of_letters(word)} for text in texts
-    ]
+    sentences = []
+    for text in texts:
+        words = {change(word) for word in split_words(text) if is_word_of_letters(word)}
+        sentences.append(words)
     counts = Counter(chain.from_iterable(sentences))
     known = sorted(
         word for word, count in counts.items() if count <= _MOST_FREQUENT * len(sentences)
     )
     numbers = {word: number for number, word in enumerate(known)}
-    return known, [
-        np.array(sorted(numbers[word] for word in words & numbers.keys()), np.int64)
-        for words in sentences
-    ]
+    rows = []
+    for words in sentences:
+        row = sorted(numbers[word] for word in words & numbers.keys())
+        rows.append(np.array(row, np.int64))
+    return known, rows
 
 
 def _fit_lexicon(

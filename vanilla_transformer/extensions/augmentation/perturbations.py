@@ -83,15 +83,18 @@ def other_numbers(text: str, draw: random.Random) -> str:
     seed = draw.random()
 
     def replace(match: re.Match[str]) -> str:
-        digits = [int(each) for each in match[0] if each.isdecimal()]
+        digits = [int(character) for character in match[0] if character.isdecimal()]
         if len(digits) < 2:
             return match[0]
         others = random.Random(f"{seed} {digits}")
-        found = [others.choice([new for new in range(1, 10) if new != old]) for old in digits]
-        return "".join(
-            chr(ord(each) - int(each) + found.pop(0)) if each.isdecimal() else each
-            for each in match[0]
-        )
+        changed = []
+        for character in match[0]:
+            if character.isdecimal():
+                digit = int(character)
+                new = others.choice([other for other in range(1, 10) if other != digit])
+                character = chr(ord(character) - digit + new)
+            changed.append(character)
+        return "".join(changed)
 
     return _NUMBER.sub(replace, text)
 

@@ -134,24 +134,28 @@ def _words(text: str) -> list[str]:
 
 def _number_words(side: Sequence[Sequence[str]]) -> dict[str, int]:
     counts = Counter(chain.from_iterable(side))
-    return {
-        word: number
-        for number, word in enumerate((each for each in counts if counts[each] >= _LEAST_COUNT), 1)
-    }
+    frequent = [word for word, count in counts.items() if count >= _LEAST_COUNT]
+    return {word: number for number, word in enumerate(frequent, 1)}
 
 
 def _as_numbers(side: Sequence[Sequence[str]], numbers: dict[str, int]) -> list[Sentence]:
-    return [np.array([0, *(numbers[word] for word in words if word in numbers)]) for words in side]
+    sentences = []
+    for words in side:
+        known = [numbers[word] for word in words if word in numbers]
+        sentences.append(np.array([0, *known]))
+    return sentences
 
 
 def _cells(
     sources: Sequence[Sentence], targets: Sequence[Sentence]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the keys of all cells, `(C,)`, and how many each target word has, `(R,)`."""
-    pairs = [*zip(sources, targets, strict=True)]
-    keys = [(source << 32 | target[1:, None]).ravel() for source, target in pairs]
-    lengths = [np.array([len(each) for each in side], np.int64) for side in (sources, targets)]
-    return np.concatenate([np.empty(0, np.int64), *keys]), np.repeat(lengths[0], lengths[1] - 1)
+    keys = [np.empty(0, np.int64)]
+    for source, target in zip(sources, targets, strict=True):
+        keys.append((source << 32 | target[1:, None]).ravel())
+    source_lengths = np.array([len(source) for source in sources], np.int64)
+    target_lengths = np.array([len(target) for target in targets], np.int64)
+    return np.concatenate(keys), np.repeat(source_lengths, target_lengths - 1)
 
 
 def _fit_lexicon(sources: Sequence[Sentence], targets: Sequence[Sentence], words: int) -> _Lexicon:
@@ -173,16 +177,16 @@ def _score_batch(
     batch: dict[str, Any], indices: Sequence[int], models: Sequence[_Model]
 ) -> dict[str, np.ndarray]:
     """Score pairs by the model of the other half."""
-    words = [list(map(_words, batch[side])) for side in ("source", "target")]
+    source_words = list(map(_words, batch["source"]))
+    target_words = list(map(_words, batch["target"]))
     scores = np.full(len(indices), np.nan, np.float32)
     for half, model in enumerate(models):
-        places = [place for place, index in enumerate(indices) if index % 2 != half]
-        sources, targets = (
-            _as_numbers([side[place] for place in places], numbers)
-            for side, numbers in zip(words, model.numbers, strict=True)
-        )
-        forward, backward = (sources, targets, model.forward), (targets, sources, model.backward)
-        scores[places] = _score_targets(*forward) + _score_targets(*backward)
+        source_numbers, target_numbers = model.numbers
+        rows = [row for row, index in enumerate(indices) if index % 2 != half]
+        sources = _as_numbers([source_words[row] for row in rows], source_numbers)
+        targets = _as_numbers([target_words[row] for row in rows], target_numbers)
+        forward = _score_targets(sources, targets, model.forward)
+        scores[rows] = forward + _score_targets(targets, sources, model.backward)
     return {"score": scores}
 
 

@@ -57,17 +57,17 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
     check_enough(pairs)
     with requires_extra("evaluation", "Calibration"):
         import scipy.stats  # noqa: F401, better missing now than after translation
-    sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
+    sources = [pair.source for pair in pairs]
+    targets = [pair.target for pair in pairs]
     has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
     answers = translate(sources, return_tokens=True, return_alignments=has_heads)
     texts = [answer["translation_text"] for answer in answers]
-    log_probabilities = [
-        [token["log_probability"] for token in answer["tokens"]] for answer in answers
-    ]
-    links = [answer.get("alignment", []) for answer in answers]
-    features = [
-        measure_features(*row) for row in zip(sources, texts, log_probabilities, links, strict=True)
-    ]
+    features = []
+    for source, answer in zip(sources, answers, strict=True):
+        log_probabilities = [token["log_probability"] for token in answer["tokens"]]
+        links = answer.get("alignment", [])
+        text = answer["translation_text"]
+        features.append(measure_features(source, text, log_probabilities, links))
     scores = [score / 100 for score in sentence_chrf(texts, targets)]
     agreement = measure_agreement(cross_validate(features, scores), scores)
     return CalibratedModel(
@@ -102,24 +102,35 @@ def fit_calibration(
     """
     with requires_extra("evaluation", "Calibration"):
         from scipy.optimize import isotonic_regression
-    names = [name for name in features[0] if len({each[name] for each in features}) > 1]
-    columns = np.array([[each[name] for name in names] + [1.0] for each in features])
+    names = []
+    columns = []
+    for name in features[0]:
+        column = [row[name] for row in features]
+        if len(set(column)) > 1:
+            names.append(name)
+            columns.append(column)
+    constant = [1.0] * len(features)
+    matrix = np.array([*columns, constant]).T  # (sentences, features + 1)
     targets = np.array(scores)
-    *weights, intercept = np.linalg.lstsq(columns, targets)[0].round(_DIGITS)
-    sums = columns @ [*weights, intercept]
+    *weights, intercept = np.linalg.lstsq(matrix, targets)[0].round(_DIGITS)
+    sums = matrix @ [*weights, intercept]
     order = np.argsort(sums, kind="stable")
     groups = np.array_split(order, len(order) // _PER_POINT)
     blocks = isotonic_regression(
         [targets[group].mean() for group in groups], weights=[*map(len, groups)]
     ).blocks
     pools = [np.concatenate(groups[begin:end]) for begin, end in pairwise(blocks)]
-    xs, ys = ([float(values[pool].mean()) for pool in pools] for values in (sums, targets))
+    xs = [float(sums[pool].mean()) for pool in pools]
+    ys = [float(targets[pool].mean()) for pool in pools]
     # Sums estimate scores, so scores change with them where there are no sentences: in text unlike
     # the fitted one.
-    xs, ys = [xs[0] - ys[0], *xs, xs[-1] + 1 - ys[-1]], [0.0, *ys, 1.0]
-    points = ([round(value, _DIGITS) for value in values] for values in (xs, ys))
+    xs = [xs[0] - ys[0], *xs, xs[-1] + 1 - ys[-1]]
+    ys = [0.0, *ys, 1.0]
     return Calibration(
-        dict(zip(names, map(float, weights), strict=True)), float(intercept), *points
+        dict(zip(names, map(float, weights), strict=True)),
+        float(intercept),
+        [round(x, _DIGITS) for x in xs],
+        [round(y, _DIGITS) for y in ys],
     )
 
 
@@ -127,15 +138,15 @@ def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[flo
     """Return the confidence of each translation by a fit to the others: 4 of 5 parts of the
     text.
     """
-    found = [0.0] * len(scores)
+    confidences = [0.0] * len(scores)
     for fold in range(_FOLDS):
-        kept = [place for place in range(len(scores)) if place % _FOLDS != fold]
+        rows = [row for row in range(len(scores)) if row % _FOLDS != fold]
         calibration = fit_calibration(
-            [features[place] for place in kept], [scores[place] for place in kept]
+            [features[row] for row in rows], [scores[row] for row in rows]
         )
-        for place in range(fold, len(scores), _FOLDS):
-            found[place] = calibration.predict(features[place])
-    return found
+        for row in range(fold, len(scores), _FOLDS):
+            confidences[row] = calibration.predict(features[row])
+    return confidences
 
 
 def measure_agreement(confidences: Sequence[float], scores: Sequence[float]) -> Agreement:

@@ -90,6 +90,18 @@ class Side:
     changes: Mapping[str, int]
     bleu_tokenizer: str
 
+    def column(self) -> dict[str, str]:
+        """Return the names and values of this side's column on the page."""
+        per_word = "no spaces" if self.tokens_per_word is None else f"{self.tokens_per_word:.2f}"
+        return {
+            "language": self.language or "not given",
+            "scripts": ", ".join(self.scripts) or "none",
+            "tokens a word": per_word,
+            "characters a token": f"{self.characters_per_token:.2f}",
+            "lines normalized": f"{self.normalized:.1%}",
+            "characters normalized": _show_counts(self.changes),
+        }
+
 
 @dataclass(frozen=True)
 class LanguageReport:
@@ -104,29 +116,20 @@ class LanguageReport:
         """Yield the lines of the page."""
         yield f"{self.pairs:,} pairs, of which {self.sampled:,} were examined."
         yield ""
-        words = [
-            "no spaces" if (count := each.tokens_per_word) is None else f"{count:.2f}"
-            for each in self.sides
-        ]
-        rows = [
-            ("", *SIDES),
-            ("language", *(each.language or "not given" for each in self.sides)),
-            ("scripts", *(", ".join(each.scripts) or "none" for each in self.sides)),
-            ("tokens a word", *words),
-            ("characters a token", *(f"{each.characters_per_token:.2f}" for each in self.sides)),
-            ("lines normalized", *(f"{each.normalized:.1%}" for each in self.sides)),
-            ("characters normalized", *(_show_counts(each.changes) for each in self.sides)),
-            ("BLEU tokens", "", self.sides[1].bleu_tokenizer),
-        ]
-        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        yield from (
-            f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows
-        )
-        for each in self.findings:
+        source, target = (side.column() for side in self.sides)
+        source["BLEU tokens"] = ""
+        target["BLEU tokens"] = self.sides[1].bleu_tokenizer
+        rows = [("", *SIDES)]
+        rows += [(name, source[name], target[name]) for name in source]
+        name_width = max(len(name) for name, _, _ in rows)
+        source_width = max(len(value) for _, value, _ in rows)
+        for name, value, target_value in rows:
+            yield f"{name:{name_width}}  {value:{source_width}}  {target_value}".rstrip()
+        for finding in self.findings:
             yield ""
-            yield f"{each.name}: {each.text}"
-            yield f"  example: {each.example}"
-            yield f"  remedy:  {each.remedy}"
+            yield f"{finding.name}: {finding.text}"
+            yield f"  example: {finding.example}"
+            yield f"  remedy:  {finding.remedy}"
         yield ""
         yield f"{len(self.findings)} findings." if self.findings else "No findings."
 
@@ -206,30 +209,28 @@ def check_language(
             these are read.
     """
     sample, repeated, count = _read(pairs)
-    if not any(text.strip() for each in sample for text in each.pair):
+    texts = [text for numbered in sample for text in numbered.pair]
+    if not any(map(str.strip, texts)):
         raise UserError("There must be text to check, got no line with a character.")
     languages = [source_language, target_language]
     if not all(languages) and find_spec("py3langid"):
-        some = sample[:: max(1, len(sample) // _IDENTIFIED)]
-        languages = [
-            code
-            or (
-                f"{Counter(identify(each.pair[side]) for each in some).most_common(1)[0][0]} "
-                "(identified)"
-            )
-            for side, code in enumerate(languages)
-        ]
+        identified = sample[:: max(1, len(sample) // _IDENTIFIED)]
+        for side, code in enumerate(languages):
+            if not code:
+                counts = Counter(identify(numbered.pair[side]) for numbered in identified)
+                languages[side] = f"{counts.most_common(1)[0][0]} (identified)"
     if data.tokenizer is not None:
         tokenizer = load_tokenizer(data.tokenizer)
     else:
-        texts = [text for each in sample for text in each.pair]
         size, model = min(data.vocab_size, _VOCABULARY), data.tokenizer_model
         tokenizer = VanillaTransformerTokenizer.train_from_iterator(
             texts, size, model=model, normalization=data.normalization
         )
     text = _Text(sample, repeated, count, tokenizer, languages, data)
     sides = [_describe(text, index) for index in (0, 1)]
-    findings = [finding for check in _CHECKS for finding in check(text, sides)]
+    findings: list[Finding] = []
+    for check in _CHECKS:
+        findings += check(text, sides)
     if invalid:
         words = f"{len(invalid):,} lines are not valid Unicode and were not examined."
         findings.insert(
@@ -292,10 +293,10 @@ def _describe(text: _Text, index: int) -> Side:
 
 def _check_tokens(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Compare the tokens of both sides: a language with much longer sequences is learned worse."""
-    lengths = [sum(len(each.pair[side]) for each in text.sample) for side in (0, 1)]
-    counts = [
-        length / side.characters_per_token for length, side in zip(lengths, sides, strict=True)
-    ]
+    counts = []
+    for index, side in enumerate(sides):
+        length = sum(len(numbered.pair[index]) for numbered in text.sample)
+        counts.append(length / side.characters_per_token)
     longer = counts[1] > counts[0]
     ratio = counts[longer] / max(1.0, counts[not longer])
     if ratio > _UNEVEN:
@@ -315,10 +316,14 @@ def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
     """
     normalize = load_normalizer().normalize_str
     for side, name in enumerate(SIDES):
-        changed = [each for each in text.sample if normalize(each.pair[side]) != each.pair[side]]
-        forms = [[form(each.pair[side]) for each in changed] for form in (str, normalize)]
-        ids = [text.tokenizer(some)["input_ids"] if some else [] for some in forms]
-        other = [each for each, *pair in zip(changed, *ids, strict=True) if pair[0] != pair[1]]
+        other = []
+        for numbered in text.sample:
+            sentence = numbered.pair[side]
+            normal = normalize(sentence)
+            if normal == sentence:
+                continue
+            if text.tokenizer(sentence)["input_ids"] != text.tokenizer(normal)["input_ids"]:
+                other.append(numbered)
         if other:
             words = (
                 f"have other tokens in the {name} than their normal form: "
@@ -435,11 +440,12 @@ def _has_other_placeholders(pair: SentencePair) -> bool:
     """Return whether one side has protected text that the other one lacks, besides numbers and
     markup.
     """
-    here, there = (Counter(text[start:end] for start, end in find_protected(text)) for text in pair)
-    return any(
-        not has_markup(piece) and not any(map(str.isdecimal, piece))
-        for piece in ((here - there) + (there - here))
-    )
+    source = Counter(pair.source[start:end] for start, end in find_protected(pair.source))
+    target = Counter(pair.target[start:end] for start, end in find_protected(pair.target))
+    for piece in (source - target) + (target - source):
+        if not has_markup(piece) and not any(map(str.isdecimal, piece)):
+            return True
+    return False
 
 
 def _is_filled(pair: SentencePair) -> bool:

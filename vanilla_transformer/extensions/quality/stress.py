@@ -86,10 +86,12 @@ def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[Stres
     by_length = sorted(range(len(pairs)), key=lambda row: len(pairs[row].source))
     rows = sorted(by_length[: -(-len(pairs) // _SHORT_SHARE)])
     yield StressText("short", [pairs[row] for row in rows], rows)
-    groups = [pairs[start : start + _JOINED] for start in range(0, len(pairs), _JOINED)]
-    joined = [
-        SentencePair(*(" ".join(side) for side in zip(*group, strict=True))) for group in groups
-    ]
+    joined = []
+    for start in range(0, len(pairs), _JOINED):
+        group = pairs[start : start + _JOINED]
+        source = " ".join(pair.source for pair in group)
+        target = " ".join(pair.target for pair in group)
+        joined.append(SentencePair(source, target))
     yield StressText("joined", joined, None)
 
 
@@ -106,48 +108,50 @@ def measure_stress(
         report: Called with each row once it is there. Changes that touch no pair have none.
     """
     config = translate.model.config
-    is_calibrated, limits = (
-        getattr(config, "confidence", None) is not None,
-        WarningLimits.from_config(config),
-    )
-    rows, groups, plain = list[StressRow](), list[tuple[float, float]](), list[str]()
+    is_calibrated = getattr(config, "confidence", None) is not None
+    limits = WarningLimits.from_config(config)
+    rows: list[StressRow] = []
+    groups: list[tuple[float, float]] = []
+    plain: list[str] = []
     for name, changed, places in stress_texts(pairs):
         if not changed:
             continue
-        sources, targets = (
-            [getattr(pair, side) for pair in changed] for side in ("source", "target")
-        )
+        sources = [pair.source for pair in changed]
+        targets = [pair.target for pair in changed]
         answers = translate(sources, return_confidence=is_calibrated)
         texts = [answer["translation_text"] for answer in answers]
-        scores, before = score(texts, targets), None
+        scores = score(texts, targets)
         confidences = [answer["confidence"] for answer in answers if "confidence" in answer]
         confidence = correlation = None
         if confidences:
             chrf = sentence_chrf(texts, targets)
-            confidence, found = (
-                sum(confidences) / len(confidences),
-                spearman_correlation(confidences, chrf),
-            )
-            correlation = None if math.isnan(found) else found
+            confidence = sum(confidences) / len(confidences)
+            correlation = spearman_correlation(confidences, chrf)
+            if math.isnan(correlation):
+                correlation = None
             if name == PLAIN:
-                groups = group_means(confidences, [each / 100 for each in chrf], _GROUPS)
+                groups = group_means(confidences, [value / 100 for value in chrf], _GROUPS)
+        bleu_change = chrf_change = None
         if name == PLAIN:
             plain = texts
         elif places is not None:
             before = score(
                 [plain[place] for place in places], [pairs[place].target for place in places]
             )
-        warned = [
-            find_warnings(source, text, limits) for source, text in zip(sources, texts, strict=True)
-        ]
+            bleu_change = scores.bleu - before.bleu
+            chrf_change = scores.chrf - before.chrf
+        counts = dict.fromkeys(OF_TEXT, 0)
+        for source, text in zip(sources, texts, strict=True):
+            for warning in find_warnings(source, text, limits):
+                counts[warning] += 1
         row = StressRow(
             name,
             len(changed),
             scores.bleu,
             scores.chrf,
-            None if before is None else scores.bleu - before.bleu,
-            None if before is None else scores.chrf - before.chrf,
-            {warning: sum(warning in each for each in warned) / len(warned) for warning in OF_TEXT},
+            bleu_change,
+            chrf_change,
+            {warning: count / len(texts) for warning, count in counts.items()},
             confidence,
             correlation,
         )

@@ -68,11 +68,14 @@ def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
             num_return_sequences=beams, return_scores=True, return_tokens=True
         )
         candidates = decode(sentences, search, report)
-        scores = iter(
-            reranker.score([sentence.text for sentence in sentences], candidates, options)
-        )
-        scored = [[each._replace(score=next(scores)) for each in row] for row in candidates]
-        return [sorted(row, key=lambda each: each.score, reverse=True)[:count] for row in scored]
+        sources = [sentence.text for sentence in sentences]
+        scores = iter(reranker.score(sources, candidates, options))
+        n_best = []
+        for translations in candidates:
+            scored = [translation._replace(score=next(scores)) for translation in translations]
+            scored.sort(key=lambda translation: translation.score, reverse=True)
+            n_best.append(scored[:count])
+        return n_best
 
     return decode_reranked
 
@@ -115,25 +118,23 @@ class Reranker:
         Args:
             direction: Languages of the candidates and of the sentences, if the model has several.
         """
-        pairs = [
-            (each.text, sentence)
-            for sentence, some in zip(sentences, candidates, strict=True)
-            for each in some
-        ]
+        pairs = []
+        for sentence, translations in zip(sentences, candidates, strict=True):
+            pairs += [(translation.text, sentence) for translation in translations]
         different = list(dict.fromkeys(pairs))  # several candidates may have the same text
         texts, sources = [text for text, _ in different], [source for _, source in different]
         encoded = encode_as_trained(self.model, self.tokenizer, texts, sources, direction)
         rows = score_tokens(self.model, *encoded, _MOST_TOKENS)
         reverse = dict(zip(different, map(sum, rows), strict=True))
-        return [
-            [
-                Features(
-                    each.log_probability, float(reverse[each.text, sentence]), len(each.tokens)
-                )
-                for each in some
-            ]
-            for sentence, some in zip(sentences, candidates, strict=True)
-        ]
+        features = []
+        for sentence, translations in zip(sentences, candidates, strict=True):
+            row = []
+            for translation in translations:
+                backward = float(reverse[translation.text, sentence])
+                length = len(translation.tokens)
+                row.append(Features(translation.log_probability, backward, length))
+            features.append(row)
+        return features
 
     def score(
         self,

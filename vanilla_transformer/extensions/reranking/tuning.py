@@ -1,6 +1,6 @@
 """Fit the weights of reranking by a reverse model to validation text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,16 +56,17 @@ def tune_reranking(
     options: dict[str, Any] = {"num_beams": num_beams, "num_return_sequences": num_beams}
     options |= {"protect": False, "src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
-    candidates = [
-        [
-            Translation(each["translation_text"], 0.0, each["log_probability"], each["tokens"])
-            for each in some
-        ]
-        for some in answers
-    ]
-    texts = [[each.text for each in some] for some in candidates]
+    texts = []
+    candidates = []
+    for n_best in answers:
+        texts.append([answer["translation_text"] for answer in n_best])
+        candidates.append([_to_translation(answer) for answer in n_best])
     features = reranker.features(sources, candidates, Direction(direction.target, direction.source))
     return choose_weights(texts, features, references)
+
+
+def _to_translation(answer: Mapping[str, Any]) -> Translation:
+    return Translation(answer["translation_text"], 0.0, answer["log_probability"], answer["tokens"])
 
 
 def choose_weights(
@@ -76,19 +77,14 @@ def choose_weights(
     """Return the best weights for n-best lists of equal sizes, in the order of beam search; of a
     tie, the smallest.
     """
-    check_same_length([some[0] for some in texts], references)
+    check_same_length([n_best[0] for n_best in texts], references)
     metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
-    pairs = zip(texts, references, strict=True)
-    scores = [
-        [metric.sentence_score(text, [reference]) for text in some] for some, reference in pairs
-    ]
+    rows = []
+    for n_best, reference in zip(texts, references, strict=True):
+        scores = [metric.sentence_score(text, [reference]) for text in n_best]
+        rows.append([[*bleu.counts, *bleu.totals, bleu.sys_len, bleu.ref_len] for bleu in scores])
     # Matches and n-grams of 4 orders, and both lengths: (sentences, candidates, 10)
-    counts = np.array(
-        [
-            [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in some]
-            for some in scores
-        ]
-    )
+    counts = np.array(rows)
     forward, reverse, lengths = np.moveaxis(
         np.array(features, dtype=np.float64), 2, 0
     )  # (sentences, candidates) each

@@ -39,35 +39,26 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
         "special_tokens",
         "source_tokens",
     )
-    return {
-        **{name: getattr(explanation, name) for name in names},
-        "target_tokens": [
-            {
-                "text": each.text,
-                "probability": round(each.probability, _DIGITS),
-                "rank": each.rank,
-                "alternatives": [
-                    [text, round(value, _DIGITS)] for text, value in each.alternatives
-                ],
-            }
-            for each in explanation.target_tokens
-        ],
-        "attentions": attentions,
-        "steps": [
-            [
-                {
-                    "parent": parent,
-                    "text": text,
-                    "log_probability": round(candidate.log_probability, _DIGITS),
-                    "score": round(candidate.score, _DIGITS),
-                    "state": candidate.state,
-                }
-                for parent, text, candidate in step
-            ]
-            for step in explanation.steps
-        ],
-        "hypotheses": [
-            {"text": text, "score": round(score, _DIGITS), "place": place}
-            for (text, score), place in zip(explanation.hypotheses, explanation.places, strict=True)
-        ],
-    }
+    data: dict[str, Any] = {name: getattr(explanation, name) for name in names}
+    data["target_tokens"] = []
+    for token in explanation.target_tokens:
+        entry: dict[str, Any] = {"text": token.text, "rank": token.rank}
+        entry["probability"] = round(token.probability, _DIGITS)
+        entry["alternatives"] = [
+            [text, round(value, _DIGITS)] for text, value in token.alternatives
+        ]
+        data["target_tokens"].append(entry)
+    data["attentions"] = attentions
+    data["steps"] = []
+    for step in explanation.steps:
+        candidates = []
+        for parent, text, candidate in step:
+            entry = {"parent": parent, "text": text, "state": candidate.state}
+            entry["log_probability"] = round(candidate.log_probability, _DIGITS)
+            entry["score"] = round(candidate.score, _DIGITS)
+            candidates.append(entry)
+        data["steps"].append(candidates)
+    data["hypotheses"] = []
+    for (text, score), place in zip(explanation.hypotheses, explanation.places, strict=True):
+        data["hypotheses"].append({"text": text, "score": round(score, _DIGITS), "place": place})
+    return data

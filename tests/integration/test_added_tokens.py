@@ -221,11 +221,11 @@ def test_added_tokens_with_letters_of_latin_1_are_decoded(model, tmp_path):
     tokenizer.add_special_tokens({"mask_token": "<maßke>"})
     tokenizer.save_pretrained(tmp_path)
     backend = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
-    for each in (tokenizer, AutoTokenizer.from_pretrained(tmp_path), backend):
-        ids = each(LATIN_TEXT).input_ids
-        assert len({*LATIN} & {*each.convert_ids_to_tokens(ids)}) == len(LATIN)
-        assert each.decode(ids, skip_special_tokens=True).removesuffix("</s>") == LATIN_TEXT
-        assert each.decode(each.convert_tokens_to_ids("<maßke>")) == "<maßke>"
+    for loaded in (tokenizer, AutoTokenizer.from_pretrained(tmp_path), backend):
+        ids = loaded(LATIN_TEXT).input_ids
+        assert len({*LATIN} & {*loaded.convert_ids_to_tokens(ids)}) == len(LATIN)
+        assert loaded.decode(ids, skip_special_tokens=True).removesuffix("</s>") == LATIN_TEXT
+        assert loaded.decode(loaded.convert_tokens_to_ids("<maßke>")) == "<maßke>"
     assert tokenizer.decode([[ids[0]], ids], skip_special_tokens=True)[1] == LATIN_TEXT
 
 
@@ -252,6 +252,6 @@ def test_stored_tokenizers_with_letters_of_latin_1_are_mended(tmp_path):
 def test_entries_of_the_vocabulary_keep_their_bytes():
     tokenizer = VanillaTransformerTokenizer.train_from_iterator(["ö ö ö ö"] * 9, 300)
     entry = "Ã¶"  # of the bytes of ö
-    assert entry in {each.removeprefix("Ġ") for each in tokenizer.get_vocab()}
+    assert entry in {token.removeprefix("Ġ") for token in tokenizer.get_vocab()}
     tokenizer.add_tokens([entry])
     assert tokenizer.decode(tokenizer.convert_tokens_to_ids(entry)) == "ö"

@@ -282,10 +282,10 @@ def test_tokens_that_the_model_lacks_are_refused_as_by_forward(token, tiny_model
 
 def test_start_tokens_of_each_sentence_are_followed(tiny_model):
     starts = [1, 7, 9]
-    found = tiny_model.generate(SOURCE, decoder_start_token_id=starts, max_new_tokens=4)
-    assert found[:, 0].tolist() == starts
+    tokens = tiny_model.generate(SOURCE, decoder_start_token_id=starts, max_new_tokens=4)
+    assert tokens[:, 0].tolist() == starts
     for row, start in enumerate(starts):
         alone = tiny_model.generate(
             SOURCE[row : row + 1], decoder_start_token_id=start, max_new_tokens=4
         )
-        assert found[row, : alone.shape[1]].tolist() == alone[0].tolist()
+        assert tokens[row, : alone.shape[1]].tolist() == alone[0].tolist()

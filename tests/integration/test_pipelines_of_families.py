@@ -173,9 +173,9 @@ def test_generate_batch_continues_each_prompt_as_generate(special_tokenizer, att
     options = {"max_new_tokens": 4, "do_sample": False, "eos_token_id": 2, "pad_token_id": 0}
     pages = ContinuousBatchingConfig(num_blocks=8, max_batch_tokens=64)  # not most of the memory
     config = GenerationConfig(**options)
-    found = model.generate_batch(prompts, config, continuous_batching_config=pages)
+    results = model.generate_batch(prompts, config, continuous_batching_config=pages)
     expected = [model.generate(torch.tensor([row]), **options)[0, len(row) :] for row in prompts]
-    answers = {tuple(each.prompt_ids): each.generated_tokens for each in found.values()}
+    answers = {tuple(result.prompt_ids): result.generated_tokens for result in results.values()}
     assert [answers[tuple(row)] for row in prompts] == [row.tolist() for row in expected]
 
 
@@ -184,8 +184,8 @@ def test_generate_batch_continues_each_prompt_as_generate(special_tokenizer, att
 )
 def test_generate_batch_refuses_a_model_before_the_first_request(make):
     model = make()
-    found = f"got {type(model).__name__} with (linear|full)_attention. Call `generate"
-    with pytest.raises(ValueError, match=f"model with full attention, {found}"):
+    model_class = f"got {type(model).__name__} with (linear|full)_attention. Call `generate"
+    with pytest.raises(ValueError, match=f"model with full attention, {model_class}"):
         model.generate_batch(inputs=[[5, 6]])
 
 

@@ -56,13 +56,17 @@ def check_model_file(path: Path) -> None:
     for key, value in walk_json(read_json(path)) if path.name in _READ else ():
         highest = most_of_size(key)
         if highest is not None and type(value) is int and value > highest:
-            rule = f"must be at most {highest:,}"
+            requirement = f"must be at most {highest:,}"
         elif value is not None and value not in _WITHOUT_CODE.get(key, [value]):
             known = ", ".join(map(repr, _WITHOUT_CODE[key]))
-            rule = f"must be one of {known}, since no code is loaded because a folder names it"
+            requirement = (
+                f"must be one of {known}, since no code is loaded because a folder names it"
+            )
         else:
             continue
-        raise UserFileError(f"In {path}, `{key}` {rule}, got {reprlib.repr(value)}. {_AGAIN}")
+        raise UserFileError(
+            f"In {path}, `{key}` {requirement}, got {reprlib.repr(value)}. {_AGAIN}"
+        )
 
 
 def most_of_size(key: str) -> int | None:
@@ -80,5 +84,5 @@ def _check_index(path: Path) -> None:
     names = shards.values() if isinstance(shards, dict) else [shards]
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(rf"[\w-][\w.-]*\.{ending}", name):
-            rule = f"{path} must name files of its folder that end in .{ending}"
-            raise UserFileError(f"{rule}, got {reprlib.repr(name)}. {_AGAIN}")
+            requirement = f"{path} must name files of its folder that end in .{ending}"
+            raise UserFileError(f"{requirement}, got {reprlib.repr(name)}. {_AGAIN}")

@@ -152,8 +152,8 @@ def test_translate_names_a_document_that_takes_too_long(monkeypatch, page, capsy
     monkeypatch.setattr(translate, "_DOCUMENT_SECONDS", 1)
     output = page.with_name("out.html")
     assert main(["translate", "no/model", "--input", str(page), "--output", str(output)]) == 2
-    rule = "must be read and written within 1 seconds of the processor. Split it."
-    assert capsys.readouterr().err == f"error: {page} {rule}\n"
+    message = "must be read and written within 1 seconds of the processor. Split it."
+    assert capsys.readouterr().err == f"error: {page} {message}\n"
     assert not output.exists()
 
 

@@ -444,7 +444,7 @@ def test_load_tokenizer_names_packages_that_are_missing(monkeypatch):
     missing = (lambda: False, import_utils.PROTOBUF_IMPORT_ERROR)
     monkeypatch.setitem(import_utils.BACKENDS_MAPPING, "protobuf", missing)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    rule = "must have the packages that read it, but one is missing or too old: .*"
+    requirement = "must have the packages that read it, but one is missing or too old: .*"
     hint = r"Run `pip install --upgrade protobuf sentencepiece`\.$"
-    with pytest.raises(OSError, match=f"The tokenizer of .*t5 {rule} {hint}"):
+    with pytest.raises(OSError, match=f"The tokenizer of .*t5 {requirement} {hint}"):
         load_tokenizer(REMOVED_TASKS / "t5")

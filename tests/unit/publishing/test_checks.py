@@ -257,7 +257,7 @@ def test_check_folder_leaves_out_the_state_of_trainer(folder):
 def test_check_folder_wants_languages_of_iso_639(code, passes, folder):
     card = folder / "README.md"
     card.write_text(card.read_text().replace("- de\n", f"- {code}\n", 1))
-    result = next(each for each in check_folder(folder) if each.name == "card")
+    result = next(check for check in check_folder(folder) if check.name == "card")
     assert result.passed is passes
     assert (
         passes or f"`language` must be a code of ISO 639, such as de, got '{code}'" in result.detail

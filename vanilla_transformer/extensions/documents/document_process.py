@@ -133,10 +133,10 @@ def limited_work(name: str, seconds: int, memory: int) -> Iterator[None]:
         seconds: Of the processor, in this process.
         memory: In bytes, beside the memory in use.
     """
-    rule = f"{name} must be read and written"
+    requirement = f"{name} must be read and written"
 
     def refuse(*_: Any) -> None:
-        raise UserError(f"{rule} within {seconds:,} seconds of the processor. Split it.")
+        raise UserError(f"{requirement} within {seconds:,} seconds of the processor. Split it.")
 
     has_timer = hasattr(signal, "setitimer") and current_thread() is main_thread()
     restore_memory = limit_memory(memory)
@@ -146,7 +146,7 @@ def limited_work(name: str, seconds: int, memory: int) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        raise UserError(f"{rule} in {memory:,} bytes of memory. Split it.") from None
+        raise UserError(f"{requirement} in {memory:,} bytes of memory. Split it.") from None
     finally:
         if has_timer:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -113,7 +113,7 @@ class DocumentProcesses:
         call = partial(loop.run_in_executor, self._threads)
         process = await call(DocumentProcess, seconds, memory, function, *arguments)
         self._running.add(process)
-        rule, status = "A document must be read and written", 422
+        requirement, status = "A document must be read and written", 422
         try:
             asks, content = await call(process.receive, deadline - loop.time())
             while asks:
@@ -122,17 +122,19 @@ class DocumentProcesses:
                 asks, content = await call(process.receive, deadline - loop.time())
             return content
         except TimeoutError:
-            reason = f"{rule} within {seconds:,} seconds (--request_seconds). Split it."
+            reason = f"{requirement} within {seconds:,} seconds (--request_seconds). Split it."
         except MemoryError:
-            reason = f"{rule} in {memory:,} bytes of memory (--max_document_memory). Split it."
+            reason = (
+                f"{requirement} in {memory:,} bytes of memory (--max_document_memory). Split it."
+            )
             status = 413
         except (EOFError, ConnectionError):
             reason = "The process that read or wrote the document was killed. Split the document."
             if self._is_stopped:
                 reason, status = _STOPPED, 503
         except UserError as error:
-            place = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-            reason = f"{str(error)[: 2 * LONGEST_REASON]}{place}"
+            position = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+            reason = f"{str(error)[: 2 * LONGEST_REASON]}{position}"
         except RuntimeError as error:  # a bug
             logging.getLogger(__name__).error("A document cannot be translated: %s", error)
             raise ModelFailure(f"A document cannot be translated: {error}") from error

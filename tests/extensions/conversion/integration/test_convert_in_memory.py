@@ -229,9 +229,9 @@ def test_conversion_in_memory_merges_adapters(opus, change):
     bare = opus(WORDS)
     model, options = adapt(copy.deepcopy(opus.model)), {"max_length": 21}
     translate = TranslationPipeline(model, opus.tokenizer, compile=False, **options)
-    found = translate(WORDS)
-    assert translate.uses_engine and found != bare
-    assert found == by_generate(model, opus.tokenizer, WORDS, **options)
+    answers = translate(WORDS)
+    assert translate.uses_engine and answers != bare
+    assert answers == by_generate(model, opus.tokenizer, WORDS, **options)
     shared = {weight.data_ptr() for weight in model.parameters()}
     converted = translate._engines._decoded
     assert converted.model.encoder.embed_tokens.weight.data_ptr() in shared

@@ -185,8 +185,8 @@ def test_load_options_refuses_other_values(text, words):
 
 def test_load_options_follows_plain_aliases():
     """Also the words for booleans of YAML 1.1, as other toolkits do."""
-    found = load_options("a: &side {level: bpe}\nb: *side\ntied: no", "config.yaml")
-    assert found == {"a": {"level": "bpe"}, "b": {"level": "bpe"}, "tied": False}
+    options = load_options("a: &side {level: bpe}\nb: *side\ntied: no", "config.yaml")
+    assert options == {"a": {"level": "bpe"}, "b": {"level": "bpe"}, "tied": False}
 
 
 def test_option_reasons_bound_their_values():

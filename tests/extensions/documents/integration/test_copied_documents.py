@@ -67,23 +67,25 @@ CUE = "{}\n00:00:{:02d},000 --> 00:00:{:02d},500 x\n{}\n\n"
 
 
 def texts(*pieces):
-    return st.lists(st.sampled_from([piece for some in pieces for piece in some]), max_size=12).map(
-        "".join
-    )
+    return st.lists(
+        st.sampled_from([piece for group in pieces for piece in group]), max_size=12
+    ).map("".join)
 
 
 def phrases(*pieces):
     """Return texts whose markup is beside words: within a word it is at one of its ends in a
     translation.
     """
-    found = st.sampled_from([f" {piece}" for some in pieces for piece in some])
-    return st.lists(found, max_size=12).map("".join)
+    pieces_of_text = st.sampled_from([f" {piece}" for group in pieces for piece in group])
+    return st.lists(pieces_of_text, max_size=12).map("".join)
 
 
 def cues(header, *pieces, build=texts):
     """Return subtitles, of which no text has a blank line or looks like times."""
     lines = st.lists(build(*pieces).filter(lambda line: line.strip()), min_size=1, max_size=3)
-    contents = lines.map(lambda some: "\n".join(" ".join(line.split()) for line in some))
+    contents = lines.map(
+        lambda lines_of_cue: "\n".join(" ".join(line.split()) for line in lines_of_cue)
+    )
     return st.lists(contents, min_size=1, max_size=5).map(
         lambda every: header + "".join(CUE.format(n, n, n, text) for n, text in enumerate(every, 1))
     )

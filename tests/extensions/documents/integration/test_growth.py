@@ -254,16 +254,16 @@ def find_slow(
     """Return the growth of work, or its error, on the pieces for which it grows faster than the
     text.
     """
-    found = dict[str, float | str]()
+    failures = dict[str, float | str]()
     for piece in pieces:
         try:
             growth = measure_growth(work, partial(build, piece), sizes, floor)
         except Exception as error:
-            found[piece] = repr(error)
+            failures[piece] = repr(error)
             continue
         if growth > MOST:
-            found[piece] = round(growth, 1)
-    return found
+            failures[piece] = round(growth, 1)
+    return failures
 
 
 def test_frames_cover_every_format():

@@ -59,7 +59,7 @@ TS = """<?xml version="1.0" encoding="utf-8"?>
 
 def messages(*pieces):
     return st.lists(
-        st.sampled_from([*WORDS, *(p for some in pieces for p in some)]), min_size=1, max_size=6
+        st.sampled_from([*WORDS, *(p for group in pieces for p in group)]), min_size=1, max_size=6
     ).map(" ".join)
 
 

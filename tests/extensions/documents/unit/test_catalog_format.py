@@ -172,8 +172,8 @@ def test_a_file_for_another_language_is_refused(text, form):
         ),
         (PO.replace("n != 1", "n !"), "po", "`Plural-Forms` must be an expression of C, got"),
         *(
-            (PO.replace("(n != 1)", rule), "po", "must be an expression of C, got n")
-            for rule in ("n/0", "n%(n-5)")
+            (PO.replace("(n != 1)", expression), "po", "must be an expression of C, got n")
+            for expression in ("n/0", "n%(n-5)")
         ),
         *(
             (

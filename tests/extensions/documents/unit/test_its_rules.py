@@ -77,21 +77,21 @@ REFUSED = [
 
 def rules(selector):
     tree = etree.fromstring(PAGE)
-    (rule,) = tree.iter("{*}translateRule")
-    rule.set("selector", selector)
+    (element,) = tree.iter("{*}translateRule")
+    element.set("selector", selector)
     return tree, find_its_rules(tree)["translate"]
 
 
 @pytest.mark.parametrize("selector", FOLLOWED)
 def test_find_its_rules_finds_what_xpath_finds(selector):
-    tree, found = rules(selector)
+    tree, nodes_of_rules = rules(selector)
     spaces = {prefix: name for prefix, name in tree.nsmap.items() if prefix}
     nodes = tree.getroottree().xpath(selector, namespaces=spaces, k="v")
     expected = {
         (node.getparent(), node.attrname.rpartition("}")[2]) if isinstance(node, str) else node
         for node in nodes
     }
-    assert found.keys() == expected
+    assert nodes_of_rules.keys() == expected
 
 
 @pytest.mark.parametrize("selector", REFUSED, ids=range(len(REFUSED)))
@@ -104,9 +104,9 @@ def test_find_its_rules_refuses_work_that_outgrows_a_document(selector):
 
 def test_find_its_rules_limits_all_selectors_together():
     tree = etree.fromstring(PAGE)
-    (rule,) = tree.iter("{*}translateRule")
+    (element,) = tree.iter("{*}translateRule")
     for _ in range(900):
-        etree.SubElement(rule.getparent(), rule.tag, selector="//q[@a='12']", translate="no")
-    rule.set("selector", "//q")
+        etree.SubElement(element.getparent(), element.tag, selector="//q[@a='12']", translate="no")
+    element.set("selector", "//q")
     with pytest.raises(UserError, match=r"^The selectors of .* at most 10,000 characters, but up"):
         find_its_rules(tree)

@@ -136,7 +136,7 @@ def test_messages_that_would_break_a_build_stay_open(form, text):
 def test_a_percentage_is_translated_in_messages():
     text = '{"a": "50% of {name}", "b": "10% done"}'
     german = {"50% of {name}": "50 % von {name}", "10% done": "10 % fertig"}
-    model = lambda texts: [(german[each], None) for each in texts]  # noqa: E731
+    model = lambda texts: [(german[sentence], None) for sentence in texts]  # noqa: E731
     expected = '{"a": "50 % von {name}", "b": "10 % fertig"}'
     assert translate_document(text, "json", model, AbbreviationSplitter()) == expected
 

@@ -132,9 +132,9 @@ def test_protected_search_masks_or_translates_around_text_that_must_survive(
     model, sources, translations, searched
 ):
     assert model.translate([*map(sentence, sources)]) == [
-        [each] * model.count for each in translations
+        [text] * model.count for text in translations
     ]
-    assert [each.text for each in model.searched] == (searched or sources)
+    assert [text.text for text in model.searched] == (searched or sources)
     assert not model.constrained
 
 

@@ -74,8 +74,8 @@ def test_service_refuses_a_hostile_document_in_one_line(kind, pipeline):
             assert ask(server, "")[0] == 200
             assert ask(server, "Two dogs.")[0] == 200
             time.sleep(0.05)
-        ((found, content),) = answers
-        assert found == status and said in content["detail"] and "\n" not in content["detail"]
+        ((answered, content),) = answers
+        assert answered == status and said in content["detail"] and "\n" not in content["detail"]
         assert ask(server, PAGE, format="html")[0] == 200
         assert ask(server, "")[1]["failures"] == 0
         wait_until(lambda: children() <= before)

@@ -50,10 +50,10 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running_service(save_random_model(tmp_path_factory.mktemp("served")), str(ROOT)) as found:
+    with running_service(save_random_model(tmp_path_factory.mktemp("served")), str(ROOT)) as server:
         body = json.dumps({"text": "<p>A dog.</p>", "format": "html"})
-        assert send(found, "/translate", body, "application/json")[0] == 200
-        yield found
+        assert send(server, "/translate", body, "application/json")[0] == 200
+        yield server
 
 
 def send(service, path, body, content_type):

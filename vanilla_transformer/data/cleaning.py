@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 Histograms = dict[str, dict[str, list[int]]]
 
 LENGTH_EDGES = np.arange(0, 510, 10)  # characters; longer texts count for the last bin
-# Binary logarithms of the characters of the target divided by those of the source
+# Binary logarithms of the characters of the target divided by the characters of the source
 RATIO_EDGES = np.linspace(-3, 3, 49)
 
 

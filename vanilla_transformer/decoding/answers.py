@@ -74,7 +74,7 @@ def to_translations(
 
     Args:
         sentences: One sentence or more; tokenizers decode an empty batch to one empty text.
-        hypotheses: Of each sentence, as many of each one.
+        hypotheses: Hypotheses of each sentence, as many of each one.
         postprocess: Returns the text of each of some rows of tokens.
         config: The configuration of the model.
     """

@@ -130,8 +130,8 @@ def limited_work(name: str, seconds: int, memory: int) -> Iterator[None]:
 
     Args:
         name: The name of the document, for the message.
-        seconds: Of the processor, in this process.
-        memory: In bytes, beside the memory in use.
+        seconds: Time of the processor, in this process.
+        memory: Bytes beside the memory in use.
     """
     requirement = f"{name} must be read and written"
 

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import regex
@@ -350,16 +350,14 @@ def _split_long(
     split: Callable[[Segment], Iterable[Segment]],
 ) -> list[list[Segment]]:
     """Split the segments with more than `longest` tokens, and encode their parts."""
-    if not any(len(segment.tokens) > longest for some in segments for segment in some):
+    if not any(len(segment.tokens) > longest for segment in chain.from_iterable(segments)):
         return segments
-    parts = [
-        [
-            part
-            for segment in some
-            for part in (split(segment) if len(segment.tokens) > longest else [segment])
-        ]
-        for some in segments
-    ]
+    parts = []
+    for of_text in segments:
+        parts_of_text: list[Segment] = []
+        for segment in of_text:
+            parts_of_text += split(segment) if len(segment.tokens) > longest else [segment]
+        parts.append(parts_of_text)
     return _encode(parts, encode)
 
 
@@ -371,16 +369,17 @@ def _encode(
     def lacks_tokens(segment: Segment) -> bool:
         return not segment.tokens and any(map(str.isalpha, segment.text))
 
-    rows = iter(
-        encode([segment.text for some in segments for segment in some if lacks_tokens(segment)])
-    )
-    return [
-        [
-            segment._replace(tokens=next(rows)) if lacks_tokens(segment) else segment
-            for segment in some
-        ]
-        for some in segments
-    ]
+    texts = [segment.text for segment in chain.from_iterable(segments) if lacks_tokens(segment)]
+    token_rows = iter(encode(texts))
+    encoded = []
+    for of_text in segments:
+        row = []
+        for segment in of_text:
+            if lacks_tokens(segment):
+                segment = segment._replace(tokens=next(token_rows))
+            row.append(segment)
+        encoded.append(row)
+    return encoded
 
 
 def encode_sources(model: Any, tokenizer: Any, texts: list[str]) -> list[list[int]]:
@@ -493,8 +492,12 @@ def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
     A letter keeps its marks, and a conjunct its letters, unless the sentence is only one of them.
     """
     text, start = sentence.text, 0
-    every = ([match.start() for match in pieces.finditer(text)] for pieces in _PIECES)
-    borders = next((each for each in every if len(each) > 1), [0])
+    borders = [0]
+    for pieces in _PIECES:
+        starts = [match.start() for match in pieces.finditer(text)]
+        if len(starts) > 1:
+            borders = starts
+            break
     count = min(-(-len(sentence.tokens) // longest), len(text))
     for number in range(1, count):
         place, reach = number * len(text) // count, len(text) // count // 4

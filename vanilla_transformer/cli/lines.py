@@ -233,16 +233,16 @@ class LineTranslator:
                 if names := find_warnings(source, row[0]["translation_text"], limits, glossary):
                     self.warned[index] = names
         if options.as_json:
-            objects = ([rename_text(answer) for answer in row] for row in rows)
-            pairs = (
-                {"source": source, "translations": row}
-                for source, row in zip(sources, objects, strict=True)
-            )
-            return [json.dumps(pair, ensure_ascii=False) for pair in pairs]
-        return [
-            "\n".join(_as_text(source, answer) for answer in row)
-            for source, row in zip(sources, rows, strict=True)
-        ]
+            lines = []
+            for source, row in zip(sources, rows, strict=True):
+                translations = [rename_text(answer) for answer in row]
+                entry = {"source": source, "translations": translations}
+                lines.append(json.dumps(entry, ensure_ascii=False))
+            return lines
+        texts = []
+        for source, row in zip(sources, rows, strict=True):
+            texts.append("\n".join(_as_text(source, answer) for answer in row))
+        return texts
 
     def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:
         """Yield each shard with its texts, and show how many of all lines are done.

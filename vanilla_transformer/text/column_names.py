@@ -32,13 +32,12 @@ def find_named_columns(
         if all(names.count(side) == 1 for side in sides):
             return names.index(sides[0]), names.index(sides[1])
     if source_language is not None and target_language is not None:
-        languages = [_normalize(source_language), _normalize(target_language)]
-        found = [
-            [index for index, name in enumerate(names) if _is_of(name, language)]
-            for language in languages
-        ]
-        same = found[0] == found[1]
-        return (found[0][0], found[1][0]) if [*map(len, found)] == [1, 1] and not same else None
+        source, target = _normalize(source_language), _normalize(target_language)
+        sources = [index for index, name in enumerate(names) if _is_of(name, source)]
+        targets = [index for index, name in enumerate(names) if _is_of(name, target)]
+        if len(sources) != 1 or len(targets) != 1 or sources == targets:
+            return None
+        return sources[0], targets[0]
     matches = enumerate(map(_CODE.fullmatch, names))
     codes = [index for index, match in matches if match is not None and match[1] in _KNOWN_CODES]
     return (codes[0], codes[1]) if len(codes) == 2 and names[codes[0]] != names[codes[1]] else None

@@ -222,14 +222,15 @@ def find_direction(
         return languages.resolve(source, target)
     stored = trained_directions(tokenizer)
     if len(stored) != 1:
-        of_library = (
-            ("source_lang", "target_lang"),
-            ("src_lang", "tgt_lang"),
-        )  # of Marian and FSMT
-        pairs = (
-            Direction(*(getattr(tokenizer, name, None) for name in names)) for names in of_library
-        )
-        stored = [next(filter(all, pairs), NO_DIRECTION)]
+        stored = [NO_DIRECTION]
+        # Attributes of FSMT's tokenizer and of Marian's
+        for source_name, target_name in (("src_lang", "tgt_lang"), ("source_lang", "target_lang")):
+            of_library = (
+                getattr(tokenizer, source_name, None),
+                getattr(tokenizer, target_name, None),
+            )
+            if all(of_library):
+                stored = [Direction(*of_library)]
     (own,) = stored
     for side, code, expected in find_differences(Direction(source, target), own):
         raise UserError(f"The {side} language must be {expected}, as of the model, got {code}.")

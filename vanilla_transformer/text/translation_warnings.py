@@ -137,25 +137,27 @@ def has_repetition(source: str, translation: str) -> bool:
     """Return whether the translation repeats words or signs at once, more often than the source
     repeats some.
     """
-    words = [
-        [each for each in _words(text) if not each.isdigit()] for text in (source, translation)
-    ]
+    source_words = [word for word in _words(source) if not word.isdigit()]
+    words = [word for word in _words(translation) if not word.isdigit()]
     limits = [(1, _REPEATED_WORD, 0)]
     for size in range(_PHRASE_WORDS, _LONGEST_PHRASE + 1):
         limits += [(size, _REPEATED_PHRASE, _PHRASE_CHARACTERS), (size, _REPEATED_WORD, 0)]
     for size, least, characters in limits:
-        before, after = (most_repeats(each, size, characters) for each in words)
-        if after >= least and after > before:
+        repeats = most_repeats(words, size, characters)
+        if repeats >= least and repeats > most_repeats(source_words, size, characters):
             return True
     # Lines of signs, as in a table of contents, may be longer in the translation.
-    before, after = (
-        max(
-            ((len(row[0]) + len(row[2])) // len(row[1] + row[2]) for row in _LOOP.finditer(text)),
-            default=1,
-        )
-        for text in (_ELLIPSIS.sub("…", text) for text in (source, translation))
-    )
-    return after >= _REPEATED_SIGNS and after > 2 * before
+    signs = _most_signs(translation)
+    return signs >= _REPEATED_SIGNS and signs > 2 * _most_signs(source)
+
+
+def _most_signs(text: str) -> int:
+    """Return how many times in a row some signs come, for the longest row."""
+    most = 1
+    for row in _LOOP.finditer(_ELLIPSIS.sub("…", text)):
+        sign_length = len(row[1] + row[2])
+        most = max(most, (len(row[0]) + len(row[2])) // sign_length)
+    return most
 
 
 def most_repeats(words: Sequence[str], size: int, characters: int = 0) -> int:
@@ -177,17 +179,17 @@ def has_other_numbers(source: str, translation: str) -> bool:
     """Return whether one side has a number that the other side neither has nor may have written as
     a word.
     """
-    numbers = (_NUMBER.findall(text) for text in (source, translation))
-    # The digits of each number, without separators, which differ among languages.
-    digits = (
-        ("".join(str(int(each)) for each in number if each.isdecimal()) for number in found)
-        for found in numbers
-    )
-    here, there = map(Counter, digits)
-    missing, added = here - there, there - here
+    source_numbers = Counter(map(_digits, _NUMBER.findall(source)))
+    numbers = Counter(map(_digits, _NUMBER.findall(translation)))
+    missing, added = source_numbers - numbers, numbers - source_numbers
     if missing and added:
         return True
     return any(len(number) > 2 or int(number) > _SPELLED_OUT for number in missing + added)
+
+
+def _digits(number: str) -> str:
+    """Return the digits of a number, without separators, which differ among languages."""
+    return "".join(str(int(character)) for character in number if character.isdecimal())
 
 
 def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:

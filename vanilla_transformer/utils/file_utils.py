@@ -379,14 +379,10 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         )  # a model is a folder among the inputs
         same = None
         if output.is_file():  # a terminal is both input and output
-            same = next(
-                (
-                    name
-                    for name in existing
-                    if any(os.path.samefile(path, name) for path in replaced)
-                ),
-                None,
-            )
+            for name in existing:
+                if any(os.path.samefile(path, name) for path in replaced):
+                    same = name
+                    break
         if same is not None:
             name = "standard input" if same == 0 else same
             rule = "The output must be another file than the inputs"

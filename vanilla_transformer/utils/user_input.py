@@ -40,28 +40,28 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
     misspelled or short: `nbest` and `n_best`, `beam` and `num_beams`, `max_len` and `max_length`.
     It may have one more than several.
     """
-    near = [each for each in known if _are_near(name.lower(), each.lower())]
-    return max(
-        near,
-        key=lambda each: (difflib.SequenceMatcher(None, name, each).ratio(), each),
-        default=None,
-    )
+    near = [known_name for known_name in known if _are_near(name.lower(), known_name.lower())]
+
+    def similarity(known_name: str) -> tuple[float, str]:
+        return difflib.SequenceMatcher(None, name, known_name).ratio(), known_name
+
+    return max(near, key=similarity, default=None)
 
 
 def _are_near(name: str, known: str) -> bool:
-    parts, known_parts = (re.findall("[^-_. ]+", each) for each in (name, known))
+    parts = re.findall("[^-_. ]+", name)
+    known_parts = re.findall("[^-_. ]+", known)
     if "".join(parts) == "".join(known_parts):
         return True
-    words, left = (
-        [part for part in each if part not in _FILLERS] or each for each in (parts, known_parts)
-    )
+    words = [part for part in parts if part not in _FILLERS] or parts
+    left = [part for part in known_parts if part not in _FILLERS] or known_parts
     if not 0 <= len(left) - len(words) <= (len(words) > 1):
         return False
     for word in words:
-        same = next((each for each in left if _is_same_word(word, each)), None)
-        if same is None:
+        matches = [known_word for known_word in left if _is_same_word(word, known_word)]
+        if not matches:
             return False
-        left = [each for each in left if each is not same]
+        left.remove(matches[0])
     return True
 
 

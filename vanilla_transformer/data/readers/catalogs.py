@@ -2,7 +2,7 @@
 keys.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import regex
@@ -22,6 +22,12 @@ from .corpora import OpenCorpus, SentencePair
 from .xml_formats import nothing_found_error
 
 
+def _are_of(codes: Sequence[str | None], languages: Sequence[str]) -> bool:
+    """Return whether codes that a file names are of the languages, as far as it names any."""
+    pairs = zip(codes, languages, strict=True)
+    return all(not code or is_of_language(code, language) for code, language in pairs)
+
+
 def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
     Parse the messages on one line each, without accelerators. One that is not translated or fuzzy
@@ -34,17 +40,11 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     languages, form = corpus.spec.require_languages(), corpus.spec.format[1:]
     (store,) = _read_files(corpus, read_catalog)
     named, found = find_catalog_languages(store, form), False
-    order = next(
-        (
-            order
-            for order in (1, -1)
-            if all(
-                not code or is_of_language(code, own)
-                for code, own in zip(named, languages[::order], strict=True)
-            )
-        ),
-        None,
-    )
+    order = 0  # in which the file has the languages; 0 if it has others
+    if _are_of(named, languages):
+        order = 1
+    elif _are_of(named, languages[::-1]):
+        order = -1
     for unit in store.units if order else ():
         if unit.istranslatable():
             sources, targets = strings_of(unit.source), strings_of(unit.target)

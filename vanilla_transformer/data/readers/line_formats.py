@@ -244,9 +244,10 @@ def parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[Cor
                 dict(zip(*row.values(), strict=True) if isinstance(row, dict) else row or ())
                 for row in table[_NESTED].to_pylist()
             ]
-            texts = pa.table(
-                {name: pa.array([row.get(name) for row in rows], pa.string()) for name in names}
-            )
+            columns = {}
+            for name in names:
+                columns[name] = pa.array([row.get(name) for row in rows], pa.string())
+            texts = pa.table(columns)
         else:
             texts = pa.Table.from_struct_array(table[_NESTED]) if is_nested else table
         pairs = map(SentencePair, *(_column_texts(texts[name], spec) for name in names))
@@ -378,9 +379,10 @@ def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns
     sides = find_named_columns(first, spec.source_language, spec.target_language)
     has_names, count = sides is not None, len(first)
     rows = [cells for line in lines[has_names:] if len(cells := line.split("\t")) == count]
-    numbers = [
-        index for index in range(count) if rows and all(_is_number(cells[index]) for cells in rows)
-    ]
+    numbers = []
+    for index, column in enumerate(zip(*rows, strict=True)):
+        if all(map(_is_number, column)):
+            numbers.append(index)
     if sides is None:
         texts = [index for index in range(count) if index not in numbers] if count > 2 else [0, 1]
         if len(texts) != 2 or count < 2:

@@ -30,13 +30,13 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
                 raise UserError(f"{rule}, got none in line {variant.sourceline}.")
             variants.setdefault(code, variant)
         codes.update(variants)
-        sides = [
-            next((code for code in variants if is_of_language(code, language)), None)
-            for language in languages
-        ]
-        if None not in sides:
+        sides = []
+        for language in languages:
+            of_language = [code for code in variants if is_of_language(code, language)]
+            sides += of_language[:1]
+        if len(sides) == len(languages):
             found = True
-            yield SentencePair(*(_variant_text(variants[str(side)], name) for side in sides))
+            yield SentencePair(*(_variant_text(variants[side], name) for side in sides))
     if not found:
         raise nothing_found_error(corpus, "TMX", codes)
 

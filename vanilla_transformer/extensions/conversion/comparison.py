@@ -268,7 +268,10 @@ def greedy_translator(
         rows: list[list[int]] = []
         for inputs in tokenized_batches(tokenizer, sentences):
             rows += model.generate(**inputs, **options).tolist()
-        return [[token for token in row if token not in special] for row in rows]
+        translations = []
+        for row in rows:
+            translations.append([token for token in row if token not in special])
+        return translations
 
     return translate
 

@@ -172,9 +172,9 @@ def ctranslate2_greedy_translator(
     prefix = [] if forced_bos_token_id is None else [names[forced_bos_token_id]]
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
-        sources = [
-            [names[token] for token in ids] for ids in tokenizer(list(sentences))["input_ids"]
-        ]
+        sources = []
+        for ids in tokenizer(list(sentences))["input_ids"]:
+            sources.append([names[token] for token in ids])
         results = translator.translate_batch(
             sources,
             [prefix] * len(sources),

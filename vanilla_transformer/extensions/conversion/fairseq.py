@@ -212,9 +212,10 @@ def _find_languages(
     names = (_DICTIONARY.fullmatch(path.name) for path in sorted(folder.iterdir()))
     sizes = {name[1]: len(_read_dictionary(folder / name[0])) for name in names if name}
     wanted = [len(weights[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")]
-    fitting = [
-        pair for pair in permutations(sizes, 2) if [sizes[language] for language in pair] == wanted
-    ]
+    fitting = []
+    for source, target in permutations(sizes, 2):
+        if [sizes[source], sizes[target]] == wanted:
+            fitting.append((source, target))
     if len(fitting) != 1:
         raise UserError(
             "The checkpoint must name its source and its target language, got none, and the "
@@ -236,10 +237,8 @@ def _read_dictionary(path: Path) -> list[str]:
 def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForConditionalGeneration:
     """Build the model of a checkpoint."""
     given = checkpoint.arguments
-    encoder, decoder = (
-        {name.removeprefix(side): value for name, value in given.items()}
-        for side in ("encoder_", "decoder_")
-    )
+    encoder = {name.removeprefix("encoder_"): value for name, value in given.items()}
+    decoder = {name.removeprefix("decoder_"): value for name, value in given.items()}
     reasons = side_reasons(encoder, decoder, ["embed_dim", "normalize_before", "learned_pos"])
     check_supported("This package", reasons | option_reasons(given, _OPTIONS))
     learned = bool(given.get("encoder_learned_pos"))

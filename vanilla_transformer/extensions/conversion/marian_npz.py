@@ -143,16 +143,16 @@ def read_marian_folder(folder: str | Path) -> MarianFiles:
 
 def _find_one(folder: Path, *patterns: str, exclude: str = "") -> Path:
     """Find the file of the first pattern that some file has."""
-    matches = [
-        [path for path in sorted(folder.glob(pattern)) if path.name != exclude]
-        for pattern in patterns
-    ]
-    found = next(filter(None, matches), [])
-    if len(found) != 1:
+    paths: list[Path] = []
+    for pattern in patterns:
+        paths = [path for path in folder.glob(pattern) if path.name != exclude]
+        if paths:
+            break
+    if len(paths) != 1:
         raise MissingFileError(
-            f"There must be one file {' or '.join(patterns)} in {folder}, got {len(found)}."
+            f"There must be one file {' or '.join(patterns)} in {folder}, got {len(paths)}."
         )
-    return found[0]
+    return paths[0]
 
 
 def _read_vocabulary(folder: Path) -> list[str]:

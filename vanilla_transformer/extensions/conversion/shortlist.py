@@ -43,22 +43,26 @@ def count_shortlist(tokenizer: Any, pairs: Sequence[SentencePair]) -> Shortlist:
     """
     from vanilla_transformer.extensions.alignments.word_alignments import align_lexically
 
-    sources, targets = (
-        encode_sentences(tokenizer, [pair[side] for pair in pairs], bool(side)) for side in (0, 1)
-    )
-    texts = [[" ".join(map(str, ids[:-1])) for ids in rows] for rows in (sources, targets)]
-    aligned = zip(sources, targets, align_lexically([*map(SentencePair, *texts)]), strict=True)
-    counts = Counter(
-        (source[here], target[there]) for source, target, links in aligned for here, there in links
-    )
-    found = defaultdict[int, list[int]](list)
-    for source, target in sorted(counts, key=lambda link: (-counts[link], link)):
-        if len(found[source]) < _BEST:
-            found[source].append(target)
+    sources = encode_sentences(tokenizer, [pair.source for pair in pairs], False)
+    targets = encode_sentences(tokenizer, [pair.target for pair in pairs], True)
+    token_pairs = []
+    for source, target in zip(sources, targets, strict=True):
+        token_pairs.append(SentencePair(_write_ids(source[:-1]), _write_ids(target[:-1])))
+    counts = Counter[tuple[int, int]]()
+    for source, target, links in zip(sources, targets, align_lexically(token_pairs), strict=True):
+        counts.update((source[here], target[there]) for here, there in links)
+    best = defaultdict[int, list[int]](list)
+    for source_token, target_token in sorted(counts, key=lambda link: (-counts[link], link)):
+        if len(best[source_token]) < _BEST:
+            best[source_token].append(target_token)
+    shortlist = {source_token: sorted(tokens) for source_token, tokens in best.items()}
     frequent = Counter(chain.from_iterable(targets)).most_common(_FREQUENT)
-    return {source: sorted(tokens) for source, tokens in found.items()} | {
-        tokenizer.eos_token_id: sorted(token for token, _ in frequent)
-    }
+    shortlist[tokenizer.eos_token_id] = sorted(token for token, _ in frequent)
+    return shortlist
+
+
+def _write_ids(ids: Sequence[int]) -> str:
+    return " ".join(map(str, ids))
 
 
 def write_vocabulary_map(shortlist: Shortlist, names: Mapping[int, str], path: Path) -> None:
@@ -71,10 +75,10 @@ def write_vocabulary_map(shortlist: Shortlist, names: Mapping[int, str], path: P
     """
     spelled = {token: name for token, name in names.items() if not _SEPARATORS & {*name}}
     rows = {token: {token, *shortlist.get(token, ())} & spelled.keys() for token in spelled}
-    lines = (
-        f"{spelled[source]}\t{' '.join(spelled[each] for each in sorted(row))}\n"
-        for source, row in rows.items()
-    )
+    lines = []
+    for source, tokens in rows.items():
+        targets = " ".join(spelled[token] for token in sorted(tokens))
+        lines.append(f"{spelled[source]}\t{targets}\n")
     path.write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
@@ -85,10 +89,9 @@ def write_bergamot_shortlist(shortlist: Shortlist, vocab_size: int, path: Path) 
     Args:
         vocab_size: Tokens of the vocabulary there, which has no padding.
     """
-    rows = [
-        [token for token in shortlist.get(source, ()) if token < vocab_size]
-        for source in range(vocab_size)
-    ]
+    rows = []
+    for source in range(vocab_size):
+        rows.append([token for token in shortlist.get(source, ()) if token < vocab_size])
     offsets = [0, *accumulate(map(len, rows))]
     content = struct.pack(
         f"<4Q{len(offsets)}Q", _FREQUENT, _BEST, len(offsets), offsets[-1], *offsets

@@ -112,9 +112,9 @@ class Glossary:
     def __init__(
         self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"
     ):
-        self.terms = [
-            Term(*(" ".join(text.split()) for text in term[:2]), *term[2:]) for term in terms
-        ]
+        self.terms = []
+        for source, target, *line in terms:
+            self.terms.append(Term(" ".join(source.split()), " ".join(target.split()), *line))
         self._exact, self._folded = _Tree(), _Tree()
         self._base: Glossary | None = None
         doubles = list[str]()
@@ -206,23 +206,23 @@ def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
     """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other
     endings.
     """
-    normalized = [normalize("NFC", each) for each in (wanted, text)]
-    phrase, words = (
-        [each[start:end].casefold() for start, end in split_units(each)] for each in normalized
-    )
-    windows = (words[first : first + len(phrase)] for first in range(len(words) - len(phrase) + 1))
-    if exactly:
-        return sum(window == phrase for window in windows)
-    forms = [
-        (word[:-1] if len(word) > _SHORT else word, len(word) + _LONGEST_ENDING) for word in phrase
-    ]
-    return sum(
-        all(
-            word.startswith(start) and len(word) <= most
-            for word, (start, most) in zip(window, forms, strict=True)
-        )
-        for window in windows
-    )
+    phrase, words = _folded_units(wanted), _folded_units(text)
+    count = 0
+    for first in range(len(words) - len(phrase) + 1):
+        window = words[first : first + len(phrase)]
+        count += window == phrase if exactly else all(map(_is_form, window, phrase))
+    return count
+
+
+def _folded_units(text: str) -> list[str]:
+    text = normalize("NFC", text)
+    return [text[start:end].casefold() for start, end in split_units(text)]
+
+
+def _is_form(word: str, wanted: str) -> bool:
+    """Return whether a word may be the wanted one with another ending."""
+    start = wanted[:-1] if len(wanted) > _SHORT else wanted
+    return word.startswith(start) and len(word) <= len(wanted) + _LONGEST_ENDING
 
 
 def read_glossary(
@@ -343,9 +343,9 @@ def parse_tbx(
         raise UserError(
             f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in {found}."
         )
-    sections = [
-        [child for child in concept if local_name(child) in _LANGUAGES] for concept in concepts
-    ]
+    sections = []
+    for concept in concepts:
+        sections.append([child for child in concept if local_name(child) in _LANGUAGES])
     for section in chain(*sections):
         if not section.get(LANG):
             rule = f"Each <{local_name(section)}> of {path} must have the attribute xml:lang"
@@ -356,16 +356,13 @@ def parse_tbx(
             wanted = f"name the {side} language of {path}, which has {', '.join(known)}"
             raise UserError(f"`{side}_language` must {wanted}; got {language}.")
     for concept in sections:
-        sources, targets = (
-            [
-                term
-                for section in concept
-                if is_of_language(section.get(LANG), str(language))
-                for term in _terms(section, path)
-            ]
-            for language in (source_language, target_language)
-        )
-        current = [text for text, _, is_current in targets if is_current]
+        sources: list[tuple[str, int, bool]] = []
+        current: list[str] = []
+        for section in concept:
+            if is_of_language(section.get(LANG), str(source_language)):
+                sources += _terms(section, path)
+            if is_of_language(section.get(LANG), str(target_language)):
+                current += [text for text, _, is_current in _terms(section, path) if is_current]
         if current:
             yield from ((text, current[0], line) for text, line, _ in sources)
 

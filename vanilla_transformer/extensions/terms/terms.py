@@ -13,6 +13,7 @@ By default soft if the model was trained for it, and otherwise exact.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from vanilla_transformer.decoding.answers import Translation
@@ -41,23 +42,25 @@ def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
             sentences = _annotate(sentences, matches, encode, options, tokenizer)
         if mode == EXACT:
             return decode(_constrained(sentences, matches, tokenizer), options, report)
-        found = decode(sentences, options, report)
-        if mode == HARD:
-            texts, translations = (
-                [each.text for each in sentences],
-                [[each.text for each in row] for row in found],
-            )
-            lacking = lacking_terms(glossary, texts, translations)
-            some = (
-                [sentences[number] for number in lacking],
-                [matches[number] for number in lacking],
-            )
-            again = (
-                decode(_constrained(*some, tokenizer), options, lambda _: None) if lacking else []
-            )
-            for number, row in zip(lacking, again, strict=True):
-                found[number] = row
-        return found
+        candidates = decode(sentences, options, report)
+        if mode != HARD:
+            return candidates
+        sources = [sentence.text for sentence in sentences]
+        translations = []
+        for n_best in candidates:
+            translations.append([translation.text for translation in n_best])
+        lacking = lacking_terms(glossary, sources, translations)
+        if not lacking:
+            return candidates
+        constrained = _constrained(
+            [sentences[number] for number in lacking],
+            [matches[number] for number in lacking],
+            tokenizer,
+        )
+        again = decode(constrained, options, lambda _: None)
+        for number, n_best in zip(lacking, again, strict=True):
+            candidates[number] = n_best
+        return candidates
 
     return decode_terms
 
@@ -80,12 +83,11 @@ def lacking_terms(
     """Return the numbers of the texts with a translation that lacks a wanted one, whatever its
     ending.
     """
-    rows = enumerate(zip(texts, translations, strict=True))
-    return [
-        number
-        for number, (text, row) in rows
-        if any(glossary.is_ignored(text, each) for each in row)
-    ]
+    numbers = []
+    for number, (text, n_best) in enumerate(zip(texts, translations, strict=True)):
+        if any(glossary.is_ignored(text, translation) for translation in n_best):
+            numbers.append(number)
+    return numbers
 
 
 def _annotate(
@@ -98,42 +100,46 @@ def _annotate(
     """Return the sentences with the wanted translations, which must be plain text, written beside
     their terms.
     """
-    targets = sorted({match.target for found in matches for match in found})
+    targets = sorted({match.target for match in chain.from_iterable(matches)})
+    _check_plain(targets, tokenizer)
+    annotations = []
+    for sentence, of_sentence in zip(sentences, matches, strict=True):
+        annotations.append(annotate(sentence.text, of_sentence) if of_sentence else None)
+    texts = [annotation.text for annotation in annotations if annotation is not None]
+    token_rows = iter(encode(texts, options))
+    annotated = []
+    for sentence, annotation in zip(sentences, annotations, strict=True):
+        if annotation is not None:
+            sentence = sentence._replace(tokens=next(token_rows), annotation=annotation)
+        annotated.append(sentence)
+    return annotated
+
+
+def _check_plain(targets: Sequence[str], tokenizer: Any) -> None:
+    """Check that a vocabulary can spell translations of terms, and that they have no marks."""
+    if not targets:
+        return
     unknown = getattr(tokenizer, "unk_token_id", None)
-    for target, ids in zip(
-        targets, tokenizer(targets)["input_ids"] if targets else [], strict=True
-    ):
+    for target, ids in zip(targets, tokenizer(targets)["input_ids"], strict=True):
         marks = [token for token in TERM_TOKENS if token in target]
-        if marks or unknown in ids:
-            problem = (
-                f"has the mark {marks[0]}"
-                if marks
-                else "has characters that the model's vocabulary lacks"
-            )
-            raise OptionError(
-                f"A translation of the glossary must be plain text, but {target!r} {problem}."
-            )
-    annotations = [
-        annotate(sentence.text, found) if found else None
-        for sentence, found in zip(sentences, matches, strict=True)
-    ]
-    rows = iter(encode([each.text for each in annotations if each is not None], options))
-    return [
-        sentence if each is None else sentence._replace(tokens=next(rows), annotation=each)
-        for sentence, each in zip(sentences, annotations, strict=True)
-    ]
+        if marks:
+            problem = f"has the mark {marks[0]}"
+        elif unknown in ids:
+            problem = "has characters that the model's vocabulary lacks"
+        else:
+            continue
+        raise OptionError(
+            f"A translation of the glossary must be plain text, but {target!r} {problem}."
+        )
 
 
 def _constrained(
     sentences: Sequence[Sentence], matches: Sequence[Sequence[Match]], tokenizer: Any
 ) -> list[Sentence]:
     """Return the sentences with the wanted translations of their terms among their constraints."""
-    return [
-        sentence._replace(
-            phrases=[
-                *sentence.phrases,
-                *(tokenize_phrase(tokenizer, match.target) for match in found),
-            ]
-        )
-        for sentence, found in zip(sentences, matches, strict=True)
-    ]
+    constrained = []
+    for sentence, of_sentence in zip(sentences, matches, strict=True):
+        phrases = list(sentence.phrases)
+        phrases += [tokenize_phrase(tokenizer, match.target) for match in of_sentence]
+        constrained.append(sentence._replace(phrases=phrases))
+    return constrained

@@ -208,7 +208,8 @@ def test_threads_that_outlive_the_main_one_only_wait_for_the_parent():
         for path in PACKAGE.rglob("*.py")
         if re.search(r"daemon\s*=\s*True", path.read_text())
     }
-    assert daemons == {"data_loader.py", "engine_workers.py"}
+    processes = {"document_process.py"}  # which the parent ends
+    assert daemons == {"data_loader.py", "engine_workers.py"} | processes
 
 
 def test_each_progress_bar_says_when_it_is_hidden():

@@ -226,7 +226,7 @@ UNLIKE_OPENNMT["data"] = {"corpus": {"transforms": ["onmt_tokenize"]}}
 # A format, the damage to a folder of it, and words of the message.
 REFUSALS = [
     ("marian-npz", change_arrays(options="a: ["), [DAMAGED]),
-    ("marian-npz", change_arrays(options="- a"), [DAMAGED]),
+    ("marian-npz", change_arrays(options="- a"), ["options and their values, got ['a']"]),
     ("marian-npz", change_arrays(options={"dim-emb": None}), []),
     ("marian-npz", change_lines("model.vocab.yml", "^.?</s>", "x"), []),
     ("marian-npz", change_lines("model.vocab.yml", ": 3$", ": three"), []),
@@ -253,7 +253,7 @@ REFUSALS = [
             "its normalization",
         ],
     ),
-    ("joeynmt", replace("config.yaml", b""), [DAMAGED]),
+    ("joeynmt", replace("config.yaml", b""), ["options and their values, got None"]),
     ("joeynmt", replace("config.yaml", b"a: ["), [DAMAGED]),
     ("joeynmt", change_lines("config.yaml", "^data:", "date:"), ["an entry 'data' is missing"]),
     ("joeynmt", change_entries("config.yaml", *SIDES, num_heads={}), []),

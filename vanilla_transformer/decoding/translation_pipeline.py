@@ -331,16 +331,20 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
 @contextmanager
 def _naming_options(options: TranslationOptions) -> Iterator[None]:
-    """Name the options that only the library knows in what it says about them."""
+    """Name the options of the model's folder that only the library knows, and does not accept.
+
+    What it says about options of a call names them already.
+    """
     try:
         yield
     except (ValueError, TypeError, ImportError, AssertionError) as error:
-        if not options.library:
+        of_model = [name for name in options.library if name not in options.generate_kwargs]
+        if not of_model:
             raise
-        names = ", ".join(f"`{name}`" for name in options.library)
-        rule = f"`generate()` of transformers must accept {names} of the call or of the model"
-        hint = f"Leave them out of the call and of {GENERATION_CONFIG_NAME}."
-        raise OptionError(f"{rule}, but: {first_line(error).rstrip('.')}. {hint}") from error
+        names = ", ".join(f"`{name}`" for name in of_model)
+        requirement = f"`generate()` of transformers must accept {names} of the model"
+        hint = f"Leave them out of its {GENERATION_CONFIG_NAME}."
+        raise OptionError(f"{requirement}, but: {first_line(error).rstrip('.')}. {hint}") from error
 
 
 class TranslationCall:

@@ -165,7 +165,7 @@ DAMAGE = {
     **{
         f"{name} {value} of a call": (
             set_values("generation_config.json", **{name: value}),
-            f"must accept `{name}` of the call or of the model, but: ",
+            f"must accept `{name}` of the model, but: ",
         )
         for name, value in REFUSED_BY_THE_LIBRARY.items()
     },

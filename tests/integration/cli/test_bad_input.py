@@ -26,7 +26,8 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.cli.flags import refuse_file_names
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-PAIRS = "--train_source a.en --train_target a.de --output_dir out"
+TEXTS = "--train_source a.en --train_target a.de"
+PAIRS = f"{TEXTS} --output_dir out"
 TINY = (
     "--vocab_size 280 --d_model 16 --encoder_layers 1 --decoder_layers 1 --max_steps 1 "
     "--cache_dir cache "
@@ -355,7 +356,8 @@ CORPORA = {
         for weight in ("0", "-1", "two")
     },
 }
-# Commands, and words of their messages. PAIRS stands for the flags of a text and an output.
+# Commands, and words of their messages. PAIRS stands for the flags of a text and an output, TEXTS for
+# the flags of the text.
 MISTAKES = {
     "trnslate": "Did you mean 'translate'",
     "translate": "takes MODEL .SENTENCE. ..., got none",
@@ -634,8 +636,8 @@ MISTAKES = {
     "clean-corpus --output_dir out": "`train_source` must be given",
     "clean-corpus --train_source a.en --train_target a.de": "`output_dir` must be given",
     "clean-corpus PAIRS --min_scor": "Did you mean 'min_score'",
-    "clean-corpus PAIRS --output_dir a.de": "a.de",
-    "clean-corpus PAIRS --output_dir corpus": "corpus.* has train",
+    "clean-corpus TEXTS --output_dir a.de": "a.de",
+    "clean-corpus TEXTS --output_dir corpus": "corpus.* has train",
     "train-tokenizer --output_dir out": "takes FILE ..., got none",
     "train-tokenizer none --output_dir out": "There is no file none",
     "train-tokenizer empty --output_dir out": "empty is empty",
@@ -680,9 +682,9 @@ MISTAKES = {
     "train --corpora '[{1: 2}]' --output_dir out": "1",
     "train --train_source a.en --train_target one --output_dir out": "lines, got 12 in a.en and 1 in one",
     "train PAIRS --validation_source x --validation_target a.de": "There is no file x",
-    "train PAIRS --output_dir a.en": "a.en is a file",
-    "train PAIRS --output_dir a.en/run": "a.en is a file",
-    "train PAIRS --output_dir dangling": "dangling is a link to nowhere",
+    "train TEXTS --output_dir a.en": "a.en is a file",
+    "train TEXTS --output_dir a.en/run": "a.en is a file",
+    "train TEXTS --output_dir dangling": "dangling is a link to nowhere",
     "train PAIRS TINY --max_tokens 2": (
         "`max_tokens` must be at least the length of the longest sentence, got max_tok"
     ),
@@ -695,8 +697,8 @@ MISTAKES = {
     "train PAIRS TINY --fsdp": (
         "`fsdp` needs several processes, got one that was not launched by torchrun"
     ),
-    "train PAIRS TINY --cache_dir one": "`cache_dir` must be a folder that can be written, got one",
-    "train PAIRS TINY --train_target a.en --drop identical,markup": (
+    "train PAIRS --cache_dir one": "`cache_dir` must be a folder that can be written, got one",
+    "train --train_source a.en --train_target a.en --output_dir out TINY --drop identical,markup": (
         "Cleaning must leave some pairs .* 0 of 12 pairs"
     ),
     "train PAIRS --report_to nonsense": (
@@ -750,7 +752,12 @@ def test_command_names_mistake(workplace, capsys, command):
     before = snapshot(workplace)
     assert re.search(
         MISTAKES[command],
-        refusal(capsys, shlex.split(command.replace("PAIRS", PAIRS).replace("TINY", TINY))),
+        refusal(
+            capsys,
+            shlex.split(
+                command.replace("PAIRS", PAIRS).replace("TEXTS", TEXTS).replace("TINY", TINY)
+            ),
+        ),
     )
     assert snapshot(workplace) == before
 

@@ -62,7 +62,7 @@ def score_tokens(
     for batch in plan_scoring_batches(sizes, max_tokens):
         ids, seen = pad([sources[index] for index in batch])
         labels, _ = pad([targets[index] for index in batch])
-        inputs = (to_device(each, model.device) for each in (ids, seen, labels))
+        inputs = (to_device(tensor, model.device) for tensor in (ids, seen, labels))
         (rows,) = HostCopy(_score_batch(model, start, *inputs)).wait()
         results |= {index: row[: sizes[index][1]] for index, row in zip(batch, rows, strict=True)}
     return [results[index] for index in range(len(sizes))]

@@ -107,22 +107,23 @@ def move_tokens(
     if old == new:
         return [*tokens]
     changed = [
-        (place, other) for place, other in replaced if old[slice(*place)] != new[slice(*other)]
+        (before, other) for before, other in replaced if old[slice(*before)] != new[slice(*other)]
     ]
     old, _ = mask(
         old,
-        [place for place, _ in changed],
+        [before for before, _ in changed],
         ["x".ljust(end - start) for (start, end), _ in changed],
     )
     new, _ = mask(
         new,
-        [place for _, place in changed],
+        [after for _, after in changed],
         ["x".rjust(end - start) for _, (start, end) in changed],
     )
     known = [at for at, character in enumerate(old) if not character.isspace()]
     ends = [0, *(at + 1 for at, character in enumerate(new) if not character.isspace())]
     return [
-        each._replace(end=ends[min(bisect_left(known, each.end), len(ends) - 1)]) for each in tokens
+        token._replace(end=ends[min(bisect_left(known, token.end), len(ends) - 1)])
+        for token in tokens
     ]
 
 

@@ -312,7 +312,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         part: EpochPart,
         epoch: int,
     ) -> BatchPlan:
-        place = self.seed, epoch, part.batches_per_step
+        seed_and_epoch = self.seed, epoch, part.batches_per_step
         if shape is not None:
-            return plan_packed_batches(source, target, shape, *place)
-        return plan_batches(source, target, part.max_tokens, *place, self.pad_to_multiple_of)
+            return plan_packed_batches(source, target, shape, *seed_and_epoch)
+        return plan_batches(
+            source, target, part.max_tokens, *seed_and_epoch, self.pad_to_multiple_of
+        )

@@ -110,7 +110,7 @@ class BatchPlan:
     def rows_of(self, step: int) -> list[np.ndarray | None]:
         """Return `rows` of the batches of a training step, or None for each."""
         bounds = [slice(*self.bounds[batch : batch + 2]) for batch in self.steps[step]]
-        return [None if self.rows is None else self.rows[each] for each in bounds]
+        return [None if self.rows is None else self.rows[batch_bounds] for batch_bounds in bounds]
 
 
 EMPTY_PLAN = BatchPlan(pairs=np.empty(0, int), bounds=np.zeros(1, int), steps=np.empty((0, 0), int))

@@ -89,9 +89,9 @@ def _pack(shares: np.ndarray, unit: int, random: np.random.Generator) -> tuple[n
     while len(left):
         needed = min(len(left), int(np.ceil(shares[left].sum(axis=0).max() / PACKED_SHARE)))
         added = round_up(rows + needed, unit) - rows
-        found = _deal(shares[left], added, random)
-        row_of[left] = np.where(found < 0, -1, found + rows)
-        rows, left = rows + added, left[found < 0]
+        row_of_left = _deal(shares[left], added, random)
+        row_of[left] = np.where(row_of_left < 0, -1, row_of_left + rows)
+        rows, left = rows + added, left[row_of_left < 0]
     return row_of, rows
 
 

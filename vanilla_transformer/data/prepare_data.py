@@ -93,7 +93,7 @@ class Texts:
     @property
     def validation(self) -> list[SentencePair]:
         """Return the validation pairs of all directions."""
-        return [pair for each in self.validation_sets for pair in each.pairs]
+        return [pair for validation_set in self.validation_sets for pair in validation_set.pairs]
 
     @property
     def held_out(self) -> dict[str, Sequence[SentencePair]]:
@@ -135,10 +135,12 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
     )
     training = load_cached_texts(specs, rules, folder)
-    if any(each.score for each in rules):
+    if any(corpus_rules.score for corpus_rules in rules):
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
-        training = drop_low_scores(training, specs, [each.score for each in rules], folder)
+        training = drop_low_scores(
+            training, specs, [corpus_rules.score for corpus_rules in rules], folder
+        )
     former = [pair for spec in forgetting for pair in _read_corpus(spec)]
     return Texts(data, specs, rules, training, validation, test, former, folder)
 
@@ -173,7 +175,9 @@ def tokenize(
         find_languages(tokenizer),
     )
     tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
-    limit = data.max_tokens - max((len(each.source) for each in tokens), default=0)
+    limit = data.max_tokens - max(
+        (len(direction_tokens.source) for direction_tokens in tokens), default=0
+    )
     training = texts.training
     links: TokenLinks | None = None
     if data.train_alignments is not None:

@@ -99,11 +99,11 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
     for number, (begin, end) in enumerate(pairwise(limits), start=1):
         if end <= begin:
             last = " (`max_steps`)" if number == len(section) else ""
-            rule = (
+            requirement = (
                 f"Stage {number} must end after its beginning, {unit} {begin}, got {unit} "
                 f"{end}{last}"
             )
-            raise UserError(f"{rule}. Let the ends of `stages` increase.")
+            raise UserError(f"{requirement}. Let the ends of `stages` increase.")
     return Stages(tuple(stage.corpora for stage in stages), tuple(ends), unit)
 
 

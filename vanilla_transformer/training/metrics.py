@@ -194,7 +194,7 @@ class MetricsLogger:
         if self.accelerator.is_main_process:
             append_entry(self.folder, entry)
         values: dict[str, Any] = {
-            name: each for name, each in entry.items() if isinstance(each, int | float)
+            name: value for name, value in entry.items() if isinstance(value, int | float)
         }
         if "examples" in entry:
             values["examples"] = "\n\n".join(

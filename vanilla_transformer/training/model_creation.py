@@ -60,8 +60,8 @@ def create_model(
     if model_class is None and (name := recipe.classes.model_class) is not None:
         known = classes_by_name(VanillaTransformerForConditionalGeneration)
         if name not in known:
-            rule = f"`model_class` must be one of {', '.join(known)}"
-            raise UserError(f"{rule}, got {name!r}. Does `user_module` define it?")
+            requirement = f"`model_class` must be one of {', '.join(known)}"
+            raise UserError(f"{requirement}, got {name!r}. Does `user_module` define it?")
         model_class = known[name]
     set_seed(recipe.optimization.seed)
     try:
@@ -121,11 +121,11 @@ def _prepare_initial_model(
     if issubclass(type(initial), model_class):
         model_class = type(initial)
     elif not issubclass(model_class, type(initial)):
-        rule = (
+        requirement = (
             f"`model_class` must derive from {type(initial).__name__}, the class of the model "
             "that `init_from` names"
         )
-        raise UserError(f"{rule}, got {model_class.__name__}.")
+        raise UserError(f"{requirement}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
         former = getattr(initial.config, name, getattr(LongArguments(), name, None))
         if value != former:
@@ -172,11 +172,11 @@ def _create_random_model(
 
     model_class = model_class or VanillaTransformerLongForConditionalGeneration
     if not issubclass(model_class, VanillaTransformerLongForConditionalGeneration):
-        rule = (
+        requirement = (
             "`model_class` must derive from "
             f"{VanillaTransformerLongForConditionalGeneration.__name__}"
         )
-        raise UserError(f"{rule} with the keys of long models, got {model_class.__name__}.")
+        raise UserError(f"{requirement} with the keys of long models, got {model_class.__name__}.")
     return model_class(model_class.config_class(**fields | vars(recipe.long)))
 
 

@@ -56,8 +56,8 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.fine_tuning.init_from is not None:
         _check_fine_tuning(recipe)
     _check_effects(recipe)
-    for place in options.loss_terms or ():
-        find_loss_term(place)
+    for function_name in options.loss_terms or ():
+        find_loss_term(function_name)
     if output.report_to:  # Accelerate would ignore a tracker that is unknown or not installed
         from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 
@@ -87,10 +87,11 @@ def check_recipe(recipe: Recipe) -> None:
         )
 
 
-def find_loss_term(place: str) -> Callable[[Recipe, Any], Any]:
+def find_loss_term(function_name: str) -> Callable[[Recipe, Any], Any]:
     """Return the function that `loss_terms` names, which returns a term of the loss."""
     return find_object(
-        place, "`loss_terms` must be places of functions, such as my_module:small_embeddings"
+        function_name,
+        "`loss_terms` must be places of functions, such as my_module:small_embeddings",
     )
 
 
@@ -185,13 +186,13 @@ def _check_fine_tuning(recipe: Recipe) -> None:
 
 def _token_keys(recipe: Recipe) -> list[str]:
     """Return the given keys that add tokens to the vocabulary, as messages name them."""
-    given = [
+    keys = [
         f"`{name}` of `augment`"
         for name in augmentations(recipe.data)
         if name in TOKEN_AUGMENTATIONS
     ]
-    given += ["`source_tags`"] if recipe.data.source_tags else []
-    return given + (
+    keys += ["`source_tags`"] if recipe.data.source_tags else []
+    return keys + (
         ["`init_vocabulary: extend`"] if recipe.fine_tuning.init_vocabulary == EXTEND else []
     )
 
@@ -228,7 +229,7 @@ def _check_effects(recipe: Recipe) -> None:
         reasons |= dict.fromkeys(
             lsh, f"`layer_types` is {recipe.long.layer_types}, which does not hash"
         )
-    for name in (each for each in reasons if each in recipe.given):
+    for name in (key for key in reasons if key in recipe.given):
         raise UserError(
             f"`{name}` must be left out, since it would change nothing: {reasons[name]}."
         )

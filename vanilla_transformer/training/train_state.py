@@ -276,15 +276,15 @@ class TrainState:
             self.schedule.max_steps, max(self.step, round(self.step * minutes / self.minutes()))
         )
 
-    def measure_steps(self, gradient_norm: torch.Tensor, **place: float) -> dict[str, Any]:
+    def measure_steps(self, gradient_norm: torch.Tensor, **position: float) -> dict[str, Any]:
         """Return an entry for the log of the steps since the last call, for which all processes
         read the device.
 
         Args:
-            place: Place in the data where the run is, such as its epoch.
+            position: Place in the data where the run is, such as its epoch.
         """
         self.read_steps()
-        entry: dict[str, Any] = {"step": self.step, **place, "minutes": self.minutes()}
+        entry: dict[str, Any] = {"step": self.step, **position, "minutes": self.minutes()}
         entry |= self.step_metrics.pop() | {"learning_rate": self.lr_scheduler.get_last_lr()[0]}
         entry |= {
             "gradient_norm": float(gradient_norm),

@@ -83,9 +83,9 @@ def stdin_source(batch_size: int) -> Source:
     except (AttributeError, OSError):  # replaced by an object of Python
         return split_lines((line.rstrip("\n") for line in stdin), None, batch_size)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        place, end, total = os.lseek(descriptor, 0, os.SEEK_CUR), b"\n", 0
-        while piece := os.pread(descriptor, _PIECE, place):
-            total, end, place = total + piece.count(b"\n"), piece[-1:], place + len(piece)
+        position, end, total = os.lseek(descriptor, 0, os.SEEK_CUR), b"\n", 0
+        while piece := os.pread(descriptor, _PIECE, position):
+            total, end, position = total + piece.count(b"\n"), piece[-1:], position + len(piece)
         total += end != b"\n"
 
     def decoded() -> Iterator[list[str]]:
@@ -166,16 +166,16 @@ class LineTranslator:
         self.pipeline, self.options, self.total, model = translate, options, total, translate.model
         self.is_scored = translate.uses_engine  # another runtime or architecture gives texts only
         if options.n_best is not None and not self.is_scored:
-            rule = (
+            requirement = (
                 "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
             )
             raise UserError(
-                f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead."
+                f"{requirement}, got {type(model).__name__}. Give --num_return_sequences instead."
             )
         if options.as_json and not (self.is_scored or options.quiet):
-            found = type(model).__name__
+            kind = type(model).__name__
             logger.warning(
-                "%s has no scores, tokens or warnings, so the objects have texts only.", found
+                "%s has no scores, tokens or warnings, so the objects have texts only.", kind
             )
         has_heads, is_calibrated = (
             bool(getattr(model.config, name, 0)) for name in ("alignment_heads", "confidence")
@@ -195,9 +195,9 @@ class LineTranslator:
             None if options.target_prefixes is None else read_lines(options.target_prefixes)
         )
         if self.prefixes is not None and total is not None and len(self.prefixes) != total:
-            found = f"{len(self.prefixes)} in {options.target_prefixes}"
+            number = f"{len(self.prefixes)} in {options.target_prefixes}"
             raise UserError(
-                f"There must be a target prefix for each of {total} sentences, got {found}."
+                f"There must be a target prefix for each of {total} sentences, got {number}."
             )
         # Whether somebody reads the translations in a terminal; `--json` has the warnings in its
         # objects.
@@ -288,9 +288,9 @@ class LineTranslator:
         from vanilla_transformer.text.translation_warnings import WARNINGS
 
         for index, names in (self.warned or {}).items():
-            place = "" if is_alone else f"line {start + index + 1}: "
+            location = "" if is_alone else f"line {start + index + 1}: "
             reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
-            print(f"warning: {place}{reasons}.", file=sys.stderr, flush=True)
+            print(f"warning: {location}{reasons}.", file=sys.stderr, flush=True)
         if self.warned is not None:
             self.warned.clear()
 

@@ -180,7 +180,7 @@ def choose_ranks(scores: Sequence[float], count: int) -> list[tuple[int, int]]:
     Earlier ones win ties.
     """
     order = sorted(range(len(scores)), key=lambda number: -scores[number])
-    ranks = [round(place * (len(order) - 1) / (count - 1)) for place in range(count)]
+    ranks = [round(index * (len(order) - 1) / (count - 1)) for index in range(count)]
     return [(rank + 1, order[rank]) for rank in ranks]
 
 

@@ -80,8 +80,8 @@ def read_test_set(
     def read_aligned(path: str) -> list[str]:
         lines = read_lines(path)
         if len(lines) != len(references):
-            rule = f"{path} must have one translation for each line of {target}"
-            raise UserError(f"{rule}, got {len(lines)} for {len(references)}.")
+            requirement = f"{path} must have one translation for each line of {target}"
+            raise UserError(f"{requirement}, got {len(lines)} for {len(references)}.")
         return lines
 
     return TestSet(

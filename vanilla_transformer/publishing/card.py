@@ -149,17 +149,20 @@ def training_facts(run: str | Path) -> dict[str, Any]:
     corpus, machine = (read_record(Path(run) / name) for name in (_CORPUS, _MACHINE))
     pairs = _UNKNOWN
     if cleaning := corpus.get("cleaning"):
-        dropped = ", ".join(f"{rule} {count:,}" for rule, count in cleaning["dropped"].items())
+        dropped = ", ".join(
+            f"{rule_name} {count:,}" for rule_name, count in cleaning["dropped"].items()
+        )
         pairs = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}"
         pairs += f" (dropped: {dropped})" if dropped else ""
     versions = [f"{name} {number}" for name, number in machine.get("versions", {}).items()]
     return {
         "pairs": pairs,
         "overlap": [
-            f"The training text has {found['both']:,} of {_count(found['pairs'], f'{name} pair')}, "
-            f"{_count(found['sources'], 'source')} and {_count(found['targets'], 'target')} of "
-            "them."
-            for name, found in corpus.get("overlap", {}).items()
+            f"The training text has {overlap['both']:,} of "
+            f"{_count(overlap['pairs'], f'{name} pair')}, "
+            f"{_count(overlap['sources'], 'source')} and "
+            f"{_count(overlap['targets'], 'target')} of them."
+            for name, overlap in corpus.get("overlap", {}).items()
         ],
         "steps": f"{validations[-1]['step']:,}" if validations else _UNKNOWN,
         "minutes": f"{validations[-1]['minutes']:.0f}" if validations else _UNKNOWN,

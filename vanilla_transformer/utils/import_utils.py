@@ -136,23 +136,23 @@ def import_user_module() -> None:
             for frame in traceback.extract_tb(error.__traceback__)
             if frame.filename == str(path)
         ]
-        place = f"line {lines[-1]}: " if lines else ""
+        position = f"line {lines[-1]}: " if lines else ""
         raise UserError(
-            f"{path} cannot be imported: {place}{type(error).__name__}: {error}"
+            f"{path} cannot be imported: {position}{type(error).__name__}: {error}"
         ) from error
 
 
-def find_object(place: str, rule: str) -> Any:
-    """Return the object at a place such as `my_module:split`.
+def find_object(import_path: str, requirement: str) -> Any:
+    """Return the object at an import path such as `my_module:split`.
 
-    A `rule` begins the message if there is none.
+    A `requirement` begins the message if there is none.
     """
     import_user_module()
-    module, _, name = place.partition(":")
+    module, _, name = import_path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # the module's own, too
-        raise UserError(f"{rule}, got {place!r} ({error}).") from error
+        raise UserError(f"{requirement}, got {import_path!r} ({error}).") from error
 
 
 def child_environment() -> dict[str, str]:

@@ -83,12 +83,12 @@ def check_pipes(names: Iterable[str | Path | int]) -> None:
         else []
     )
     places = [(file.st_dev, file.st_ino) for file in files]
-    for number, place in enumerate(places):
-        if place in places[:number]:
-            found = f"{pipes[places.index(place)]} and {pipes[number]}"
+    for number, identity in enumerate(places):
+        if identity in places[:number]:
+            names_of_pipe = f"{pipes[places.index(identity)]} and {pipes[number]}"
             raise UserError(
-                f"A pipe is one input, since it is read once, got {found}. Write its text to a "
-                "file."
+                f"A pipe is one input, since it is read once, got {names_of_pipe}. Write its "
+                "text to a file."
             )
 
 

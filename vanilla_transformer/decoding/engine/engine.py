@@ -82,10 +82,11 @@ class Engine:
         constraint_tokens: Room for the tokens of [`DecodeRequest.phrases`].
         word_continuations: The tokens that must not follow phrases of [`WholeWords`].
         features: Further features of the search.
-        given: Options of the search by name, see [`TranslationOptions`]. `return_alignments=True`
-            returns the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names,
-            and `target_prefix=""` lets requests have a prefix. With `do_sample=True`, tokens are
-            drawn, after filters that filter nothing by default, and `num_beams` is 1.
+        options_of_call: Options of the search by name, see [`TranslationOptions`].
+            `return_alignments=True` returns the [`Hypothesis.attention`] of the heads that
+            `config.alignment_heads` names, and `target_prefix=""` lets requests have a prefix. With
+            `do_sample=True`, tokens are drawn, after filters that filter nothing by default, and
+            `num_beams` is 1.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.

@@ -444,8 +444,6 @@ def score_command(arguments: Sequence[str]) -> None:
 def _open_scorer(options: ScoreArguments) -> "PairScorer":
     from vanilla_transformer.evaluation.pair_scores import PairScorer
 
-    models, languages = (
-        (options.ensemble, options.ensemble_weights),
-        partial(language_settings, options=options),
-    )
+    models = (options.ensemble, options.ensemble_weights)
+    languages = partial(language_settings, options=options)
     return PairScorer(options.model, *models, languages, options.max_tokens, options.as_json)

@@ -105,10 +105,8 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause
     of `PAUSE` seconds.
     """
-    lines, begun = (
-        deque[bytes](),
-        list[bytes](),
-    )  # whole lines, and the parts of the line that has not ended
+    lines = deque[bytes]()  # whole lines
+    begun = list[bytes]()  # the parts of the line that has not ended
     number, size = 1, 0  # of that line
     while True:
         wait = None if not lines else 0 if len(lines) >= least else PAUSE

@@ -189,8 +189,6 @@ def _draw_demo(folder: Path) -> Path:
 
     from vanilla_transformer.evaluation.plots import plot_attention
 
-    model, tokenizer = (
-        AutoModelForSeq2SeqLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     return plot_attention(model, tokenizer, _DEMO_SENTENCE, folder / "attention.png")

@@ -103,10 +103,8 @@ class MicroBatchLoader:
 
     def _open(self, table: TokenTable) -> DataLoader:
         """Return a loader of the steps until an epoch has another table."""
-        batches, max_tokens = (
-            self.sampler.batches_per_step // self.sampler.num_replicas,
-            self.sampler.max_tokens,
-        )
+        batches = self.sampler.batches_per_step // self.sampler.num_replicas
+        max_tokens = self.sampler.max_tokens
         size = max_tokens * _BYTES_PER_TOKEN + table.max_links(max_tokens) * _BYTES_PER_LINK
         size += _TENSORS_PER_BATCH * _ALIGNMENT
         # A slot for each step that workers prepare, and for the one that is being returned.

@@ -166,10 +166,8 @@ def pack_pairs(
         of each source and of each target. Positions count from 0 in each sentence, and are 0 at
         padding.
     """
-    source_shape, target_shape = (
-        (shape.rows, shape.source_length),
-        (shape.rows, shape.target_length),
-    )
+    source_shape = (shape.rows, shape.source_length)
+    target_shape = (shape.rows, shape.target_length)
     input_ids, source_positions, first_sources = pack_sentences(
         *source, places, source_shape, pad_token_id
     )

@@ -124,11 +124,9 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
     validation, test = load_held_out(data)
-    specs, rules, forgetting = (
-        corpus_specs(data),
-        cleaning_rules(data),
-        validation_specs(data, forgetting=True),
-    )
+    specs = corpus_specs(data)
+    rules = cleaning_rules(data)
+    forgetting = validation_specs(data, forgetting=True)
     folder = Path(
         cache_dir
         or data.cache_dir
@@ -169,11 +167,9 @@ def tokenize(
             integer.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
     """
-    data, encode, languages = (
-        texts.data,
-        partial(encode_sentences, tokenizer),
-        find_languages(tokenizer),
-    )
+    data = texts.data
+    encode = partial(encode_sentences, tokenizer)
+    languages = find_languages(tokenizer)
     tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
     limit = data.max_tokens - max(
         (len(direction_tokens.source) for direction_tokens in tokens), default=0

@@ -256,10 +256,8 @@ def encode_pairs(
     languages = find_languages(tokenizer)
     if languages is not None:
         tokens = languages.tokens(direction)
-        sources, targets = (
-            languages.begin(sources, tokens.source),
-            languages.begin(targets, tokens.target),
-        )
+        sources = languages.begin(sources, tokens.source)
+        targets = languages.begin(targets, tokens.target)
     return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 

@@ -99,10 +99,8 @@ def word_continuations(tokenizer: Any) -> WordContinuations:
     if tokenizer not in _known or _known[tokenizer][0] != size:
         before = tokenizer(text_target=[_WORD], add_special_tokens=False)["input_ids"][0]
         tokens = sorted({*range(size)} - {*tokenizer.all_special_ids})
-        texts, start = (
-            tokenizer.batch_decode([[*before, token] for token in tokens]),
-            len(tokenizer.decode(before)),
-        )
+        texts = tokenizer.batch_decode([[*before, token] for token in tokens])
+        start = len(tokenizer.decode(before))
         continuations = [
             token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)
         ]

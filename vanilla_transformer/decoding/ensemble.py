@@ -40,10 +40,8 @@ class Ensemble(nn.Module):
         for number, model in enumerate(models[1:], start=2):
             _check_like_first(models[0], model, number)
         self.models = nn.ModuleList(models)
-        self.config, self.generation_config = (
-            copy.copy(models[0].config),
-            models[0].generation_config,
-        )
+        self.config = copy.copy(models[0].config)
+        self.generation_config = models[0].generation_config
         learned = [
             member.config
             for member in models

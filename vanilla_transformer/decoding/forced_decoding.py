@@ -160,10 +160,8 @@ def decoder_logits(
 
 def check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
     """Refuse texts that are longer than the learned positions of a model."""
-    most, longest = (
-        getattr(config, "max_position_embeddings", None),
-        max(map(len, texts), default=0),
-    )
+    most = getattr(config, "max_position_embeddings", None)
+    longest = max(map(len, texts), default=0)
     is_limited = (
         getattr(config, "position_embedding_type", "learned") == "learned"
     )  # as in models of transformers

@@ -38,11 +38,10 @@ from vanilla_transformer.utils.schemas import explain
 Level = Mapping[
     str, Any
 ]  # options by name: of the call, of its generation config, or of the model's
-FLAG, JSON, CONFIG = (
-    "flag",
-    "json",
-    "config",
-)  # doors besides the call: the command line, HTTP, generation configs
+# Doors besides the call: the command line, HTTP, generation configs.
+FLAG = "flag"
+JSON = "json"
+CONFIG = "config"
 TermMode = Literal["soft", "hard", "exact"]
 Utility = Literal["chrf", "bleu"]  # of minimum Bayes risk decoding
 SOFT, HARD, EXACT = get_args(TermMode)

@@ -29,10 +29,8 @@ from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 Encode = Callable[
     [list[str], TranslationOptions], list[list[int]]
 ]  # returns the token ids of each text
-_CONSTRAINTS_RULE, _PREFIX_RULE = (
-    f"`constraints` must be {PHRASES}",
-    f"`target_prefix` must be {PREFIXES}",
-)
+_CONSTRAINTS_RULE = f"`constraints` must be {PHRASES}"
+_PREFIX_RULE = f"`target_prefix` must be {PREFIXES}"
 
 
 class Sentence(NamedTuple):

@@ -75,10 +75,8 @@ class TaskInputs:
         """Return the direction of a request, by default of the task's name, or refuse to guess
         one.
         """
-        direction, named = (
-            Direction(options.src_lang, options.tgt_lang),
-            DIRECTED_TASK.fullmatch(self.task),
-        )
+        direction = Direction(options.src_lang, options.tgt_lang)
+        named = DIRECTED_TASK.fullmatch(self.task)
         if direction != NO_DIRECTION or not (
             named or (self.is_of_library and self.task == "translation")
         ):

@@ -42,11 +42,8 @@ def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
     The text of a few tokens is enough to find this: they begin before the last token that ends with
     a whole character.
     """
-    start, whole, done = (
-        0,
-        0,
-        0,
-    )  # places in `ids`, and how many characters of the text from `start` are known
+    start = whole = 0  # places in `ids`
+    done = 0  # how many characters of the text from `start` are known
     for end in range(1, len(ids) + 1):
         longer = tokenizer.decode(ids[start:end], skip_special_tokens=True)
         kept = longer if end == len(ids) else longer.rstrip(_INCOMPLETE)

@@ -95,11 +95,9 @@ class PairScorer:
         with_tokens: bool = False,
     ):
         model = load_seq2seq(name, "scores translations").to(process_state().device)
-        self._tokenizer, self._max_tokens, self._with_tokens = (
-            load_tokenizer(name),
-            max_tokens,
-            with_tokens,
-        )
+        self._tokenizer = load_tokenizer(name)
+        self._max_tokens = max_tokens
+        self._with_tokens = with_tokens
         self._model = load_ensemble(model, self._tokenizer, ensemble, weights)
         self._direction = Direction(*map(languages(self._tokenizer).get, ("src_lang", "tgt_lang")))
 

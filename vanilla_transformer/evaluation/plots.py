@@ -313,10 +313,9 @@ def draw_attention(
     return figure
 
 
-_PANELS_IN_A_ROW, _ROW_WIDTH = (
-    4,
-    12.0,
-)  # the most heads and inches, so that a page shows labels in a readable size
+# The most heads and inches, so that a page shows labels in a readable size.
+_PANELS_IN_A_ROW = 4
+_ROW_WIDTH = 12.0
 _PANELS = {
     "source": (LENGTH_EDGES, "characters of the source"),
     "target": (LENGTH_EDGES, "characters of the target"),

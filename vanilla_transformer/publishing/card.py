@@ -72,11 +72,9 @@ def render_card(
         refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = find_task(config)
-    validations, recipe, training = (
-        read_validations(run),
-        read_record(run / _RECIPE),
-        training_facts(run),
-    )
+    validations = read_validations(run)
+    recipe = read_record(run / _RECIPE)
+    training = training_facts(run)
     is_tuned = facts.get("base_model") is not None or bool(recipe.get("init_from"))
     emissions = read_emissions(run, training["hardware"], is_tuned)
     evaluations = read_records(run, EVALUATIONS)

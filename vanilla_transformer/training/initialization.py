@@ -80,10 +80,8 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
         [*tags.targets, *tags.sources] if tags else []
         for tags in (languages, find_languages(changed))
     )
-    frozen, new = (
-        "embeddings" in (options.freeze or ()),
-        [code for code in after if code not in before],
-    )
+    frozen = "embeddings" in (options.freeze or ())
+    new = [code for code in after if code not in before]
     if new and (frozen or options.lora_rank is not None):
         option = "freeze: embeddings" if frozen else "lora_rank"
         raise UserError(

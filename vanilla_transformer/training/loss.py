@@ -296,10 +296,8 @@ def projected_cross_entropy(
         places = (labels.flatten() != IGNORED_LABEL).nonzero().flatten()
     if r_drop_weight:
         places = places.view(2, -1).t().flatten()  # both predictions for a token follow each other
-    states, labels = (
-        states.flatten(end_dim=-2).index_select(0, places),
-        labels.flatten().index_select(0, places),
-    )
+    states = states.flatten(end_dim=-2).index_select(0, places)
+    labels = labels.flatten().index_select(0, places)
     return SummedLoss(
         *_ProjectedCrossEntropy.apply(states, weight, bias, labels, smoothing, r_drop_weight)
     )

@@ -76,10 +76,8 @@ def create_model(
             f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers "
             "of layers or `vocab_size`."
         ) from error
-    on_cpu, attention = (
-        not torch.accelerator.is_available(),
-        recipe.optimization.attn_implementation,
-    )
+    on_cpu = not torch.accelerator.is_available()
+    attention = recipe.optimization.attn_implementation
     if on_cpu and mixed_precision == "bf16" and max_source_length <= _LONGEST_EAGER_SOURCE:
         attention = attention or "eager"  # whose plain products are faster there than SDPA
     if attention is not None and "flash" in attention:

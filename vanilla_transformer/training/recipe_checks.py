@@ -61,10 +61,8 @@ def check_recipe(recipe: Recipe) -> None:
     if output.report_to:  # Accelerate would ignore a tracker that is unknown or not installed
         from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 
-        known, installed = (
-            ["all", *LOGGER_TYPE_TO_CLASS],
-            ["all", *map(str, get_available_trackers())],
-        )
+        known = ["all", *LOGGER_TYPE_TO_CLASS]
+        installed = ["all", *map(str, get_available_trackers())]
         for name in output.report_to.split(","):
             if name not in known:
                 raise UserError(
@@ -106,11 +104,9 @@ def check_alignment_layer(layer: int, layers: int) -> None:
 
 def _check_partners(recipe: Recipe) -> None:
     """Refuse keys without another one that they need, and keys that exclude each other."""
-    options, tuning, alignments = (
-        recipe.optimization,
-        recipe.fine_tuning,
-        recipe.data.train_alignments,
-    )
+    options = recipe.optimization
+    tuning = recipe.fine_tuning
+    alignments = recipe.data.train_alignments
     of_models = {
         "freeze": tuning.freeze,
         "lora_rank": tuning.lora_rank,

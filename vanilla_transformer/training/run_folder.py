@@ -274,11 +274,9 @@ class RunFolder:
             state.progress.best, state.progress.validations_without_improvement = [], 0
         self._temporary_step = progress["step"] if progress["temporary"] else None
         self._saved_step = progress["step"]
-        minutes, before, now = (
-            progress["minutes"],
-            progress["num_processes"],
-            state.accelerator.num_processes,
-        )
+        minutes = progress["minutes"]
+        before = progress["num_processes"]
+        now = state.accelerator.num_processes
         self._log(
             state,
             f"Resuming from step {progress['step']}, after {minutes:.1f} minutes of training.",

@@ -257,10 +257,8 @@ class TrainState:
                 from it agrees.
         """
         minutes = self.progress.minutes if saved else self.minutes()
-        options, patience = (
-            self.recipe.optimization,
-            self.recipe.optimization.early_stopping_patience,
-        )
+        options = self.recipe.optimization
+        patience = self.recipe.optimization.early_stopping_patience
         return (
             self.step >= self.schedule.max_steps
             or (options.max_minutes is not None and minutes >= options.max_minutes)

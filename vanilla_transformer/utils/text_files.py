@@ -61,10 +61,8 @@ def decode_document(content: bytes, name: str, format: str = "") -> tuple[str, s
     marked = next(
         (encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), ""
     )
-    declared, is_utf_8 = (
-        _DECLARED.match(content),
-        content.decode(errors="ignore").encode() == content,
-    )
+    declared = _DECLARED.match(content)
+    is_utf_8 = content.decode(errors="ignore").encode() == content
     encoding = (
         marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE")
         if marked

@@ -244,23 +244,29 @@ def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Se
 
     name = options.model or None
     shown = name or str(options.hypotheses)
-    state, files = process_state(), {label: getattr(options, name) for name, label in _READ.items()}
+    state = process_state()
+    files = {label: getattr(options, name) for name, label in _READ.items()}
     files["Reference"], *further = options.target
     files |= {f"Reference {number}": path for number, path in enumerate(further, 2)}
     baseline = None if options.glossary is None else "the same model without the glossary"
+    if options.compare_with is not None:
+        baseline = Path(options.compare_with).name
     path = Path(shown).resolve()
     parts = 2 if path.name.startswith("checkpoint-") else 1  # a run's name says more than a step
+    system = "/".join(path.parts[-parts:]) if path.exists() else shown
+    limits = WarningLimits() if name is None else WarningLimits.from_config(load_config(name))
+    training = training_facts(name) if name is not None and Path(name).is_dir() else {}
     return Setup(
-        system="/".join(path.parts[-parts:]) if path.exists() else shown,
+        system=system,
         command=shlex.join(["vanilla-transformer", "evaluate", *arguments]),
         version=__version__,
         models=[] if name is None else model_names(name, options),
         files={label: path for label, path in files.items() if path is not None},
-        baseline=baseline if options.compare_with is None else Path(options.compare_with).name,
-        limits=WarningLimits() if name is None else WarningLimits.from_config(load_config(name)),
+        baseline=baseline,
+        limits=limits,
         languages=(options.source_language, options.target_language),
         hardware=describe_hardware(state.device, state.num_processes),
-        training=training_facts(name) if name is not None and Path(name).is_dir() else {},
+        training=training,
     )
 
 

@@ -85,7 +85,9 @@ def stdin_source(batch_size: int) -> Source:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         position, end, total = os.lseek(descriptor, 0, os.SEEK_CUR), b"\n", 0
         while piece := os.pread(descriptor, _PIECE, position):
-            total, end, position = total + piece.count(b"\n"), piece[-1:], position + len(piece)
+            total = total + piece.count(b"\n")
+            end = piece[-1:]
+            position = position + len(piece)
         total += end != b"\n"
 
     def decoded() -> Iterator[list[str]]:
@@ -161,7 +163,10 @@ class LineTranslator:
     def __init__(self, translate: Any, options: Any, total: int | None):
         from vanilla_transformer.decoding.engine.requests import share_seed
 
-        self.pipeline, self.options, self.total, model = translate, options, total, translate.model
+        self.pipeline = translate
+        self.options = options
+        self.total = total
+        model = translate.model
         self.is_scored = translate.uses_engine  # another runtime or architecture gives texts only
         if options.n_best is not None and not self.is_scored:
             requirement = (
@@ -215,7 +220,8 @@ class LineTranslator:
         if self.prefixes is not None:
             settings["target_prefix"] = self.prefixes[shard.start : shard.start + len(sources)]
         if options.tab_constraints:  # each line has its own after the sentence
-            cells, shared = [line.split("\t") for line in sources], options.constraint or []
+            cells = [line.split("\t") for line in sources]
+            shared = options.constraint or []
             sources = [sentence for sentence, *_ in cells]
             settings["constraints"] = [
                 [*words, *(shared if sentence.strip() else [])] for sentence, *words in cells

@@ -107,7 +107,8 @@ def demo_command(arguments: Sequence[str]) -> None:
     with show_progress():
         bleu = _print_demo_scores(folder, corpus)
         draw_picture("attention is", _draw_demo, folder)
-    made, reasons = max(entry["step"] for entry in read_entries(folder)), []
+    made = max(entry["step"] for entry in read_entries(folder))
+    reasons = []
     if made < steps:
         reasons.append(f"the time limit ended training after {made:,} of {steps:,} steps")
     if bleu < _DEMO_LEAST_BLEU:

@@ -261,7 +261,8 @@ def translate_command(arguments: Sequence[str]) -> None:
     is_silent = is_given or options.quiet
     options.format = options.format or _find_format(options.input or "")
     if options.join_lines != "no":
-        options.format, is_silent = "wrapped", options.quiet or options.join_lines == "yes"
+        options.format = "wrapped"
+        is_silent = options.quiet or options.join_lines == "yes"
     if options.quiet:
         silence_libraries()
     splitter = None
@@ -276,7 +277,8 @@ def translate_command(arguments: Sequence[str]) -> None:
     if text is not None and options.format != "text":
         _translate_document(opening, options, (text, encoding), splitter, "" if is_silent else note)
         return
-    output, size = None if options.output is None else Path(options.output), options.batch_size
+    output = None if options.output is None else Path(options.output)
+    size = options.batch_size
     if options.sentences:
         source = split_lines(options.sentences, len(options.sentences), size)
     elif options.input is not None:

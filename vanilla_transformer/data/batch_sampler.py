@@ -230,7 +230,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         one.
         """
         source, target = self.pairs.source_lengths, self.pairs.target_lengths
-        batches, places = self._batches(self._done), self._plan.rows_of(self._done)
+        batches = self._batches(self._done)
+        places = self._plan.rows_of(self._done)
         step_target_tokens = int(target[np.concatenate(batches)].sum())
         planned = []
         for batch, rows in zip(batches[self._own], places[self._own], strict=True):

@@ -118,7 +118,8 @@ def _write_texts(
     report.check_kept()
     texts = open_arrow_files(folder)
     report.warn(find_language_mistakes(texts, [corpus.spec for corpus in corpora]))
-    numbers, pair_rules = texts.data.column("corpus").to_numpy(), list[PairRules]()
+    numbers = texts.data.column("corpus").to_numpy()
+    pair_rules = list[PairRules]()
     for number, (corpus, corpus_rules) in enumerate(zip(corpora, rules, strict=True)):
         sample = pairs_of(texts, np.flatnonzero(numbers == number)[:SAMPLED_PAIRS])
         pair_rules.append(PairRules.for_corpus(corpus.spec, corpus_rules, sample))

@@ -194,7 +194,10 @@ def join_pieces(
         pieces: The start, the text and the translation of each piece.
         space: Text between pieces that touch.
     """
-    target, end, tokens, links = "", 0, list[Token](), list[Link]()
+    target = ""
+    end = 0
+    tokens = list[Token]()
+    links = list[Link]()
     for start, text, translation in pieces:
         target += source[end:start] or (space if end else "")
         tokens += [token._replace(end=token.end + len(target)) for token in translation.tokens]

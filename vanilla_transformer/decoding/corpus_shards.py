@@ -122,7 +122,8 @@ class CorpusShards:
         if path.exists():
             try:
                 manifest = read_json(path)
-                origin, shard_lines = dict(manifest["origin"]), int(manifest["shard_lines"])
+                origin = dict(manifest["origin"])
+                shard_lines = int(manifest["shard_lines"])
             except (ValueError, TypeError, LookupError) as error:
                 raise UserError(
                     f"{path} must describe {self.folder}, but it is damaged. {self._again}"
@@ -175,7 +176,9 @@ class CorpusShards:
         )
         if name is None:
             return
-        difference, old, new = f"the {name} is another one", before.get(name), self.origin[name]
+        difference = f"the {name} is another one"
+        old = before.get(name)
+        new = self.origin[name]
         if name == "options" and isinstance(old, dict):
             option = next(key for key in {**old, **new} if old.get(key) != new.get(key))
             difference = f"`{option}` was {old.get(option)!r} and is {new.get(option)!r}"

@@ -147,7 +147,8 @@ def decoder_logits(
     first = model(**source, decoder_input_ids=previous[:, :1], use_cache=True)
     if previous.shape[1] == 1:
         return first.logits
-    encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first[CACHE]
+    encoded = BaseModelOutput(first.encoder_last_hidden_state)
+    cache = first[CACHE]
     rest = model(
         input_ids=ids,
         attention_mask=mask,

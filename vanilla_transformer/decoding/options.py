@@ -416,7 +416,8 @@ class TranslationOptions(BaseModel):
             if name not in known or (value is not None and name in in_config)
         }
         ignored = {*known, *_WITHOUT_EFFECT, *(() if values["do_sample"] else _OTHER_FILTERS)}
-        of_configs, library = {name for level in configs for name in level}, dict[str, Any]()
+        of_configs = {name for level in configs for name in level}
+        library = dict[str, Any]()
         names = dict.fromkeys(
             name for level in levels for name in level if not name.startswith("_")
         )

@@ -80,7 +80,8 @@ class SentenceReader:
         count: int | None,
     ):
         self._options, self._tokenizer = options, tokenizer
-        self._encode, self._limits = (lambda texts: encode(texts, options)), source_limits(config)
+        self._encode = lambda texts: encode(texts, options)
+        self._limits = source_limits(config)
         self._splitter = splitter_of(options)
         self._seed = SentenceSeeds(options.seed) if isinstance(options.seed, int) else options.seed
         self._phrases: TextValues | None = None

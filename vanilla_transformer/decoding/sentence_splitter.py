@@ -55,7 +55,8 @@ class AbbreviationSplitter:
         with requires_extra("documents", "Sentence splitting"):
             from sentencex import segment
 
-            self.language, self._segment = base_language(language or "en"), segment
+            self.language = base_language(language or "en")
+            self._segment = segment
         has_ordinals = language is None or _WITH_ORDINALS.fullmatch(self.language)
         self._numbers = _ORDINALS if has_ordinals else _ITEM_NUMBERS
 

@@ -46,7 +46,8 @@ def score_pairs(
         total: The number of pairs, for the progress bar on a terminal of the main process.
         direction: The languages of the pairs, for a model that has several.
     """
-    pairs, hidden = iter(pairs), None if process_state().is_main_process else True
+    pairs = iter(pairs)
+    hidden = None if process_state().is_main_process else True
     with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
         while window := list(islice(pairs, WINDOW)):
             texts = [pair.source for pair in window], [pair.target for pair in window]

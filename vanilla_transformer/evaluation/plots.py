@@ -343,7 +343,8 @@ def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
         filled = [
             index for counted in counts.values() for index, count in enumerate(counted) if count
         ]
-        first, last = min(filled, default=0), max(filled, default=len(edges) - 2) + 1
+        first = min(filled, default=0)
+        last = max(filled, default=len(edges) - 2) + 1
         for kind, counted in counts.items():
             color = {"kept": "tab:blue", "dropped": "tab:red"}[kind]
             axes.stairs(

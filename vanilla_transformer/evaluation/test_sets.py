@@ -132,10 +132,10 @@ def evaluate_test_set(
         assert hypotheses is not None
         if metrics:
             rows = [row for row, reference in enumerate(references) if reference]
-            scored = (
-                [side[row] for row in rows if side] for side in (sources, hypotheses, references)
-            )
-            values |= measure_metrics(metrics, *scored)
+            scored_sources = [sources[row] for row in rows if sources]
+            scored_hypotheses = [hypotheses[row] for row in rows]
+            scored_references = [references[row] for row in rows]
+            values |= measure_metrics(metrics, scored_sources, scored_hypotheses, scored_references)
         if not process_state().is_main_process:
             return None
         if with_loss and translate is not None:

@@ -98,6 +98,13 @@ def render_card(
         "data": [*map(_escape_cells, facts["data"])],
     }
     name = location or folder.resolve().name
+    recipe_text = None
+    if shown_recipe:
+        recipe_text = yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip()
+    shown_results = []
+    for row in results:
+        cells = {name: row[name] for name in ("text", "signature")}
+        shown_results.append({**row, **_escape_cells(cells)})
     try:
         return ModelCard.from_template(
             _card_data(facts, results, version, task, emissions),
@@ -115,18 +122,13 @@ def render_card(
             **training,
             emissions=emissions,
             warning=_warning(results),
-            results=[
-                {**row, **_escape_cells({name: row[name] for name in ("text", "signature")})}
-                for row in results
-            ],
+            results=shown_results,
             mistakes=mistakes,
             stress_tables=read_records(run, STRESS_TABLES),
             warning_names=[*OF_TEXT],
             learning_curve=learning_curve(validations),
             picture=CURVE if (folder / CURVE).exists() else None,
-            recipe=yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip()
-            if shown_recipe
-            else None,
+            recipe=recipe_text,
             hashes=[
                 (path.name, hash_file(path))
                 for path in publishable_files(folder)

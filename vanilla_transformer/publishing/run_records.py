@@ -32,11 +32,10 @@ def learning_curve(validations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     validations = [
         entry for entry in validations if "model" not in entry or entry is validations[-1]
     ]
-    shown, last = min(len(validations), _MOST_POINTS), len(validations) - 1
-    return [
-        validations[index]
-        for index in sorted({round(n * last / max(1, shown - 1)) for n in range(shown)})
-    ]
+    shown = min(len(validations), _MOST_POINTS)
+    last = len(validations) - 1
+    indexes = {round(n * last / max(1, shown - 1)) for n in range(shown)}
+    return [validations[index] for index in sorted(indexes)]
 
 
 def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, Any] | None:

@@ -182,7 +182,8 @@ def report_lost_processes() -> Iterator[None]:
             or any(part in text for part in _OF_BACKENDS)
         ):
             raise
-        process, reason = f"Process {os.environ.get('RANK', '0')}", text.splitlines()[-1].strip()
+        process = f"Process {os.environ.get('RANK', '0')}"
+        reason = text.splitlines()[-1].strip()
         if any(name in text for name in _OWN_MISTAKES):
             raise LostProcessError(
                 f"{process} must have a GPU that no other process uses, but NCCL cannot use it: "

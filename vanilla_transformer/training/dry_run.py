@@ -56,7 +56,8 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
         )
         for stage in range(1, len(batches.sampler.stages))
     }
-    peak, warmup_steps = recipe.optimization.learning_rate or 0.0, state.schedule.warmup_steps
+    peak = recipe.optimization.learning_rate or 0.0
+    warmup_steps = state.schedule.warmup_steps
     if recipe.optimization.lr_scheduler == NOAM:
         scale = state.schedule.learning_rate_scale
         peak = noam_lambda(state.unwrapped_model.config.d_model, warmup_steps, scale)(

@@ -103,7 +103,8 @@ class GraphedTrainStep:
         before = [(group["lr"], group["capturable"]) for group in groups]
         try:
             for group, rate in zip(groups, rates.values(), strict=True):
-                group["lr"], group["capturable"] = rate, rate.device.type == "cuda"
+                group["lr"] = rate
+                group["capturable"] = rate.device.type == "cuda"
             return torch.stack(update(self._state))
         finally:
             for group, (number, capturable) in zip(groups, before, strict=True):

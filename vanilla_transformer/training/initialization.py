@@ -156,7 +156,9 @@ def replace_vocabulary(
         )
     config = copy.deepcopy(model.config)
     config.vocab_size = config.decoder_vocab_size = len(new)
-    known, vocabulary, special = old.get_vocab(), new.get_vocab(), special_token_ids(new)
+    known = old.get_vocab()
+    vocabulary = new.get_vocab()
+    special = special_token_ids(new)
     tokens = sorted(
         vocabulary, key=vocabulary.__getitem__
     )  # `convert_ids_to_tokens` may name added ones otherwise

@@ -108,7 +108,8 @@ def _shards_by_launcher() -> bool:
     from torch.distributed.fsdp import CPUOffloadPolicy
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
-    version, policy = os.environ.get("FSDP_VERSION", "1"), os.environ.get("FSDP_AUTO_WRAP_POLICY")
+    version = os.environ.get("FSDP_VERSION", "1")
+    policy = os.environ.get("FSDP_AUTO_WRAP_POLICY")
     others = {}
     if version != "2":
         others[f"fsdp_version={version}"] = (

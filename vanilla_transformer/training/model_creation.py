@@ -195,7 +195,8 @@ class CPUDropout(nn.Dropout):
             or torch.compiler.is_compiling()
         ):
             return super().forward(hidden_states)
-        features, dropped = hidden_states.numel(), min(round(self.p * 2**16), 2**16 - 1)
+        features = hidden_states.numel()
+        dropped = min(round(self.p * 2**16), 2**16 - 1)
         draws = (
             torch.empty(-(-features // 4), dtype=torch.int64)
             .random_(-(2**63), None)

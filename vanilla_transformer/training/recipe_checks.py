@@ -195,7 +195,9 @@ def _token_keys(recipe: Recipe) -> list[str]:
 
 def _check_effects(recipe: Recipe) -> None:
     """Refuse keys that are given and change nothing beside the others."""
-    tuning, tokenizer, reasons = recipe.fine_tuning, recipe.data.tokenizer, dict[str, str]()
+    tuning = recipe.fine_tuning
+    tokenizer = recipe.data.tokenizer
+    reasons = dict[str, str]()
     if tokenizer is not None:
         reasons = dict.fromkeys(
             OF_NEW_TOKENIZERS, f"`tokenizer` is {tokenizer}, and none is trained on the text"

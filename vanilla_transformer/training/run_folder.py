@@ -271,7 +271,8 @@ class RunFolder:
         if (
             progress["recipe"].get("best_metric") != self.options.best_metric
         ):  # whose scores cannot be compared
-            state.progress.best, state.progress.validations_without_improvement = [], 0
+            state.progress.best = []
+            state.progress.validations_without_improvement = 0
         self._temporary_step = progress["step"] if progress["temporary"] else None
         self._saved_step = progress["step"]
         minutes = progress["minutes"]

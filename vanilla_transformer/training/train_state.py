@@ -173,7 +173,8 @@ class TrainState:
         """
         unused = UNUSED[self.recipe.optimization.lr_scheduler]
         used = {name: value for name, value in asdict(schedule).items() if name not in unused}
-        self.schedule, self.progress.recipe = schedule, self.progress.recipe | used
+        self.schedule = schedule
+        self.progress.recipe = self.progress.recipe | used
         self.planned_steps = schedule.max_steps if planned_steps is None else planned_steps
         self.lr_scheduler = create_lr_scheduler(
             self.recipe.optimization.lr_scheduler,
@@ -185,7 +186,8 @@ class TrainState:
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
         # Without memory; with FSDP2 only, whose models do not decode.
         self._skeleton: VanillaTransformerForConditionalGeneration | None = None
-        options, terms = self.recipe.optimization, create_loss_terms(self.recipe, model.config)
+        options = self.recipe.optimization
+        terms = create_loss_terms(self.recipe, model.config)
         if options.fsdp:
             self._skeleton = copy.deepcopy(model).to("meta")
         rank = self.recipe.fine_tuning.lora_rank

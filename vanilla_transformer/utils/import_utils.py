@@ -51,7 +51,8 @@ def show_progress() -> Iterator[None]:
     from transformers.utils import logging as library
 
     logging.basicConfig(format="%(message)s")
-    package, had_bars = logging.getLogger("vanilla_transformer"), library.is_progress_bar_enabled()
+    package = logging.getLogger("vanilla_transformer")
+    had_bars = library.is_progress_bar_enabled()
     level = package.level
     package.setLevel(level or logging.INFO)
     library.disable_progress_bar()

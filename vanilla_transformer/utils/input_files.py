@@ -38,7 +38,8 @@ def open_input(path: str | Path) -> BufferedReader:
     """Open a file at its start. A pipe is read once, into a temporary file."""
     if not is_pipe(path):
         return Path(path).open("rb")
-    name, file = "standard input" if str(path) == STDIN else str(path), _spool(str(path))
+    name = "standard input" if str(path) == STDIN else str(path)
+    file = _spool(str(path))
     return open(name, "rb", opener=lambda _, flags: os.open(_place(file), flags))
 
 

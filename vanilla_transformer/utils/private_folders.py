@@ -34,16 +34,12 @@ def find_unsafe(path: Path, root: Path | None = None) -> str | None:
     """
     if not hasattr(os, "geteuid"):
         return None
-    levels = ((level, None) for level in _levels(path if root is None else root.parent))
-    below = (
-        ()
-        if root is None
-        else accumulate(path.relative_to(root).parts, Path.joinpath, initial=root)
-    )
+    above = _levels(path if root is None else root.parent)
+    problems: Iterator[str | None] = (_find_problem(level, None) for level in above)
+    if root is not None:
+        below = accumulate(path.relative_to(root).parts, Path.joinpath, initial=root)
+        problems = chain(problems, (_find_problem(level, root) for level in below))
     try:
-        problems = (
-            _find_problem(*level) for level in chain(levels, ((level, root) for level in below))
-        )
         return next(filter(None, problems), None)
     except FileNotFoundError:
         return None

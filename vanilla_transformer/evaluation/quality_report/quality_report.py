@@ -154,7 +154,8 @@ class Bar(NamedTuple):
 
 def render_report(evaluation: Evaluation, setup: Setup) -> str:
     """Return the HTML of a page on the quality of translations."""
-    report, sentences = evaluation.report, score_sentences(evaluation, setup.limits)
+    report = evaluation.report
+    sentences = score_sentences(evaluation, setup.limits)
     if not sentences:
         raise UserError(
             "A report needs a sentence with a reference, but all references are blank. Leave out "
@@ -279,9 +280,10 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
     """
     # 1 if the system is better than its baseline, -1 if it is worse, 0 if that is not significant
     signs = {}
-    for name, one in report.comparisons.items():
-        is_better = (one.system.score > one.baseline.score) != (name in LOWER_IS_BETTER)
-        signs[name] = 0 if one.p_value >= _SIGNIFICANT else 1 if is_better else -1
+    for name, comparison in report.comparisons.items():
+        is_higher = comparison.system.score > comparison.baseline.score
+        is_better = is_higher != (name in LOWER_IS_BETTER)
+        signs[name] = 0 if comparison.p_value >= _SIGNIFICANT else 1 if is_better else -1
     verdicts = []
     for sign, verdict in _VERDICTS.items():
         names = [METRIC_LABELS[name] for name in signs if signs[name] == sign]
@@ -289,23 +291,18 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
             verdicts.append(
                 verdict if len(names) == len(signs) else f"{verdict} by {' and '.join(names)}"
             )
-    changed = sorted(
-        {sentence.source + sentence.reference: sentence for sentence in sentences}.values(),
-        key=lambda sentence: sentence.change,
-    )
+    rows = []
+    for name, comparison in report.comparisons.items():
+        difference = comparison.system.score - comparison.baseline.score
+        percent = f"{100 * comparison.p_value:.2g}"
+        verdict = _VERDICTS[signs[name]]
+        rows.append((METRIC_LABELS[name], comparison, difference, percent, verdict))
+    different = {sentence.source + sentence.reference: sentence for sentence in sentences}
+    changed = sorted(different.values(), key=lambda sentence: sentence.change)
     return {
         "tone": _TONES.get((min(signs.values()), max(signs.values())), ""),
         "verdict": "; ".join(verdicts),
-        "rows": [
-            (
-                METRIC_LABELS[name],
-                one,
-                one.system.score - one.baseline.score,
-                f"{100 * one.p_value:.2g}",
-                _VERDICTS[signs[name]],
-            )
-            for name, one in report.comparisons.items()
-        ],
+        "rows": rows,
         "counts": Counter((sentence.change > 0) - (sentence.change < 0) for sentence in sentences),
         "groups": {
             "Improved most": [
@@ -366,9 +363,9 @@ def choose_examples(sentences: Sequence[ScoredSentence]) -> dict[str, list[Score
 
     Of equally good ones, the longest are shown.
     """
+    different = {(sentence.source, sentence.translation): sentence for sentence in sentences}
     ranked = sorted(
-        {(sentence.source, sentence.translation): sentence for sentence in sentences}.values(),
-        key=lambda sentence: (-sentence.score, -len(sentence.reference)),
+        different.values(), key=lambda sentence: (-sentence.score, -len(sentence.reference))
     )
     count = min(_SHOWN, -(-len(ranked) // 3))
     best, others = ranked[:count], ranked[count:]
@@ -403,16 +400,14 @@ def describe_speed(
 def mark_differences(text: str, reference: str) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a text, and whether the reference lacks their words there."""
     spans = split_units(text)
-    words, others = (
-        [side[start:end].casefold() for start, end in split_units(side)]
-        for side in (text, reference)
-    )
+    words = [text[start:end].casefold() for start, end in spans]
+    others = [reference[start:end].casefold() for start, end in split_units(reference)]
+    matcher = SequenceMatcher(None, words, others, autojunk=False)
     position = 0
-    for kind, first, last, _, _ in SequenceMatcher(
-        None, words, others, autojunk=False
-    ).get_opcodes():
+    for kind, first, last, _, _ in matcher.get_opcodes():
         if kind in ("replace", "delete"):
-            start, end = spans[first][0], spans[last - 1][1]
+            start = spans[first][0]
+            end = spans[last - 1][1]
             yield text[position:start], False
             yield text[start:end], True
             position = end

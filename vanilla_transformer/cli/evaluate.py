@@ -106,8 +106,8 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
     def _check_together(self) -> "EvaluateArguments":
         if self.hypotheses is not None:
             if self.model:
-                found = f"got {self.model!r} and {self.hypotheses!r}"
-                raise UserError(f"Give a model or its --hypotheses, not both, {found}.")
+                values = f"got {self.model!r} and {self.hypotheses!r}"
+                raise UserError(f"Give a model or its --hypotheses, not both, {values}.")
             of_models = {*TranslationArguments.model_fields} - {
                 *ThreadArguments.model_fields,
                 "model",
@@ -191,7 +191,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     functions = {
         name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)
     }
-    found = evaluate_test_set(
+    evaluation = evaluate_test_set(
         read_test_set(
             options.source,
             options.target[0],
@@ -206,23 +206,29 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         samples=options.bootstrap_samples,
         glossary=None if options.model else request_settings(options).get("glossary"),
     )
-    if found is not None:  # on the main process
+    if evaluation is not None:  # on the main process
         if options.output_file is not None:
-            write_text_atomically(options.output_file, "\n".join(found.hypotheses) + "\n")
+            write_text_atomically(options.output_file, "\n".join(evaluation.hypotheses) + "\n")
         if options.json_file is not None:
-            _write_json(options.json_file, found.report.as_dict())
+            _write_json(options.json_file, evaluation.report.as_dict())
         if options.name is not None:
             worst = worst_translations(
-                found.sources, found.hypotheses, found.references, found.further_references
+                evaluation.sources,
+                evaluation.hypotheses,
+                evaluation.references,
+                evaluation.further_references,
             )
             save_record(
-                options.model, EVALUATIONS, options.name, {**found.report.as_dict(), "worst": worst}
+                options.model,
+                EVALUATIONS,
+                options.name,
+                {**evaluation.report.as_dict(), "worst": worst},
             )
-        print("\n".join(found.report.lines()))
+        print("\n".join(evaluation.report.lines()))
         if setup is not None and options.report is not None:
             from vanilla_transformer.evaluation.quality_report import render_report
 
-            write_text_atomically(options.report, render_report(found, setup))
+            write_text_atomically(options.report, render_report(evaluation, setup))
             print(f"The report is {options.report}.")
     process_state().destroy_process_group()
 
@@ -238,23 +244,29 @@ def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Se
 
     name = options.model or None
     shown = name or str(options.hypotheses)
-    state, files = process_state(), {label: getattr(options, name) for name, label in _READ.items()}
+    state = process_state()
+    files = {label: getattr(options, name) for name, label in _READ.items()}
     files["Reference"], *further = options.target
     files |= {f"Reference {number}": path for number, path in enumerate(further, 2)}
     baseline = None if options.glossary is None else "the same model without the glossary"
+    if options.compare_with is not None:
+        baseline = Path(options.compare_with).name
     path = Path(shown).resolve()
     parts = 2 if path.name.startswith("checkpoint-") else 1  # a run's name says more than a step
+    system = "/".join(path.parts[-parts:]) if path.exists() else shown
+    limits = WarningLimits() if name is None else WarningLimits.from_config(load_config(name))
+    training = training_facts(name) if name is not None and Path(name).is_dir() else {}
     return Setup(
-        system="/".join(path.parts[-parts:]) if path.exists() else shown,
+        system=system,
         command=shlex.join(["vanilla-transformer", "evaluate", *arguments]),
         version=__version__,
         models=[] if name is None else model_names(name, options),
         files={label: path for label, path in files.items() if path is not None},
-        baseline=baseline if options.compare_with is None else Path(options.compare_with).name,
-        limits=WarningLimits() if name is None else WarningLimits.from_config(load_config(name)),
+        baseline=baseline,
+        limits=limits,
         languages=(options.source_language, options.target_language),
         hardware=describe_hardware(state.device, state.num_processes),
-        training=training_facts(name) if name is not None and Path(name).is_dir() else {},
+        training=training,
     )
 
 
@@ -418,8 +430,10 @@ def score_command(arguments: Sequence[str]) -> None:
 
     chosen = ("as_json", "max_tokens", "ensemble_weights", "source_language", "target_language")
     origin = {
-        "input": [hash_file(Path(each)) for each in (options.source, options.target)],
-        "model": [hash_model(each) for each in (options.model, *(options.ensemble or []))],
+        "input": [hash_file(Path(path)) for path in (options.source, options.target)],
+        "model": [
+            hash_model(model_name) for model_name in (options.model, *(options.ensemble or []))
+        ],
         "options": {name: getattr(options, name) for name in chosen},
     }
     lines = (
@@ -436,8 +450,6 @@ def score_command(arguments: Sequence[str]) -> None:
 def _open_scorer(options: ScoreArguments) -> "PairScorer":
     from vanilla_transformer.evaluation.pair_scores import PairScorer
 
-    models, languages = (
-        (options.ensemble, options.ensemble_weights),
-        partial(language_settings, options=options),
-    )
+    models = (options.ensemble, options.ensemble_weights)
+    languages = partial(language_settings, options=options)
     return PairScorer(options.model, *models, languages, options.max_tokens, options.as_json)

@@ -96,9 +96,7 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
     """
     name = re.sub("(?<!^)(?=[A-Z])", "-", schema.__name__.removesuffix("Arguments")).lower()
     fields = schema.model_fields
-    main = [
-        fields[each].alias or each for each in inspect.get_annotations(schema) if each in fields
-    ]
+    main = [fields[key].alias or key for key in inspect.get_annotations(schema) if key in fields]
     options = schema(
         **CommandLine(group_fields(schema), f"vanilla-transformer {name}", [*main, *_MAIN]).read(
             words
@@ -122,8 +120,8 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
             if (
                 path.is_file() and path.stat().st_size
             ):  # devices, pipes and empty files are written to
-                found = f"{path} exists. Choose another, or replace it by --overwrite."
-                raise UserFileError(f"The output must be a new file, but {found}")
+                problem = f"{path} exists. Choose another, or replace it by --overwrite."
+                raise UserFileError(f"The output must be a new file, but {problem}")
     if options.user_module is not None:
         use_user_module(options.user_module)
     register_models()
@@ -258,16 +256,16 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
             or getattr(options, "format", None) in _NAMING
         )
         if options.target_language is not None and not is_named:
-            rule = (
+            reason = (
                 "is for models that translate into several languages, for `--glossary FILE` "
                 "and for `--format`"
             )
             names = ", ".join(sorted(_NAMING))
-            raise UserError(f"`target_language` {rule} {names}, got none of them. Leave it out.")
+            raise UserError(f"`target_language` {reason} {names}, got none of them. Leave it out.")
         return {}
     check_languages(tokenizer, Direction(options.source_language, options.target_language))
-    given = {"src_lang": options.source_language, "tgt_lang": options.target_language}
-    return {name: value for name, value in given.items() if value is not None}
+    languages = {"src_lang": options.source_language, "tgt_lang": options.target_language}
+    return {name: value for name, value in languages.items() if value is not None}
 
 
 class EnsembleArguments(CommandArguments):
@@ -368,12 +366,12 @@ class RayArguments(CommandArguments):
     @model_validator(mode="after")
     def _check_cluster(self) -> "RayArguments":
         if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
-            rule = (
+            requirement = (
                 "This command must be started once, since processes of a launcher divide no "
                 "lines any more"
             )
             raise UserError(
-                f"{rule}, got {processes}. Use --engine ray for several GPUs or machines."
+                f"{requirement}, got {processes}. Use --engine ray for several GPUs or machines."
             )
         if self.engine is None and self.model_fields_set & {"ray_workers", "ray_threads"}:
             raise UserError(
@@ -547,7 +545,7 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
         for name, _ in sorted(fields)
         if name not in files | _NOT_OF_TRANSLATIONS
     }
-    for each in ("glossary", "target_prefixes"):
-        if getattr(options, each, None) is not None:
-            chosen[each] = hash_file(Path(getattr(options, each)))
+    for option in ("glossary", "target_prefixes"):
+        if getattr(options, option, None) is not None:
+            chosen[option] = hash_file(Path(getattr(options, option)))
     return {"model": [*map(hash_model, model_names(options.model, options))], "options": chosen}

@@ -83,9 +83,11 @@ def stdin_source(batch_size: int) -> Source:
     except (AttributeError, OSError):  # replaced by an object of Python
         return split_lines((line.rstrip("\n") for line in stdin), None, batch_size)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        place, end, total = os.lseek(descriptor, 0, os.SEEK_CUR), b"\n", 0
-        while piece := os.pread(descriptor, _PIECE, place):
-            total, end, place = total + piece.count(b"\n"), piece[-1:], place + len(piece)
+        position, end, total = os.lseek(descriptor, 0, os.SEEK_CUR), b"\n", 0
+        while piece := os.pread(descriptor, _PIECE, position):
+            total = total + piece.count(b"\n")
+            end = piece[-1:]
+            position = position + len(piece)
         total += end != b"\n"
 
     def decoded() -> Iterator[list[str]]:
@@ -105,10 +107,8 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause
     of `PAUSE` seconds.
     """
-    lines, begun = (
-        deque[bytes](),
-        list[bytes](),
-    )  # whole lines, and the parts of the line that has not ended
+    lines = deque[bytes]()  # whole lines
+    begun = list[bytes]()  # the parts of the line that has not ended
     number, size = 1, 0  # of that line
     while True:
         wait = None if not lines else 0 if len(lines) >= least else PAUSE
@@ -163,19 +163,22 @@ class LineTranslator:
     def __init__(self, translate: Any, options: Any, total: int | None):
         from vanilla_transformer.decoding.engine.requests import share_seed
 
-        self.pipeline, self.options, self.total, model = translate, options, total, translate.model
+        self.pipeline = translate
+        self.options = options
+        self.total = total
+        model = translate.model
         self.is_scored = translate.uses_engine  # another runtime or architecture gives texts only
         if options.n_best is not None and not self.is_scored:
-            rule = (
+            requirement = (
                 "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
             )
             raise UserError(
-                f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead."
+                f"{requirement}, got {type(model).__name__}. Give --num_return_sequences instead."
             )
         if options.as_json and not (self.is_scored or options.quiet):
-            found = type(model).__name__
+            kind = type(model).__name__
             logger.warning(
-                "%s has no scores, tokens or warnings, so the objects have texts only.", found
+                "%s has no scores, tokens or warnings, so the objects have texts only.", kind
             )
         has_heads, is_calibrated = (
             bool(getattr(model.config, name, 0)) for name in ("alignment_heads", "confidence")
@@ -195,9 +198,9 @@ class LineTranslator:
             None if options.target_prefixes is None else read_lines(options.target_prefixes)
         )
         if self.prefixes is not None and total is not None and len(self.prefixes) != total:
-            found = f"{len(self.prefixes)} in {options.target_prefixes}"
+            number = f"{len(self.prefixes)} in {options.target_prefixes}"
             raise UserError(
-                f"There must be a target prefix for each of {total} sentences, got {found}."
+                f"There must be a target prefix for each of {total} sentences, got {number}."
             )
         # Whether somebody reads the translations in a terminal; `--json` has the warnings in its
         # objects.
@@ -217,7 +220,8 @@ class LineTranslator:
         if self.prefixes is not None:
             settings["target_prefix"] = self.prefixes[shard.start : shard.start + len(sources)]
         if options.tab_constraints:  # each line has its own after the sentence
-            cells, shared = [line.split("\t") for line in sources], options.constraint or []
+            cells = [line.split("\t") for line in sources]
+            shared = options.constraint or []
             sources = [sentence for sentence, *_ in cells]
             settings["constraints"] = [
                 [*words, *(shared if sentence.strip() else [])] for sentence, *words in cells
@@ -288,9 +292,9 @@ class LineTranslator:
         from vanilla_transformer.text.translation_warnings import WARNINGS
 
         for index, names in (self.warned or {}).items():
-            place = "" if is_alone else f"line {start + index + 1}: "
+            location = "" if is_alone else f"line {start + index + 1}: "
             reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
-            print(f"warning: {place}{reasons}.", file=sys.stderr, flush=True)
+            print(f"warning: {location}{reasons}.", file=sys.stderr, flush=True)
         if self.warned is not None:
             self.warned.clear()
 

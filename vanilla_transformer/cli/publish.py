@@ -55,8 +55,8 @@ def render_card_command(arguments: Sequence[str]) -> None:
     if (
         path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes()
     ):  # the tag of our release
-        rule = "The card must be a new file, or one that this package wrote"
-        raise UserFileError(f"{rule}, but {path} is another. Move or delete it.")
+        requirement = "The card must be a new file, or one that this package wrote"
+        raise UserFileError(f"{requirement}, but {path} is another. Move or delete it.")
     render = _card_renderer(folder, options.repo_id, options.facts, options.template)
     write_text_atomically(path, str(render(folder)))
     print(f"The card is in {path}.")

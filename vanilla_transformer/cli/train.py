@@ -107,7 +107,8 @@ def demo_command(arguments: Sequence[str]) -> None:
     with show_progress():
         bleu = _print_demo_scores(folder, corpus)
         draw_picture("attention is", _draw_demo, folder)
-    made, reasons = max(entry["step"] for entry in read_entries(folder)), []
+    made = max(entry["step"] for entry in read_entries(folder))
+    reasons = []
     if made < steps:
         reasons.append(f"the time limit ended training after {made:,} of {steps:,} steps")
     if bleu < _DEMO_LEAST_BLEU:
@@ -180,7 +181,7 @@ def choose_ranks(scores: Sequence[float], count: int) -> list[tuple[int, int]]:
     Earlier ones win ties.
     """
     order = sorted(range(len(scores)), key=lambda number: -scores[number])
-    ranks = [round(place * (len(order) - 1) / (count - 1)) for place in range(count)]
+    ranks = [round(index * (len(order) - 1) / (count - 1)) for index in range(count)]
     return [(rank + 1, order[rank]) for rank in ranks]
 
 
@@ -189,8 +190,6 @@ def _draw_demo(folder: Path) -> Path:
 
     from vanilla_transformer.evaluation.plots import plot_attention
 
-    model, tokenizer = (
-        AutoModelForSeq2SeqLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     return plot_attention(model, tokenizer, _DEMO_SENTENCE, folder / "attention.png")

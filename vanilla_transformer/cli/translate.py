@@ -93,10 +93,10 @@ def _translate_document(
     if document.summary and not options.quiet:
         targets = sorted({named.target for named in document.directions if named.target})
         if targets and direction.target is None:  # the language of the translation is unknown
-            rule = (
+            problem = (
                 "and the model does not say what it writes. Name its language by --target_language"
             )
-            print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
+            print(f"warning: The file asks for {', '.join(targets)}, {problem}.", file=sys.stderr)
         print(document.summary, file=sys.stderr)
 
 
@@ -183,8 +183,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             )
         if self.sentences and (self.input is not None or format != "text"):
             hint = "`--input` and `--format` are for files and standard input."
-            found = f"got the sentence {self.sentences[0]!r}"
-            raise UserError(f"Give sentences or a file to translate, not both, {found}. {hint}")
+            values = f"got the sentence {self.sentences[0]!r}"
+            raise UserError(f"Give sentences or a file to translate, not both, {values}. {hint}")
         if (
             "sentence_splitter" in self.model_fields_set
             and format == "text"
@@ -229,11 +229,11 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             or self.seed is not None
         )
         if self.as_json or self.alignments or self.resume or several:
-            rule = (
+            reason = (
                 "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, "
                 "`--seed` or `--mbr`"
             )
-            raise UserError(f"With `--format {shown}` there is {rule}.")
+            raise UserError(f"With `--format {shown}` there is {reason}.")
         for name in (name for name in _NOT_OF_DOCUMENTS if getattr(self, name)):
             raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
 
@@ -261,7 +261,8 @@ def translate_command(arguments: Sequence[str]) -> None:
     is_silent = is_given or options.quiet
     options.format = options.format or _find_format(options.input or "")
     if options.join_lines != "no":
-        options.format, is_silent = "wrapped", options.quiet or options.join_lines == "yes"
+        options.format = "wrapped"
+        is_silent = options.quiet or options.join_lines == "yes"
     if options.quiet:
         silence_libraries()
     splitter = None
@@ -276,7 +277,8 @@ def translate_command(arguments: Sequence[str]) -> None:
     if text is not None and options.format != "text":
         _translate_document(opening, options, (text, encoding), splitter, "" if is_silent else note)
         return
-    output, size = None if options.output is None else Path(options.output), options.batch_size
+    output = None if options.output is None else Path(options.output)
+    size = options.batch_size
     if options.sentences:
         source = split_lines(options.sentences, len(options.sentences), size)
     elif options.input is not None:
@@ -348,10 +350,10 @@ def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
     document = WrappedText(text)
     if not document.is_wrapped:
         options.format = "text"
-    found = (
+    notice = (
         f"The lines are wrapped at {document.width} characters, so their paragraphs are translated"
     )
-    return text, encoding, f"{found}; --join_lines no translates each line."
+    return text, encoding, f"{notice}; --join_lines no translates each line."
 
 
 def _write_shards(options: TranslateArguments, total: int | None, work: Callable) -> None:

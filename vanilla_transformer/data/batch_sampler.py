@@ -230,7 +230,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         one.
         """
         source, target = self.pairs.source_lengths, self.pairs.target_lengths
-        batches, places = self._batches(self._done), self._plan.rows_of(self._done)
+        batches = self._batches(self._done)
+        places = self._plan.rows_of(self._done)
         step_target_tokens = int(target[np.concatenate(batches)].sum())
         planned = []
         for batch, rows in zip(batches[self._own], places[self._own], strict=True):
@@ -312,7 +313,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         part: EpochPart,
         epoch: int,
     ) -> BatchPlan:
-        place = self.seed, epoch, part.batches_per_step
+        seed_and_epoch = self.seed, epoch, part.batches_per_step
         if shape is not None:
-            return plan_packed_batches(source, target, shape, *place)
-        return plan_batches(source, target, part.max_tokens, *place, self.pad_to_multiple_of)
+            return plan_packed_batches(source, target, shape, *seed_and_epoch)
+        return plan_batches(
+            source, target, part.max_tokens, *seed_and_epoch, self.pad_to_multiple_of
+        )

@@ -110,7 +110,7 @@ class BatchPlan:
     def rows_of(self, step: int) -> list[np.ndarray | None]:
         """Return `rows` of the batches of a training step, or None for each."""
         bounds = [slice(*self.bounds[batch : batch + 2]) for batch in self.steps[step]]
-        return [None if self.rows is None else self.rows[each] for each in bounds]
+        return [None if self.rows is None else self.rows[batch_bounds] for batch_bounds in bounds]
 
 
 EMPTY_PLAN = BatchPlan(pairs=np.empty(0, int), bounds=np.zeros(1, int), steps=np.empty((0, 0), int))
@@ -144,7 +144,8 @@ def plan_batches(
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max_tokens, batches_per_step, pad_to_multiple_of)
-    source, target = round_up(source, pad_to_multiple_of), round_up(target, pad_to_multiple_of)
+    source = round_up(source, pad_to_multiple_of)
+    target = round_up(target, pad_to_multiple_of)
     longest = np.maximum(source, target)
     random = np.random.default_rng((seed, epoch))
     pairs = _sort(longest, source, target, random)
@@ -231,7 +232,8 @@ def _number_of_batches(pairs: int, fewest: int, divisor: int) -> int:
     """Return the first multiple of `divisor` above `fewest`, or equal to it if there are few
     pairs.
     """
-    above, at_least = fewest // divisor * divisor + divisor, -(-fewest // divisor) * divisor
+    above = fewest // divisor * divisor + divisor
+    at_least = -(-fewest // divisor) * divisor
     if at_least > pairs:
         raise UserError(
             f"{pairs} pairs cannot be divided among the {divisor} batches of a step "

@@ -65,7 +65,9 @@ def load_cached_texts(
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
         key = hash_json(
-            _FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules]
+            _FORMAT,
+            [content_key(corpus) for corpus in corpora],
+            [corpus_rules.on_text for corpus_rules in rules],
         )
         folder = cached_folder(
             cache_dir, f"texts-{key}", partial(_write_texts, corpora=corpora, rules=rules)
@@ -105,10 +107,10 @@ def _write_texts(
     """
     report, path = CleaningReport(), folder / "texts.arrow"
     with pa.ipc.new_stream(str(path), _SCHEMA) as file:
-        for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):
+        for number, (corpus, corpus_rules) in enumerate(zip(corpora, rules, strict=True)):
             name = corpus.spec.name
             rows = tqdm(read_rows(corpus), f"Reading {name}", unit=" pairs", delay=1, disable=None)
-            pairs = clean_text(corpus.spec, rows, each, report)
+            pairs = clean_text(corpus.spec, rows, corpus_rules, report)
             while batch := list(islice(pairs, ROWS_PER_BATCH)):
                 sources, targets = zip(*batch, strict=True)
                 columns = [sources, targets, np.full(len(batch), number, dtype=np.int32)]
@@ -116,10 +118,11 @@ def _write_texts(
     report.check_kept()
     texts = open_arrow_files(folder)
     report.warn(find_language_mistakes(texts, [corpus.spec for corpus in corpora]))
-    numbers, pair_rules = texts.data.column("corpus").to_numpy(), list[PairRules]()
-    for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):
+    numbers = texts.data.column("corpus").to_numpy()
+    pair_rules = list[PairRules]()
+    for number, (corpus, corpus_rules) in enumerate(zip(corpora, rules, strict=True)):
         sample = pairs_of(texts, np.flatnonzero(numbers == number)[:SAMPLED_PAIRS])
-        pair_rules.append(PairRules.for_corpus(corpus.spec, each, sample))
+        pair_rules.append(PairRules.for_corpus(corpus.spec, corpus_rules, sample))
     broken = find_broken(texts, pair_rules, report)
     report.check_kept()
     if broken.any():

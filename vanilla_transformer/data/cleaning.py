@@ -94,18 +94,19 @@ class CleaningReport:
     histograms: Histograms = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def add(self, rule: str, pairs: Sequence[SentencePair], count: int | None = None) -> None:
+    def add(self, rule_name: str, pairs: Sequence[SentencePair], count: int | None = None) -> None:
         """Count `count` pairs (by default `len(pairs)`) that a rule dropped; `pairs` holds the
         first of them.
         """
-        self.dropped[rule] = self.dropped.get(rule, 0) + (len(pairs) if count is None else count)
-        examples = self.examples.setdefault(rule, [])
+        dropped = len(pairs) if count is None else count
+        self.dropped[rule_name] = self.dropped.get(rule_name, 0) + dropped
+        examples = self.examples.setdefault(rule_name, [])
         for source, target in pairs[: EXAMPLES - len(examples)]:
             examples.append([abbreviate(source), abbreviate(target)])
 
-    def add_rows(self, rule: str, texts: datasets.Dataset, rows: np.ndarray) -> None:
+    def add_rows(self, rule_name: str, texts: datasets.Dataset, rows: np.ndarray) -> None:
         """Count rows of texts that a rule dropped."""
-        self.add(rule, pairs_of(texts, rows[:EXAMPLES]), len(rows))
+        self.add(rule_name, pairs_of(texts, rows[:EXAMPLES]), len(rows))
 
     def warn(self, warnings: Sequence[str]) -> None:
         """Log warnings, and keep them."""
@@ -136,14 +137,15 @@ class CleaningReport:
 
     def __str__(self) -> str:
         lines = [f"{self.kept:,} of {self.read:,} pairs kept.", *self.warnings]
-        for rule in RULES:
-            if self.dropped.get(rule):
-                share = 100 * self.dropped[rule] / self.read
+        for rule_name in RULES:
+            if self.dropped.get(rule_name):
+                share = 100 * self.dropped[rule_name] / self.read
                 percent = f"{share:.0f}" if share >= 10 else f"{share:.2g}"
                 lines.append(
-                    f"  {self.dropped[rule]:,} dropped ({percent} %): {RULES[rule]}, such as"
+                    f"  {self.dropped[rule_name]:,} dropped ({percent} %): {RULES[rule_name]}, "
+                    "such as"
                 )
-                lines += [f"    {source} | {target}" for source, target in self.examples[rule]]
+                lines += [f"    {source} | {target}" for source, target in self.examples[rule_name]]
         return "\n".join(lines)
 
 
@@ -174,28 +176,31 @@ def clean_text(
     for number, pair, score in rows:
         report.read += 1
         if rules.min_score is not None and score is None and any(pair):
-            rule = f"`min_score` needs scores, but line {number} of {spec.name} has none"
+            requirement = f"`min_score` needs scores, but line {number} of {spec.name} has none"
             raise UserError(
-                f"{rule}. Leave it out, or set `min_score: null` for this corpus in `corpora`."
+                f"{requirement}. Leave it out, or set `min_score: null` for this corpus in "
+                "`corpora`."
             )
         if has_invalid_unicode(pair.source) or has_invalid_unicode(pair.target):
-            rule, side = "invalid_unicode", 0 if has_invalid_unicode(pair.source) else 1
-            if rule not in rules.drop:
+            rule_name = "invalid_unicode"
+            side = 0 if has_invalid_unicode(pair.source) else 1
+            if rule_name not in rules.drop:
                 raise invalid_unicode_error(
-                    number, spec.location(side), pair[side], way_out.format(rule)
+                    number, spec.location(side), pair[side], way_out.format(rule_name)
                 )
         elif not (pair.source and pair.target):
-            rule, side = "empty", 1 if pair.source else 0
-            if any(pair) and is_editable and rule not in rules.drop:
-                raise blank_side_error(number, spec.location(side), way_out.format(rule))
+            rule_name = "empty"
+            side = 1 if pair.source else 0
+            if any(pair) and is_editable and rule_name not in rules.drop:
+                raise blank_side_error(number, spec.location(side), way_out.format(rule_name))
         elif rules.min_score is not None and score is not None and score < rules.min_score:
-            rule = "min_score"
+            rule_name = "min_score"
         elif "identical" in rules.drop and pair.source == pair.target:
-            rule = "identical"
+            rule_name = "identical"
         else:
             yield pair
             continue
-        report.add(rule, [pair])
+        report.add(rule_name, [pair])
 
 
 _NAMES = list(RULES)
@@ -276,16 +281,16 @@ def _find_misaligned(
 
     corpora = texts.data.column("corpus").to_numpy()
     number_of = {
-        number: each.direction
-        for number, each in enumerate(pair_rules)
-        if "misaligned" in each.rules.drop
+        number: corpus_rules.direction
+        for number, corpus_rules in enumerate(pair_rules)
+        if "misaligned" in corpus_rules.rules.drop
     }
     for direction in dict.fromkeys(number_of.values()):
-        numbers = [number for number, each in number_of.items() if each == direction]
+        numbers = [number for number, other in number_of.items() if other == direction]
         rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
         if len(rows) < LEAST_PAIRS:
-            rule = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
-            report.warn([f"{rule} of one direction, got {len(rows):,}."])
+            notice = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
+            report.warn([f"{notice} of one direction, got {len(rows):,}."])
             continue
         misaligned = find_misaligned(texts.select(rows), choose_num_proc(len(rows), num_proc))
         broken[rows[misaligned]] = _NAMES.index("misaligned")

@@ -226,12 +226,13 @@ class PairRules:
             codes = [language_code(language) for language in spec.direction]
             if None in codes:
                 known = ", ".join(sorted(load_identifier().labels))
-                rule = (
+                requirement = (
                     f"The languages of {spec.name} must have codes that py3langid knows ({known})"
                 )
                 unknown = spec.direction[codes.index(None)]
                 raise UserError(
-                    f"{rule}, got {unknown}. Rename it, or leave `other_languages` out of `drop`."
+                    f"{requirement}, got {unknown}. Rename it, or leave `other_languages` out of "
+                    "`drop`."
                 )
             checks["other_languages"] = partial(is_in_other_languages, codes=[*map(str, codes)])
         return cls(rules, str(spec.direction), checks)
@@ -276,7 +277,7 @@ def hash_pair(pair: SentencePair) -> bytes:
     ).digest()
 
 
-def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:
+def hash_repetition(rule_name: str, pair: SentencePair, direction: str) -> bytes:
     """
     Return a 16-byte hash that pairs share if one of them repeats the other by a rule of
     `REPETITIONS`.
@@ -285,10 +286,12 @@ def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:
         direction: Direction of the pair. A source may have a translation in each of several
             languages.
     """
-    pair = SentencePair(*map(_letters if rule == "near_duplicates" else _normal_form, pair))
-    if rule == "repeated_sources":
+    pair = SentencePair(*map(_letters if rule_name == "near_duplicates" else _normal_form, pair))
+    if rule_name == "repeated_sources":
         return hash_pair(SentencePair(pair.source, direction))
-    return hash_pair(SentencePair(direction, pair.target) if rule == "repeated_targets" else pair)
+    return hash_pair(
+        SentencePair(direction, pair.target) if rule_name == "repeated_targets" else pair
+    )
 
 
 def _letters(text: str) -> str:

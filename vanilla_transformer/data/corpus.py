@@ -276,7 +276,7 @@ def drop_by_length(
     shortest = np.minimum(pairs.source_lengths, pairs.target_lengths)
     kept, corpora = np.ones(len(pairs), dtype=bool), corpus_numbers(texts, pairs)
     for name, unit in (("max_length", 1), ("max_length_ratio", shortest)):
-        limits = [getattr(each, name) for each in rules]
+        limits = [getattr(corpus_rules, name) for corpus_rules in rules]
         if any(limit is not None for limit in limits):
             most = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
             broken = kept & (longest > most * unit)

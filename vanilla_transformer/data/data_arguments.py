@@ -240,7 +240,7 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
         _BOTH_DIRECTIONS,
         *(rule_keys if section == "corpora" else [_FORGETTING]),
     }
-    found = list[_Entry]()
+    corpora = list[_Entry]()
     for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict):
             raise UserError(
@@ -249,21 +249,21 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
             )
         check_names(entry, known, "key of a corpus")
         rules = {name: entry.get(name, getattr(data, name)) for name in rule_keys}
-        given = {
+        values = {
             name: value
             for name, value in entry.items()
             if name not in rule_keys and value is not None
         }
-        flags = {name: given.pop(name, False) for name in (_BOTH_DIRECTIONS, _FORGETTING)}
+        flags = {name: values.pop(name, False) for name in (_BOTH_DIRECTIONS, _FORGETTING)}
         for name, value in flags.items():
             if type(value) is not bool:
                 raise UserError(f"`{name}` of a corpus must be true or false, got {value!r}.")
-        if flags[_BOTH_DIRECTIONS] and "reverse" in given:
+        if flags[_BOTH_DIRECTIONS] and "reverse" in values:
             raise UserError(
                 f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`, got {entry!r}."
             )
         try:
-            spec = CorpusSpec(**data.languages | given)
+            spec = CorpusSpec(**data.languages | values)
         except UserError as error:
             raise UserError(
                 f"Corpus {number} of `{section}`: {error}" if len(entries) > 1 else str(error)
@@ -271,8 +271,11 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
         specs = (
             [spec, spec.model_copy(update={"reverse": True})] if flags[_BOTH_DIRECTIONS] else [spec]
         )
-        found += [_Entry(each, CleaningRules(**rules), flags[_FORGETTING]) for each in specs]
-    return found
+        corpora += [
+            _Entry(direction_spec, CleaningRules(**rules), flags[_FORGETTING])
+            for direction_spec in specs
+        ]
+    return corpora
 
 
 def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
@@ -346,9 +349,9 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
     specs = corpus_specs(data)
     for spec in specs:
         if spec.weight != 1:
-            found = f"{spec.weight:g} for {spec.name}"
+            weight = f"{spec.weight:g} for {spec.name}"
             raise UserError(
-                f"`weight` must be left out with `stages`, which have shares, got {found}."
+                f"`weight` must be left out with `stages`, which have shares, got {weight}."
             )
     return read_stages(data.stages, [spec.name for spec in specs], max_steps)
 
@@ -393,8 +396,8 @@ def check_data_arguments(data: DataArguments) -> None:
     augmentations(data)
     if data.train_alignments is not None and data.bpe_dropout:
         reason = "the links would have to be found again for each epoch's tokens of all pairs"
-        rule = f"must be given without `bpe_dropout`, got both: {reason}"
-        raise UserError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
+        requirement = f"must be given without `bpe_dropout`, got both: {reason}"
+        raise UserError(f"`train_alignments` {requirement}. Take one of them out of the recipe.")
     if data.train_alignments not in (None, AGREEMENT):
         rules = [name for name in CleaningRules.model_fields if name not in ON_TOKENS]
         for name in ("corpora", "dataset", *rules):

@@ -97,16 +97,14 @@ class MicroBatchLoader:
             for written in self._open(self.sampler.pairs.table):
                 planned, self.position = self._ahead.popleft()
                 yield [
-                    MicroBatch(tensors, each.pairs, each.counts, each.step_target_tokens)
-                    for tensors, each in zip(written.tensors(), planned, strict=True)
+                    MicroBatch(tensors, batch.pairs, batch.counts, batch.step_target_tokens)
+                    for tensors, batch in zip(written.tensors(), planned, strict=True)
                 ]
 
     def _open(self, table: TokenTable) -> DataLoader:
         """Return a loader of the steps until an epoch has another table."""
-        batches, max_tokens = (
-            self.sampler.batches_per_step // self.sampler.num_replicas,
-            self.sampler.max_tokens,
-        )
+        batches = self.sampler.batches_per_step // self.sampler.num_replicas
+        max_tokens = self.sampler.max_tokens
         size = max_tokens * _BYTES_PER_TOKEN + table.max_links(max_tokens) * _BYTES_PER_LINK
         size += _TENSORS_PER_BATCH * _ALIGNMENT
         # A slot for each step that workers prepare, and for the one that is being returned.
@@ -152,10 +150,10 @@ class MicroBatchLoader:
     @contextmanager
     def preview(self) -> Iterator[Iterator[list[MicroBatch]]]:
         """Yield the next steps, and return to the place before them at the end of the block."""
-        place = self.state_dict()
+        position = self.state_dict()
         with closing(iter(self)) as steps:
             yield steps
-        self.load_state_dict(place)
+        self.load_state_dict(position)
 
     def state_dict(self) -> dict[str, Any]:
         return self.position.state_dict()
@@ -190,7 +188,11 @@ class _WrittenStep:
 
     def _read(self) -> torch.Tensor:
         size = max(
-            (place.start + place.size for batch in self._places for place in batch.values()),
+            (
+                location.start + location.size
+                for batch in self._places
+                for location in batch.values()
+            ),
             default=0,
         )
         return _slots_by_number[self._slots][self._slot, :size]
@@ -209,9 +211,9 @@ class _WrittenStep:
         batches: list[Batch] = []
         for written in self._places:
             batch: Batch = {}
-            for name, place in written.items():
-                values = memory[place.start : place.start + place.size]
-                batch[name] = values.view(place.dtype).view(place.shape)
+            for name, location in written.items():
+                values = memory[location.start : location.start + location.size]
+                batch[name] = values.view(location.dtype).view(location.shape)
             batches.append(batch)
         return batches
 
@@ -249,13 +251,13 @@ class _Steps(Dataset[_WrittenStep]):
             tensors = tensors if self.prepare is None else self.prepare(tensors)
             places.append(dict[str, _Place]())
             for name, tensor in tensors.items():
-                place = places[-1][name] = _Place(
+                location = places[-1][name] = _Place(
                     end, tensor.nbytes, tensor.dtype, tuple(tensor.shape)
                 )
-                self.slots[slot, end : end + place.size] = (
+                self.slots[slot, end : end + location.size] = (
                     tensor.contiguous().view(-1).view(torch.uint8)
                 )
-                end = round_up(end + place.size, _ALIGNMENT)
+                end = round_up(end + location.size, _ALIGNMENT)
         return _WrittenStep(self._number, slot, places)
 
 

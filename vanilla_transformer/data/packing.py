@@ -68,7 +68,8 @@ def plan_packed_batches(
     filled = np.bincount(row_of, minlength=rows) > 0
     order = np.lexsort((random.random(rows), ~filled))
     batch_of, place_of = np.empty(rows, int), np.empty(rows, int)
-    batch_of[order], place_of[order] = np.arange(rows) % batches, np.arange(rows) // batches
+    batch_of[order] = np.arange(rows) % batches
+    place_of[order] = np.arange(rows) // batches
     pairs = np.lexsort((place_of[row_of], batch_of[row_of]))
     bounds = np.searchsorted(batch_of[row_of[pairs]], np.arange(batches + 1))
     steps = np.arange(batches).reshape(batches_per_step, -1).T
@@ -89,9 +90,9 @@ def _pack(shares: np.ndarray, unit: int, random: np.random.Generator) -> tuple[n
     while len(left):
         needed = min(len(left), int(np.ceil(shares[left].sum(axis=0).max() / PACKED_SHARE)))
         added = round_up(rows + needed, unit) - rows
-        found = _deal(shares[left], added, random)
-        row_of[left] = np.where(found < 0, -1, found + rows)
-        rows, left = rows + added, left[found < 0]
+        row_of_left = _deal(shares[left], added, random)
+        row_of[left] = np.where(row_of_left < 0, -1, row_of_left + rows)
+        rows, left = rows + added, left[row_of_left < 0]
     return row_of, rows
 
 
@@ -141,7 +142,8 @@ def pack_sentences(
     )  # `begins` of the row's first one
     positions = np.arange(len(tokens)) - np.repeat(begins, lengths)
     indices = np.repeat(firsts, lengths) + positions
-    packed, packed_positions = np.full(shape, value, np.int64), np.zeros(shape, np.int64)
+    packed = np.full(shape, value, np.int64)
+    packed_positions = np.zeros(shape, np.int64)
     packed.flat[indices], packed_positions.flat[indices] = tokens, positions
     return packed, packed_positions, firsts
 
@@ -166,10 +168,8 @@ def pack_pairs(
         of each source and of each target. Positions count from 0 in each sentence, and are 0 at
         padding.
     """
-    source_shape, target_shape = (
-        (shape.rows, shape.source_length),
-        (shape.rows, shape.target_length),
-    )
+    source_shape = (shape.rows, shape.source_length)
+    target_shape = (shape.rows, shape.target_length)
     input_ids, source_positions, first_sources = pack_sentences(
         *source, places, source_shape, pad_token_id
     )
@@ -192,7 +192,8 @@ def find_rows(source_lengths: Lengths, target_lengths: Lengths, shape: BatchShap
     as were planned.
     """
     rows: list[int] = []
-    filled, most = np.zeros(2, int), np.array([shape.source_length, shape.target_length])
+    filled = np.zeros(2, int)
+    most = np.array([shape.source_length, shape.target_length])
     for lengths in zip(source_lengths, target_lengths, strict=True):
         begins = bool((filled + lengths > most).any())
         filled = np.array(lengths) if begins else filled + lengths

@@ -93,7 +93,7 @@ class Texts:
     @property
     def validation(self) -> list[SentencePair]:
         """Return the validation pairs of all directions."""
-        return [pair for each in self.validation_sets for pair in each.pairs]
+        return [pair for validation_set in self.validation_sets for pair in validation_set.pairs]
 
     @property
     def held_out(self) -> dict[str, Sequence[SentencePair]]:
@@ -124,21 +124,21 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
     validation, test = load_held_out(data)
-    specs, rules, forgetting = (
-        corpus_specs(data),
-        cleaning_rules(data),
-        validation_specs(data, forgetting=True),
-    )
+    specs = corpus_specs(data)
+    rules = cleaning_rules(data)
+    forgetting = validation_specs(data, forgetting=True)
     folder = Path(
         cache_dir
         or data.cache_dir
         or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
     )
     training = load_cached_texts(specs, rules, folder)
-    if any(each.score for each in rules):
+    if any(corpus_rules.score for corpus_rules in rules):
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
-        training = drop_low_scores(training, specs, [each.score for each in rules], folder)
+        training = drop_low_scores(
+            training, specs, [corpus_rules.score for corpus_rules in rules], folder
+        )
     former = [pair for spec in forgetting for pair in _read_corpus(spec)]
     return Texts(data, specs, rules, training, validation, test, former, folder)
 
@@ -167,13 +167,13 @@ def tokenize(
             integer.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
     """
-    data, encode, languages = (
-        texts.data,
-        partial(encode_sentences, tokenizer),
-        find_languages(tokenizer),
-    )
+    data = texts.data
+    encode = partial(encode_sentences, tokenizer)
+    languages = find_languages(tokenizer)
     tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
-    limit = data.max_tokens - max((len(each.source) for each in tokens), default=0)
+    limit = data.max_tokens - max(
+        (len(direction_tokens.source) for direction_tokens in tokens), default=0
+    )
     training = texts.training
     links: TokenLinks | None = None
     if data.train_alignments is not None:

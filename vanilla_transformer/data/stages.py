@@ -90,20 +90,18 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
     kinds = [kind for kind in ENDS if kind in used]
     if len(kinds) > 1:
         raise UserError(f"All stages must end by the same key, got `{kinds[0]}` and `{kinds[1]}`.")
-    unit, scale = (
-        "epoch" if kinds == [UNTIL_EPOCH] else "step",
-        max_steps if kinds == [UNTIL_SHARE] else 1,
-    )
+    unit = "epoch" if kinds == [UNTIL_EPOCH] else "step"
+    scale = max_steps if kinds == [UNTIL_SHARE] else 1
     ends = [round(end * scale) for stage in stages for end in stage.ends.values()]
     limits = [0, *ends, *([] if unit == "epoch" else [max_steps])]
     for number, (begin, end) in enumerate(pairwise(limits), start=1):
         if end <= begin:
             last = " (`max_steps`)" if number == len(section) else ""
-            rule = (
+            requirement = (
                 f"Stage {number} must end after its beginning, {unit} {begin}, got {unit} "
                 f"{end}{last}"
             )
-            raise UserError(f"{rule}. Let the ends of `stages` increase.")
+            raise UserError(f"{requirement}. Let the ends of `stages` increase.")
     return Stages(tuple(stage.corpora for stage in stages), tuple(ends), unit)
 
 

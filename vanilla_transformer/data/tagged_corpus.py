@@ -64,11 +64,19 @@ class TaggedTable(TokenTable):
         super().__init__(dataset)
         self._arguments = dataset, corpora, tokens, replaced
         self.sources = _TaggedColumn(
-            dataset, "input_ids", corpora, [each.source for each in tokens], replaced
+            dataset,
+            "input_ids",
+            corpora,
+            [direction_tokens.source for direction_tokens in tokens],
+            replaced,
         )
-        if any(each.target for each in tokens):
+        if any(direction_tokens.target for direction_tokens in tokens):
             self.targets = _TaggedColumn(
-                dataset, "labels", corpora, [each.target for each in tokens], replaced
+                dataset,
+                "labels",
+                corpora,
+                [direction_tokens.target for direction_tokens in tokens],
+                replaced,
             )
 
     def __reduce__(self) -> tuple[type, tuple]:

@@ -208,12 +208,12 @@ class TokenColumn:
         """
         chunks = np.searchsorted(self._first_rows, rows, side="right") - 1
         places = zip(chunks.tolist(), (rows - self._first_rows[chunks]).tolist(), strict=True)
-        found = [
+        token_ids = [
             self._tokens[chunk][self._offsets[chunk][row] : self._offsets[chunk][row + 1]]
             for chunk, row in places
         ]
-        return np.concatenate([np.empty(0, np.int32), *found]), np.array(
-            [*map(len, found)], np.int64
+        return np.concatenate([np.empty(0, np.int32), *token_ids]), np.array(
+            [*map(len, token_ids)], np.int64
         )
 
 
@@ -256,10 +256,8 @@ def encode_pairs(
     languages = find_languages(tokenizer)
     if languages is not None:
         tokens = languages.tokens(direction)
-        sources, targets = (
-            languages.begin(sources, tokens.source),
-            languages.begin(targets, tokens.target),
-        )
+        sources = languages.begin(sources, tokens.source)
+        targets = languages.begin(targets, tokens.target)
     return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 

@@ -155,15 +155,17 @@ def build_answer(
     )
     rows = zip(starts, sentences, translations, strict=False)
     joined = join_pieces(
-        source, [(start, sentence.text, each) for start, sentence, each in rows], " "
+        source, [(start, sentence.text, translation) for start, sentence, translation in rows], " "
     )
     answer: dict[str, Any] = {"translation_text": joined.text}
     if options.returned is None:
         return answer
     if options.return_scores:
-        decoded = sum(bool(each.tokens) for each in sentences)
-        answer["score"] = sum(each.score for each in translations) / max(1, decoded)
-        answer["log_probability"] = float(sum(each.log_probability for each in translations))
+        decoded = sum(bool(sentence.tokens) for sentence in sentences)
+        answer["score"] = sum(translation.score for translation in translations) / max(1, decoded)
+        answer["log_probability"] = float(
+            sum(translation.log_probability for translation in translations)
+        )
     if options.return_confidence:
         from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
 
@@ -192,7 +194,10 @@ def join_pieces(
         pieces: The start, the text and the translation of each piece.
         space: Text between pieces that touch.
     """
-    target, end, tokens, links = "", 0, list[Token](), list[Link]()
+    target = ""
+    end = 0
+    tokens = list[Token]()
+    links = list[Link]()
     for start, text, translation in pieces:
         target += source[end:start] or (space if end else "")
         tokens += [token._replace(end=token.end + len(target)) for token in translation.tokens]
@@ -206,7 +211,7 @@ def copy_sentence(text: str, lost: Sequence[Token] = ()) -> Translation:
     """Return a text as its own translation, instead of one whose tokens are lost and get no
     text.
     """
-    tokens = [Token(len(text), 0.0), *(each._replace(end=len(text)) for each in lost)]
+    tokens = [Token(len(text), 0.0), *(token._replace(end=len(text)) for token in lost)]
     return Translation(
         text, tokens=tokens, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)]
     )

@@ -47,9 +47,9 @@ def encode_words(tokenizer: Any, text: str, kind: str) -> list[int]:
     tokens = tokenizer(text_target=[text], add_special_tokens=False)["input_ids"][0]
     wrong = [token for token in tokens if token in tokenizer.all_special_ids]
     if wrong or not tokens:
-        found = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
+        token = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
         raise ConstraintError(
-            f"{kind} must be in the model's vocabulary, but {text!r} gives {found}."
+            f"{kind} must be in the model's vocabulary, but {text!r} gives {token}."
         )
     return list(tokens)
 
@@ -58,7 +58,7 @@ def room_for_phrases(phrases: Sequence[Phrases]) -> int:
     """Return room for the tokens of each sentence's phrases, a power of two, so that few engines
     are built.
     """
-    most = max(sum(map(len, each)) for each in phrases)
+    most = max(sum(map(len, sentence_phrases)) for sentence_phrases in phrases)
     if most > _MOST_ROOM:
         raise ConstraintError(
             f"The constraints of a text may have at most {_MOST_ROOM} tokens, got {most}."
@@ -70,22 +70,22 @@ def check_token_ids(phrases: Any) -> Phrases:
     if phrases is None:
         return []
     lists = phrases if isinstance(phrases, list | tuple) else [phrases]
-    for each in lists:
+    for phrase in lists:
         if (
-            not isinstance(each, list | tuple)
-            or not each
-            or any(type(token) is not int for token in each)
+            not isinstance(phrase, list | tuple)
+            or not phrase
+            or any(type(token) is not int for token in phrase)
         ):
             hint = (
                 " Alternatives are not supported."
-                if isinstance(each, list | tuple) and each
+                if isinstance(phrase, list | tuple) and phrase
                 else ""
             )
             raise ConstraintError(
                 "`force_words_ids` must be a list with a list of token ids each, got "
-                f"{each!r}.{hint}"
+                f"{phrase!r}.{hint}"
             )
-    return [list(each) for each in lists]
+    return [list(phrase) for phrase in lists]
 
 
 def word_continuations(tokenizer: Any) -> WordContinuations:
@@ -99,14 +99,12 @@ def word_continuations(tokenizer: Any) -> WordContinuations:
     if tokenizer not in _known or _known[tokenizer][0] != size:
         before = tokenizer(text_target=[_WORD], add_special_tokens=False)["input_ids"][0]
         tokens = sorted({*range(size)} - {*tokenizer.all_special_ids})
-        texts, start = (
-            tokenizer.batch_decode([[*before, token] for token in tokens]),
-            len(tokenizer.decode(before)),
-        )
-        found = [
+        texts = tokenizer.batch_decode([[*before, token] for token in tokens])
+        start = len(tokenizer.decode(before))
+        continuations = [
             token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)
         ]
-        _known[tokenizer] = size, WordContinuations(found)
+        _known[tokenizer] = size, WordContinuations(continuations)
     return _known[tokenizer][1]
 
 

@@ -122,7 +122,8 @@ class CorpusShards:
         if path.exists():
             try:
                 manifest = read_json(path)
-                origin, shard_lines = dict(manifest["origin"]), int(manifest["shard_lines"])
+                origin = dict(manifest["origin"])
+                shard_lines = int(manifest["shard_lines"])
             except (ValueError, TypeError, LookupError) as error:
                 raise UserError(
                     f"{path} must describe {self.folder}, but it is damaged. {self._again}"
@@ -133,13 +134,13 @@ class CorpusShards:
                 if _OWN_NAME.fullmatch(path.name)
             ]
             finished = filter(None, (self._read(int(name)) for name in names))
-            self.finished_lines = sum(each.lines for each in finished)
+            self.finished_lines = sum(shard.lines for shard in finished)
             if self.finished_lines and (resume or not self._are_written()):
                 if not resume:
-                    found = (
+                    leftover = (
                         f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
                     )
-                    raise UserError(f"{found}. Add --resume to continue it. {self._again}")
+                    raise UserError(f"{leftover}. Add --resume to continue it. {self._again}")
                 self._check_origin(origin)
                 self.shard_lines = shard_lines
                 return
@@ -148,10 +149,10 @@ class CorpusShards:
                 (path.name for path in self.folder.iterdir() if not path.name.startswith(".")), None
             )
             if foreign is not None:
-                rule = f"{self.folder} must be a folder that an interrupted run left"
+                requirement = f"{self.folder} must be a folder that an interrupted run left"
                 raise UserError(
-                    f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another "
-                    "output."
+                    f"{requirement}, but it has {foreign} and no {_MANIFEST}. Move it, or choose "
+                    "another output."
                 )
         self.delete()
         manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
@@ -175,12 +176,14 @@ class CorpusShards:
         )
         if name is None:
             return
-        difference, old, new = f"the {name} is another one", before.get(name), self.origin[name]
+        difference = f"the {name} is another one"
+        old = before.get(name)
+        new = self.origin[name]
         if name == "options" and isinstance(old, dict):
-            option = next(each for each in {**old, **new} if old.get(each) != new.get(each))
+            option = next(key for key in {**old, **new} if old.get(key) != new.get(key))
             difference = f"`{option}` was {old.get(option)!r} and is {new.get(option)!r}"
-        rule = f"An interrupted run must continue with the same {name} as {self.folder}"
-        raise UserError(f"{rule}, but {difference}. {self._again}")
+        requirement = f"An interrupted run must continue with the same {name} as {self.folder}"
+        raise UserError(f"{requirement}, but {difference}. {self._again}")
 
     def complete(
         self, lines: Iterable[str], work: Callable[[Shard], Sequence[str]], total: int | None = None
@@ -202,15 +205,15 @@ class CorpusShards:
         """Yield the shards of a corpus that have no result yet."""
         rest = iter(lines)
         for shard in number_shards(iter(lambda: list(islice(rest, self.shard_lines)), [])):
-            found = self._read(shard.number)
-            if found is None:
+            finished = self._read(shard.number)
+            if finished is None:
                 if self._place(shard.number).exists():
-                    rule = "The result of shard %d in %s is damaged. It is made again."
-                    logger.warning(rule, shard.number, self.folder)
+                    message = "The result of shard %d in %s is damaged. It is made again."
+                    logger.warning(message, shard.number, self.folder)
                 yield shard
-            elif found[:2] != (len(shard.lines), _hash(_join(shard.lines))):
-                rule = f"{shard} must be the ones from which {self.folder} was made"
-                raise UserError(f"{rule}, but they differ. {self._again}")
+            elif finished[:2] != (len(shard.lines), _hash(_join(shard.lines))):
+                requirement = f"{shard} must be the ones from which {self.folder} was made"
+                raise UserError(f"{requirement}, but they differ. {self._again}")
 
     def write(self, shard: Shard, results: Sequence[str]) -> None:
         """Store the result of each line of a shard, a text of one or several lines without the last
@@ -231,13 +234,14 @@ class CorpusShards:
             total: The number of lines of the corpus.
         """
         for number, start in enumerate(range(0, total, self.shard_lines)):
-            found, expected = self._read(number), min(self.shard_lines, total - start)
-            if found is None or found.lines != expected:
-                rule = (
+            finished = self._read(number)
+            expected = min(self.shard_lines, total - start)
+            if finished is None or finished.lines != expected:
+                requirement = (
                     f"{self.folder} must have the results of {expected:,} lines as shard {number}"
                 )
-                raise UserError(f"{rule}, but they are missing or damaged. {self._again}")
-            yield found.results
+                raise UserError(f"{requirement}, but they are missing or damaged. {self._again}")
+            yield finished.results
 
     def result_lines(self, total: int) -> Iterator[str]:
         """Yield the lines of the results in order, see [`results`]."""
@@ -264,12 +268,12 @@ class CorpusShards:
     def _read(self, number: int) -> _Finished | None:
         """Return the results of a shard, or None if they are missing or damaged."""
         path = self._place(number)
-        found = (
+        match = (
             _FILE.fullmatch(path.read_bytes().decode(errors="replace")) if path.exists() else None
         )
-        if found is None or _hash(found[4]) != found[3]:
+        if match is None or _hash(match[4]) != match[3]:
             return None
-        return _Finished(int(found[1]), found[2], found[4])
+        return _Finished(int(match[1]), match[2], match[4])
 
 
 Work = Callable[[Iterator[Shard], int], Iterable[tuple[Shard, list[str]]]]
@@ -304,9 +308,9 @@ def write_shards(
             hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
             raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
         if shards.finished_lines != total:
-            found = f"{shards.finished_lines:,} of {total:,} lines"
+            progress = f"{shards.finished_lines:,} of {total:,} lines"
             raise UserError(
-                f"The input must not change while it is read, but it did: {found} have results."
+                f"The input must not change while it is read, but it did: {progress} have results."
             )
         write_text_atomically(output, shards.results(total))
         shards.delete()

@@ -37,22 +37,20 @@ class Ensemble(nn.Module):
         if len(models) < 2:
             raise UserError(f"An ensemble must have 2 models or more, got {len(models)}.")
         self.weights = check_weights(weights, len(models))
-        for place, model in enumerate(models[1:], start=2):
-            _check_like_first(models[0], model, place)
+        for number, model in enumerate(models[1:], start=2):
+            _check_like_first(models[0], model, number)
         self.models = nn.ModuleList(models)
-        self.config, self.generation_config = (
-            copy.copy(models[0].config),
-            models[0].generation_config,
-        )
+        self.config = copy.copy(models[0].config)
+        self.generation_config = models[0].generation_config
         learned = [
-            each.config
-            for each in models
-            if getattr(each.config, "position_embedding_type", "") == "learned"
+            member.config
+            for member in models
+            if getattr(member.config, "position_embedding_type", "") == "learned"
         ]
         if learned:  # as few positions as any model has learned
             self.config.position_embedding_type = "learned"
             self.config.max_position_embeddings = min(
-                each.max_position_embeddings for each in learned
+                config.max_position_embeddings for config in learned
             )
 
     @property
@@ -93,7 +91,8 @@ def log_mean_probabilities(logits: Sequence[Tensor], weights: Sequence[float]) -
     """
     pairs = zip(logits, weights, strict=True)
     terms = [
-        each - (each.logsumexp(dim=-1, keepdim=True) - math.log(weight)) for each, weight in pairs
+        scores - (scores.logsumexp(dim=-1, keepdim=True) - math.log(weight))
+        for scores, weight in pairs
     ]
     return reduce(torch.logaddexp, terms)
 
@@ -106,30 +105,30 @@ def check_weights(
     Args:
         name: Name of the option, for the error.
     """
-    given = [1.0] * count if weights is None else list(weights)
-    are_positive = all(type(each) in (int, float) and 0 < each < math.inf for each in given)
-    if len(given) != count or not are_positive:
+    numbers = [1.0] * count if weights is None else list(weights)
+    are_positive = all(type(number) in (int, float) and 0 < number < math.inf for number in numbers)
+    if len(numbers) != count or not are_positive:
         raise UserError(
             f"`{name}` must be {count} positive numbers, one for each model, got {weights}."
         )
-    return tuple(each / sum(given) for each in given)
+    return tuple(number / sum(numbers) for number in numbers)
 
 
-def _check_like_first(first: Any, model: Any, place: int) -> None:
-    for each in (first, model):
-        if not getattr(each.config, "is_encoder_decoder", False):
-            raise UserError(f"An ensemble needs translation models, got {type(each).__name__}.")
+def _check_like_first(first: Any, model: Any, number: int) -> None:
+    for member in (first, model):
+        if not getattr(member.config, "is_encoder_decoder", False):
+            raise UserError(f"An ensemble needs translation models, got {type(member).__name__}.")
     rules = {
-        "source vocabulary": lambda each: each.config.vocab_size,
-        "target vocabulary": lambda each: each.get_output_embeddings().weight.shape[0],
-        "`source_eos`": lambda each: getattr(each.config, "source_eos", None),
-        "`decoder_start_token_id`": lambda each: each.generation_config.decoder_start_token_id,
-        "`eos_token_id`": lambda each: each.generation_config.eos_token_id,
+        "source vocabulary": lambda member: member.config.vocab_size,
+        "target vocabulary": lambda member: member.get_output_embeddings().weight.shape[0],
+        "`source_eos`": lambda member: getattr(member.config, "source_eos", None),
+        "`decoder_start_token_id`": lambda member: member.generation_config.decoder_start_token_id,
+        "`eos_token_id`": lambda member: member.generation_config.eos_token_id,
     }
     for name, value_of in rules.items():
         ours, theirs = value_of(first), value_of(model)
         if ours != theirs:
             raise UserError(
                 f"The models of an ensemble must have one vocabulary, but model 1 has {name} "
-                f"{ours} and model {place} has {theirs}."
+                f"{ours} and model {number} has {theirs}."
             )

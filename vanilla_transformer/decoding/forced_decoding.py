@@ -62,7 +62,7 @@ def score_tokens(
     for batch in plan_scoring_batches(sizes, max_tokens):
         ids, seen = pad([sources[index] for index in batch])
         labels, _ = pad([targets[index] for index in batch])
-        inputs = (to_device(each, model.device) for each in (ids, seen, labels))
+        inputs = (to_device(tensor, model.device) for tensor in (ids, seen, labels))
         (rows,) = HostCopy(_score_batch(model, start, *inputs)).wait()
         results |= {index: row[: sizes[index][1]] for index, row in zip(batch, rows, strict=True)}
     return [results[index] for index in range(len(sizes))]
@@ -147,7 +147,8 @@ def decoder_logits(
     first = model(**source, decoder_input_ids=previous[:, :1], use_cache=True)
     if previous.shape[1] == 1:
         return first.logits
-    encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first[CACHE]
+    encoded = BaseModelOutput(first.encoder_last_hidden_state)
+    cache = first[CACHE]
     rest = model(
         input_ids=ids,
         attention_mask=mask,
@@ -160,10 +161,8 @@ def decoder_logits(
 
 def check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
     """Refuse texts that are longer than the learned positions of a model."""
-    most, longest = (
-        getattr(config, "max_position_embeddings", None),
-        max(map(len, texts), default=0),
-    )
+    most = getattr(config, "max_position_embeddings", None)
+    longest = max(map(len, texts), default=0)
     is_limited = (
         getattr(config, "position_embedding_type", "learned") == "learned"
     )  # as in models of transformers

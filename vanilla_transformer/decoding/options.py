@@ -38,11 +38,10 @@ from vanilla_transformer.utils.schemas import explain
 Level = Mapping[
     str, Any
 ]  # options by name: of the call, of its generation config, or of the model's
-FLAG, JSON, CONFIG = (
-    "flag",
-    "json",
-    "config",
-)  # doors besides the call: the command line, HTTP, generation configs
+# Doors besides the call: the command line, HTTP, generation configs.
+FLAG = "flag"
+JSON = "json"
+CONFIG = "config"
 TermMode = Literal["soft", "hard", "exact"]
 Utility = Literal["chrf", "bleu"]  # of minimum Bayes risk decoding
 SOFT, HARD, EXACT = get_args(TermMode)
@@ -331,13 +330,13 @@ class TranslationOptions(BaseModel):
             raise OptionError(
                 f"`term_mode` must be given with a `glossary`, got {self.term_mode!r} without one."
             )
-        given = (
+        conflicts = (
             {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed}
             if self.alternatives is not None
             else {}
         )
         for name in ("num_return_sequences", "do_sample", "mbr", "seed"):
-            if given.get(name) is not None and given[name] is not False:
+            if conflicts.get(name) is not None and conflicts[name] is not False:
                 raise OptionError(
                     f"`alternatives` are completed by one search each. Leave `{name}` out."
                 )
@@ -372,7 +371,7 @@ class TranslationOptions(BaseModel):
         config = call.pop("generation_config", None)
         levels = [
             call,
-            *(vars(each) if each is not None else {} for each in (config, model_config)),
+            *(vars(level) if level is not None else {} for level in (config, model_config)),
         ]
         options = cls.from_levels(levels)
         if options.do_sample or options.mbr is not None:
@@ -417,7 +416,8 @@ class TranslationOptions(BaseModel):
             if name not in known or (value is not None and name in in_config)
         }
         ignored = {*known, *_WITHOUT_EFFECT, *(() if values["do_sample"] else _OTHER_FILTERS)}
-        of_configs, library = {name for level in configs for name in level}, dict[str, Any]()
+        of_configs = {name for level in configs for name in level}
+        library = dict[str, Any]()
         names = dict.fromkeys(
             name for level in levels for name in level if not name.startswith("_")
         )
@@ -426,8 +426,8 @@ class TranslationOptions(BaseModel):
             is_neutral = value is None or value is False or value == _DEFAULTS.get(name)
             if not is_neutral or name not in of_configs:  # in the call alone, it may be misspelled
                 library[name] = value
-        given = {name: value for name, value in values.items() if value is not None}
-        return cls(**given, library=library, generate_kwargs=kwargs)
+        given_values = {name: value for name, value in values.items() if value is not None}
+        return cls(**given_values, library=library, generate_kwargs=kwargs)
 
     def override(self, **values: Any) -> "TranslationOptions":
         """Return these options with other values, as if the call had given them."""
@@ -449,8 +449,10 @@ class TranslationOptions(BaseModel):
             "force_words_ids": (),
             "seed": 0,
         }
-        given = {name: mark for name, mark in marks.items() if getattr(self, name) is not None}
-        return self.model_copy(update={**given, "sentence_splitter": None, "progress": None})
+        given_marks = {
+            name: mark for name, mark in marks.items() if getattr(self, name) is not None
+        }
+        return self.model_copy(update={**given_marks, "sentence_splitter": None, "progress": None})
 
     def is_given(self, name: str) -> bool:
         """Return whether the call or the constructor gives an option that generation configs have,
@@ -532,9 +534,9 @@ def options_of(door: str | None = None) -> dict[str, FieldInfo]:
     """
     fields = TranslationOptions.model_fields.items()
     return {
-        name: each
-        for name, each in fields
-        if name not in _RESOLVED and (door is None or door in each.metadata)
+        name: declaration
+        for name, declaration in fields
+        if name not in _RESOLVED and (door is None or door in declaration.metadata)
     }
 
 

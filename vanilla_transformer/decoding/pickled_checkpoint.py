@@ -74,18 +74,20 @@ def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
             raise UserError(
                 f"{path} must contain dense tensors, got one of layout {tensor.layout}."
             )
-        size, found = tensor.nbytes, tensor.untyped_storage().nbytes()
-        if size > found:
+        size = tensor.nbytes
+        stored = tensor.untyped_storage().nbytes()
+        if size > stored:
             raise UserError(
                 f"{path} must contain all values of its tensors, but one declares {size:,} bytes "
-                f"and has {found:,}."
+                f"and has {stored:,}."
             )
     storages = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors
     }
-    size, found = sum(tensor.nbytes for tensor in tensors), sum(storages.values())
-    if size > _MAX_NAMES_OF_A_TENSOR * found:
+    size = sum(tensor.nbytes for tensor in tensors)
+    stored = sum(storages.values())
+    if size > _MAX_NAMES_OF_A_TENSOR * stored:
         raise UserError(
             f"{path} must contain all values of its tensors, but they declare {size:,} bytes and "
-            f"have {found:,}."
+            f"have {stored:,}."
         )

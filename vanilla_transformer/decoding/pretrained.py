@@ -106,9 +106,9 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     folder = Path(name)
     if folder.is_dir():
         if has_leftover(folder) and not has_weights(folder):
-            found = "the command that wrote it was interrupted"
+            reason = "the command that wrote it was interrupted"
             raise MissingFileError(
-                f"The model folder {name} is not complete: {found}. Run that command again."
+                f"The model folder {name} is not complete: {reason}. Run that command again."
             )
         if not (folder / CONFIG_NAME).is_file():
             checkpoint = get_last_checkpoint(folder)
@@ -180,8 +180,8 @@ def refusing_files(name: str | Path) -> Iterator[None]:
         if isinstance(error, OSError):
             raise UserFileError(str(error)) from error
         if isinstance(error, ImportError):
-            rule = f"{CONFIG_NAME} of {name} asks for a package that is not installed"
-            raise UserError(f"{rule}: {first_line(error).rstrip('.')}.") from error
+            problem = f"{CONFIG_NAME} of {name} asks for a package that is not installed"
+            raise UserError(f"{problem}: {first_line(error).rstrip('.')}.") from error
         raise UserError(
             f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}."
         ) from error
@@ -196,8 +196,8 @@ def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
     """
     config = load_config(name)
     if not config.is_encoder_decoder:
-        found = f"{name} is a {config.model_type} model"
-        raise UserError(f"A model with an encoder and a decoder {purpose}, but {found}.")
+        kind = f"{name} is a {config.model_type} model"
+        raise UserError(f"A model with an encoder and a decoder {purpose}, but {kind}.")
     return load_pretrained(AutoModelForSeq2SeqLM, name, **kwargs)
 
 
@@ -218,16 +218,16 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     # Building a far larger model than the weights fill, if each weight were a bit, could fill the
     # memory.
     if declared > max(8 * size, _SMALL) and files:
-        rule = (
+        problem = (
             f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have "
             f"{size:,} bytes"
         )
-        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} do not fit it: {problem}. {_AGAIN}")
     _check_generation_config(name)
     limit_threads()
     try:
         with _without_loading_report(), mapping(name), refusing_files(name):
-            model, found = model_class.from_pretrained(
+            model, loading = model_class.from_pretrained(
                 name,
                 trust_remote_code=False,
                 output_loading_info=True,
@@ -238,7 +238,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         raise UserFileError(
             f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}"
         ) from error
-    _check_tensors(model, found, name)
+    _check_tensors(model, loading, name)
     _check_generation_config(name, model)  # now that the files of a name on the Hub are here
     return model.eval()
 
@@ -272,9 +272,11 @@ def load_tokenizer(name: str | Path) -> Any:
         if isinstance(error, OSError) and not folder.is_dir():
             raise UserFileError(f"The tokenizer of {name} cannot be loaded: {error}") from error
         if folder.is_dir() and not any((folder / file).exists() for file in TOKENIZER_FILES):
-            rule = f"The model folder {name} must have a tokenizer, such as {TOKENIZER_FILES[0]}"
+            requirement = (
+                f"The model folder {name} must have a tokenizer, such as {TOKENIZER_FILES[0]}"
+            )
             hint = "Save it there by `tokenizer.save_pretrained`."
-            raise MissingFileError(f"{rule}, but none loads from it. {hint}") from error
+            raise MissingFileError(f"{requirement}, but none loads from it. {hint}") from error
         raise UserFileError(
             f"The tokenizer of {name} is damaged: {first_line(error)}. {_AGAIN}"
         ) from error
@@ -290,15 +292,17 @@ def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: 
     ours, theirs = tokenizer.get_vocab(), other.get_vocab()
     if ours == theirs:
         return
-    rule = f"{models} must have one vocabulary"
+    requirement = f"{models} must have one vocabulary"
     if len(ours) != len(theirs):
         raise UserError(
-            f"{rule}, but the first one has {len(ours):,} entries and {name} has {len(theirs):,}."
+            f"{requirement}, but the first one has {len(ours):,} entries and {name} has "
+            f"{len(theirs):,}."
         )
-    entry = next(each for each in ours if theirs.get(each) != ours[each])
-    found = f"token {theirs[entry]}" if entry in theirs else "missing"
+    entry = next(token for token in ours if theirs.get(token) != ours[token])
+    number = f"token {theirs[entry]}" if entry in theirs else "missing"
     raise UserError(
-        f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}."
+        f"{requirement}, but {entry!r} is token {ours[entry]} in the first one and {number} in "
+        f"{name}."
     )
 
 
@@ -309,25 +313,25 @@ def _count_tensors(names: Sequence[str]) -> str:
     )
 
 
-def _check_tensors(model: PreTrainedModel, found: Mapping[str, Any], name: str | Path) -> None:
+def _check_tensors(model: PreTrainedModel, loading: Mapping[str, Any], name: str | Path) -> None:
     """Refuse tensors that are missing, that the model does not use, of another shape, or without
     numbers.
     """
-    missing = sorted(found["missing_keys"])
+    missing = sorted(loading["missing_keys"])
     if missing:
         raise UserFileError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
-    unused = sorted(key for key in found["unexpected_keys"] if not _CONSTANTS.fullmatch(key))
+    unused = sorted(key for key in loading["unexpected_keys"] if not _CONSTANTS.fullmatch(key))
     if unused:
         hint = f"Does another configuration belong to these weights? {_AGAIN}"
         raise UserFileError(
             f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. "
             f"{hint}"
         )
-    for tensor, theirs, ours in sorted(found["mismatched_keys"]):
-        rule = (
+    for tensor, theirs, ours in sorted(loading["mismatched_keys"]):
+        problem = (
             f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
         )
-        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} do not fit it: {problem}. {_AGAIN}")
     for weight, values in model.state_dict().items():
         if (
             values.is_floating_point() and not (values < torch.inf).all()
@@ -404,8 +408,8 @@ def _check_tokens(model: Any) -> None:
             if isinstance(token, list | tuple) and (token or option != "eos_token_id"):
                 tokens += token
             elif token is not None and (type(token) is not int or not 0 <= token < entries):
-                rule = f"`{option}` must be in the vocabulary of {entries:,} entries"
-                raise UserError(f"{rule}, got {reprlib.repr(token)}.")
+                requirement = f"`{option}` must be in the vocabulary of {entries:,} entries"
+                raise UserError(f"{requirement}, got {reprlib.repr(token)}.")
 
 
 def hash_model(name: str | Path) -> dict[str, str]:
@@ -416,11 +420,11 @@ def hash_model(name: str | Path) -> dict[str, str]:
     folder = Path(name)
     if not folder.is_dir():
         cached = [try_to_load_from_cache(str(name), file) for file in (CONFIG_NAME, COMET_FILES[0])]
-        found = next((Path(path) for path in cached if isinstance(path, str)), None)
-        if found is None:
-            rule = f"The model {name} must be a folder or in the cache, but it is not"
-            raise UserFileError(f"{rule}. Give the path of its folder.")
-        folder = found.parent
+        config_path = next((Path(path) for path in cached if isinstance(path, str)), None)
+        if config_path is None:
+            requirement = f"The model {name} must be a folder or in the cache, but it is not"
+            raise UserFileError(f"{requirement}. Give the path of its folder.")
+        folder = config_path.parent
     files = sorted(
         path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file()
     )
@@ -463,5 +467,5 @@ def ensemble_arguments(names: Sequence[str], weights: Sequence[float] | None) ->
     """Return the arguments of the pipeline that combine a first model with others; without others,
     none.
     """
-    given = {"ensemble": list(names) or None, "ensemble_weights": weights}
-    return {name: value for name, value in given.items() if value is not None}
+    arguments = {"ensemble": list(names) or None, "ensemble_weights": weights}
+    return {name: value for name, value in arguments.items() if value is not None}

@@ -29,10 +29,8 @@ from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 Encode = Callable[
     [list[str], TranslationOptions], list[list[int]]
 ]  # returns the token ids of each text
-_CONSTRAINTS_RULE, _PREFIX_RULE = (
-    f"`constraints` must be {PHRASES}",
-    f"`target_prefix` must be {PREFIXES}",
-)
+_CONSTRAINTS_RULE = f"`constraints` must be {PHRASES}"
+_PREFIX_RULE = f"`target_prefix` must be {PREFIXES}"
 
 
 class Sentence(NamedTuple):
@@ -82,23 +80,26 @@ class SentenceReader:
         count: int | None,
     ):
         self._options, self._tokenizer = options, tokenizer
-        self._encode, self._limits = (lambda texts: encode(texts, options)), source_limits(config)
+        self._encode = lambda texts: encode(texts, options)
+        self._limits = source_limits(config)
         self._splitter = splitter_of(options)
         self._seed = SentenceSeeds(options.seed) if isinstance(options.seed, int) else options.seed
         self._phrases: TextValues | None = None
         self._prefixes: TextValues | None = None
         if options.is_constrained:
             self._forced = check_token_ids(options.force_words_ids)
-            given = () if options.constraints is None else options.constraints
-            is_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
+            constraints = () if options.constraints is None else options.constraints
+            is_shared = isinstance(constraints, Sequence) and (
+                not constraints or isinstance(constraints[0], str)
+            )
             self._phrases = TextValues(
-                given, is_shared, self._tokenize_phrases, _CONSTRAINTS_RULE, count
+                constraints, is_shared, self._tokenize_phrases, _CONSTRAINTS_RULE, count
             )
         if options.is_prefixed:
-            given = "" if options.target_prefix is None else options.target_prefix
-            is_shared = isinstance(given, str)
+            prefixes = "" if options.target_prefix is None else options.target_prefix
+            is_shared = isinstance(prefixes, str)
             self._prefixes = TextValues(
-                given, is_shared, self._tokenize_prefix, _PREFIX_RULE, count
+                prefixes, is_shared, self._tokenize_prefix, _PREFIX_RULE, count
             )
 
     def read(self, texts: Sequence[str], is_whole: bool = False) -> list[list[Sentence]]:
@@ -118,7 +119,7 @@ class SentenceReader:
             return [list(starmap(Sentence, of_text)) for of_text in segments]
         phrases = repeat(()) if self._phrases is None else self._phrases.take(len(texts))
         prefixes = repeat(None) if self._prefixes is None else self._prefixes.take(len(texts))
-        return [self._complete(*each) for each in zip(segments, phrases, prefixes, strict=False)]
+        return [self._complete(*parts) for parts in zip(segments, phrases, prefixes, strict=False)]
 
     def _split(self, text: str) -> list[Segment]:
         """Split a text into lines and, with a splitter, these into sentences."""
@@ -137,9 +138,9 @@ class SentenceReader:
         count = sum(bool(segment.tokens) for segment in segments)
         is_of_all_texts = self._phrases is not None and self._phrases.is_shared
         if phrases and count != 1 and not (count == 0 and is_of_all_texts):
-            found = "a blank one" if count == 0 else f"one of {count}"
+            kind = "a blank one" if count == 0 else f"one of {count}"
             raise ConstraintError(
-                f"A text with constraints must be one line or sentence, got {found}."
+                f"A text with constraints must be one line or sentence, got {kind}."
             )
         if prefix and not count and self._prefixes is not None and not self._prefixes.is_shared:
             raise ConstraintError("A blank text must not have a target prefix, got one.")
@@ -177,30 +178,33 @@ class TextValues:
     The value of an option for each text of a request, in the order of the texts.
 
     Args:
-        given: One value for all texts, if it is shared, or an iterable with the value of each one.
+        values: One value for all texts, if it is shared, or an iterable with the value of each one.
         convert: Returns the token ids of a value.
-        rule: What the option must be, for errors.
+        requirement: What the option must be, for errors.
         count: The number of texts, if it is known.
     """
 
     def __init__(
         self,
-        given: Any,
+        values: Any,
         is_shared: bool,
         convert: Callable[[Any], Any],
-        rule: str,
+        requirement: str,
         count: int | None,
     ):
-        self.is_shared, self._rule = is_shared, rule
-        if not is_shared and isinstance(given, Sized) and count not in (None, len(given)):
-            raise ConstraintError(f"{rule}, but there are {len(given)} for {count} texts.")
-        self._each: Iterator[Any] = repeat(convert(given)) if is_shared else map(convert, given)
+        self.is_shared = is_shared
+        self._requirement = requirement
+        if not is_shared and isinstance(values, Sized) and count not in (None, len(values)):
+            raise ConstraintError(f"{requirement}, but there are {len(values)} for {count} texts.")
+        self._each: Iterator[Any] = repeat(convert(values)) if is_shared else map(convert, values)
 
     def take(self, count: int) -> list[Any]:
         """Return the values of so many texts, the next ones."""
         values = list(islice(self._each, count))
         if len(values) < count:
-            raise ConstraintError(f"{self._rule}, but there are {len(values)} for {count} texts.")
+            raise ConstraintError(
+                f"{self._requirement}, but there are {len(values)} for {count} texts."
+            )
         return values
 
 
@@ -210,13 +214,13 @@ def join_cut(segments: Sequence[Segment], protect: bool) -> list[Segment]:
     """
     if len(segments) == 1 or not protect:
         return list(segments)
-    text = "".join(each.text + each.separator for each in segments)
-    ends = list(accumulate(len(each.text + each.separator) for each in segments))
-    own = [
-        (end - len(each.text + each.separator), end - len(each.separator))
-        for end, each in zip(ends, segments, strict=True)
+    text = "".join(segment.text + segment.separator for segment in segments)
+    ends = list(accumulate(len(segment.text + segment.separator) for segment in segments))
+    segment_ranges = [
+        (end - len(segment.text + segment.separator), end - len(segment.separator))
+        for end, segment in zip(ends, segments, strict=True)
     ]
-    ranges = merge([*own, *find_protected(text, protect)])
+    ranges = merge([*segment_ranges, *find_protected(text, protect)])
     if len(ranges) == len(segments):
         return list(segments)
     following = [start for start, _ in ranges[1:]] + [len(text)]

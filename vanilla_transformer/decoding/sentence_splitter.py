@@ -55,7 +55,8 @@ class AbbreviationSplitter:
         with requires_extra("documents", "Sentence splitting"):
             from sentencex import segment
 
-            self.language, self._segment = base_language(language or "en"), segment
+            self.language = base_language(language or "en")
+            self._segment = segment
         has_ordinals = language is None or _WITH_ORDINALS.fullmatch(self.language)
         self._numbers = _ORDINALS if has_ordinals else _ITEM_NUMBERS
 
@@ -71,11 +72,15 @@ class AbbreviationSplitter:
             )
             return split_simply(text)
         ends = accumulate(map(len, sentences), initial=0)
-        found = [sentence for start, end in pairwise(ends) if (sentence := text[start:end].strip())]
+        stripped = [
+            sentence for start, end in pairwise(ends) if (sentence := text[start:end].strip())
+        ]
         return [
             part
-            for each in found
-            for part in (split_simply(each) if _NEW_TO_SENTENCEX.search(each) else [each])
+            for sentence in stripped
+            for part in (
+                split_simply(sentence) if _NEW_TO_SENTENCEX.search(sentence) else [sentence]
+            )
         ]
 
 
@@ -111,7 +116,7 @@ def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, in
     ranges, end = list[tuple[int, int]](), 0
     sentences = splitter(text)
     if not isinstance(sentences, list | tuple) or not all(
-        isinstance(each, str) for each in sentences
+        isinstance(part, str) for part in sentences
     ):
         raise UserError(
             f"`sentence_splitter` must return a list of strings, got {sentences!r:.80}."

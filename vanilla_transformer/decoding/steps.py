@@ -54,17 +54,20 @@ def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
         special = [
             token for token in tokenizer.all_special_ids if token not in eos
         ]  # only EOS is an alternative
-        prefixes, count = [each.prefix or () for each in sentences], options.count
-        tokens = next_tokens(model, [each.tokens for each in sentences], prefixes, count, special)
+        prefixes = [sentence.prefix or () for sentence in sentences]
+        count = options.count
+        tokens = next_tokens(
+            model, [sentence.tokens for sentence in sentences], prefixes, count, special
+        )
         longer = [
-            each._replace(prefix=[*prefix, token])
-            for each, prefix, some in zip(sentences, prefixes, tokens, strict=True)
-            for token in some
+            sentence._replace(prefix=[*prefix, token])
+            for sentence, prefix, alternatives in zip(sentences, prefixes, tokens, strict=True)
+            for token in alternatives
         ]
-        own = options.override(
+        completion_options = options.override(
             alternatives=None, target_prefix=options.target_prefix or "", num_return_sequences=1
         )
-        best = [translation for (translation,) in decode(longer, own, report)]
+        best = [translation for (translation,) in decode(longer, completion_options, report)]
         return [best[start : start + count] for start in range(0, len(best), count)]
 
     return decode_alternatives

@@ -41,10 +41,14 @@ class TaskInputs:
     """
 
     def __init__(self, model: Any, tokenizer: Any, task: str, options: Mapping[str, Any]):
-        self._model, self._tokenizer, self.task, self.prefix = model, tokenizer, task, ""
+        self._model = model
+        self._tokenizer = tokenizer
+        self.task = task
+        self.prefix = ""
         # Not its class: PEFT and `torch.compile` wrap a model, and forward its configuration.
         self.is_of_library = not hasattr(model.config, "source_eos")
-        self.answer, self.defaults = TASKS.get(task, "translation"), dict[str, Any]()
+        self.answer = TASKS.get(task, "translation")
+        self.defaults = dict[str, Any]()
         if not self.is_of_library:
             return
         if not model.config.is_encoder_decoder:
@@ -75,10 +79,8 @@ class TaskInputs:
         """Return the direction of a request, by default of the task's name, or refuse to guess
         one.
         """
-        direction, named = (
-            Direction(options.src_lang, options.tgt_lang),
-            DIRECTED_TASK.fullmatch(self.task),
-        )
+        direction = Direction(options.src_lang, options.tgt_lang)
+        named = DIRECTED_TASK.fullmatch(self.task)
         if direction != NO_DIRECTION or not (
             named or (self.is_of_library and self.task == "translation")
         ):
@@ -105,7 +107,8 @@ class TaskInputs:
         if not self.is_of_library:
             ids = encode_sources(self._model, self._tokenizer, list(texts))
         else:
-            sources, truncation = [prefix + text for text in texts], options.truncation or False
+            sources = [prefix + text for text in texts]
+            truncation = options.truncation or False
             ids = self._tokenizer(sources, truncation=truncation)["input_ids"] if sources else []
         return begin_with_languages(
             self._tokenizer, ids, self.direct(options), at_end=self.is_of_library

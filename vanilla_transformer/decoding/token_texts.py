@@ -42,11 +42,8 @@ def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
     The text of a few tokens is enough to find this: they begin before the last token that ends with
     a whole character.
     """
-    start, whole, done = (
-        0,
-        0,
-        0,
-    )  # places in `ids`, and how many characters of the text from `start` are known
+    start = whole = 0  # places in `ids`
+    done = 0  # how many characters of the text from `start` are known
     for end in range(1, len(ids) + 1):
         longer = tokenizer.decode(ids[start:end], skip_special_tokens=True)
         kept = longer if end == len(ids) else longer.rstrip(_INCOMPLETE)
@@ -107,22 +104,23 @@ def move_tokens(
     if old == new:
         return [*tokens]
     changed = [
-        (place, other) for place, other in replaced if old[slice(*place)] != new[slice(*other)]
+        (before, other) for before, other in replaced if old[slice(*before)] != new[slice(*other)]
     ]
     old, _ = mask(
         old,
-        [place for place, _ in changed],
+        [before for before, _ in changed],
         ["x".ljust(end - start) for (start, end), _ in changed],
     )
     new, _ = mask(
         new,
-        [place for _, place in changed],
+        [after for _, after in changed],
         ["x".rjust(end - start) for _, (start, end) in changed],
     )
     known = [at for at, character in enumerate(old) if not character.isspace()]
     ends = [0, *(at + 1 for at, character in enumerate(new) if not character.isspace())]
     return [
-        each._replace(end=ends[min(bisect_left(known, each.end), len(ends) - 1)]) for each in tokens
+        token._replace(end=ends[min(bisect_left(known, token.end), len(ends) - 1)])
+        for token in tokens
     ]
 
 

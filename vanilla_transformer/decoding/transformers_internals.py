@@ -59,11 +59,11 @@ def restore_tasks() -> None:
 
     def check_restored_task(task: str) -> tuple[str, dict, Any]:
         """Take `translation_en_to_de` as `translation`; the pipeline gets the whole name."""
-        found = check_task(registry, "translation" if DIRECTED_TASK.fullmatch(task) else task)
-        if found[1]["impl"] is CarriedTranslationPipeline:
+        task_facts = check_task(registry, "translation" if DIRECTED_TASK.fullmatch(task) else task)
+        if task_facts[1]["impl"] is CarriedTranslationPipeline:
             from .translation_pipeline import TranslationPipeline
 
-            found[1]["impl"] = TranslationPipeline
-        return found
+            task_facts[1]["impl"] = TranslationPipeline
+        return task_facts
 
     registry.check_task = check_restored_task

@@ -118,9 +118,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
             model, tokenizer = RUNTIMES[backend].load(model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         elif isinstance(model, str | Path):
-            found = f"got the folder or name {str(model)!r}"
+            description = f"got the folder or name {str(model)!r}"
             hint = "Call `load_pipeline` of vanilla_transformer.decoding.loading."
-            raise UserError(f"Without `backend`, `model` must be a model, {found}. {hint}")
+            raise UserError(f"Without `backend`, `model` must be a model, {description}. {hint}")
         super().__init__(model, with_normalization(tokenizer) if normalize else tokenizer, **kwargs)
         self.inputs = TaskInputs(self.model, self.tokenizer, self.task, self.default_options)
         self.task: str = self.inputs.task
@@ -272,9 +272,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """
         forced = self.inputs.forced(options)
         options = options.override(**forced) if forced else options
-        rows = iter(self.encode([each.text for each in sentences if not each.tokens], options))
+        rows = iter(
+            self.encode([sentence.text for sentence in sentences if not sentence.tokens], options)
+        )
         sentences = [
-            each if each.tokens else each._replace(tokens=next(rows)) for each in sentences
+            sentence if sentence.tokens else sentence._replace(tokens=next(rows))
+            for sentence in sentences
         ]
         clean_up = options.clean_up_tokenization_spaces
         read: Any = list if options.return_tensors else partial(self.postprocess, clean_up=clean_up)
@@ -282,15 +285,15 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if engine is None:
             sources = [sentence.tokens for sentence in sentences]
             with _naming_options(options):
-                found = self.generate_texts(
+                texts_of_sentences = self.generate_texts(
                     sources, options.batch_size, options.generate_kwargs, report, read
                 )
-            return [[Translation(text) for text in texts] for texts in found]
+            return [[Translation(text) for text in texts] for texts in texts_of_sentences]
         if not sentences:
             return []
         requests = [
-            DecodeRequest(each.tokens, each.prefix or (), each.phrases, each.seed)
-            for each in sentences
+            DecodeRequest(sentence.tokens, sentence.prefix or (), sentence.phrases, sentence.seed)
+            for sentence in sentences
         ]
         hypotheses = engine.decode(requests, options.count, report=report)
         return to_translations(

@@ -34,7 +34,8 @@ class PackedLinear(nn.Linear):
     """
 
     def __init__(self, *linears: nn.Linear, activation: str = "none"):
-        first, outputs = linears[0], sum(linear.out_features for linear in linears)
+        first = linears[0]
+        outputs = sum(linear.out_features for linear in linears)
         super().__init__(first.in_features, outputs, first.bias is not None, device="meta")
         self.weight = (
             first.weight if len(linears) == 1 else _join([linear.weight for linear in linears])

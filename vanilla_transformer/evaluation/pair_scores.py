@@ -46,7 +46,8 @@ def score_pairs(
         total: The number of pairs, for the progress bar on a terminal of the main process.
         direction: The languages of the pairs, for a model that has several.
     """
-    pairs, hidden = iter(pairs), None if process_state().is_main_process else True
+    pairs = iter(pairs)
+    hidden = None if process_state().is_main_process else True
     with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
         while window := list(islice(pairs, WINDOW)):
             texts = [pair.source for pair in window], [pair.target for pair in window]
@@ -95,11 +96,9 @@ class PairScorer:
         with_tokens: bool = False,
     ):
         model = load_seq2seq(name, "scores translations").to(process_state().device)
-        self._tokenizer, self._max_tokens, self._with_tokens = (
-            load_tokenizer(name),
-            max_tokens,
-            with_tokens,
-        )
+        self._tokenizer = load_tokenizer(name)
+        self._max_tokens = max_tokens
+        self._with_tokens = with_tokens
         self._model = load_ensemble(model, self._tokenizer, ensemble, weights)
         self._direction = Direction(*map(languages(self._tokenizer).get, ("src_lang", "tgt_lang")))
 

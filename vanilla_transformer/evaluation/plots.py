@@ -102,13 +102,13 @@ def _draw_curve(
     **style: Any,
 ) -> None:
     """Draw a metric as a line, and its value of the final model as a star."""
-    found = [entry for entry in entries if name in entry]
-    curve = [entry for entry in found if "model" not in entry]
+    measured = [entry for entry in entries if name in entry]
+    curve = [entry for entry in measured if "model" not in entry]
     marker = None if name == "loss" else "o"
     axes.plot(
         [entry[over] for entry in curve], [entry[name] for entry in curve], marker=marker, **style
     )
-    if found and (last := found[-1]) not in curve:
+    if measured and (last := measured[-1]) not in curve:
         star = {
             "marker": "*",
             "markersize": 15,
@@ -158,7 +158,8 @@ def find_fonts(text: str, families: Sequence[str]) -> tuple[list[str], str]:
     """
     from matplotlib.font_manager import FontProperties, findfont, fontManager
 
-    found, missing = [*families], {each for each in text if unicodedata.category(each)[0] != "C"}
+    fonts = [*families]
+    missing = {character for character in text if unicodedata.category(character)[0] != "C"}
     upright = [
         font for font in fontManager.ttflist if font.weight == 400 and font.style == "normal"
     ]
@@ -168,8 +169,8 @@ def find_fonts(text: str, families: Sequence[str]) -> tuple[list[str], str]:
         if missing and not name.startswith("Last Resort"):  # which has a box for every character
             covered = missing & _characters_of(path)
             missing -= covered
-            found += [name] if covered and name not in found else []
-    return found, "".join(sorted(missing))
+            fonts += [name] if covered and name not in fonts else []
+    return fonts, "".join(sorted(missing))
 
 
 @cache
@@ -243,8 +244,8 @@ def token_labels(
     for text in token_texts(tokenizer, ids, as_source):
         continues = _IN_WORD.match(text) and _IN_WORD.match(before[-1:])
         shown = "".join(
-            f"U+{ord(each):04X}" if unicodedata.category(each) == "Cc" else each
-            for each in text.strip()
+            f"U+{ord(character):04X}" if unicodedata.category(character) == "Cc" else character
+            for character in text.strip()
         )
         labels.append(f"·{text}" if continues else shown or "…")
         before = text
@@ -312,10 +313,9 @@ def draw_attention(
     return figure
 
 
-_PANELS_IN_A_ROW, _ROW_WIDTH = (
-    4,
-    12.0,
-)  # the most heads and inches, so that a page shows labels in a readable size
+# The most heads and inches, so that a page shows labels in a readable size.
+_PANELS_IN_A_ROW = 4
+_ROW_WIDTH = 12.0
 _PANELS = {
     "source": (LENGTH_EDGES, "characters of the source"),
     "target": (LENGTH_EDGES, "characters of the target"),
@@ -341,9 +341,10 @@ def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
     for axes, (name, (edges, label)) in zip(panels, _PANELS.items(), strict=True):
         counts = {kind: counted for kind, counted in histograms[name].items() if any(counted)}
         filled = [
-            place for counted in counts.values() for place, count in enumerate(counted) if count
+            index for counted in counts.values() for index, count in enumerate(counted) if count
         ]
-        first, last = min(filled, default=0), max(filled, default=len(edges) - 2) + 1
+        first = min(filled, default=0)
+        last = max(filled, default=len(edges) - 2) + 1
         for kind, counted in counts.items():
             color = {"kept": "tab:blue", "dropped": "tab:red"}[kind]
             axes.stairs(

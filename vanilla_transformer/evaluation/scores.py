@@ -182,7 +182,8 @@ def validation_scores(
 
     translate = TranslationPipeline(model, tokenizer, device=model.device, compile=False)
     hypotheses, scores = translate_and_score(translate, pairs, progress_bar=False, **options)
-    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    sources = [source for source, _ in pairs]
+    references = [target for _, target in pairs]
     entry: dict[str, Any] = scores._asdict()
     if metrics:
         entry |= measure_metrics(metrics, sources, hypotheses, references)
@@ -294,5 +295,6 @@ def without_blanks(references: Sequence[str]) -> list[Any]:
 def sentence_chrf(translations: Sequence[str], *references: Sequence[str]) -> list[float]:
     """Return the chrF of each translation, from 0 to 100, by one or several references of each."""
     further = map(without_blanks, references[1:])
-    metric, rows = sacrebleu.CHRF(), zip(translations, references[0], *further, strict=True)
+    metric = sacrebleu.CHRF()
+    rows = zip(translations, references[0], *further, strict=True)
     return [metric.sentence_score(translation, texts).score for translation, *texts in rows]

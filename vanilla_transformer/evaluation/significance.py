@@ -73,7 +73,7 @@ class Report:
             }
             or None,
             **({"metrics": dict(self.metrics)} if self.metrics else {}),
-        } | ({} if not self.term_uses else {"terms": [each.as_dict() for each in self.term_uses]})
+        } | ({} if not self.term_uses else {"terms": [use.as_dict() for use in self.term_uses]})
 
     def lines(self) -> Iterator[str]:
         """Yield one line per metric, the meaning of ±, and one line per comparison."""

@@ -80,8 +80,8 @@ def read_test_set(
     def read_aligned(path: str) -> list[str]:
         lines = read_lines(path)
         if len(lines) != len(references):
-            rule = f"{path} must have one translation for each line of {target}"
-            raise UserError(f"{rule}, got {len(lines)} for {len(references)}.")
+            requirement = f"{path} must have one translation for each line of {target}"
+            raise UserError(f"{requirement}, got {len(lines)} for {len(references)}.")
         return lines
 
     return TestSet(
@@ -132,10 +132,10 @@ def evaluate_test_set(
         assert hypotheses is not None
         if metrics:
             rows = [row for row, reference in enumerate(references) if reference]
-            scored = (
-                [side[row] for row in rows if side] for side in (sources, hypotheses, references)
-            )
-            values |= measure_metrics(metrics, *scored)
+            scored_sources = [sources[row] for row in rows if sources]
+            scored_hypotheses = [hypotheses[row] for row in rows]
+            scored_references = [references[row] for row in rows]
+            values |= measure_metrics(metrics, scored_sources, scored_hypotheses, scored_references)
         if not process_state().is_main_process:
             return None
         if with_loss and translate is not None:

@@ -72,11 +72,9 @@ def render_card(
         refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = find_task(config)
-    validations, recipe, training = (
-        read_validations(run),
-        read_record(run / _RECIPE),
-        training_facts(run),
-    )
+    validations = read_validations(run)
+    recipe = read_record(run / _RECIPE)
+    training = training_facts(run)
     is_tuned = facts.get("base_model") is not None or bool(recipe.get("init_from"))
     emissions = read_emissions(run, training["hardware"], is_tuned)
     evaluations = read_records(run, EVALUATIONS)
@@ -100,6 +98,13 @@ def render_card(
         "data": [*map(_escape_cells, facts["data"])],
     }
     name = location or folder.resolve().name
+    recipe_text = None
+    if shown_recipe:
+        recipe_text = yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip()
+    shown_results = []
+    for row in results:
+        cells = {name: row[name] for name in ("text", "signature")}
+        shown_results.append({**row, **_escape_cells(cells)})
     try:
         return ModelCard.from_template(
             _card_data(facts, results, version, task, emissions),
@@ -117,18 +122,13 @@ def render_card(
             **training,
             emissions=emissions,
             warning=_warning(results),
-            results=[
-                {**row, **_escape_cells({name: row[name] for name in ("text", "signature")})}
-                for row in results
-            ],
+            results=shown_results,
             mistakes=mistakes,
             stress_tables=read_records(run, STRESS_TABLES),
             warning_names=[*OF_TEXT],
             learning_curve=learning_curve(validations),
             picture=CURVE if (folder / CURVE).exists() else None,
-            recipe=yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip()
-            if shown_recipe
-            else None,
+            recipe=recipe_text,
             hashes=[
                 (path.name, hash_file(path))
                 for path in publishable_files(folder)
@@ -149,17 +149,20 @@ def training_facts(run: str | Path) -> dict[str, Any]:
     corpus, machine = (read_record(Path(run) / name) for name in (_CORPUS, _MACHINE))
     pairs = _UNKNOWN
     if cleaning := corpus.get("cleaning"):
-        dropped = ", ".join(f"{rule} {count:,}" for rule, count in cleaning["dropped"].items())
+        dropped = ", ".join(
+            f"{rule_name} {count:,}" for rule_name, count in cleaning["dropped"].items()
+        )
         pairs = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}"
         pairs += f" (dropped: {dropped})" if dropped else ""
     versions = [f"{name} {number}" for name, number in machine.get("versions", {}).items()]
     return {
         "pairs": pairs,
         "overlap": [
-            f"The training text has {found['both']:,} of {_count(found['pairs'], f'{name} pair')}, "
-            f"{_count(found['sources'], 'source')} and {_count(found['targets'], 'target')} of "
-            "them."
-            for name, found in corpus.get("overlap", {}).items()
+            f"The training text has {overlap['both']:,} of "
+            f"{_count(overlap['pairs'], f'{name} pair')}, "
+            f"{_count(overlap['sources'], 'source')} and "
+            f"{_count(overlap['targets'], 'target')} of them."
+            for name, overlap in corpus.get("overlap", {}).items()
         ],
         "steps": f"{validations[-1]['step']:,}" if validations else _UNKNOWN,
         "minutes": f"{validations[-1]['minutes']:.0f}" if validations else _UNKNOWN,

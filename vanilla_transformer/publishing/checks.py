@@ -359,7 +359,8 @@ def _check_answers(folder: Path, answers: Sequence[str]) -> str:
     """Check that this package translates, continues, fills or classifies sentences as the folder's
     own code does.
     """
-    model, tokenizer = _load(folder), AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = _load(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     task, _ = find_task(model.config)
     translate = (
         TranslationPipeline(model, tokenizer, task="translation") if task == "translation" else None

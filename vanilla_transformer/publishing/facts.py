@@ -89,11 +89,15 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         )
     except ValidationError as error:
         fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"]))
-        rule = f"`{place}`: {fault['msg']}" if place else fault["msg"].removeprefix("Value error, ")
+        location = ".".join(map(str, fault["loc"]))
+        problem = (
+            f"`{location}`: {fault['msg']}"
+            if location
+            else fault["msg"].removeprefix("Value error, ")
+        )
         # YAML makes a key of what follows the comma in `{name: Django, Plone and others}`.
         is_cut = fault["type"] == "extra_forbidden" and fault["input"] is None
         hint = "Quote values with commas." if is_cut else "Facts may be 'unknown'."
-        raise UserError(f"The file of facts {path} is wrong: {rule}. {hint}") from error
+        raise UserError(f"The file of facts {path} is wrong: {problem}. {hint}") from error
     except UserError as error:
         raise UserError(f"The file of facts {path} must be YAML: {error}") from error

@@ -167,11 +167,11 @@ def _upload(
             )
             reason = f"The Hub does not let you write to {repo_id} ({status}). {hint}"
         elif status is None:
-            found = (
+            problem = (
                 "The Hub could not be reached, or the connection broke "
                 f"({type(fault).__name__}: {fault})"
             )
-            reason = f"{found}. The content of {repo_id} has not changed; push again."
+            reason = f"{problem}. The content of {repo_id} has not changed; push again."
         else:
             reason = f"The Hub refused {repo_id} ({status}: {fault}). Its content has not changed."
         raise UserFileError(reason) from error

@@ -32,11 +32,10 @@ def learning_curve(validations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     validations = [
         entry for entry in validations if "model" not in entry or entry is validations[-1]
     ]
-    shown, last = min(len(validations), _MOST_POINTS), len(validations) - 1
-    return [
-        validations[place]
-        for place in sorted({round(n * last / max(1, shown - 1)) for n in range(shown)})
-    ]
+    shown = min(len(validations), _MOST_POINTS)
+    last = len(validations) - 1
+    indexes = {round(n * last / max(1, shown - 1)) for n in range(shown)}
+    return [validations[index] for index in sorted(indexes)]
 
 
 def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, Any] | None:
@@ -58,14 +57,14 @@ def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, A
         for row in last.values()
     ]
     grams = _GRAMS_PER_KILOGRAM * sum(float(row["emissions"]) for row in last.values())
-    found = {
+    emissions = {
         "emissions": float(f"{grams:.3g}"),
         "source": "codecarbon",
         "training_type": "fine-tuning" if is_fine_tuned else "pre-training",
         "geographical_location": "; ".join(dict.fromkeys(filter(None, places))),
         "hardware_used": hardware,
     }
-    return {name: value for name, value in found.items() if value != ""}
+    return {name: value for name, value in emissions.items() if value != ""}
 
 
 def check_record_name(name: str) -> None:

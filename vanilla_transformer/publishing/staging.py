@@ -128,7 +128,7 @@ def code_names(folder: Path) -> tuple[str, ...]:
     code = REMOTE_CODE[_model_type(folder)]
     names = [
         *code["auto_map"].values(),
-        *(each["impl"] for each in code.get("custom_pipelines", {}).values()),
+        *(pipeline["impl"] for pipeline in code.get("custom_pipelines", {}).values()),
     ]
     modules = {INSTALLED_CODE / f"{name.split('.')[0]}.py" for name in names}
     files = {path for module in modules for path in (module, *get_relative_import_files(module))}

@@ -60,10 +60,10 @@ def answer(
     for sentence in sentences:
         ids = torch.tensor([tokenizer(sentence)["input_ids"]])
         if task == "text-generation":
-            found = model.generate(ids, max_new_tokens=_NEW_TOKENS, do_sample=False)
+            output = model.generate(ids, max_new_tokens=_NEW_TOKENS, do_sample=False)
         else:
-            found = model(ids).logits.argmax(dim=-1)
-        answers.append(str(found.tolist()))
+            output = model(ids).logits.argmax(dim=-1)
+        answers.append(str(output.tolist()))
     return answers
 
 

@@ -93,10 +93,8 @@ def average_model_folders(
         load_tokenizer,
     )
 
-    paths, checked_weights = (
-        [Path(folder) for folder in folders],
-        check_weights(weights, len(folders), "weights"),
-    )
+    paths = [Path(folder) for folder in folders]
+    checked_weights = check_weights(weights, len(folders), "weights")
     for path in paths:
         weight_files(path)
     if has_weights(Path(output_dir)):

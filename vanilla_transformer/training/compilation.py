@@ -35,8 +35,8 @@ def should_compile(choice: bool | None, config: Any, device: torch.device) -> bo
     elif config.chunk_size_feed_forward:
         obstacle = f"chunk_size_feed_forward: {config.chunk_size_feed_forward}"
     if choice and obstacle is not None:
-        rule = "must be given without this key, whose layers are no single graph"
-        raise UserError(f"`compile` {rule}, got `{obstacle}`. Leave one of them out.")
+        requirement = "must be given without this key, whose layers are no single graph"
+        raise UserError(f"`compile` {requirement}, got `{obstacle}`. Leave one of them out.")
     by_default = device.type == "cuda" and obstacle is None and find_compiler() is not None
     return by_default if choice is None else choice
 
@@ -90,5 +90,7 @@ def uncompiled(module: nn.Module, when: bool = True) -> AbstractContextManager[N
     """Run a module uncompiled within the block: to decode, and for sizes of 1, which would be other
     graphs.
     """
-    is_compiled = when and any(each._compiled_call_impl is not None for each in module.modules())
+    is_compiled = when and any(
+        submodule._compiled_call_impl is not None for submodule in module.modules()
+    )
     return torch.compiler.set_stance("force_eager") if is_compiled else nullcontext()

@@ -76,10 +76,8 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             # Gradients are reduced where they are, without a copy.
             kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
         )
-    batches, total = (
-        accelerator.num_processes * options.gradient_accumulation_steps,
-        recipe.data.tokens_per_step,
-    )
+    batches = accelerator.num_processes * options.gradient_accumulation_steps
+    total = recipe.data.tokens_per_step
     if total is not None and recipe.data.max_tokens != total // batches:
         raise UserError(
             "A recipe with `tokens_per_step` must be read in each process of the run, got one "
@@ -184,7 +182,8 @@ def report_lost_processes() -> Iterator[None]:
             or any(part in text for part in _OF_BACKENDS)
         ):
             raise
-        process, reason = f"Process {os.environ.get('RANK', '0')}", text.splitlines()[-1].strip()
+        process = f"Process {os.environ.get('RANK', '0')}"
+        reason = text.splitlines()[-1].strip()
         if any(name in text for name in _OWN_MISTAKES):
             raise LostProcessError(
                 f"{process} must have a GPU that no other process uses, but NCCL cannot use it: "
@@ -255,10 +254,8 @@ def shard_model(
     """
     model = model_with_loss.model.model
     mesh = init_device_mesh(model.device.type, (num_processes,))
-    policy, reshard = (
-        MixedPrecisionPolicy(),
-        parse_flag_from_env("FSDP_RESHARD_AFTER_FORWARD", True),
-    )
+    policy = MixedPrecisionPolicy()
+    reshard = parse_flag_from_env("FSDP_RESHARD_AFTER_FORWARD", True)
     if mixed_precision == "bf16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in [*model.encoder.layers, *model.decoder.layers]:

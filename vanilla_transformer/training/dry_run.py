@@ -56,7 +56,8 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
         )
         for stage in range(1, len(batches.sampler.stages))
     }
-    peak, warmup_steps = recipe.optimization.learning_rate or 0.0, state.schedule.warmup_steps
+    peak = recipe.optimization.learning_rate or 0.0
+    warmup_steps = state.schedule.warmup_steps
     if recipe.optimization.lr_scheduler == NOAM:
         scale = state.schedule.learning_rate_scale
         peak = noam_lambda(state.unwrapped_model.config.d_model, warmup_steps, scale)(
@@ -130,11 +131,11 @@ def advise(recipe: Recipe, pairs: int, epochs: float) -> list[str]:
         f"Rules of thumb for {'training on' if from_scratch else 'fine-tuning on'} {pairs:,} pairs:"
     ]
     for name, advised in zip(names, values, strict=True):
-        given = epochs if name == "epochs" else flatten(recipe)[name]
-        close = name in _APPROXIMATE and given is not None and 0.5 <= given / advised <= 2.0
+        value = epochs if name == "epochs" else flatten(recipe)[name]
+        close = name in _APPROXIMATE and value is not None and 0.5 <= value / advised <= 2.0
         line = f"  {name} {_show(advised)}"
-        if not close and advised != given:
-            line += f" (here {_show(given)})"
+        if not close and advised != value:
+            line += f" (here {_show(value)})"
         lines.append(line)
     if from_scratch and pairs < _FEW_PAIRS:
         lines.append(

@@ -70,23 +70,29 @@ class GraphedTrainStep:
         parameter.
         """
         parameters = [
-            each for group in self._state.optimizer.param_groups for each in group["params"]
+            parameter
+            for group in self._state.optimizer.param_groups
+            for parameter in group["params"]
         ]
-        before = {each: each.grad for each in parameters if each.grad is not None}
-        for each in before:
-            each.grad = None
+        before = {
+            parameter: parameter.grad for parameter in parameters if parameter.grad is not None
+        }
+        for parameter in before:
+            parameter.grad = None
         batch = {name: tensor for name, tensor in inputs.items() if name != "factor"}
         loss = add_gradient(self._state, batch, inputs["factor"])
         pairs = [
-            (gradient, each.grad) for each, gradient in before.items() if each.grad is not None
+            (gradient, parameter.grad)
+            for parameter, gradient in before.items()
+            if parameter.grad is not None
         ]
         if pairs:
             combine: Any = torch._foreach_copy_ if first else torch._foreach_add_
             combine(*map(list, zip(*pairs, strict=True)))
-        for each, gradient in before.items():
-            if first and each.grad is None:
+        for parameter, gradient in before.items():
+            if first and parameter.grad is None:
                 gradient.zero_()
-            each.grad = gradient
+            parameter.grad = gradient
         return loss
 
     def _update_at_rates(self, rates: Mapping[str, Tensor]) -> Tensor:
@@ -97,7 +103,8 @@ class GraphedTrainStep:
         before = [(group["lr"], group["capturable"]) for group in groups]
         try:
             for group, rate in zip(groups, rates.values(), strict=True):
-                group["lr"], group["capturable"] = rate, rate.device.type == "cuda"
+                group["lr"] = rate
+                group["capturable"] = rate.device.type == "cuda"
             return torch.stack(update(self._state))
         finally:
             for group, (number, capturable) in zip(groups, before, strict=True):

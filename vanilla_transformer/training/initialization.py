@@ -54,11 +54,11 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
             and options.init_vocabulary == KEEP
             and size != len(tokenizer)
         ):
-            rule = (
+            requirement = (
                 "`vocab_size` must be the value of the model that `init_from` names, "
                 f"{len(tokenizer)}"
             )
-            raise UserError(f"{rule}, got {size}. Leave it out, or set `init_vocabulary`.")
+            raise UserError(f"{requirement}, got {size}. Leave it out, or set `init_vocabulary`.")
     else:
         model, tokenizer = load_converted(checkpoint)
     languages = find_languages(tokenizer)
@@ -80,10 +80,8 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
         [*tags.targets, *tags.sources] if tags else []
         for tags in (languages, find_languages(changed))
     )
-    frozen, new = (
-        "embeddings" in (options.freeze or ()),
-        [code for code in after if code not in before],
-    )
+    frozen = "embeddings" in (options.freeze or ())
+    new = [code for code in after if code not in before]
     if new and (frozen or options.lora_rank is not None):
         option = "freeze: embeddings" if frozen else "lora_rank"
         raise UserError(
@@ -117,8 +115,10 @@ def keep_layers(
         count = getattr(config, f"{name}_layers")
         wrong = next((layer for layer in layers if not 0 <= layer < count), None)
         if wrong is not None:
-            rule = f"must name layers from 0 to {count - 1} of the model that `init_from` names"
-            raise UserError(f"`init_{name}_layers` {rule}, got {wrong}.")
+            requirement = (
+                f"must name layers from 0 to {count - 1} of the model that `init_from` names"
+            )
+            raise UserError(f"`init_{name}_layers` {requirement}, got {wrong}.")
         setattr(config, f"{name}_layers", len(layers))
     if "decoder" in numbers and hasattr(config, "alignment_heads"):
         del config.alignment_heads  # which name heads by layers that may be gone
@@ -156,7 +156,9 @@ def replace_vocabulary(
         )
     config = copy.deepcopy(model.config)
     config.vocab_size = config.decoder_vocab_size = len(new)
-    known, vocabulary, special = old.get_vocab(), new.get_vocab(), special_token_ids(new)
+    known = old.get_vocab()
+    vocabulary = new.get_vocab()
+    special = special_token_ids(new)
     tokens = sorted(
         vocabulary, key=vocabulary.__getitem__
     )  # `convert_ids_to_tokens` may name added ones otherwise
@@ -192,7 +194,8 @@ def _pieces(token: str, old: Any, new: Any) -> list[int]:
         return tags
     both = (old, new)
     if all(
-        isinstance(each, VanillaTransformerTokenizer) and each.unk_token is None for each in both
+        isinstance(tokenizer, VanillaTransformerTokenizer) and tokenizer.unk_token is None
+        for tokenizer in both
     ):  # of bytes
         return [piece.id for piece in old.backend_tokenizer.model.tokenize(token)]
     text = new.convert_tokens_to_string([token])

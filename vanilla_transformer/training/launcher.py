@@ -61,15 +61,16 @@ def add_launcher(recipe: Recipe) -> Recipe:
         _shards_by_launcher() or options.fsdp
     )  # in this order, since the first refuses settings
     backend, compiled = TorchDynamoPlugin().backend, options.compile
-    found = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
+    setting = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
     if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):
         raise UserError(
-            f"Training compiles with inductor, but {found}. Set `dynamo_backend` to inductor or no."
+            f"Training compiles with inductor, but {setting}. Set `dynamo_backend` to "
+            "inductor or no."
         )
     if backend == DynamoBackend.INDUCTOR:
         if compiled is False:
             raise UserError(
-                f"`compile` is false in the recipe, but {found}. Give it once, or the same."
+                f"`compile` is false in the recipe, but {setting}. Give it once, or the same."
             )
         compiled = True
     precision = parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
@@ -107,7 +108,8 @@ def _shards_by_launcher() -> bool:
     from torch.distributed.fsdp import CPUOffloadPolicy
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
-    version, policy = os.environ.get("FSDP_VERSION", "1"), os.environ.get("FSDP_AUTO_WRAP_POLICY")
+    version = os.environ.get("FSDP_VERSION", "1")
+    policy = os.environ.get("FSDP_AUTO_WRAP_POLICY")
     others = {}
     if version != "2":
         others[f"fsdp_version={version}"] = (
@@ -128,9 +130,9 @@ def _shards_by_launcher() -> bool:
         if policy is not None and plugin.auto_wrap_policy is not transformer_auto_wrap_policy:
             advice = "Set `fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP`."
             others[f"fsdp_auto_wrap_policy={policy}"] = advice
-    for found, advice in others.items():
+    for setting, advice in others.items():
         raise UserError(
-            f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. "
+            f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {setting}. "
             f"{advice}"
         )
     return True

@@ -34,7 +34,7 @@ class LoraAdapters:
 
     def state_dict(self) -> StateDict:
         """Return the tensors of the adapters by their names in the model."""
-        return {name: each.detach() for name, each in self.named_parameters()}
+        return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
     def load_state_dict(self, state: StateDict) -> None:
         for name, parameter in self.named_parameters():
@@ -55,4 +55,8 @@ class LoraAdapters:
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield the parameters of the adapters with their names in the model."""
-        return ((name, each) for name, each in self._model.named_parameters() if each.requires_grad)
+        return (
+            (name, parameter)
+            for name, parameter in self._model.named_parameters()
+            if parameter.requires_grad
+        )

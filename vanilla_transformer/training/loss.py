@@ -169,17 +169,18 @@ def create_loss_terms(recipe: Recipe, config: VanillaTransformerConfig) -> list[
 
         terms.append(create_guided_alignment(recipe, config))
     return terms + [
-        find_loss_term(place)(recipe, config) for place in recipe.optimization.loss_terms or ()
+        find_loss_term(function_name)(recipe, config)
+        for function_name in recipe.optimization.loss_terms or ()
     ]
 
 
 def check_r_drop(weight: float, config: Any) -> None:
     """Refuse R-Drop for a model without dropout."""
     if weight and not any(getattr(config, name) for name in DROPOUTS):
-        rule = "must be given for a model with dropout, got it for one without"
+        requirement = "must be given for a model with dropout, got it for one without"
         raise UserError(
-            f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it "
-            "out."
+            f"`r_drop_weight` {requirement}: both passes would be the same. Set `dropout`, or "
+            "leave it out."
         )
 
 
@@ -295,10 +296,8 @@ def projected_cross_entropy(
         places = (labels.flatten() != IGNORED_LABEL).nonzero().flatten()
     if r_drop_weight:
         places = places.view(2, -1).t().flatten()  # both predictions for a token follow each other
-    states, labels = (
-        states.flatten(end_dim=-2).index_select(0, places),
-        labels.flatten().index_select(0, places),
-    )
+    states = states.flatten(end_dim=-2).index_select(0, places)
+    labels = labels.flatten().index_select(0, places)
     return SummedLoss(
         *_ProjectedCrossEntropy.apply(states, weight, bias, labels, smoothing, r_drop_weight)
     )
@@ -415,7 +414,7 @@ def _rows_to_gradient_(
     logsumexp = highest - probabilities.amax(dim=-1).log()  # (N,)
     divergence: Tensor | float = 0.0
     if r_drop_weight:
-        passes = (each.unflatten(0, (-1, 2)) for each in (logits, logsumexp, probabilities))
+        passes = (values.unflatten(0, (-1, 2)) for values in (logits, logsumexp, probabilities))
         divergences, gradient = divergence_with_gradient(*passes)
         divergence = divergences.sum()
         probabilities.add_(gradient.flatten(end_dim=1), alpha=r_drop_weight)

@@ -91,7 +91,8 @@ class StepMetrics:
         return {"sums": self._sums, "seconds": time.monotonic() - self._since}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._sums, self._since = state["sums"], time.monotonic() - state["seconds"]
+        self._sums = state["sums"]
+        self._since = time.monotonic() - state["seconds"]
 
     def add(self, step: StepSums) -> None:
         self._sums = [total + value for total, value in zip(self._sums, step, strict=True)]
@@ -162,7 +163,9 @@ class MetricsLogger:
     def log_steps(self, entry: dict[str, Any]) -> None:
         """Write the metrics of the last steps, and show some beside the bar."""
         self.write(entry)
-        loss, tokens, rate = entry["loss"], entry["tokens_per_second"], entry["learning_rate"]
+        loss = entry["loss"]
+        tokens = entry["tokens_per_second"]
+        rate = entry["learning_rate"]
         self.bar.set_postfix(
             {"loss": f"{loss:.3f}", "tokens/s": f"{tokens:.0f}", "lr": f"{rate:.1e}"}
         )
@@ -194,7 +197,7 @@ class MetricsLogger:
         if self.accelerator.is_main_process:
             append_entry(self.folder, entry)
         values: dict[str, Any] = {
-            name: each for name, each in entry.items() if isinstance(each, int | float)
+            name: value for name, value in entry.items() if isinstance(value, int | float)
         }
         if "examples" in entry:
             values["examples"] = "\n\n".join(

@@ -60,8 +60,8 @@ def create_model(
     if model_class is None and (name := recipe.classes.model_class) is not None:
         known = classes_by_name(VanillaTransformerForConditionalGeneration)
         if name not in known:
-            rule = f"`model_class` must be one of {', '.join(known)}"
-            raise UserError(f"{rule}, got {name!r}. Does `user_module` define it?")
+            requirement = f"`model_class` must be one of {', '.join(known)}"
+            raise UserError(f"{requirement}, got {name!r}. Does `user_module` define it?")
         model_class = known[name]
     set_seed(recipe.optimization.seed)
     try:
@@ -76,10 +76,8 @@ def create_model(
             f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers "
             "of layers or `vocab_size`."
         ) from error
-    on_cpu, attention = (
-        not torch.accelerator.is_available(),
-        recipe.optimization.attn_implementation,
-    )
+    on_cpu = not torch.accelerator.is_available()
+    attention = recipe.optimization.attn_implementation
     if on_cpu and mixed_precision == "bf16" and max_source_length <= _LONGEST_EAGER_SOURCE:
         attention = attention or "eager"  # whose plain products are faster there than SDPA
     if attention is not None and "flash" in attention:
@@ -121,11 +119,11 @@ def _prepare_initial_model(
     if issubclass(type(initial), model_class):
         model_class = type(initial)
     elif not issubclass(model_class, type(initial)):
-        rule = (
+        requirement = (
             f"`model_class` must derive from {type(initial).__name__}, the class of the model "
             "that `init_from` names"
         )
-        raise UserError(f"{rule}, got {model_class.__name__}.")
+        raise UserError(f"{requirement}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
         former = getattr(initial.config, name, getattr(LongArguments(), name, None))
         if value != former:
@@ -172,11 +170,11 @@ def _create_random_model(
 
     model_class = model_class or VanillaTransformerLongForConditionalGeneration
     if not issubclass(model_class, VanillaTransformerLongForConditionalGeneration):
-        rule = (
+        requirement = (
             "`model_class` must derive from "
             f"{VanillaTransformerLongForConditionalGeneration.__name__}"
         )
-        raise UserError(f"{rule} with the keys of long models, got {model_class.__name__}.")
+        raise UserError(f"{requirement} with the keys of long models, got {model_class.__name__}.")
     return model_class(model_class.config_class(**fields | vars(recipe.long)))
 
 
@@ -197,7 +195,8 @@ class CPUDropout(nn.Dropout):
             or torch.compiler.is_compiling()
         ):
             return super().forward(hidden_states)
-        features, dropped = hidden_states.numel(), min(round(self.p * 2**16), 2**16 - 1)
+        features = hidden_states.numel()
+        dropped = min(round(self.p * 2**16), 2**16 - 1)
         draws = (
             torch.empty(-(-features // 4), dtype=torch.int64)
             .random_(-(2**63), None)

@@ -61,7 +61,7 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
         entries = {name: value}
         if is_section:
             entries = {} if value is None else _check_mapping(value, f"section `{name}`")
-        for key, each in entries.items():
+        for key, entry in entries.items():
             key = key.replace("-", "_")
             if is_section and sections.get(key, name) != name:
                 raise UserError(
@@ -72,7 +72,7 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
                 raise UserError(
                     f"`{key}` must be in a recipe once, got it twice. Delete one of the two."
                 )
-            flat[key] = each
+            flat[key] = entry
     return flat
 
 
@@ -146,11 +146,11 @@ def parse_recipe_with(
     flags = CommandLine(groups, program or "parse_recipe", main, notes).read(arguments)
     name = flags.pop("recipe", None)
     values = {} if name is None else read_keys(name, sections)
-    for keys, place in ((values, "in the recipe"), (flags, "as flags")):
+    for keys, origin in ((values, "in the recipe"), (flags, "as flags")):
         if keys.keys() >= {*BATCH_SIZES}:
             raise UserError(
                 "Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, "
-                f"got both {place}."
+                f"got both {origin}."
             )
     # A flag of either batch size replaces both, and one that brings a vocabulary replaces keys
     # about another.
@@ -161,8 +161,10 @@ def parse_recipe_with(
     values = complete({key: value for key, value in values.items() if key not in replaced} | flags)
     parsed = {part: part(**select(part, values)) for parts in sections.values() for part in parts}
     by_name = {field.annotation: name for name, field in Recipe.model_fields.items()}
-    given = {by_name[part]: section for part, section in parsed.items() if part in by_name}
-    recipe = Recipe(**given, given=frozenset(values))
+    sections_of_recipe = {
+        by_name[part]: section for part, section in parsed.items() if part in by_name
+    }
+    recipe = Recipe(**sections_of_recipe, given=frozenset(values))
     if recipe.classes.user_module is not None:
         use_user_module(recipe.classes.user_module)
     if "tokens_per_step" in values or any(
@@ -196,8 +198,8 @@ def read_keys(
     }
     recipe = flatten_sections(read_recipe(find_recipe(name)), section_of)
     check_names(recipe, section_of, "recipe key")
-    found = {key: value for key, value in recipe.items() if value is not None or keeps_null}
+    kept = {key: value for key, value in recipe.items() if value is not None or keeps_null}
     return {
         key: value if isinstance(value, list | dict | None) else str(value)
-        for key, value in found.items()
+        for key, value in kept.items()
     }

@@ -56,15 +56,13 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.fine_tuning.init_from is not None:
         _check_fine_tuning(recipe)
     _check_effects(recipe)
-    for place in options.loss_terms or ():
-        find_loss_term(place)
+    for function_name in options.loss_terms or ():
+        find_loss_term(function_name)
     if output.report_to:  # Accelerate would ignore a tracker that is unknown or not installed
         from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 
-        known, installed = (
-            ["all", *LOGGER_TYPE_TO_CLASS],
-            ["all", *map(str, get_available_trackers())],
-        )
+        known = ["all", *LOGGER_TYPE_TO_CLASS]
+        installed = ["all", *map(str, get_available_trackers())]
         for name in output.report_to.split(","):
             if name not in known:
                 raise UserError(
@@ -87,10 +85,11 @@ def check_recipe(recipe: Recipe) -> None:
         )
 
 
-def find_loss_term(place: str) -> Callable[[Recipe, Any], Any]:
+def find_loss_term(function_name: str) -> Callable[[Recipe, Any], Any]:
     """Return the function that `loss_terms` names, which returns a term of the loss."""
     return find_object(
-        place, "`loss_terms` must be places of functions, such as my_module:small_embeddings"
+        function_name,
+        "`loss_terms` must be places of functions, such as my_module:small_embeddings",
     )
 
 
@@ -105,11 +104,9 @@ def check_alignment_layer(layer: int, layers: int) -> None:
 
 def _check_partners(recipe: Recipe) -> None:
     """Refuse keys without another one that they need, and keys that exclude each other."""
-    options, tuning, alignments = (
-        recipe.optimization,
-        recipe.fine_tuning,
-        recipe.data.train_alignments,
-    )
+    options = recipe.optimization
+    tuning = recipe.fine_tuning
+    alignments = recipe.data.train_alignments
     of_models = {
         "freeze": tuning.freeze,
         "lora_rank": tuning.lora_rank,
@@ -185,20 +182,22 @@ def _check_fine_tuning(recipe: Recipe) -> None:
 
 def _token_keys(recipe: Recipe) -> list[str]:
     """Return the given keys that add tokens to the vocabulary, as messages name them."""
-    given = [
+    keys = [
         f"`{name}` of `augment`"
         for name in augmentations(recipe.data)
         if name in TOKEN_AUGMENTATIONS
     ]
-    given += ["`source_tags`"] if recipe.data.source_tags else []
-    return given + (
+    keys += ["`source_tags`"] if recipe.data.source_tags else []
+    return keys + (
         ["`init_vocabulary: extend`"] if recipe.fine_tuning.init_vocabulary == EXTEND else []
     )
 
 
 def _check_effects(recipe: Recipe) -> None:
     """Refuse keys that are given and change nothing beside the others."""
-    tuning, tokenizer, reasons = recipe.fine_tuning, recipe.data.tokenizer, dict[str, str]()
+    tuning = recipe.fine_tuning
+    tokenizer = recipe.data.tokenizer
+    reasons = dict[str, str]()
     if tokenizer is not None:
         reasons = dict.fromkeys(
             OF_NEW_TOKENIZERS, f"`tokenizer` is {tokenizer}, and none is trained on the text"
@@ -228,7 +227,7 @@ def _check_effects(recipe: Recipe) -> None:
         reasons |= dict.fromkeys(
             lsh, f"`layer_types` is {recipe.long.layer_types}, which does not hash"
         )
-    for name in (each for each in reasons if each in recipe.given):
+    for name in (key for key in reasons if key in recipe.given):
         raise UserError(
             f"`{name}` must be left out, since it would change nothing: {reasons[name]}."
         )

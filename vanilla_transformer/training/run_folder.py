@@ -104,8 +104,10 @@ def refuse_model_inside(name: str | Path | None, output_dir: str | Path) -> None
         and Path(name).exists()
         and Path(name).resolve().is_relative_to(Path(output_dir).resolve())
     ):
-        rule = "`output_dir` must be another folder than the one of a model that is read"
-        raise UserError(f"{rule}, but {name} is in {output_dir}. Choose another --output_dir.")
+        requirement = "`output_dir` must be another folder than the one of a model that is read"
+        raise UserError(
+            f"{requirement}, but {name} is in {output_dir}. Choose another --output_dir."
+        )
 
 
 class RunFolder:
@@ -196,10 +198,10 @@ class RunFolder:
                     "In %s, %s. The model was written again from %s.", folder, damage, checkpoint
                 )
             elif damage is not None:
-                rule = f"In {folder}, {damage}, and no checkpoint of its step can make it again"
+                problem = f"In {folder}, {damage}, and no checkpoint of its step can make it again"
                 if self.finished:
-                    raise UserError(f"{rule}. Restore it from a copy, or delete the folder.")
-                logger.warning("%s.", rule)
+                    raise UserError(f"{problem}. Restore it from a copy, or delete the folder.")
+                logger.warning("%s.", problem)
 
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
         """Return whether the run that has written the final model had the same limits."""
@@ -235,12 +237,10 @@ class RunFolder:
         if self.checkpoint is not None or self.finished:
             return
         if checkpoints:
-            rule, damage = (
-                f"The run in {self.path} must resume from a whole checkpoint",
-                find_damage(checkpoints[-1]),
-            )
+            requirement = f"The run in {self.path} must resume from a whole checkpoint"
+            damage = find_damage(checkpoints[-1])
             raise UserError(
-                f"{rule}, but {checkpoints[-1]} is damaged ({damage}). Restore it, {hint}"
+                f"{requirement}, but {checkpoints[-1]} is damaged ({damage}). Restore it, {hint}"
             )
         if not has_weights(self.path):  # or else the caller knows more
             check_output_dir(self.path, own=[_MACHINE], replaced=[f"{_BEST}*", "checkpoint-*", EMA])
@@ -271,14 +271,13 @@ class RunFolder:
         if (
             progress["recipe"].get("best_metric") != self.options.best_metric
         ):  # whose scores cannot be compared
-            state.progress.best, state.progress.validations_without_improvement = [], 0
+            state.progress.best = []
+            state.progress.validations_without_improvement = 0
         self._temporary_step = progress["step"] if progress["temporary"] else None
         self._saved_step = progress["step"]
-        minutes, before, now = (
-            progress["minutes"],
-            progress["num_processes"],
-            state.accelerator.num_processes,
-        )
+        minutes = progress["minutes"]
+        before = progress["num_processes"]
+        now = state.accelerator.num_processes
         self._log(
             state,
             f"Resuming from step {progress['step']}, after {minutes:.1f} minutes of training.",

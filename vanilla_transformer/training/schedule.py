@@ -106,8 +106,8 @@ def _known_schedule(recipe: Recipe, before: Mapping[str, Any]) -> dict[str, Any]
     for the others.
     """
     options = recipe.optimization
-    given: dict[str, Any] = {name: getattr(options, name) for name in DERIVED}
-    known = {name: before.get(name) if value is None else value for name, value in given.items()}
+    values: dict[str, Any] = {name: getattr(options, name) for name in DERIVED}
+    known = {name: before.get(name) if value is None else value for name, value in values.items()}
     if options.num_train_epochs != before.get("num_train_epochs"):
         known["max_steps"] = options.max_steps
     return known

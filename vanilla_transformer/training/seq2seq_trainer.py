@@ -156,13 +156,13 @@ class TokenBudgetTrainerMixin:
     def __init__(self, *args: Any, **kwargs: Any):
         limit_onednn_cache()
         if Version(transformers.__version__) < Version("5.17"):
-            found = (
+            problem = (
                 f"transformers {transformers.__version__} counts labels wrongly. Install it, "
                 "or use `train`"
             )
             raise UserError(
                 "Batches of `max_tokens` need the `Trainer` of transformers 5.17 or later: "
-                f"{found}."
+                f"{problem}."
             )
         super().__init__(*args, **kwargs)
         if not isinstance(self.args, TokenBudgetTrainingArguments):

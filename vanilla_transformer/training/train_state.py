@@ -173,7 +173,8 @@ class TrainState:
         """
         unused = UNUSED[self.recipe.optimization.lr_scheduler]
         used = {name: value for name, value in asdict(schedule).items() if name not in unused}
-        self.schedule, self.progress.recipe = schedule, self.progress.recipe | used
+        self.schedule = schedule
+        self.progress.recipe = self.progress.recipe | used
         self.planned_steps = schedule.max_steps if planned_steps is None else planned_steps
         self.lr_scheduler = create_lr_scheduler(
             self.recipe.optimization.lr_scheduler,
@@ -185,7 +186,8 @@ class TrainState:
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
         # Without memory; with FSDP2 only, whose models do not decode.
         self._skeleton: VanillaTransformerForConditionalGeneration | None = None
-        options, terms = self.recipe.optimization, create_loss_terms(self.recipe, model.config)
+        options = self.recipe.optimization
+        terms = create_loss_terms(self.recipe, model.config)
         if options.fsdp:
             self._skeleton = copy.deepcopy(model).to("meta")
         rank = self.recipe.fine_tuning.lora_rank
@@ -257,10 +259,8 @@ class TrainState:
                 from it agrees.
         """
         minutes = self.progress.minutes if saved else self.minutes()
-        options, patience = (
-            self.recipe.optimization,
-            self.recipe.optimization.early_stopping_patience,
-        )
+        options = self.recipe.optimization
+        patience = self.recipe.optimization.early_stopping_patience
         return (
             self.step >= self.schedule.max_steps
             or (options.max_minutes is not None and minutes >= options.max_minutes)
@@ -276,15 +276,15 @@ class TrainState:
             self.schedule.max_steps, max(self.step, round(self.step * minutes / self.minutes()))
         )
 
-    def measure_steps(self, gradient_norm: torch.Tensor, **place: float) -> dict[str, Any]:
+    def measure_steps(self, gradient_norm: torch.Tensor, **position: float) -> dict[str, Any]:
         """Return an entry for the log of the steps since the last call, for which all processes
         read the device.
 
         Args:
-            place: Place in the data where the run is, such as its epoch.
+            position: Place in the data where the run is, such as its epoch.
         """
         self.read_steps()
-        entry: dict[str, Any] = {"step": self.step, **place, "minutes": self.minutes()}
+        entry: dict[str, Any] = {"step": self.step, **position, "minutes": self.minutes()}
         entry |= self.step_metrics.pop() | {"learning_rate": self.lr_scheduler.get_last_lr()[0]}
         entry |= {
             "gradient_norm": float(gradient_norm),

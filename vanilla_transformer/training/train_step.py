@@ -67,13 +67,17 @@ def update(state: TrainState) -> tuple[torch.Tensor, torch.Tensor]:
     """
     state.accelerator.unscale_gradients(state.optimizer)
     # Without a walk through the modules, which takes a quarter of a millisecond.
-    parameters = [each for group in state.optimizer.param_groups for each in group["params"]]
+    parameters = [
+        parameter for group in state.optimizer.param_groups for parameter in group["params"]
+    ]
     limit = state.recipe.optimization.max_grad_norm
     if limit is not None:
         norm = full_tensor(clip_grad_norm_(parameters, limit))
     else:
         norm = full_tensor(
-            get_total_norm([each.grad for each in parameters if each.grad is not None])
+            get_total_norm(
+                [parameter.grad for parameter in parameters if parameter.grad is not None]
+            )
         )
     finite = torch.isfinite(norm)
     if state.accelerator.scaler is None:

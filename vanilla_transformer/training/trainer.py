@@ -279,7 +279,8 @@ def _create_batches(state: TrainState, corpus: Corpus, planned: Stages) -> Micro
         stages=planned,
         packing=state.packing,
     )
-    on_gpu, workers = accelerator.device.type == "cuda", options.dataloader_num_workers
+    on_gpu = accelerator.device.type == "cuda"
+    workers = options.dataloader_num_workers
     return MicroBatchLoader(
         sampler,
         state.tokenizer.pad_token_id,

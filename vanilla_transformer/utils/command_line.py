@@ -131,9 +131,9 @@ class CommandLine:
             if name not in values and field.is_required()
         ]
         if left or missing:
-            rule = self._usage_of_arguments() or "flags only"
+            usage = self._usage_of_arguments() or "flags only"
             raise UserError(
-                f"This command takes {rule}, got {' '.join(map(repr, words[:4])) or 'none'}. See "
+                f"This command takes {usage}, got {' '.join(map(repr, words[:4])) or 'none'}. See "
                 "--help."
             )
         return values
@@ -164,7 +164,7 @@ class CommandLine:
         for names, mark in ((main, ""), (more, " (more)")):
             for title in dict.fromkeys(self._titles[name] for name in names):
                 rows = {}
-                for name in (each for each in names if self._titles[each] == title):
+                for name in (flag for flag in names if self._titles[flag] == title):
                     rows[f"--{name} {_metavar(self._flags[name])}"] = _explanation(
                         self._flags[name]
                     )

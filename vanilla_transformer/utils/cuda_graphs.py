@@ -39,7 +39,8 @@ class CudaGraphs:
     ) -> Callable[[], None]:
         with deliberate_wait(), _one_at_a_time:
             self._stream = self._stream or torch.cuda.Stream(self._device)
-            current, graph = torch.cuda.current_stream(self._device), torch.cuda.CUDAGraph()
+            current = torch.cuda.current_stream(self._device)
+            graph = torch.cuda.CUDAGraph()
             pool = None if self._first is None else self._first.pool()
             self._stream.wait_stream(current)
             with torch.cuda.stream(self._stream):

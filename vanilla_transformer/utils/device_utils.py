@@ -103,8 +103,8 @@ def check_threads(threads: int) -> int:
     """Return a number of threads that may compute."""
     cores = usable_cores()
     if not 1 <= threads <= cores:
-        rule = f"from 1 to {cores}, the number of cores that this process may use"
-        raise UserError(f"`threads` must be {rule}, got {threads}.")
+        requirement = f"from 1 to {cores}, the number of cores that this process may use"
+        raise UserError(f"`threads` must be {requirement}, got {threads}.")
     return threads
 
 
@@ -195,11 +195,11 @@ def explain_compiler_error(error: Exception) -> str | None:
     lines = (text.partition("Output:\n")[2] or text).strip().splitlines()
     reason = next((line.strip() for line in lines if "error" in line.lower()), lines[0])
     reason = re.sub(r"^(\w+(Error|Exception|Compiler): )+", "", reason).rstrip(".")
-    rule = (
+    requirement = (
         f"The C++ compiler {find_compiler()} must compile what torch generates, but it "
         f"fails: {reason}"
     )
-    return f"{rule}. Repair it, or name another one in CXX."
+    return f"{requirement}. Repair it, or name another one in CXX."
 
 
 def _cgroups(controller: str) -> Iterator[Path]:

@@ -302,9 +302,9 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 def refuse_dangling_link(folder: Path) -> None:
     """Refuse a link to a folder that does not exist."""
     if folder.is_symlink() and not folder.exists():
-        found = f"{folder} is a link to {os.readlink(folder)}, which does not exist"
+        problem = f"{folder} is a link to {os.readlink(folder)}, which does not exist"
         raise MissingFileError(
-            f"The output must be a folder, but {found}. Create that folder, or choose another."
+            f"The output must be a folder, but {problem}. Create that folder, or choose another."
         )
 
 
@@ -314,9 +314,9 @@ def check_output_dir_is_empty(output_dir: str | Path) -> None:
     refuse_dangling_link(output_dir)
     recover_folders(output_dir)
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
-        found = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
+        problem = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
         raise UserFileError(
-            f"The output must be a new or an empty folder, but {found}. Choose another folder."
+            f"The output must be a new or an empty folder, but {problem}. Choose another folder."
         )
 
 
@@ -336,15 +336,17 @@ def check_output_dir(
     refuse_dangling_link(folder)
     if not folder.exists() or (own and all((folder / name).is_file() for name in own)):
         return
-    rule = "The output must be a new folder, an empty one, or one that this command wrote"
+    requirement = "The output must be a new folder, an empty one, or one that this command wrote"
     if not folder.is_dir():
-        raise UserFileError(f"{rule}, but {folder} is a file. Choose another folder.")
+        raise UserFileError(f"{requirement}, but {folder} is a file. Choose another folder.")
     for path in sorted(folder.iterdir()):
         is_kept = path.name.startswith(".") or (
             path.is_dir() and not any(map(path.match, replaced))
         )
         if not is_kept:
-            raise UserFileError(f"{rule}, but {folder} has {path.name}. Choose another folder.")
+            raise UserFileError(
+                f"{requirement}, but {folder} has {path.name}. Choose another folder."
+            )
 
 
 def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | int]) -> None:
@@ -357,18 +359,19 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
     """
     written: list[Path] = []
     inputs = [*inputs]
-    existing = [each for each in inputs if os.path.exists(each)]
+    existing = [source for source in inputs if os.path.exists(source)]
     for output in map(Path, outputs):
         if output.is_dir():
             raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
         ending = output.suffix.lower()
         is_document = ending in DOCUMENT_ENDINGS and any(
-            str(each).lower().endswith(ending) for each in inputs
+            str(source).lower().endswith(ending) for source in inputs
         )
         if ending in BINARY_ENDINGS and not is_document:
-            rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
+            requirement = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
             raise UserError(
-                f"{rule}, but the name {output} is one of another format. Choose another ending."
+                f"{requirement}, but the name {output} is one of another format. Choose "
+                "another ending."
             )
         is_of_model = output.suffix == ".safetensors" or output.name in (
             *_MODEL_FILES,
@@ -385,8 +388,8 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
                     break
         if same is not None:
             name = "standard input" if same == 0 else same
-            rule = "The output must be another file than the inputs"
-            raise UserError(f"{rule}, but {output} is the same as {name}. Choose another.")
+            requirement = "The output must be another file than the inputs"
+            raise UserError(f"{requirement}, but {output} is the same as {name}. Choose another.")
         if output.resolve() in written and not output.is_char_device():
             raise UserError(
                 f"Each output must be another file, got {output} twice. Choose another."
@@ -406,8 +409,8 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
     try:
         lock = _acquire_lock(folder / _LOCK, wait=False).lock
     except TimeoutError:
-        found = f"Only one run may use {folder} at a time, but {_find_holder(folder / _LOCK)} is"
-        raise UserError(f"{found}. Wait for it, stop it, or choose another output.") from None
+        problem = f"Only one run may use {folder} at a time, but {_find_holder(folder / _LOCK)} is"
+        raise UserError(f"{problem}. Wait for it, stop it, or choose another output.") from None
     try:
         leftovers = [*folder.glob(_TEMPORARY.format("*"))]
         outputs = {path.with_name(path.name[1:].rpartition(".")[0]) for path in leftovers}
@@ -483,9 +486,9 @@ def _is_abandoned(marker: Path) -> bool:
 
 def _find_holder(path: Path) -> str:
     """Return who holds a lock, as far as its file says it."""
-    for place in (_marker_of(path), path):
+    for file in (_marker_of(path), path):
         with suppress(OSError, ValueError):
-            process, host, *_ = place.read_text(encoding="utf-8").splitlines()
+            process, host, *_ = file.read_text(encoding="utf-8").splitlines()
             return f"process {process} on {host}"
     return "another process"
 
@@ -589,8 +592,10 @@ def mapping(path: str | Path) -> Iterator[None]:
     except OSError as error:
         if os.strerror(errno.ENODEV) not in str(error):
             raise
-        rule = f"{path} must be on a disk that can map files into memory, but its disk cannot"
-        raise UserFileError(f"{rule} ({error}). Copy it to another disk.") from error
+        requirement = (
+            f"{path} must be on a disk that can map files into memory, but its disk cannot"
+        )
+        raise UserFileError(f"{requirement} ({error}). Copy it to another disk.") from error
 
 
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:

@@ -51,7 +51,8 @@ def show_progress() -> Iterator[None]:
     from transformers.utils import logging as library
 
     logging.basicConfig(format="%(message)s")
-    package, had_bars = logging.getLogger("vanilla_transformer"), library.is_progress_bar_enabled()
+    package = logging.getLogger("vanilla_transformer")
+    had_bars = library.is_progress_bar_enabled()
     level = package.level
     package.setLevel(level or logging.INFO)
     library.disable_progress_bar()
@@ -136,23 +137,23 @@ def import_user_module() -> None:
             for frame in traceback.extract_tb(error.__traceback__)
             if frame.filename == str(path)
         ]
-        place = f"line {lines[-1]}: " if lines else ""
+        position = f"line {lines[-1]}: " if lines else ""
         raise UserError(
-            f"{path} cannot be imported: {place}{type(error).__name__}: {error}"
+            f"{path} cannot be imported: {position}{type(error).__name__}: {error}"
         ) from error
 
 
-def find_object(place: str, rule: str) -> Any:
-    """Return the object at a place such as `my_module:split`.
+def find_object(import_path: str, requirement: str) -> Any:
+    """Return the object at an import path such as `my_module:split`.
 
-    A `rule` begins the message if there is none.
+    A `requirement` begins the message if there is none.
     """
     import_user_module()
-    module, _, name = place.partition(":")
+    module, _, name = import_path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # the module's own, too
-        raise UserError(f"{rule}, got {place!r} ({error}).") from error
+        raise UserError(f"{requirement}, got {import_path!r} ({error}).") from error
 
 
 def child_environment() -> dict[str, str]:

@@ -38,7 +38,8 @@ def open_input(path: str | Path) -> BufferedReader:
     """Open a file at its start. A pipe is read once, into a temporary file."""
     if not is_pipe(path):
         return Path(path).open("rb")
-    name, file = "standard input" if str(path) == STDIN else str(path), _spool(str(path))
+    name = "standard input" if str(path) == STDIN else str(path)
+    file = _spool(str(path))
     return open(name, "rb", opener=lambda _, flags: os.open(_place(file), flags))
 
 
@@ -83,12 +84,12 @@ def check_pipes(names: Iterable[str | Path | int]) -> None:
         else []
     )
     places = [(file.st_dev, file.st_ino) for file in files]
-    for number, place in enumerate(places):
-        if place in places[:number]:
-            found = f"{pipes[places.index(place)]} and {pipes[number]}"
+    for number, identity in enumerate(places):
+        if identity in places[:number]:
+            names_of_pipe = f"{pipes[places.index(identity)]} and {pipes[number]}"
             raise UserError(
-                f"A pipe is one input, since it is read once, got {found}. Write its text to a "
-                "file."
+                f"A pipe is one input, since it is read once, got {names_of_pipe}. Write its "
+                "text to a file."
             )
 
 

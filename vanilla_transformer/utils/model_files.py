@@ -48,7 +48,8 @@ def check_model_file(path: Path) -> None:
     """Refuse a large file, sizes of no model, kernels from elsewhere, and weights outside of the
     folder.
     """
-    size, most = path.stat().st_size, _MOST_BYTES.get(path.name, _MOST_BYTES_OF_OTHERS)
+    size = path.stat().st_size
+    most = _MOST_BYTES.get(path.name, _MOST_BYTES_OF_OTHERS)
     if size > most:
         raise UserFileError(f"{path} must have at most {most:,} bytes, got {size:,}. {_AGAIN}")
     if path.name.endswith((".safetensors.index.json", ".bin.index.json")):

@@ -19,7 +19,7 @@ from vanilla_transformer.errors import UserFileError
 _MOST_LINKS = 40  # on the way to a file, as on Linux
 
 
-def find_unsafe(path: Path, own: Path | None = None) -> str | None:
+def find_unsafe(path: Path, root: Path | None = None) -> str | None:
     """Return how another user could change a file or a folder, as the end of a sentence, or None.
 
     Each level must belong to the user or to root, and other users must not be able to write it, as
@@ -28,20 +28,18 @@ def find_unsafe(path: Path, own: Path | None = None) -> str | None:
     levels on their way are safe. A path that does not exist is safe.
 
     Args:
-        own: A folder that this package makes, which is `path` or above it. From there on, each
+        root: A folder that this package makes, which is `path` or above it. From there on, each
             level must belong to the user, no group may write it, and it must be a folder or a
             regular file.
     """
     if not hasattr(os, "geteuid"):
         return None
-    levels = ((level, None) for level in _levels(path if own is None else own.parent))
-    below = (
-        () if own is None else accumulate(path.relative_to(own).parts, Path.joinpath, initial=own)
-    )
+    above = _levels(path if root is None else root.parent)
+    problems: Iterator[str | None] = (_find_problem(level, None) for level in above)
+    if root is not None:
+        below = accumulate(path.relative_to(root).parts, Path.joinpath, initial=root)
+        problems = chain(problems, (_find_problem(level, root) for level in below))
     try:
-        problems = (
-            _find_problem(*level) for level in chain(levels, ((level, own) for level in below))
-        )
         return next(filter(None, problems), None)
     except FileNotFoundError:
         return None
@@ -49,20 +47,20 @@ def find_unsafe(path: Path, own: Path | None = None) -> str | None:
         return f"{error.filename} cannot be read ({error.strerror})"
 
 
-def create_private_folder(folder: Path, own: Path | None = None) -> str | None:
+def create_private_folder(folder: Path, root: Path | None = None) -> str | None:
     """Create a folder, and the folders above it that are missing, for the running user alone,
     unless it is unsafe.
 
     Returns:
         See [`find_unsafe`].
     """
-    unsafe = find_unsafe(folder, own)
+    unsafe = find_unsafe(folder, root)
     if unsafe is not None:
         return unsafe
-    for each in (*reversed(folder.parents), folder):
-        each.mkdir(mode=0o700, exist_ok=True)
+    for level in (*reversed(folder.parents), folder):
+        level.mkdir(mode=0o700, exist_ok=True)
     return find_unsafe(
-        folder, own
+        folder, root
     )  # which another user may have created meanwhile, such as in `/tmp`
 
 
@@ -118,23 +116,23 @@ def find_problem(path: Path) -> str | None:
     return _find_problem(path, path) if hasattr(os, "geteuid") else None
 
 
-def _find_problem(path: Path, own: Path | None) -> str | None:
+def _find_problem(path: Path, root: Path | None) -> str | None:
     facts = path.lstat()
     is_link, is_folder = stat.S_ISLNK(facts.st_mode), stat.S_ISDIR(facts.st_mode)
-    if facts.st_uid != os.geteuid() and (own is not None or facts.st_uid != 0):
+    if facts.st_uid != os.geteuid() and (root is not None or facts.st_uid != 0):
         return f"{path} belongs to user {facts.st_uid}"
-    if own is not None and not (is_folder or stat.S_ISREG(facts.st_mode)):
+    if root is not None and not (is_folder or stat.S_ISREG(facts.st_mode)):
         return f"{path} is {'a link' if is_link else 'no file'}"
     if is_link or (
-        own is None and is_folder and facts.st_mode & stat.S_ISVTX
+        root is None and is_folder and facts.st_mode & stat.S_ISVTX
     ):  # the mode of a link means nothing
         return None
     by_group = facts.st_mode & stat.S_IWGRP and (
-        own is not None or not _is_of_user_alone(path, facts.st_gid)
+        root is not None or not _is_of_user_alone(path, facts.st_gid)
     )
     if not (by_group or facts.st_mode & stat.S_IWOTH):
         return None
-    command = f"chmod go-w {path}" if own is None else f"chmod -R go-w {own}"
+    command = f"chmod go-w {path}" if root is None else f"chmod -R go-w {root}"
     return f"other users can write {path} (mode {stat.S_IMODE(facts.st_mode):o}): run `{command}`"
 
 

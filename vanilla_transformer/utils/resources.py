@@ -37,15 +37,15 @@ def find_recipe(name_or_path: str) -> Path:
 
 def describe_recipes() -> dict[str, str]:
     """Return the first sentence of the comment of each packaged recipe, by its name."""
-    found = {}
+    descriptions = {}
     for path in sorted(resource_folder("recipes").glob("*.yaml")):
         lines = takewhile(
             lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines()
         )
-        found[path.stem] = re.split(r"[.:] ", " ".join(line[1:].strip() for line in lines))[
+        descriptions[path.stem] = re.split(r"[.:] ", " ".join(line[1:].strip() for line in lines))[
             0
         ].rstrip(".")
-    return found
+    return descriptions
 
 
 def find_facts(name_or_path: str) -> Path:
@@ -64,7 +64,7 @@ def _find(name_or_path: str, folder: str, kind: str) -> Path:
         or is_pipe(path)
     ):
         return path
-    packaged = {each.stem: each for each in sorted(resource_folder(folder).glob("*.yaml"))}
+    packaged = {file.stem: file for file in sorted(resource_folder(folder).glob("*.yaml"))}
     if name_or_path not in packaged:
         raise UserError(
             f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of "
@@ -85,7 +85,7 @@ def fill_page(package: str, title: str, data: Mapping[str, Any]) -> str:
     content = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     content = content.replace("<", "\\u003c")  # or a text such as `</script>` would end the data
     parts |= hashes | {"title": html.escape(title), "data": content}
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], read_part(package, "html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda field: parts[field[1]], read_part(package, "html"))
 
 
 def read_part(package: str, name: str) -> str:

@@ -52,11 +52,12 @@ def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo], noun: str
         return f"There is no {noun} {unknown!r}.{did_you_mean(unknown, fields)}"
     if error["type"] == "missing":
         return f"`{name}` must be given: {fields[name].description}"
-    value, place = error["input"], noun.removeprefix("key") if noun.startswith("key of") else ""
+    value = error["input"]
+    container = noun.removeprefix("key") if noun.startswith("key of") else ""
     shown = (
         value if error["type"] in _OUT_OF_RANGE else repr(value)
     )  # a number without the quotes of a flag's text
-    return f"`{name}`{place} must be {describe(fields[name])}, got {shown}."
+    return f"`{name}`{container} must be {describe(fields[name])}, got {shown}."
 
 
 _OUT_OF_RANGE = (
@@ -168,15 +169,15 @@ def parse_yaml(value: Any, info: ValidationInfo) -> Any:
     """
     if not isinstance(value, str):
         return value
-    rule = f"`{info.field_name}` must be a list or a mapping in YAML or JSON"
+    requirement = f"`{info.field_name}` must be a list or a mapping in YAML or JSON"
     try:
         parsed = load_yaml(value)
     except UserError as error:
-        raise UserError(f"{rule}: {error}") from error
+        raise UserError(f"{requirement}: {error}") from error
     if parsed is None:
         raise UserError(
-            f"{rule}, got {value!r}, which is empty. Leave it out, or quote text that begins with "
-            "#."
+            f"{requirement}, got {value!r}, which is empty. Leave it out, or quote text that "
+            "begins with #."
         )
     return parsed
 

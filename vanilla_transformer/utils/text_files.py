@@ -61,10 +61,8 @@ def decode_document(content: bytes, name: str, format: str = "") -> tuple[str, s
     marked = next(
         (encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), ""
     )
-    declared, is_utf_8 = (
-        _DECLARED.match(content),
-        content.decode(errors="ignore").encode() == content,
-    )
+    declared = _DECLARED.match(content)
+    is_utf_8 = content.decode(errors="ignore").encode() == content
     encoding = (
         marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE")
         if marked
@@ -230,7 +228,7 @@ def has_invalid_unicode(text: str) -> bool:
 
 def escape_invalid_unicode(text: str) -> str:
     """Replace what UTF-8 cannot encode by escape sequences such as `\\xe4`."""
-    return _SURROGATE.sub(lambda found: ascii(found[0])[1:-1].replace("\\udc", "\\x"), text)
+    return _SURROGATE.sub(lambda surrogate: ascii(surrogate[0])[1:-1].replace("\\udc", "\\x"), text)
 
 
 def invalid_unicode_error(
@@ -248,11 +246,11 @@ def invalid_unicode_error(
             location, number, code_point - 0xDC00, text.encode(errors="surrogateescape"), way_out
         )
     # In UTF-8, written as an escape sequence of JSON.
-    rule = (
+    requirement = (
         f"Line {number} of {location} must be valid Unicode, but it has half of a "
         f"character, U+{code_point:04X}"
     )
-    return UserError(f"{rule}. Mend or delete it{way_out}.")
+    return UserError(f"{requirement}. Mend or delete it{way_out}.")
 
 
 # Encodings of text that is not UTF-8; others are rarer than wrong guesses.
@@ -329,10 +327,10 @@ _MARKUP = re.compile(
 
 def refuse_markup(head: bytes, name: str) -> None:
     """Refuse a format of markup or data, given the first bytes of what should be lines of text."""
-    found = _MARKUP.match(head.removeprefix(codecs.BOM_UTF8))
-    if found is None or (found.lastgroup == "jsonl" and ".jsonl" in name):
+    match = _MARKUP.match(head.removeprefix(codecs.BOM_UTF8))
+    if match is None or (match.lastgroup == "jsonl" and ".jsonl" in name):
         return
-    kind = found.lastgroup or ""
+    kind = match.lastgroup or ""
     tags = (
         value
         for tag, value in _TAGS.items()
@@ -353,12 +351,10 @@ def refuse_binary(head: bytes, name: str | Path) -> None:
     for form, ending in (value for mark, value in _BINARY.items() if head.startswith(mark)):
         hint = f"Rename it, so that its name ends with {ending}" if ending else "Convert it to text"
         raise UserError(f"{name} must be text in UTF-8, but it is {form}. {hint}.")
-    found = next(
-        (encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None
-    )
+    encoding = next((utf for mark, utf in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
     even, odd = head[::2].count(0), head[1::2].count(0)
-    if found is None and max(even, odd) > max(3, 0.01 * len(head), 5 * min(even, odd)):
-        found = "UTF-16BE" if even > odd else "UTF-16LE"
-    if found is not None:
-        hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."
-        raise UserError(f"{name} must be UTF-8, but it is {found}. {hint}")
+    if encoding is None and max(even, odd) > max(3, 0.01 * len(head), 5 * min(even, odd)):
+        encoding = "UTF-16BE" if even > odd else "UTF-16LE"
+    if encoding is not None:
+        hint = f"Convert the file: `iconv -f {encoding} -t UTF-8 OLD > NEW`."
+        raise UserError(f"{name} must be UTF-8, but it is {encoding}. {hint}")

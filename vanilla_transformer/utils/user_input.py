@@ -140,7 +140,7 @@ class _StrictLoader(yaml.SafeLoader):
     """
 
     yaml_implicit_resolvers = {
-        first: [each for each in resolvers if each[0] != _BOOLEAN]
+        first: [resolver for resolver in resolvers if resolver[0] != _BOOLEAN]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 

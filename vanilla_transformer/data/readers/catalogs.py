@@ -39,7 +39,7 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
     languages, form = corpus.spec.require_languages(), corpus.spec.format[1:]
     (store,) = _read_files(corpus, read_catalog)
-    named, found = find_catalog_languages(store, form), False
+    named, has_pairs = find_catalog_languages(store, form), False
     order = 0  # in which the file has the languages; 0 if it has others
     if _are_of(named, languages):
         order = 1
@@ -48,7 +48,7 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     for unit in store.units if order else ():
         if unit.istranslatable():
             sources, targets = strings_of(unit.source), strings_of(unit.target)
-            found |= unit.istranslated()
+            has_pairs |= unit.istranslated()
             if not unit.istranslated():
                 targets = [""]
             if len(sources) == 1 or len(targets) == 1:
@@ -56,7 +56,7 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
             blanks = [""] * (len(targets) - len(sources))
             for texts in zip([*sources[:-1], *blanks, sources[-1]], targets, strict=True):
                 yield SentencePair(*[*map(_write_on_line, texts)][::order])
-    if not found:
+    if not has_pairs:
         raise nothing_found_error(corpus, form.upper(), {code for code in named if code})
 
 

@@ -212,9 +212,9 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
     if spec.dataset is not None and not spec.is_downloaded:
         splits = load_splits(spec.dataset)
         if spec.split not in splits:
-            found = ", ".join(map(repr, splits))
+            names = ", ".join(map(repr, splits))
             raise UserError(
-                f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {found}."
+                f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {names}."
             )
         yield OpenCorpus(spec, [], splits[spec.split])
         return
@@ -257,12 +257,12 @@ def load_splits(name: str) -> dict[str, Any]:
     try:
         if not Path(name).is_dir():
             return datasets.load_dataset(*name.split(":", maxsplit=1))
-        found = datasets.load_from_disk(name)
+        dataset = datasets.load_from_disk(name)
     except (ValueError, OSError) as error:
-        rule = "`dataset` must be a folder written by `save_to_disk` or a name on the Hub"
-        raise UserFileError(f"{rule}, got {name}: {error}") from error
+        requirement = "`dataset` must be a folder written by `save_to_disk` or a name on the Hub"
+        raise UserFileError(f"{requirement}, got {name}: {error}") from error
     # A dataset can also be saved without the name of a split.
-    return {"train": found} if isinstance(found, datasets.Dataset) else found
+    return {"train": dataset} if isinstance(dataset, datasets.Dataset) else dataset
 
 
 # Rows that are read, cleaned, written or searched at a time.
@@ -285,8 +285,12 @@ def _download(spec: CorpusSpec) -> Path:
 
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer" / "downloads"
     entry = f"{library}-{name}-{source}-{target}".replace("/", "-")
-    found = cached_folder(folder, entry, partial(fetch, name=name, source=source, target=target))
-    return next(path for file in (_MOSES_FILE, _TSV_FILE) if (path := found / file).is_file())
+    entry_folder = cached_folder(
+        folder, entry, partial(fetch, name=name, source=source, target=target)
+    )
+    return next(
+        path for file in (_MOSES_FILE, _TSV_FILE) if (path := entry_folder / file).is_file()
+    )
 
 
 def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
@@ -306,21 +310,21 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
         suppress_prompts=True,
     )
     try:
-        found, _ = getter.get_corpora_data()
+        archives, _ = getter.get_corpora_data()
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise UserFileError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
-    if not found:
+    if not archives:
         raise UserError(
             f"OPUS must have the corpus {name} for {source} and {target}, but it has none."
         )
-    if len(found) > 1:
+    if len(archives) > 1:
         raise UserError(
             f"OPUS must have one archive of {name} for {source} and {target}, but it has "
-            f"{len(found)}."
+            f"{len(archives)}."
         )
     try:
-        fetch_file(found[0]["url"], folder / _MOSES_FILE)
+        fetch_file(archives[0]["url"], folder / _MOSES_FILE)
     except OSError as error:
         raise UserFileError(
             f"Cannot download opus:{name}: {error}. Nothing was written."

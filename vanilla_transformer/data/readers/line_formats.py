@@ -88,10 +88,10 @@ def _pair_lines(
         if source is None or target is None:
             rest = 1 + sum(1 for _ in chain(sources, targets))
             counts = [number, number + rest] if source is None else [number + rest, number]
-            found = " and ".join(
+            numbers = " and ".join(
                 f"{count} in {name}" for count, name in zip(counts, names, strict=True)
             )
-            raise UserError(f"Both sides must have the same number of lines, got {found}.")
+            raise UserError(f"Both sides must have the same number of lines, got {numbers}.")
         yield SentencePair(source.strip(), target.strip())
 
 
@@ -142,14 +142,16 @@ def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
         with zipfile.ZipFile(corpus.files[0]) as archive:
             members = list[str]()
             for language in languages:
-                found = [member for member in archive.namelist() if member.endswith(f".{language}")]
-                if len(found) != 1:
-                    listing = ", ".join(found or archive.namelist()) or "none"
+                matching = [
+                    member for member in archive.namelist() if member.endswith(f".{language}")
+                ]
+                if len(matching) != 1:
+                    listing = ", ".join(matching or archive.namelist()) or "none"
                     raise UserError(
                         f"{name} must have one file whose name ends with .{language}, got "
                         f"{listing}."
                     )
-                members += found
+                members += matching
             names = [f"{member} in {name}" for member in members]
             raw: list[Any] = [archive.open(member) for member in members]
             with (
@@ -205,8 +207,8 @@ def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]
             if chunk.total_uncompressed_size > max(
                 _BATCH_BYTES, _LARGEST_EXPANSION * chunk.total_compressed_size
             ):
-                rule = f"{path.name} must not expand more than {_LARGEST_EXPANSION:,}-fold"
-                raise UserError(f"{rule}, but its column {chunk.path_in_schema} does.")
+                requirement = f"{path.name} must not expand more than {_LARGEST_EXPANSION:,}-fold"
+                raise UserError(f"{requirement}, but its column {chunk.path_in_schema} does.")
         first = ParquetFile(path, metadata=file.metadata, read_dictionary=paths).iter_batches(
             1, [group], paths
         )
@@ -219,7 +221,12 @@ def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]
             column.chunk(0).dictionary for column in columns if pa.types.is_dictionary(column.type)
         ]
         longest = max(
-            (size for each in dictionaries for size in binary_length(each).to_pylist() if size),
+            (
+                size
+                for dictionary in dictionaries
+                for size in binary_length(dictionary).to_pylist()
+                if size
+            ),
             default=0,
         )
         rows = min(ROWS_PER_BATCH, 1 + _BATCH_BYTES // (1 + longest))
@@ -314,16 +321,16 @@ def _find_text_columns(
     for sides in (languages, ["source", "target"]):
         if len(sides) == 2 and len({*sides} & {*names}) >= 2 - may_lack:
             return sides[0], sides[1]
-    found = ", ".join(map(repr, sorted(names) if nested else names))
+    listing = ", ".join(map(repr, sorted(names) if nested else names))
     if nested and len(languages) < 2:
         raise UserError(
-            f"{location} needs `source_language` and `target_language`, two of {found}."
+            f"{location} needs `source_language` and `target_language`, two of {listing}."
         )
     if nested:
         missing = next(language for language in languages if language not in names)
-        raise UserError(f"{location} has no language {missing!r}, it has {found}.")
+        raise UserError(f"{location} has no language {missing!r}, it has {listing}.")
     raise UserError(
-        f"{location} must have a column 'translation', it has {found}. Columns named as the two "
+        f"{location} must have a column 'translation', it has {listing}. Columns named as the two "
         "languages, or 'source' and 'target', will do as well."
     )
 
@@ -357,12 +364,14 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
             [cell.strip() for cell in line.split("\t")] if line.strip() else [""] * columns.total
         )
         if len(cells) != columns.total:
-            rule = (
+            requirement = (
                 "two columns, source TAB target"
                 if columns.total == 2
                 else f"{columns.total} columns, as the first"
             )
-            raise UserError(f"Line {number} of {name} must have {rule}, it has {len(cells)}.")
+            raise UserError(
+                f"Line {number} of {name} must have {requirement}, it has {len(cells)}."
+            )
         score = None
         if columns.score is not None and line.strip():
             score = _parse_score(cells[columns.score], f"Line {number} of {name}")
@@ -389,10 +398,10 @@ def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns
             hint = (
                 " Name the columns in a first line, such as source TAB target." if count > 2 else ""
             )
-            rule = "two columns, source TAB target" + (
+            requirement = "two columns, source TAB target" + (
                 ", besides columns of numbers" if count > 2 else ""
             )
-            raise UserError(f"Line 1 of {name} must have {rule}, it has {count}.{hint}")
+            raise UserError(f"Line 1 of {name} must have {requirement}, it has {count}.{hint}")
         sides = texts[0], texts[1]
     scores = [index for index in numbers if index not in sides]
     named = [index for index in scores if has_names and first[index].strip().casefold() == "score"]

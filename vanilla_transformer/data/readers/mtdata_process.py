@@ -38,8 +38,8 @@ def main(words: Sequence[str]) -> int:
         return 2
     orders = [order for order in (1, -1) if _are_compatible(entry.did.langs[::order], sides)]
     if not orders:
-        found = " and ".join(map(str, entry.did.langs))
-        sys.stderr.write(f"it must be in {source} and {target}, but it is in {found}.\n")
+        languages = " and ".join(map(str, entry.did.langs))
+        sys.stderr.write(f"it must be in {source} and {target}, but it is in {languages}.\n")
         return 2
     parser = Parser(Cache(cache_dir).get_entry(entry), ext=entry.in_ext or None, ent=entry)
     with Path(file).open("w", encoding="utf-8") as lines:

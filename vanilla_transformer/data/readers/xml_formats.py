@@ -20,14 +20,14 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
     The first variant of a language is taken; `en` includes `en-US`.
     """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
-    codes, found = set[str](), False
+    codes, has_pairs = set[str](), False
     for unit in iterate_units(corpus, ["tu"], "TMX"):
         variants = dict[str, Any]()
         for variant in (child for child in unit if local_name(child) == "tuv"):
             code = variant.get(LANG) or variant.get("lang")  # up to version 1.2
             if not code:
-                rule = f"Each <tuv> of {name} must have the attribute xml:lang"
-                raise UserError(f"{rule}, got none in line {variant.sourceline}.")
+                requirement = f"Each <tuv> of {name} must have the attribute xml:lang"
+                raise UserError(f"{requirement}, got none in line {variant.sourceline}.")
             variants.setdefault(code, variant)
         codes.update(variants)
         sides = []
@@ -35,9 +35,9 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
             of_language = [code for code in variants if is_of_language(code, language)]
             sides += of_language[:1]
         if len(sides) == len(languages):
-            found = True
+            has_pairs = True
             yield SentencePair(*(_variant_text(variants[side], name) for side in sides))
-    if not found:
+    if not has_pairs:
         raise nothing_found_error(corpus, "TMX", codes)
 
 
@@ -64,7 +64,7 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
     A file from the target to the source language is reversed.
     """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
-    codes, found = set[str](), False
+    codes, has_pairs = set[str](), False
     for unit in iterate_units(corpus, UNITS, "XLIFF"):
         if unit.get("restype") == "x-gettext-domain-header":
             continue
@@ -79,11 +79,11 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
             is_translated = segment.status is Status.DONE and segment.target is not None
             codes.update(code for code in ends if code and is_translated)
             if order is not None:
-                found |= is_translated
+                has_pairs |= is_translated
                 sides = segment.source, segment.target if is_translated else None
                 texts = ["" if side is None else segment_text(side, name) for side in sides]
                 yield SentencePair(*texts[::order])
-    if not found:
+    if not has_pairs:
         raise nothing_found_error(corpus, "XLIFF", codes)
 
 
@@ -129,19 +129,19 @@ def _pieces(element: Any, name: str) -> Iterator[str]:
             elif local_name(child) in PLACEHOLDERS:
                 yield "\0"
         elif (child.text or "").startswith("&"):
-            rule = (
+            requirement = (
                 f"Line {element.sourceline} of {name} must have text instead of the entity "
                 f"{child.text}"
             )
-            raise UserError(f"{rule}, which is not read. Replace it.")
+            raise UserError(f"{requirement}, which is not read. Replace it.")
         yield child.tail or ""
 
 
 def nothing_found_error(corpus: OpenCorpus, form: str, codes: set[str]) -> UserError:
     """Return the error for a file without a pair in the languages of the corpus."""
     spec = corpus.spec
-    found = f"has {', '.join(sorted(codes))}" if codes else "has no translated units"
+    content = f"has {', '.join(sorted(codes))}" if codes else "has no translated units"
     return UserError(
         f"{corpus.files[0].name} must be {form} with pairs in the languages {spec.source_language} "
-        f"and {spec.target_language}, but it {found}."
+        f"and {spec.target_language}, but it {content}."
     )

@@ -224,11 +224,11 @@ class CompiledSteps:
             if self._compile is not True or not _has_compiler():
                 return None
             kinds = [
-                each
-                for each in self._forms
-                if is_usable(self._folder(each)) and self._is_missing(each)
+                form_kind
+                for form_kind in self._forms
+                if is_usable(self._folder(form_kind)) and self._is_missing(form_kind)
             ]
-            names = {each: self._folder(each).name for each in kinds}
+            names = {form_kind: self._folder(form_kind).name for form_kind in kinds}
             write_packages(self.step, self._buffers.example(), self._buffers.dimensions(), names)
         try:
             return CompiledStep(folder, self.step)

@@ -83,11 +83,11 @@ def generate_by_engine(
         DecodeRequest(source, limit=limit)
         for source, limit in zip(sources, limits.tolist(), strict=True)
     ]
-    found = engine.decode(requests, count)
+    results = engine.decode(requests, count)
     pad, eos = generation_config.pad_token_id, engine.options.eos_token_ids[0]
     # In its beam search for prompts, the library takes 0 for no padding.
     without_padding = pad is None or (pad == 0 and repeats > 1 and not config.is_encoder_decoder)
-    rows = [torch.tensor(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
+    rows = [torch.tensor(hypothesis.tokens) for hypotheses in results for hypothesis in hypotheses]
     tokens = nn.utils.rnn.pad_sequence(
         rows, batch_first=True, padding_value=eos if without_padding else pad
     )
@@ -102,22 +102,22 @@ def _check_search(
     prompt_length: int,
 ) -> None:
     """Check that a call asks for the engine's search."""
-    given = vars(config) | {"length_penalty_type": penalty_type_of_call.get(), "max_new_tokens": 1}
-    options, ours = TranslationOptions.from_levels([{}, given]), engine.options
+    call = vars(config) | {"length_penalty_type": penalty_type_of_call.get(), "max_new_tokens": 1}
+    options, ours = TranslationOptions.from_levels([{}, call]), engine.options
     asked = search_options(engine.model, options)
-    for name in (each.name for each in fields(SearchOptions)):
-        value, found = getattr(asked, name), getattr(ours, name)
-        if value != found:
-            rule = (
+    for name in (field.name for field in fields(SearchOptions)):
+        value, engine_value = getattr(asked, name), getattr(ours, name)
+        if value != engine_value:
+            requirement = (
                 f"The engine of `custom_generate` must have the options of the call: `{name}` "
                 f"{value!r}"
             )
-            raise UserError(f"{rule}, got {found!r}.")
+            raise UserError(f"{requirement}, got {engine_value!r}.")
     known: set[type] = {logits_process.LogitNormalization} if config.renormalize_logits else set()
     if ours.min_new_tokens:
         known |= {logits_process.MinNewTokensLengthLogitsProcessor}
     if ours.sampling is not None:
-        known |= {type(each) for each in ours.sampling.filters()} | {
+        known |= {type(warper) for warper in ours.sampling.filters()} | {
             logits_process.TopPLogitsWarper
         }
     of_features: dict[type, tuple[type, ...]] = {
@@ -131,7 +131,7 @@ def _check_search(
             logits_process.SuppressTokensLogitsProcessor,
         ),
     }
-    known |= {kind for each in ours.features for kind in of_features.get(type(each), ())}
+    known |= {kind for feature in ours.features for kind in of_features.get(type(feature), ())}
     for processor in logits_processor:
         # The library adds one for the new tokens, too, which forbids nothing more.
         is_minimum = isinstance(processor, logits_process.MinLengthLogitsProcessor)

@@ -82,10 +82,11 @@ class Engine:
         constraint_tokens: Room for the tokens of [`DecodeRequest.phrases`].
         word_continuations: The tokens that must not follow phrases of [`WholeWords`].
         features: Further features of the search.
-        given: Options of the search by name, see [`TranslationOptions`]. `return_alignments=True`
-            returns the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names,
-            and `target_prefix=""` lets requests have a prefix. With `do_sample=True`, tokens are
-            drawn, after filters that filter nothing by default, and `num_beams` is 1.
+        options_of_call: Options of the search by name, see [`TranslationOptions`].
+            `return_alignments=True` returns the [`Hypothesis.attention`] of the heads that
+            `config.alignment_heads` names, and `target_prefix=""` lets requests have a prefix. With
+            `do_sample=True`, tokens are drawn, after filters that filter nothing by default, and
+            `num_beams` is 1.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.
@@ -103,7 +104,7 @@ class Engine:
         constraint_tokens: int = 0,
         word_continuations: WordContinuations = NO_CONTINUATIONS,
         features: tuple[SearchFeature, ...] = (),
-        **given: Any,
+        **options_of_call: Any,
     ):
         if type(slots) is not int or slots < 1:
             raise UserError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
@@ -111,10 +112,10 @@ class Engine:
             raise UserError(f"The model must be {SUPPORTED}, got {kind_of(model)}.")
         limit_onednn_cache()
         if options is None:
-            if given.get("do_sample"):
-                given = {"num_beams": 1} | given
+            if options_of_call.get("do_sample"):
+                options_of_call = {"num_beams": 1} | options_of_call
             options = TranslationOptions.from_levels(
-                [given, vars(model.generation_config), {"top_k": 0}]
+                [options_of_call, vars(model.generation_config), {"top_k": 0}]
             )
         precision = resolve_precision(model, precision)
         self.decoded_model, self.model, self.slots = model, cast(model, precision), slots
@@ -180,7 +181,9 @@ class Engine:
         ]
         searches = self._searches(asked, num_return_sequences, seed)
         results: list[dict[int, list[Hypothesis]]] = [{} for _ in asked]
-        by_length = sorted(searches, key=lambda some: len(some[0].request.source), reverse=True)
+        by_length = sorted(
+            searches, key=lambda samples: len(samples[0].request.source), reverse=True
+        )
         device = self.model.device.type
         has_autocast = torch.amp.is_autocast_available(device)
         without_autocast = torch.autocast(device, enabled=False) if has_autocast else nullcontext()
@@ -240,9 +243,9 @@ class Engine:
                     "`seed` needs `do_sample=True`: greedy and beam search use no random numbers."
                 )
             if not 1 <= count <= self.options.num_beams:
-                found = f"{count} with {self.options.num_beams} beams"
+                numbers = f"{count} with {self.options.num_beams} beams"
                 raise UserError(
-                    f"`num_return_sequences` must be from 1 to `num_beams`, got {found}."
+                    f"`num_return_sequences` must be from 1 to `num_beams`, got {numbers}."
                 )
             return [
                 [Search(request, position, hypotheses=count)]
@@ -285,8 +288,8 @@ class Engine:
         count = searches[0].hypotheses
         hypotheses = read_hypotheses(self.buffers.state, slots, count, self.options)
         if any(isinstance(feature, PhraseConstraints) for feature in self.options.features):
-            for each in hypotheses:
-                check_complete(each)
+            for n_best in hypotheses:
+                check_complete(n_best)
         if self._alignment_heads:
             state, memory = self.buffers.arguments
             rows = read_attention(self.model, self._alignment_heads, state, memory[0], slots, count)

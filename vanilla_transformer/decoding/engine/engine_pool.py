@@ -224,10 +224,14 @@ class EnginePool:
         self._held = [*modules, *(weight.detach() for weight in weights)]
         # An adapter is merged by way of `data`, too.
         plain = [
-            each.detach() for each in weights if type(each) is nn.Parameter and each.is_contiguous()
+            weight.detach()
+            for weight in weights
+            if type(weight) is nn.Parameter and weight.is_contiguous()
         ]
-        plain = [each for each in plain if each.device == plain[0].device and not each.is_meta]
-        self._views = [each.view(-1)[:: max(1, each.numel() // _SAMPLES)] for each in plain]
+        plain = [
+            weight for weight in plain if weight.device == plain[0].device and not weight.is_meta
+        ]
+        self._views = [weight.view(-1)[:: max(1, weight.numel() // _SAMPLES)] for weight in plain]
         self._samples = _join(self._views)
         self._decoded, self._problem = self.model, None
         if self.converts and not Engine.supports(self.model):

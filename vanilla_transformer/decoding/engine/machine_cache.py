@@ -25,9 +25,9 @@ def cache_root() -> Path:
     try:
         return Path(root).expanduser().absolute()
     except RuntimeError as error:
-        rule = "VANILLA_TRANSFORMER_CACHE must be a folder"
+        requirement = "VANILLA_TRANSFORMER_CACHE must be a folder"
         raise UserError(
-            f"{rule}, but there is no home folder for {root}. Give its full path."
+            f"{requirement}, but there is no home folder for {root}. Give its full path."
         ) from error
 
 
@@ -41,10 +41,10 @@ def is_usable(path: Path) -> bool:
 
     Code from there runs with the rights of this user; see [`find_unsafe`].
     """
-    unsafe = find_unsafe(path, own=cache_root())
+    unsafe = find_unsafe(path, root=cache_root())
     if unsafe is None and path.is_dir():
         unsafe = next(
-            filter(None, (find_unsafe(each, own=cache_root()) for each in path.iterdir())), None
+            filter(None, (find_unsafe(file, root=cache_root()) for file in path.iterdir())), None
         )
     if unsafe is not None:
         logger.warning_once(_refuse(unsafe))
@@ -53,7 +53,7 @@ def is_usable(path: Path) -> bool:
 
 def prepare_cache(folder: Path) -> None:
     """Create a folder of the cache for the running user alone."""
-    unsafe = create_private_folder(folder, own=cache_root())
+    unsafe = create_private_folder(folder, root=cache_root())
     if unsafe is not None:
         raise UserFileError(_refuse(unsafe))
 

@@ -133,7 +133,7 @@ class PhraseTokens(NamedTuple):
             room: Tokens that may follow, `(B,)`. A candidate that needs more is impossible.
         """
         order = candidates.scores.argsort(dim=1, descending=True, stable=True)
-        scores, parents, tokens = (each.gather(1, order) for each in candidates)
+        scores, parents, tokens = (values.gather(1, order) for values in candidates)
         missing = self.missing(self.advance(progress, parents, tokens))
         is_first = _earlier_equals(tokens * progress.met.shape[1] + parents) == 0
         possible = (scores > UNLIKELY / 2) & (missing <= room[:, None]) & is_first
@@ -143,7 +143,7 @@ class PhraseTokens(NamedTuple):
             dim=1, stable=True
         )
         scores = torch.where(possible, scores, UNLIKELY)
-        return Candidates(*(each.gather(1, order) for each in (scores, parents, tokens)))
+        return Candidates(*(values.gather(1, order) for values in (scores, parents, tokens)))
 
 
 def phrase_rows(phrases: Phrases, room: int) -> list[list[int]]:
@@ -153,11 +153,11 @@ def phrase_rows(phrases: Phrases, room: int) -> list[list[int]]:
         key, last, is_whole = tuple(phrase), len(phrase) - 1, isinstance(phrase, WholeWords)
         end, earlier = len(columns) + last, ends.get(key, -1)
         columns += [
-            (token, place, end, earlier, int(is_whole and place == last))
-            for place, token in enumerate(key)
+            (token, index, end, earlier, int(is_whole and index == last))
+            for index, token in enumerate(key)
         ]
         ends[key] = end
-    columns += [(-1, 0, place, -1, 0) for place in range(len(columns), room)]
+    columns += [(-1, 0, index, -1, 0) for index in range(len(columns), room)]
     return [*map(list, zip(*columns, strict=True))]
 
 
@@ -290,7 +290,7 @@ class PhraseConstraints(SearchFeature):
         added = scores.flatten(1), parents.flatten(1), tokens.flatten(1)
         every = Candidates(*(torch.cat(both, dim=1) for both in zip(best, added, strict=True)))
         ordered = phrases.allocate(every, progress, state.limits - state.time - 1)
-        return Candidates(*(each[:, : best.scores.shape[1]] for each in ordered))
+        return Candidates(*(values[:, : best.scores.shape[1]] for values in ordered))
 
     def may_end(self, memory: PhraseMemory, running: Candidates) -> Tensor:
         advanced = memory.phrases.advance(memory.progress, running.parents, running.tokens)
@@ -307,7 +307,7 @@ class PhraseConstraints(SearchFeature):
 
 def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
     """Check that all hypotheses of a sentence contain its phrases."""
-    complete = sum(each.score > UNLIKELY / 2 for each in hypotheses)
+    complete = sum(hypothesis.score > UNLIKELY / 2 for hypothesis in hypotheses)
     if complete < len(hypotheses):
         hint = "Raise the limit of the length, or lower `num_return_sequences`."
         raise ConstraintError(

@@ -47,8 +47,8 @@ def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -
             return _read_prompts(model, sources, length)
         lengths = [len(tokens) for tokens in sources]
         read = [
-            read_states(each, encode(each, sources, seen, length), lengths)
-            for each in members_of(model)
+            read_states(member, encode(member, sources, seen, length), lengths)
+            for member in members_of(model)
         ]
     return [tensor for rows in read for tensor in rows]
 
@@ -86,7 +86,10 @@ def read_states(model: Any, states: Tensor, lengths: Sequence[int]) -> Prefilled
         [layer.encoder_attn for layer in model.get_decoder().layers],
         to_device(lengths, states.device),
     )
-    read = [CROSS_ATTENTIONS[type(each)].read_source(each, states, sizes) for each in attentions]
+    read = [
+        CROSS_ATTENTIONS[type(attention)].read_source(attention, states, sizes)
+        for attention in attentions
+    ]
     return [tensor for layer in read for tensor in layer]
 
 

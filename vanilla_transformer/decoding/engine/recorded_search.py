@@ -77,11 +77,14 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
         raise OptionError(f"To record a search, {problem}")
     recorder = _Recorder(search_options(model, resolved))
     engine = Engine(model, resolved, slots=1, compile=False, features=(recorder,))
-    ((*found,),) = engine.decode([source], resolved.num_beams or 1)
+    ((*hypotheses,),) = engine.decode([source], resolved.num_beams or 1)
     finished = {
-        each.tokens: each for step in recorder.steps for each in step if each.state == "finished"
+        candidate.tokens: candidate
+        for step in recorder.steps
+        for candidate in step
+        if candidate.state == "finished"
     }
-    returned = [tuple(hypothesis.tokens) for hypothesis in found]
+    returned = [tuple(hypothesis.tokens) for hypothesis in hypotheses]
     return RecordedSearch(
         recorder.steps, [finished[tokens] for tokens in returned if tokens in finished]
     )
@@ -103,7 +106,7 @@ class _Recorder(SearchFeature):
 
     def observe(self, logits: Tensor, log_scale: Tensor, state: Any) -> None:
         best = top_continuations(logits, log_scale, self._options.candidates)
-        self._compared = [*zip(*(each[0].tolist() for each in best), strict=True)]
+        self._compared = [*zip(*(values[0].tolist() for values in best), strict=True)]
 
     def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
         if self._is_done:

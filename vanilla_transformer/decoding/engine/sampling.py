@@ -96,8 +96,8 @@ class SamplingOptions:
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> "SamplingOptions":
         """Read the options of a generation config, where None means no filter."""
-        given = {name: options.get(name) for name in cls.__dataclass_fields__}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        values = {name: options.get(name) for name in cls.__dataclass_fields__}
+        return cls(**{name: value for name, value in values.items() if value is not None})
 
     def filters(self) -> list[LogitsProcessor]:
         """Return the filters of logits `(B, V)`, in the order in which they are applied."""

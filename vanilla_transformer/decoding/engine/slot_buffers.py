@@ -104,7 +104,7 @@ class SlotBuffers:
 
         Up to twice the room that is needed costs less than to capture another step.
         """
-        rooms = [each.room for each in self._sizes if each.slots == size.slots]
+        rooms = [other.room for other in self._sizes if other.slots == size.slots]
         return min(
             (room for room in rooms if size.room <= room <= 2 * size.room), default=size.room
         )
@@ -114,13 +114,13 @@ class SlotBuffers:
     ) -> None:
         """Start the searches of sources of one batch in the given slots."""
         searches = [source.search for source in sources]
-        columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
+        columns = zip(*((read.row, read.length, read.limit) for read in sources), strict=True)
         places, rows, lengths, limits, counts, seeds = to_device(
             [
                 [*slots],
                 *map(list, columns),
-                [each.hypotheses for each in searches],
-                [each.seed for each in searches],
+                [search.hypotheses for search in searches],
+                [search.seed for search in searches],
             ],
             self._model.device,
         )
@@ -130,8 +130,8 @@ class SlotBuffers:
         for memory in self.memory:
             memory.source_lengths[places] = lengths
         self.state.start(places, limits, counts, seeds, start_token)
-        for feature, own in zip(self._options.features, self.state.features, strict=True):
-            feature.enter(own, places, [each.request for each in searches])
+        for feature, feature_state in zip(self._options.features, self.state.features, strict=True):
+            feature.enter(feature_state, places, [search.request for search in searches])
 
     def free(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to positions that any room can hold."""
@@ -183,7 +183,9 @@ class SlotBuffers:
 
 def _rows(state: SearchState, memory: Memory) -> list[Tensor]:
     """Return the tensors that have a row for each slot."""
-    return pytree.tree_leaves((state, [each[1:] for each in memory]))  # all but `positions`
+    return pytree.tree_leaves(
+        (state, [memory_of_model[1:] for memory_of_model in memory])
+    )  # all but `positions`
 
 
 def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:

@@ -43,8 +43,10 @@ def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
     if not are_pairs or any(
         not (0 <= layer < sizes[0] and 0 <= head < sizes[1]) for layer, head in pairs
     ):
-        rule = f"[layer, head] pairs of {sizes[0]} layers and {sizes[1]} heads, counted from 0"
-        raise UserError(f"`alignment_heads` must be a list of {rule}, got {heads!r}.")
+        requirement = (
+            f"[layer, head] pairs of {sizes[0]} layers and {sizes[1]} heads, counted from 0"
+        )
+        raise UserError(f"`alignment_heads` must be a list of {requirement}, got {heads!r}.")
     return [(layer, head) for layer, head in pairs]
 
 
@@ -53,12 +55,12 @@ def check_cross_attention(model: Any) -> None:
     layers = getattr(model.get_decoder(), "layers", []) if hasattr(model, "get_decoder") else []
     kinds = {type(getattr(layer, "encoder_attn", None)) for layer in layers}
     if kinds != {VanillaTransformerAttention}:
-        found = (
+        names = (
             ", ".join(sorted("none" if kind is type(None) else kind.__name__ for kind in kinds))
             or "none"
         )
         raise UserError(
-            f"Alignments need a model of this package with softmax cross-attention, got {found}."
+            f"Alignments need a model of this package with softmax cross-attention, got {names}."
         )
 
 
@@ -79,20 +81,20 @@ def read_attention(
     seen = (
         torch.arange(lines.shape[1], device=slots.device) < memory.source_lengths[slots, None]
     )  # (slots, R)
-    found = list[Tensor]()
-    for layer, own in enumerate(memory.layers):
-        for head, queries in zip(heads_of_layer(heads, layer), own.queries, strict=True):
+    attention = list[Tensor]()
+    for layer, layer_memory in enumerate(memory.layers):
+        for head, queries in zip(heads_of_layer(heads, layer), layer_memory.queries, strict=True):
             written = queries[slots].gather(
                 2, lines.expand(-1, -1, -1, queries.shape[-1])
             )  # (slots, R, count, K)
             scaling = model.get_decoder().layers[layer].encoder_attn.scaling
-            keys = own.source.keys[slots, head]  # (slots, R, K)
+            keys = layer_memory.source.keys[slots, head]  # (slots, R, K)
             scores = (
                 scores_of(written.flatten(1, 2) * scaling, keys).float() + additive(seen)[:, None]
             )
             weights = nn.functional.softmax(scores, dim=-1)  # (slots, R * count, R)
-            found.append(weights.unflatten(1, written.shape[1:3]).transpose(1, 2))
-    (rows,) = HostCopy(torch.stack(found).mean(dim=0)).wait()
+            attention.append(weights.unflatten(1, written.shape[1:3]).transpose(1, 2))
+    (rows,) = HostCopy(torch.stack(attention).mean(dim=0)).wait()
     return rows
 
 

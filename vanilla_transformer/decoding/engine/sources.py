@@ -49,7 +49,14 @@ class SourceRules:
         self._target_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self._eos}
         self._prefixed = options.is_prefixed
         self._phrase_room = max(
-            [0, *(each.room for each in search.features if isinstance(each, PhraseConstraints))]
+            [
+                0,
+                *(
+                    feature.room
+                    for feature in search.features
+                    if isinstance(feature, PhraseConstraints)
+                ),
+            ]
         )
 
     def check(self, position: int, request: DecodeRequest) -> None:
@@ -83,8 +90,12 @@ class SourceRules:
                 longest, reason = most - 1, " before `max_length`"
             length = len(source if self.has_encoder else self.seen(request))
             if not 1 <= length <= max(1, longest):
-                rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
-                raise OptionError(f"A {name} must have {rule}, got {length} in {name} {position}.")
+                requirement = (
+                    "at least 1 token" if not source else f"at most {longest} tokens{reason}"
+                )
+                raise OptionError(
+                    f"A {name} must have {requirement}, got {length} in {name} {position}."
+                )
         prefix, last = (
             request.prefix,
             {*request.prefix[-1:]} & {*self._eos},
@@ -95,15 +106,14 @@ class SourceRules:
             token for token in prefix if token not in self._target_tokens and token not in last
         ]
         if wrong or len(last & {*prefix[:-1]}):
-            rule = "token ids of the vocabulary, and EOS only at its end"
+            requirement = "token ids of the vocabulary, and EOS only at its end"
             raise ConstraintError(
-                f"A target prefix must have {rule}, got {[*prefix]} for source {position}."
+                f"A target prefix must have {requirement}, got {[*prefix]} for source {position}."
             )
         if len(prefix) - len(last) >= limit:
-            found = f"{len(prefix)} tokens for source {position}"
+            size = f"{len(prefix)} tokens for source {position}"
             raise ConstraintError(
-                f"A target prefix must be shorter than the {limit} tokens of the limit, got "
-                f"{found}."
+                f"A target prefix must be shorter than the {limit} tokens of the limit, got {size}."
             )
         check_phrases(request.phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
 
@@ -192,8 +202,8 @@ class SourceQueue:
         requests = [searches[0].request for searches in together]
         seen = [self._rules.seen(request) for request in requests]
         read = [
-            each if len(each) else request.source[:1]
-            for each, request in zip(seen, requests, strict=True)
+            tokens if len(tokens) else request.source[:1]
+            for tokens, request in zip(seen, requests, strict=True)
         ]
         if isinstance(read[0], Tensor):
             states = nn.utils.rnn.pad_sequence(read, batch_first=True)  # type: ignore[arg-type]
@@ -203,15 +213,15 @@ class SourceQueue:
         for row, (searches, source) in enumerate(zip(together, read, strict=True)):
             limit = self._rules.limit(searches[0].request)
             self._prefilled.extend(
-                PrefilledSource(each, len(source), limit, row, batch) for each in searches
+                PrefilledSource(search, len(source), limit, row, batch) for search in searches
             )
 
     def take(self, most: int) -> list[PrefilledSource]:
         """Remove and return up to `most` sources that the model has read in one batch."""
         self.read_ahead()
-        together = [each for each in self._prefilled if each.batch is self._prefilled[0].batch][
-            :most
-        ]
+        together = [
+            source for source in self._prefilled if source.batch is self._prefilled[0].batch
+        ][:most]
         return [self._prefilled.popleft() for _ in together]
 
     def clear(self) -> None:

@@ -118,16 +118,16 @@ class StaticSelfAttention(nn.Module):
         attention: Any,
         states: Tensor,
         moment: Moment,
-        own: KeysAndValues,
+        memory: KeysAndValues,
         prompt: KeysAndValues | None,
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`, after the tokens of the prompt, if there is one."""
         query, *key_and_value = split_heads(
             attention, self.qkv_proj(states), "qkv"
         )  # (B, H, N, K) each
-        for memory, entry in zip(own, key_and_value, strict=True):
-            memory[moment.slots, :, moment.time] = entry
-        (keys, values), past = _readable(own, moment, _is_fused(query))
+        for tensor, entry in zip(memory, key_and_value, strict=True):
+            tensor[moment.slots, :, moment.time] = entry
+        (keys, values), past = _readable(memory, moment, _is_fused(query))
         if prompt is None:
             output = attend(query, keys, values, past, attention.scaling)
         else:
@@ -202,7 +202,7 @@ def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
     return [attention.split_heads(part, width) for part, width in zip(split, widths, strict=True)]
 
 
-def _readable(own: Sequence[Tensor], moment: Moment, fused: bool) -> tuple[list[Tensor], Tensor]:
+def _readable(memory: Sequence[Tensor], moment: Moment, fused: bool) -> tuple[list[Tensor], Tensor]:
     """Return what attention reads of the target's memory, `(B, H, R, N, ·)`, and the mask to add to
     its scores.
 
@@ -210,17 +210,17 @@ def _readable(own: Sequence[Tensor], moment: Moment, fused: bool) -> tuple[list[
     otherwise the positions of all beams, `(B, H, R * N, ·)`.
     """
     if not fused:
-        return [memory.flatten(2, 3) for memory in own], moment.past_of_all
-    if own[0].shape[3] == 1:
-        return [memory.transpose(2, 3) for memory in own], moment.past
-    heads, steps = (torch.arange(size, device=own[0].device) for size in own[0].shape[1:3])
+        return [tensor.flatten(2, 3) for tensor in memory], moment.past_of_all
+    if memory[0].shape[3] == 1:
+        return [tensor.transpose(2, 3) for tensor in memory], moment.past
+    heads, steps = (torch.arange(size, device=memory[0].device) for size in memory[0].shape[1:3])
     places = (
         moment.slots[:, None, None, None],
         heads[:, None, None],
         steps,
         moment.ancestors[:, None],
     )
-    return [memory[places] for memory in own], moment.past
+    return [tensor[places] for tensor in memory], moment.past
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:
@@ -333,7 +333,7 @@ class StaticLinearAttention(StaticSelfAttention):
         return Sums(torch.cat([cache.values, cache.keys[..., None]], dim=-1))
 
     def forward(  # type: ignore[override]
-        self, attention: Any, states: Tensor, moment: Moment, own: Sums, prompt: Sums | None
+        self, attention: Any, states: Tensor, moment: Moment, memory: Sums, prompt: Sums | None
     ) -> Tensor:
         query, key, value = (
             attention.split_heads(part, attention.head_dim)
@@ -344,12 +344,12 @@ class StaticLinearAttention(StaticSelfAttention):
         before = (moment.time - 1).clamp(min=0)[:, None, None].expand(-1, states.shape[1], 1)
         parents = moment.ancestors.gather(2, before)[..., 0]  # (B, N)
         is_first = (moment.time == 0)[:, None, None, None, None]
-        past = torch.where(is_first, 0.0, own.sums[slots[:, None], parents])
+        past = torch.where(is_first, 0.0, memory.sums[slots[:, None], parents])
         if prompt is not None:  # which has the token at time 0
             new = torch.where(is_first, 0.0, new)
-        own.sums.copy_(past + new.transpose(1, 2))
+        memory.sums.copy_(past + new.transpose(1, 2))
         query = _features(query)
-        summed = weighted(query, own.sums.transpose(1, 2))  # (B, H, N, K + 1)
+        summed = weighted(query, memory.sums.transpose(1, 2))  # (B, H, N, K + 1)
         if prompt is not None:
             summed = summed + weighted(query, prompt.sums)
         return attention.out_proj(_divide(summed, states))
@@ -445,17 +445,17 @@ class StaticLSHAttention(StaticSelfAttention):
         attention: Any,
         states: Tensor,
         moment: Moment,
-        own: HashedKeys,
+        memory: HashedKeys,
         prompt: HashedKeys | None,
     ) -> Tensor:
         query, value = split_heads(attention, self.qkv_proj(states), "qv")
         buckets = nearest_buckets(query, self.rotations).transpose(-1, -2).int()  # (B, H, N, C)
-        for memory, entry in zip(
-            own, (nn.functional.normalize(query, dim=-1), value, buckets), strict=True
+        for tensor, entry in zip(
+            memory, (nn.functional.normalize(query, dim=-1), value, buckets), strict=True
         ):
-            memory[moment.slots, :, moment.time] = entry
+            tensor[moment.slots, :, moment.time] = entry
         fused = _is_fused(query)
-        (keys, values, own_buckets), past = _readable(own, moment, fused)
+        (keys, values, own_buckets), past = _readable(memory, moment, fused)
         steps = torch.arange(keys.shape[-2], device=states.device) // (
             1 if fused else query.shape[2]
         )

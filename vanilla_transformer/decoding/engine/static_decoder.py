@@ -57,7 +57,7 @@ class LayerMemory(NamedTuple):
     `queries` has the queries of each head whose attention to the source is kept, `(B, R, N, K)`.
     """
 
-    own: Any
+    target: Any
     source: Any
     queries: list[Tensor]
 
@@ -97,7 +97,7 @@ class SlotMemory(NamedTuple):
         layers = []
         for index, layer in enumerate(decoder.layers):
             form, queries = SELF_ATTENTIONS[type(layer.self_attn)], list[Tensor]()
-            own = form.empty_memory(layer.self_attn, slots, room, beams)
+            target = form.empty_memory(layer.self_attn, slots, room, beams)
             if layer.has_cross_attention:
                 source = CROSS_ATTENTIONS[type(layer.encoder_attn)].empty_memory(
                     layer.encoder_attn, slots, room
@@ -106,7 +106,7 @@ class SlotMemory(NamedTuple):
                     queries.append(source.keys.new_zeros(slots, room, beams, source.keys.shape[-1]))
             else:
                 source = form.empty_memory(layer.self_attn, slots, room)
-            layers.append(LayerMemory(own, source, queries))
+            layers.append(LayerMemory(target, source, queries))
         return cls(
             positions=decoder.embed_positions(steps[None])[0].to(model.dtype),
             source_lengths=torch.ones(slots, dtype=torch.long, device=model.device),
@@ -176,8 +176,8 @@ class StaticDecoder(nn.Module):
         layers: list[Any] = [*self.layers]
         sublayers = [
             (layer.layer, norm, sublayer)
-            for layer, own in zip(layers, memory.layers, strict=True)
-            for norm, sublayer in layer.sublayers(moment, own)
+            for layer, layer_memory in zip(layers, memory.layers, strict=True)
+            for norm, sublayer in layer.sublayers(moment, layer_memory)
         ]
         if self.is_reversible:
             branches = [layer.branch(norm, sublayer) for layer, norm, sublayer in sublayers]
@@ -233,7 +233,7 @@ class StaticDecoderLayer(nn.Module):
             (
                 layer.self_attn_layer_norm,
                 lambda states, *_: self.self_attn(
-                    layer.self_attn, states, moment, memory.own, prompt
+                    layer.self_attn, states, moment, memory.target, prompt
                 ),
             )
         ]

@@ -99,8 +99,8 @@ class SearchStep(nn.Module):
         parents, tokens = advance(
             state, options, ancestors
         )  # of the running hypotheses, (B, N) each
-        for feature, own in zip(self.options.features, state.features, strict=True):
-            feature.follow(state, own, parents, tokens)
+        for feature, feature_state in zip(self.options.features, state.features, strict=True):
+            feature.follow(state, feature_state, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
         return ()
 
@@ -112,7 +112,10 @@ class SearchStep(nn.Module):
     ) -> Tensor:
         """Return the logits of the model, or of an ensemble the logarithms of its probabilities."""
         inputs = state.last_tokens, state.time, state.done, ancestors
-        logits = [decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True)]
+        logits = [
+            decoder(*inputs, memory_of_model)
+            for decoder, memory_of_model in zip(self.decoders, memory, strict=True)
+        ]
         return logits[0] if len(logits) == 1 else log_mean_probabilities(logits, self._weights)
 
     def _options(self, logits: Tensor, state: SearchState) -> "_Options":
@@ -122,8 +125,8 @@ class SearchStep(nn.Module):
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
             changed = torch.where(too_short & is_eos, -torch.inf, changed)
-        for feature, own in zip(self.options.features, state.features, strict=True):
-            changed = feature.change_logits(changed, log_norms, state, own)
+        for feature, feature_state in zip(self.options.features, state.features, strict=True):
+            changed = feature.change_logits(changed, log_norms, state, feature_state)
         norms = log_sums(changed) if self.options.renormalizes else log_norms
         log_scale = state.scores - norms  # from logits to log-probabilities of hypotheses
         own_log_scale = state.model_scores.running - log_norms if state.model_scores else log_scale
@@ -136,8 +139,8 @@ class SearchStep(nn.Module):
         if self.options.sampling is None:
             tokens = argmax(logits)[:, None]  # (B, 1)
         else:
-            for each in self._filters:
-                logits = each(None, logits)
+            for logits_filter in self._filters:
+                logits = logits_filter(None, logits)
             tokens = sample(logits, state.seeds, state.time)[:, None]
         scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
@@ -166,8 +169,8 @@ class SearchStep(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         length, beams, candidates = state.time + 1, self.beams, self.options.candidates
         best = Candidates(*top_continuations(options.logits, options.log_scale, candidates))
-        for feature, own in zip(self.options.features, state.features, strict=True):
-            best = feature.rank(best, options.logits, options.log_scale, state, own)
+        for feature, feature_state in zip(self.options.features, state.features, strict=True):
+            best = feature.rank(best, options.logits, options.log_scale, state, feature_state)
         scores, parents, tokens = best
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
         model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
@@ -252,8 +255,8 @@ class SearchStep(nn.Module):
         if not features:
             return running.scores[:, :1] / divisor
         final = running.scores / divisor
-        for feature, own in features:
-            may_end = feature.may_end(own, running)
+        for feature, feature_memory in features:
+            may_end = feature.may_end(feature_memory, running)
             if may_end is not None:  # the others still count as hypotheses that run
                 final = torch.where(may_end, final, final.clamp(max=UNLIKELY / 2))
         return final.amax(dim=1, keepdim=True)

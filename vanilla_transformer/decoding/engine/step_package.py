@@ -70,7 +70,9 @@ class CompiledStep:
         if constants is not None:
             tensors = _tensors_of(step)
             layers = {
-                id(each.weight): each for each in step.modules() if isinstance(each, PackedLinear)
+                id(layer.weight): layer
+                for layer in step.modules()
+                if isinstance(layer, PackedLinear)
             }
             self._weights = load_file(folder / _VALUES) if None in constants.values() else {}
             with torch.inference_mode():
@@ -117,8 +119,8 @@ class StepCompiler:
         def record_constants(nodes: Any) -> Any:
             """Record the constants that inductor has made of weights, and tell them apart."""
             graph = torch._inductor.virtualized.V.graph
-            for name, own in graph.allocated_constant_name.items():
-                if not own.startswith(_PREFIX):
+            for name, constant in graph.allocated_constant_name.items():
+                if not constant.startswith(_PREFIX):
                     graph.allocated_constant_name[name] = (
                         name  # packed weights of several layers get the same name
                     )

@@ -92,9 +92,9 @@ def _replaces_method(module: nn.Module) -> bool:
     decodes.
     """
     package, classes = __name__.partition(".")[0], type(module).__mro__
-    ours = next((each for each in classes if each.__module__.partition(".")[0] == package), None)
+    ours = next((base for base in classes if base.__module__.partition(".")[0] == package), None)
     if ours is None or any(
-        not METHODS.isdisjoint(vars(each)) for each in classes[: classes.index(ours)]
+        not METHODS.isdisjoint(vars(base)) for base in classes[: classes.index(ours)]
     ):
         return True
     replaced = {
@@ -132,7 +132,7 @@ def kind_of(model: Any) -> str:
     """
     if isinstance(model, Ensemble):
         return next(
-            (kind_of(each) for each in model.models if not is_supported(each)), "an ensemble"
+            (kind_of(member) for member in model.models if not is_supported(member)), "an ensemble"
         )
     if not isinstance(model, nn.Module):
         return type(model).__name__

@@ -154,7 +154,8 @@ class Bar(NamedTuple):
 
 def render_report(evaluation: Evaluation, setup: Setup) -> str:
     """Return the HTML of a page on the quality of translations."""
-    report, sentences = evaluation.report, score_sentences(evaluation, setup.limits)
+    report = evaluation.report
+    sentences = score_sentences(evaluation, setup.limits)
     if not sentences:
         raise UserError(
             "A report needs a sentence with a reference, but all references are blank. Leave out "
@@ -172,7 +173,9 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
     environment.filters["marked"] = mark_differences
     source, target = ((code or "").replace("_", "-") for code in setup.languages)
     # The meaning of each warning, how many translations have it, and the worst one
-    warned = {name: [each for each in sentences if name in each.warnings] for name in WARNINGS}
+    warned = {
+        name: [sentence for sentence in sentences if name in sentence.warnings] for name in WARNINGS
+    }
     warnings = [
         (WARNINGS[name], len(all_), min(all_, key=attrgetter("score")))
         for name, all_ in warned.items()
@@ -211,7 +214,7 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
         distribution=describe_distribution(sentences),
         examples=choose_examples(sentences),
         warnings=sorted(warnings, key=lambda row: -row[1]),
-        warned=sum(bool(each.warnings) for each in sentences),
+        warned=sum(bool(sentence.warnings) for sentence in sentences),
         meanings_of_warnings=WARNINGS,
         speed=describe_speed(sentences, evaluation.seconds),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
@@ -257,14 +260,14 @@ def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
     if _WORD_TOKENS not in bleu.signature:
         return None
     starts = [*_BANDS, 100]
-    place = max(start for start in _BANDS if bleu.score >= start)
+    band = max(start for start in _BANDS if bleu.score >= start)
     bands = [
-        (start, end, _BANDS[start], start == place)
+        (start, end, _BANDS[start], start == band)
         for start, end in zip(starts, starts[1:], strict=False)
     ]
     return {
         "bands": bands,
-        "meaning": _BANDS[place],
+        "meaning": _BANDS[band],
         "score": bleu.score,
         "low": bleu.low,
         "high": bleu.high,
@@ -277,9 +280,10 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
     """
     # 1 if the system is better than its baseline, -1 if it is worse, 0 if that is not significant
     signs = {}
-    for name, one in report.comparisons.items():
-        is_better = (one.system.score > one.baseline.score) != (name in LOWER_IS_BETTER)
-        signs[name] = 0 if one.p_value >= _SIGNIFICANT else 1 if is_better else -1
+    for name, comparison in report.comparisons.items():
+        is_higher = comparison.system.score > comparison.baseline.score
+        is_better = is_higher != (name in LOWER_IS_BETTER)
+        signs[name] = 0 if comparison.p_value >= _SIGNIFICANT else 1 if is_better else -1
     verdicts = []
     for sign, verdict in _VERDICTS.items():
         names = [METRIC_LABELS[name] for name in signs if signs[name] == sign]
@@ -287,27 +291,26 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
             verdicts.append(
                 verdict if len(names) == len(signs) else f"{verdict} by {' and '.join(names)}"
             )
-    changed = sorted(
-        {each.source + each.reference: each for each in sentences}.values(),
-        key=lambda each: each.change,
-    )
+    rows = []
+    for name, comparison in report.comparisons.items():
+        difference = comparison.system.score - comparison.baseline.score
+        percent = f"{100 * comparison.p_value:.2g}"
+        verdict = _VERDICTS[signs[name]]
+        rows.append((METRIC_LABELS[name], comparison, difference, percent, verdict))
+    different = {sentence.source + sentence.reference: sentence for sentence in sentences}
+    changed = sorted(different.values(), key=lambda sentence: sentence.change)
     return {
         "tone": _TONES.get((min(signs.values()), max(signs.values())), ""),
         "verdict": "; ".join(verdicts),
-        "rows": [
-            (
-                METRIC_LABELS[name],
-                one,
-                one.system.score - one.baseline.score,
-                f"{100 * one.p_value:.2g}",
-                _VERDICTS[signs[name]],
-            )
-            for name, one in report.comparisons.items()
-        ],
-        "counts": Counter((each.change > 0) - (each.change < 0) for each in sentences),
+        "rows": rows,
+        "counts": Counter((sentence.change > 0) - (sentence.change < 0) for sentence in sentences),
         "groups": {
-            "Improved most": [each for each in changed[::-1][:_SHOWN_CHANGES] if each.change > 0],
-            "Became worse": [each for each in changed[:_SHOWN_CHANGES] if each.change < 0],
+            "Improved most": [
+                sentence for sentence in changed[::-1][:_SHOWN_CHANGES] if sentence.change > 0
+            ],
+            "Became worse": [
+                sentence for sentence in changed[:_SHOWN_CHANGES] if sentence.change < 0
+            ],
         },
     }
 
@@ -316,8 +319,8 @@ def describe_lengths(sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
     """Return the words of all translations divided by the references' words, and the mean score by
     length.
     """
-    ours = sum(len(split_words(each.translation)) for each in sentences)
-    ratio = ours / max(1, sum(len(split_words(each.reference)) for each in sentences))
+    ours = sum(len(split_words(sentence.translation)) for sentence in sentences)
+    ratio = ours / max(1, sum(len(split_words(sentence.reference)) for sentence in sentences))
     meaning = "about as long as the references"
     if abs(ratio - 1) > _USUAL_LENGTH:
         meaning = (
@@ -328,7 +331,9 @@ def describe_lengths(sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
     bars = []
     for first, last in _LENGTHS:
         scores = [
-            each.score for each in sentences if first <= max(1, each.words) <= (last or each.words)
+            sentence.score
+            for sentence in sentences
+            if first <= max(1, sentence.words) <= (last or sentence.words)
         ]
         if scores:
             mean = statistics.fmean(scores)
@@ -340,16 +345,16 @@ def describe_lengths(sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
 
 def describe_distribution(sentences: Sequence[ScoredSentence]) -> list[Bar]:
     """Return how many sentences have a score in each range, best first."""
-    counts = Counter(min(int(each.score // _BIN), 100 // _BIN - 1) for each in sentences)
+    counts = Counter(min(int(sentence.score // _BIN), 100 // _BIN - 1) for sentence in sentences)
     most = max(counts.values())
     return [
         Bar(
-            f"{_BIN * place}–{_BIN * (place + 1)}",
-            counts[place],
-            counts[place],
-            100 * counts[place] / most,
+            f"{_BIN * bin_index}–{_BIN * (bin_index + 1)}",
+            counts[bin_index],
+            counts[bin_index],
+            100 * counts[bin_index] / most,
         )
-        for place in reversed(range(100 // _BIN))
+        for bin_index in reversed(range(100 // _BIN))
     ]
 
 
@@ -358,9 +363,9 @@ def choose_examples(sentences: Sequence[ScoredSentence]) -> dict[str, list[Score
 
     Of equally good ones, the longest are shown.
     """
+    different = {(sentence.source, sentence.translation): sentence for sentence in sentences}
     ranked = sorted(
-        {(each.source, each.translation): each for each in sentences}.values(),
-        key=lambda each: (-each.score, -len(each.reference)),
+        different.values(), key=lambda sentence: (-sentence.score, -len(sentence.reference))
     )
     count = min(_SHOWN, -(-len(ranked) // 3))
     best, others = ranked[:count], ranked[count:]
@@ -379,7 +384,7 @@ def describe_speed(
     """Return how fast the model translated, or None if translations were read."""
     if seconds is None:
         return None
-    words = sum(each.words for each in sentences)
+    words = sum(sentence.words for sentence in sentences)
     minutes = 10_000 * seconds / len(sentences) / 60
     duration = (
         f"{minutes / 60:.1f} hours" if minutes >= 100 else f"{minutes:.{minutes < 10:d}f} minutes"
@@ -395,17 +400,15 @@ def describe_speed(
 def mark_differences(text: str, reference: str) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a text, and whether the reference lacks their words there."""
     spans = split_units(text)
-    words, others = (
-        [side[start:end].casefold() for start, end in split_units(side)]
-        for side in (text, reference)
-    )
-    place = 0
-    for kind, first, last, _, _ in SequenceMatcher(
-        None, words, others, autojunk=False
-    ).get_opcodes():
+    words = [text[start:end].casefold() for start, end in spans]
+    others = [reference[start:end].casefold() for start, end in split_units(reference)]
+    matcher = SequenceMatcher(None, words, others, autojunk=False)
+    position = 0
+    for kind, first, last, _, _ in matcher.get_opcodes():
         if kind in ("replace", "delete"):
-            start, end = spans[first][0], spans[last - 1][1]
-            yield text[place:start], False
+            start = spans[first][0]
+            end = spans[last - 1][1]
+            yield text[position:start], False
             yield text[start:end], True
-            place = end
-    yield text[place:], False
+            position = end
+    yield text[position:], False

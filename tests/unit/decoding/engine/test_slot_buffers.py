@@ -14,11 +14,15 @@ def fill(buffers):
     state, memory = buffers.arguments
     slots = torch.arange(len(state.done))
     state.start(slots, slots + 5, slots + 1, slots + 9, 1)
-    for tensor in (state.tokens, memory[0].layers[0].own.keys, memory[0].layers[0].source.values):
+    for tensor in (
+        state.tokens,
+        memory[0].layers[0].target.keys,
+        memory[0].layers[0].source.values,
+    ):
         tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape))
     return (
         state.tokens.clone(),
-        memory[0].layers[0].own.keys.clone(),
+        memory[0].layers[0].target.keys.clone(),
         memory[0].layers[0].source.values.clone(),
     )
 
@@ -41,7 +45,7 @@ def test_resize_keeps_the_given_slots_and_empties_the_others():
             and state.tokens.shape[1] == size.room
         )
         assert torch.equal(state.tokens[:number, :16], tokens)
-        assert torch.equal(memory[0].layers[0].own.keys[:number, :, :16], keys)
+        assert torch.equal(memory[0].layers[0].target.keys[:number, :, :16], keys)
         assert torch.equal(memory[0].layers[0].source.values[:number, :, :16], values)
         assert state.done.tolist() == [False] * number + [True] * (size.slots - number)
     assert state.limits[:2].tolist() == [6, 8]

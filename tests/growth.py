@@ -14,6 +14,7 @@ _FACTOR = 4
 _ENOUGH = 0.05  # seconds of processor time that are measured exactly enough
 _LIMIT = 3.0  # seconds after which the work is stopped
 _REPEATS = 3
+_LARGEST = 10**6  # characters of a text; work that needs no time on so many is not measured further
 _LEAST = 0.01  # seconds that the clock measures well
 
 
@@ -66,7 +67,8 @@ def measure_growth(
     else:
         return 0.0
     ratios = list[float]()
-    while len(ratios) < 2 and before * MOST < _LIMIT:  # or the work would be stopped
+    # The work would be stopped after the limit, and work without a loop would never take enough.
+    while len(ratios) < 2 and before * MOST < _LIMIT and size < _LARGEST:
         seconds = processor_seconds(work, build(_FACTOR * size))
         if seconds > MOST * before:
             seconds = _least_seconds(work, build(_FACTOR * size))

@@ -2,6 +2,9 @@
 
 import copy
 import json
+from html import escape
+from io import BytesIO
+from zipfile import ZipFile
 
 import pytest
 
@@ -47,6 +50,41 @@ def test_translate_takes_languages(folder, capsys):
     html = ["--format", "html", "--input", "{folder}/page.html", "--target_language", "fr"]
     assert run(folder, "translate", "{folder}/model", *html) == 0
     assert capsys.readouterr().out.startswith("<html lang=fr><p>")
+
+
+# A book whose page and package name the language, and where the text of the page is.
+CONTAINER = "<container><rootfile full-path='a.opf'/></container>"
+PACKAGE = """<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata>
+<dc:language >{}</dc:language><!-- en --></metadata>
+<manifest><item href="a.xhtml" media-type="application/xhtml+xml"/></manifest></package>"""
+PAGE = """<?xml version='1.0'?><html xmlns="http://www.w3.org/1999/xhtml" xml:lang='{0}' lang="{0}">
+<body><p class = "x">{1}</p><!-- en --><p lang="la">Homo.</p></body></html>"""
+
+
+def build_book(language, text):
+    book = BytesIO()
+    with ZipFile(book, "w") as archive:
+        archive.writestr("META-INF/container.xml", CONTAINER)
+        archive.writestr("a.opf", PACKAGE.format(language))
+        archive.writestr("a.xhtml", PAGE.format(language, text))
+    return book.getvalue()
+
+
+@pytest.mark.parametrize(("model", "code"), [("model", "fr"), ("plain", "de-AT")])
+def test_translate_names_language_of_epub(folder, tmp_path, model, code):
+    source, output = tmp_path / "a.epub", tmp_path / "b.epub"
+    source.write_bytes(build_book("en", "A man."))
+    languages = {"model": {"tgt_lang": code}, "plain": {}}
+    text = load_pipeline(folder / model)("A man.", **languages[model])[0]["translation_text"]
+    flags = ["--source_language", "en", "--target_language", code, "--output", str(output)]
+    assert run(folder, "translate", f"{{folder}}/{model}", "--input", str(source), *flags) == 0
+    archive = ZipFile(output)
+    members = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert members == {
+        "META-INF/container.xml": CONTAINER,
+        "a.opf": PACKAGE.format(code),
+        "a.xhtml": PAGE.format(code, escape(text, quote=False)),
+    }
 
 
 def test_score_takes_languages(folder, capsys):

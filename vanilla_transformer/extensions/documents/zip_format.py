@@ -236,7 +236,7 @@ class RunDocument(XmlDocument):
             elif name not in ("moveFrom", "r") and child.find(f".//{space}r/{space}t") is not None:
                 self._simplify(child, space, texts)
                 parent.append(child)
-            elif not name.endswith("Pr") and name not in ("", "proofErr"):
+            elif not name.endswith("Pr") and name != "proofErr":
                 self._add_mark(parent, space, child, name)
 
     def _simplify_run(self, parent: Any, space: str, run: Any, texts: dict[Any, list[str]]) -> None:

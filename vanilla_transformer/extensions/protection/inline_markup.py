@@ -81,7 +81,7 @@ class MarkedText:
         name, code = match.groups()
         character = unescape(f"&{name};") if name else chr(int(code[1:], 16)) if code[1:] else code
         if (
-            len(character) > 1
+            len(character) != 1
             or character in self._bare
             or not (character.isalpha() or character in "'\"&<>")
         ):

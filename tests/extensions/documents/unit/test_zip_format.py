@@ -253,7 +253,8 @@ def epub(language, *texts):
         ),
         (
             member("a b.xhtml"),
-            f'<html lang="{language}"><body><p>{texts[1]}</p><p>&nbsp;</p></body></html>',
+            f"<html xml:lang='{language}' lang=\"{language}\"><body><p>{texts[1]}</p><p>&nbsp;</p>"
+            "</body></html>",
         ),
         (
             member("toc.ncx"),

@@ -146,3 +146,8 @@ def test_markup_is_read_in_linear_time(text):
     started = time.process_time()
     parse_markup(text)
     assert time.process_time() - started < 5  # 0.2 s
+
+
+def test_parse_markup_keeps_reference_of_no_character():
+    translations, _ = search("a &#1; <b>b</b>", shout)
+    assert translations == ["A &#1; <b>B</b>"]

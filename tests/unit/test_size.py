@@ -12,16 +12,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2392,
-    "vanilla_transformer/cli": 1267,
-    "vanilla_transformer/data": 2613,
-    "vanilla_transformer/decoding": 4528,
-    "vanilla_transformer/evaluation": 914,
+    "vanilla_transformer/cli": 1285,
+    "vanilla_transformer/data": 2631,
+    "vanilla_transformer/decoding": 4558,
+    "vanilla_transformer/evaluation": 937,
     "vanilla_transformer/extensions": 10709,
-    "vanilla_transformer/publishing": 734,
+    "vanilla_transformer/publishing": 746,
     "vanilla_transformer/text": 820,
-    "vanilla_transformer/training": 2969,
-    "vanilla_transformer/utils": 1531,
-    "tests": 34808,
+    "vanilla_transformer/training": 2998,
+    "vanilla_transformer/utils": 1539,
+    "tests": 34973,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -13,7 +13,7 @@ _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 
 
 def parse_json(_: Any, body: bytes, most: int) -> Any:
-    """Return the content of a body, which may have `most` characters besides those of its strings.
+    """Return the content of a body, which may have `most` characters besides its strings.
 
     Raises:
         UserError: It has more, or is not JSON.
@@ -24,7 +24,7 @@ def parse_json(_: Any, body: bytes, most: int) -> Any:
     except (ValueError, RecursionError) as error:
         raise UserError(str(error) if isinstance(error, UserError) else _NO_JSON) from None
     if len(body) > most and len(_STRING.sub('""', text)) > most:
-        rule = f"at most {most} characters (--max_body_bytes) besides those of its strings"
+        rule = f"at most {most} characters (--max_body_bytes) besides its strings"
         raise UserError(f"The body may have {rule}.")
     return content
 

@@ -8,7 +8,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.serving.json_bodies import parse_json
 
 QUOTED = {"text": ['A "dog"\\', "\\" * 500, "ä\ud83d"], "format": "html"}
-# Name → body, words of the refusal with at most 100 characters besides those of strings.
+# Name → body, words of the refusal with at most 100 characters besides strings.
 REFUSED = {
     "lists": ('{"text": [' + "[]," * 50 + "[]]}", "at most 100 characters (--max_body_bytes)"),
     "keys": (json.dumps({str(key): "" for key in range(50)}), "besides those of its strings"),

@@ -102,7 +102,6 @@ def test_service_translates_documents_of_others_beside_slow_ones(pipeline):
 LARGE = {
     "a page": (json.dumps({"text": PAGE + "<!-- -->" * 50, "format": "html"}), 200, "<!-- -->"),
     "lists": (json.dumps({"text": [[]] * 200, "format": "html"}), 422, "besides its strings"),
-    "a form": ("format=html&q=" + PAGE + "<!-- -->" * 50, 200, "translatedText"),
     "no JSON": ("{" * 500, 422, "must be valid JSON"),
     "a sentence": (json.dumps({"text": "a" * 9000, "format": "html"}), 422, "8192 characters"),
 }

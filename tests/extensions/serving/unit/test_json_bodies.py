@@ -11,7 +11,7 @@ QUOTED = {"text": ['A "dog"\\', "\\" * 500, "ä\ud83d"], "format": "html"}
 # Name → body, words of the refusal with at most 100 characters besides strings.
 REFUSED = {
     "lists": ('{"text": [' + "[]," * 50 + "[]]}", "at most 100 characters (--max_body_bytes)"),
-    "keys": (json.dumps({str(key): "" for key in range(50)}), "besides those of its strings"),
+    "keys": (json.dumps({str(key): "" for key in range(50)}), "besides its strings"),
     "UTF-16": (("[" + '"∢", ' * 30 + "0]").encode("utf-16"), "(--max_body_bytes)"),
     "no end": ('{"text": "' + '\\"' * 500, "must be valid JSON in UTF-8"),
     "other bytes": (b'{"text": "\xe4"}', "must be valid JSON in UTF-8"),

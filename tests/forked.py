@@ -31,6 +31,7 @@ def fork_context():
     """Start the process to fork from, and return a context of `multiprocessing` that forks from
     it.
     """
+    forkserver._forkserver._stop()  # that of the package in this process, which has imported it
     multiprocessing.set_forkserver_preload(["tests.preloaded"])
     with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}):
         forkserver.ensure_running()

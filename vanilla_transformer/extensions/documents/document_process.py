@@ -30,7 +30,7 @@ from .translation import DocumentTask, parse_document, render_documents
 
 # Return translations of sentences, with the phrases that each one must contain unless there are
 # none.
-Ask = Callable[[list[str], list[list[str]] | None], Sequence[Any]]
+Ask = Callable[..., Sequence[Any]]
 
 # A new process is a copy of one that has imported these modules, which takes milliseconds, where
 # the system can do so.
@@ -163,7 +163,7 @@ def _work(
 ) -> None:
     """Call the function in its process, and send what it returns or raises."""
 
-    def ask(texts: list[str], phrases: list[list[str]] | None) -> list[Answer | None]:
+    def ask(texts: list[str], phrases: list[list[str]] | None = None) -> list[Answer | None]:
         answers = list[Answer | None]()
         for start in range(0, len(texts), _MOST_SENTENCES):
             chunk = slice(start, start + _MOST_SENTENCES)
@@ -198,11 +198,8 @@ def translate_task(ask: Ask, task: DocumentTask) -> list[str]:
     An error of one of them has its position as a note.
     """
 
-    def translate(texts: list[str], phrases: list[list[str]] | None = None) -> Sequence[Any]:
-        return ask(texts, phrases)
-
-    splitter, constrain = find_splitter(*task.splitter), translate if task.constrains else None
-    translator = BlockTranslator(translate, splitter, task.masks, constrain, task.protect)
+    splitter, constrain = find_splitter(*task.splitter), ask if task.constrains else None
+    translator = BlockTranslator(ask, splitter, task.masks, constrain, task.protect)
     documents = []
     for position, text in enumerate(task.texts):
         try:

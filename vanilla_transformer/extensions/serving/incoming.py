@@ -1,7 +1,6 @@
 """Read requests within limits, and stop working for clients that hang up."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -15,6 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vanilla_transformer.errors import UserError
 
+from .document_processes import DocumentProcesses
+from .json_bodies import parse_json
 from .libretranslate import Question
 from .limits import Limits, Refusal
 from .schema import FORM, MULTIPART
@@ -91,18 +92,23 @@ class BodyLimit:
         await self._app(scope, receive_within_limits, send)
 
 
-async def read_content(request: Request) -> Any:
+async def read_content(request: Request, processes: DocumentProcesses, most: int) -> Any:
     """Return the content of a JSON body, or the entries of a form or a query of LibreTranslate.
 
-    JSON is recognized whatever its type is said to be: `curl -d` says that it sends a form.
+    JSON is recognized whatever its type is said to be: `curl -d` says that it sends a form. A body
+    of more than `most` bytes is parsed in a process.
     """
     body = await request.body()
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        reason = (
-            str(error) if isinstance(error, UserError) else "The body must be valid JSON in UTF-8."
-        )
+        if len(body) <= most:
+            return parse_json(None, body, most)
+        client = request.client.host if request.client else ""
+        reading = processes.call(client, parse_json, body, most)
+        return await unless_disconnected(request, reading)
+    except (UserError, Refusal) as error:
+        if getattr(error, "status", 422) != 422:
+            raise
+        reason = str(error)
     form = await read_form(request)
     if _content_type(request) != MULTIPART and not form.keys() & Question.model_fields.keys():
         raise Refusal(422, reason)
@@ -116,10 +122,6 @@ async def read_content(request: Request) -> Any:
     }
 
 
-def _refuse_constant(name: str) -> None:
-    raise UserError(f"The body must be valid JSON, which has no {name}.")
-
-
 async def read_form(request: Request) -> dict[str, list[Any]]:
     """Return the values of each entry of a form, or of the query, which goes before it as for
     LibreTranslate.
@@ -129,7 +131,7 @@ async def read_form(request: Request) -> dict[str, list[Any]]:
     request.state.is_form = True
     kind, form = _content_type(request), dict[str, list[Any]]()
     if kind == FORM:
-        form = _parse_pairs(await request.body())
+        form = await asyncio.to_thread(_parse_pairs, await request.body())
     elif kind == MULTIPART:
         request.state.is_libretranslate = True
         # Starlette takes text for Latin-1 if it is not of the charset, so each byte is a letter at

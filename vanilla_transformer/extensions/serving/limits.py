@@ -103,6 +103,16 @@ class Limits(Schema):
                 )
                 raise Refusal(422, f"{reason}, got {len(text)} at position {position}.")
 
+    def check_sentences(self, sentences: Sequence[str]) -> None:
+        """Check sentences of documents: one that takes more than a batch would keep others out."""
+        most = max(self.max_batch_tokens, self.max_characters)
+        longest = max(map(len, sentences), default=0)
+        if longest > most:
+            rule = f"at most {most} characters (--max_batch_tokens)"
+            raise Refusal(
+                422, f"A sentence of a document may have {rule}, got {longest}. Split it."
+            )
+
     def check_tokens(self, counts: Sequence[int]) -> None:
         """Check the numbers of tokens of texts."""
         for position, count in enumerate(counts):

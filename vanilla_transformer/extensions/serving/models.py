@@ -225,6 +225,7 @@ class ServedModel:
         task = documents.describe(request.texts, default=self.default, **options)
 
         async def answer(texts: list[str], phrases: list[list[str]] | None) -> list[Any]:
+            self.limits.check_sentences(texts)
             by_length = sorted(range(len(texts)), key=lambda position: len(texts[position]))
             limits, answers = self.limits, dict[int, Any]()
             most = min(limits.max_batch_size, limits.max_texts, limits.max_waiting_per_client)

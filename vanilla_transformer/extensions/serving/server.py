@@ -22,9 +22,6 @@ _TOO_MANY += b"Content-Length: 50\r\n\r\nToo many connections are open (--max_co
 _BYTES_AT_ONCE = (
     2048  # of a client, until others have their turn: h11 takes 15 µs for each chunk, however small
 )
-# Answers that the system keeps for a client that does not read them; beyond that, it is known to be
-# waited for.
-_UNREAD_BYTES = 65_536
 # Time to send the last answers and to close connections, at the end of the grace period.
 _SECONDS_TO_CLOSE = 0.5
 
@@ -39,7 +36,6 @@ def bind(host: str, port: int) -> socket.socket:
         )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNREAD_BYTES)  # of connections
         listener.bind(address)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -123,8 +119,8 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
     Only the grace period is used as it is.
 
     Clients that send request after request without reading look like busy ones, as long as the
-    answers fit into the buffers of the system. Hundreds of them can keep others out for some
-    seconds; docker/nginx.conf limits each client.
+    answers fit into the buffers of the system. Hundreds of them can keep others out for as long as
+    they like; with the limits of docker/nginx.conf they do not.
     """
 
     _timer: Any = None  # of asyncio

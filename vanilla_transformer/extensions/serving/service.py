@@ -160,13 +160,12 @@ def create_service_of(
             expose_headers=["Retry-After"],
         )
     service.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    service.add_middleware(
-        BodyLimit, limits=limits, paths=paths
-    )  # outermost: no answer may precede it
+    # Outermost: no answer may precede it.
+    service.add_middleware(BodyLimit, limits=limits, paths=paths if documents else ())
 
     @service.post("/translate", **schema.TRANSLATE)
     async def translate_texts(request: Request) -> Response:
-        content, client = await _read_body(request)
+        content, client = await _read_body(request, processes, limits)
         if isinstance(content, Question):
             return JSONResponse(await translator.answer_question(request, content, client))
         return await translator.answer(request, content, client)
@@ -187,7 +186,7 @@ def create_service_of(
 
         @service.post("/detect", **schema.DETECT)
         async def detect_language(request: Request) -> Response:
-            question, _ = await _read_body(request)
+            question, _ = await _read_body(request, processes, limits)
             if not isinstance(question.q, str):
                 raise Refusal(422, "`q` must be a text.")
             best, *others = await asyncio.to_thread(detect, question.q)
@@ -307,9 +306,12 @@ def create_service_of(
 # --- Requests and refusals ------------------------------------------------------------------------
 
 
-async def _read_body(request: Request) -> tuple[Any, str]:
+async def _read_body(
+    request: Request, processes: DocumentProcesses, limits: Limits
+) -> tuple[Any, str]:
     """Return a [`TranslationRequest`] or a [`Question`], and its client."""
-    content = await _read_after_key(request, read_content(request))
+    reading = read_content(request, processes, limits.max_body_bytes)
+    content = await _read_after_key(request, reading)
     names = content.keys() if isinstance(content, dict) else set()
     is_question = request.url.path in _OF_LIBRETRANSLATE or "q" in names
     is_question = is_question or ("text" not in names and bool(names & {"source", "target"}))

@@ -98,6 +98,27 @@ def test_service_translates_documents_of_others_beside_slow_ones(pipeline):
             thread.join()
 
 
+# Kind of the body → body, status, words of the answer.
+LARGE = {
+    "a page": (json.dumps({"text": PAGE + "<!-- -->" * 50, "format": "html"}), 200, "<!-- -->"),
+    "lists": (json.dumps({"text": [[]] * 200, "format": "html"}), 422, "besides its strings"),
+    "no JSON": ("{" * 500, 422, "must be valid JSON"),
+    "a sentence": (json.dumps({"text": "a" * 9000, "format": "html"}), 422, "8192 characters"),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_service_parses_a_large_body_beside_others(kind, pipeline):
+    body, expected, words = LARGE[kind]
+    with serve(pipeline, max_body_bytes=200) as server:
+        connection = HTTPConnection(*server.address, timeout=60)
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        connection.request("POST", "/translate", body, headers)
+        answer = connection.getresponse()
+        content = answer.read().decode()
+        assert answer.status == expected and words in content
+
+
 def test_service_refuses_a_document_that_waits_for_the_model(pipeline):
     """It is the model that takes the time, so the document has not to be split."""
     proceed = threading.Event()

@@ -135,6 +135,7 @@ def test_models_are_chosen_by_the_languages_of_libretranslate():
         assert client.get("/languages").json() == [
             {"code": "en", "name": "English", "targets": ["de", "fr"]},
             {"code": "de", "name": "German", "targets": ["en"]},
+            {"code": "fr", "name": "French", "targets": []},
         ]
 
 

@@ -46,6 +46,14 @@ PAGES = {
     "meta tags": b"<" + b"<meta " * 660 + b"a" * 5_000_000,
     "another encoding": "ä".encode("latin-1") * 200_000,
 }
+# Bodies of /translate, most of which say nothing.
+BODIES = {
+    "lists": '{"text": [' + "[]," * 3_300_000 + '[]], "format": "html"}',
+    "keys": json.dumps({str(key): 0 for key in range(700_000)}),
+    "page": json.dumps({"text": "<p>A dog.</p>" + "<!-- -->" * 1_200_000, "format": "html"}),
+    "entries of a form": "q=a&" * 2_400_000,
+    "signs of a form": "format=html&q=" + "%20" * 3_300_000,
+}
 
 
 @pytest.fixture(scope="module")
@@ -116,4 +124,10 @@ def test_service_is_well_beside_a_file(kind, service):
     head = b"--x\r\nContent-Disposition: form-data; "
     body = b"".join(head + part + b"\r\n" for part in parts) + b"--x--\r\n"
     request = "/translate_file", body, "multipart/form-data; boundary=x"
+    check(service, *send_beside_health(service, *request))
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_service_is_well_beside_a_body(kind, service):
+    request = "/translate", BODIES[kind], "application/x-www-form-urlencoded"
     check(service, *send_beside_health(service, *request))

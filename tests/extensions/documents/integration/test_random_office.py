@@ -155,13 +155,13 @@ def letters(text):
     return "".join(text.split()).casefold()
 
 
-def check_capitals(expected, found):
+def check_capitals(expected, translated):
     """Check that nothing but letters of text and white space differs."""
-    expected, found = (SPACE_RUN.sub("", text) for text in (expected, found))
-    assert letters(found) == letters(expected)
-    expected, found = (TRANSLATED_ATTRIBUTE.sub("", text) for text in (expected, found))
-    assert re.findall("<[^>]*>", found) == re.findall("<[^>]*>", expected)
-    assert found.count(KEPT) == expected.count(KEPT)
+    expected, translated = (SPACE_RUN.sub("", text) for text in (expected, translated))
+    assert letters(translated) == letters(expected)
+    expected, translated = (TRANSLATED_ATTRIBUTE.sub("", text) for text in (expected, translated))
+    assert re.findall("<[^>]*>", translated) == re.findall("<[^>]*>", expected)
+    assert translated.count(KEPT) == expected.count(KEPT)
 
 
 def write_runs(format, pieces, is_noisy):
@@ -215,12 +215,12 @@ def test_runs_change_in_letters_only(format):
         assert translate(expected, format, copy) == expected
         source = write(paragraphs, True)
         assert translate(source, format, copy) == expected
-        members, found = (
+        members, translated = (
             read_members(text) for text in (expected, translate(source, format, shout))
         )
-        (member, _), (capitals, _) = members.pop(name), found.pop(name)
+        (member, _), (capitals, _) = members.pop(name), translated.pop(name)
         check_capitals(member, capitals)
-        assert found == members
+        assert translated == members
 
     changes()
 
@@ -236,10 +236,10 @@ def test_opendocument_changes_in_letters_only(paragraphs):
     written = "\n".join(f"<t:p >{text}</t:p><t:h>{text}</t:h>" for text in paragraphs)
     source = pack([*OTHERS, ("content.xml", CONTENT % written, ZIP_DEFLATED)])
     assert translate(source, "odf", copy) == source
-    members, found = (read_members(text) for text in (source, translate(source, "odf", shout)))
-    (member, _), (capitals, _) = members.pop("content.xml"), found.pop("content.xml")
+    members, translated = (read_members(text) for text in (source, translate(source, "odf", shout)))
+    (member, _), (capitals, _) = members.pop("content.xml"), translated.pop("content.xml")
     check_capitals(member, capitals)
-    assert found == members
+    assert translated == members
 
 
 @examples(200, suppress_health_check=list(HealthCheck))
@@ -257,11 +257,13 @@ def test_epub_changes_in_letters_and_language_only(paragraphs, title):
 
     source, expected = write("en"), write("de")
     assert translate(source, "epub", copy) == expected
-    members, found = (read_members(text) for text in (expected, translate(source, "epub", shout)))
+    members, translated = (
+        read_members(text) for text in (expected, translate(source, "epub", shout))
+    )
     for name in ("a.opf", "a.xhtml", "b.ncx"):
-        (member, _), (capitals, _) = members.pop(name), found.pop(name)
+        (member, _), (capitals, _) = members.pop(name), translated.pop(name)
         check_capitals(member, capitals)
-    assert found == members
+    assert translated == members
 
 
 @examples(200, suppress_health_check=list(HealthCheck))

@@ -46,7 +46,10 @@ LINES = {
         "OUT",
         "OUT/model.safetensors",
     ),
-    "translate": ("model --input {validation.a} --target_prefixes {prefixes} --output OUT", "OUT"),
+    "translate": (
+        "model --input {validation.a} --format text --target_prefixes {prefixes} --output OUT",
+        "OUT",
+    ),
     "evaluate": (f"model {PAIRS} --compare_with {{validation.a}} --output_file OUT", "OUT"),
     "score": (f"model {PAIRS} --output OUT", "OUT"),
     "evaluate-alignments": (

@@ -34,7 +34,8 @@ def run(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*flags):
-        flags = ("--batch_size", "1", *DECODING, *flags)
+        decoding = DECODING[:2] if "--max_new_tokens" in flags else DECODING[:4]
+        flags = ("--batch_size", "1", *decoding, *DECODING[4:], *flags)
         status = main(["translate", "model", "--input", "text", *flags])
         lines = [
             line

@@ -152,9 +152,8 @@ class VanillaTransformerAttention(nn.Module):
         return self.out_proj(output), probabilities
 
     def split_heads(self, states: Tensor, width: int) -> Tensor:
-        return states.view(*states.shape[:-1], -1, width).transpose(
-            1, 2
-        )  # (B, L, H * K) -> (B, H, L, K)
+        heads = states.view(*states.shape[:-1], -1, width)  # (B, L, H * K) -> (B, L, H, K)
+        return heads.transpose(1, 2)  # (B, H, L, K)
 
     def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Compute keys and values, `(B, H, L, K)` each."""
@@ -327,12 +326,9 @@ def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "inte
     # Angles of far positions lose digits in float32; Apple's GPUs have no float64.
     dtype = torch.float32 if position_ids.device.type == "mps" else torch.float64
     width = max(d_model - 2, 1) if layout == "tensor2tensor" else d_model
-    exponents = (
-        torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype) / width
-    )  # (D/2,)
-    angles = position_ids[..., None].to(dtype) * torch.exp(
-        -math.log(10000.0) * exponents
-    )  # (..., L, D/2)
+    dimensions = torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype)  # (D/2,)
+    frequencies = torch.exp(-math.log(10000.0) * (dimensions / width))
+    angles = position_ids[..., None].to(dtype) * frequencies  # (..., L, D/2)
     sines, cosines = angles.sin().float(), angles.cos().float()
     if layout == "interleaved":
         return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., L, D)

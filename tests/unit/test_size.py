@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
-    "vanilla_transformer/*.py": 2392,
+    "vanilla_transformer/*.py": 2394,
     "vanilla_transformer/cli": 1285,
     "vanilla_transformer/data": 2631,
     "vanilla_transformer/decoding": 4558,
@@ -21,7 +21,7 @@ STATEMENTS = {
     "vanilla_transformer/text": 820,
     "vanilla_transformer/training": 2998,
     "vanilla_transformer/utils": 1539,
-    "tests": 35008,
+    "tests": 35009,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

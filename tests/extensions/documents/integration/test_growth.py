@@ -49,7 +49,7 @@ from vanilla_transformer.utils.text_files import (
 
 SIZES = (500, 2_000, 8_000)  # characters of a document or of a text for a rule
 FEW = (1_000,)  # characters of a text for an expression
-SHARES = 40
+SHARES = 160
 # Repeated pieces of texts. A new one is a row of this table.
 PIECES = [
     *("*", "**", "_", "`", "```", "~", "~~", "!", "!!!", "#", "# ", "- ", "-", "+", "=", "^", "|", "||"),

@@ -78,7 +78,9 @@ def measure_growth(
             if ratios[-1] <= MOST:
                 break
         before, size = seconds, _FACTOR * size
-    return min(ratios, default=before / _LEAST)
+    if not ratios and size >= _LARGEST:
+        return 0.0
+    return min(ratios, default=before / _LEAST)  # without ratios, a short text took long
 
 
 def _least_seconds(work: Callable[[str], Any], text: str) -> float:

@@ -162,26 +162,41 @@ class _Protected:
         for text, count in Counter(self.shown_texts).items():
             if len(found[text]) == count:
                 continue
-            here = find_texts(self.shown_texts, self.shown.text)[text]
-            own = [
-                place
-                for place, each in zip(self._places, self.shown_texts, strict=True)
-                if each == text
-            ]
-            here = sorted(
-                [*own, *(place for place in here if not overlapping(place, self._places))]
-            )
-            if len(found[text]) != len(here):
+            kept_spans = []
+            for span, shown_text in zip(self._places, self.shown_texts, strict=True):
+                if shown_text == text:
+                    kept_spans.append(span)
+            spans = list(kept_spans)
+            for span in find_texts(self.shown_texts, self.shown.text)[text]:
+                if not overlapping(span, self._places):
+                    spans.append(span)
+            if len(found[text]) != len(spans):
                 return None
-            there = sorted(found[text], key=lambda place: self._find_source(place, translation))
-            found[text] = [there[here.index(place)] for place in own]
+            sources = self._find_sources(found[text], translation)
+            order = sorted(range(len(sources)), key=sources.__getitem__)
+            in_order = [found[text][index] for index in order]
+            target_of = dict(zip(sorted(spans), in_order, strict=True))
+            found[text] = [target_of[span] for span in kept_spans]
         return [found[text].pop(0) for text in self.shown_texts]
 
-    def _find_source(self, place: Range, translation: Translation) -> float:
-        """Return where the source of a place begins, by links or in proportion to the texts."""
-        links = [link for link in translation.alignment if overlapping(link[2:4], [place])]
-        guess = place[0] * len(self.shown.text) / len(translation.text)
-        return max(links, key=lambda link: link.weight).source_start if links else guess
+    def _find_sources(self, spans: Sequence[Range], translation: Translation) -> list[float]:
+        """Return where the source of each span of a translation begins, by the link of the highest
+        weight or, without one, in proportion to the texts.
+        """
+        link_at: dict[int, Link] = {}  # of each character
+        for link in translation.alignment:
+            for position in range(link.target_start, link.target_end):
+                if position not in link_at or link.weight > link_at[position].weight:
+                    link_at[position] = link
+        sources = []
+        for start, end in spans:
+            links = [link_at[position] for position in range(start, end) if position in link_at]
+            if links:
+                source = max(links, key=lambda link: link.weight).source_start
+            else:
+                source = start * len(self.shown.text) / len(translation.text)
+            sources.append(source)
+        return sources
 
     def _is_whole(self, text: str, targets: Mapping[int, Range]) -> bool:
         """Return whether a translation has the fields of the source at their places, and no others.

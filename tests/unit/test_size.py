@@ -16,12 +16,12 @@ STATEMENTS = {
     "vanilla_transformer/data": 2631,
     "vanilla_transformer/decoding": 4558,
     "vanilla_transformer/evaluation": 937,
-    "vanilla_transformer/extensions": 10738,
+    "vanilla_transformer/extensions": 10756,
     "vanilla_transformer/publishing": 746,
-    "vanilla_transformer/text": 820,
+    "vanilla_transformer/text": 821,
     "vanilla_transformer/training": 2998,
     "vanilla_transformer/utils": 1539,
-    "tests": 35009,
+    "tests": 35011,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -33,6 +33,7 @@ WARNINGS = {
 OF_TEXT = (*WARNINGS,)  # those that need no glossary
 WARNINGS["terms"] = "a term is not translated as the glossary says"
 _COPIED_WORDS = 4  # at least, in a row; names of people, places and titles are shorter
+_MOST_WORDS = 200  # in which a copy is looked for
 _COPIED_SHARE = 0.5  # of the words of the translation
 _REPEATED_WORD = 3  # times in a row; "die die" and "had had" are grammatical
 _REPEATED_PHRASE = 2  # times in a row, with at least so many words:
@@ -127,7 +128,8 @@ def find_warnings(
 
 def is_copy(source: str, translation: str) -> bool:
     """Return whether a long run of the words of the source is at least half of the translation."""
-    words, others = _words(source), _words(translation)
+    # Of equal words all pairs are compared, so long texts are told by their first words.
+    words, others = _words(source)[:_MOST_WORDS], _words(translation)[:_MOST_WORDS]
     run = SequenceMatcher(None, words, others, autojunk=False).find_longest_match()
     copied = [word for word in words[run.a : run.a + run.size] if not word.isdigit()]
     return len(copied) >= _COPIED_WORDS and run.size >= _COPIED_SHARE * len(others)

@@ -188,14 +188,13 @@ class _Protected:
             for position in range(link.target_start, link.target_end):
                 if position not in link_at or link.weight > link_at[position].weight:
                     link_at[position] = link
-        sources = []
+        sources: list[float] = []
         for start, end in spans:
             links = [link_at[position] for position in range(start, end) if position in link_at]
             if links:
-                source = max(links, key=lambda link: link.weight).source_start
+                sources.append(max(links, key=lambda link: link.weight).source_start)
             else:
-                source = start * len(self.shown.text) / len(translation.text)
-            sources.append(source)
+                sources.append(start * len(self.shown.text) / len(translation.text))
         return sources
 
     def _is_whole(self, text: str, targets: Mapping[int, Range]) -> bool:

@@ -128,7 +128,7 @@ def find_warnings(
 
 def is_copy(source: str, translation: str) -> bool:
     """Return whether a long run of the words of the source is at least half of the translation."""
-    # Of equal words all pairs are compared, so long texts are told by their first words.
+    # All pairs of equal words are compared, so only the first words of long texts count.
     words, others = _words(source)[:_MOST_WORDS], _words(translation)[:_MOST_WORDS]
     run = SequenceMatcher(None, words, others, autojunk=False).find_longest_match()
     copied = [word for word in words[run.a : run.a + run.size] if not word.isdigit()]

@@ -21,7 +21,7 @@ STATEMENTS = {
     "vanilla_transformer/text": 821,
     "vanilla_transformer/training": 2998,
     "vanilla_transformer/utils": 1539,
-    "tests": 35011,
+    "tests": 35013,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

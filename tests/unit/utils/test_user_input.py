@@ -1,4 +1,4 @@
-"""What users write as YAML."""
+"""YAML of users: refused keys and aliases, and its growth."""
 
 import time
 

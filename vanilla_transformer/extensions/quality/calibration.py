@@ -126,12 +126,10 @@ def fit_calibration(
     # the fitted one.
     xs = [xs[0] - ys[0], *xs, xs[-1] + 1 - ys[-1]]
     ys = [0.0, *ys, 1.0]
-    return Calibration(
-        dict(zip(names, map(float, weights), strict=True)),
-        float(intercept),
-        [round(x, _DIGITS) for x in xs],
-        [round(y, _DIGITS) for y in ys],
-    )
+    weight_of = dict(zip(names, map(float, weights), strict=True))
+    xs = [round(x, _DIGITS) for x in xs]
+    ys = [round(y, _DIGITS) for y in ys]
+    return Calibration(weight_of, float(intercept), xs, ys)
 
 
 def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[float]) -> list[float]:

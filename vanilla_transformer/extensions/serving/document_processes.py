@@ -20,9 +20,8 @@ from .queue import ModelFailure
 # none.
 Answer = Callable[[list[str], list[list[str]] | None], Awaitable[Sequence[Any]]]
 _MOST_AT_ONCE, _MOST_OF_A_CLIENT = 4, 2  # processes
-_SECONDS_TO_REFUSE = (
-    1.0  # a document whose process takes too long, before the whole request is too late
-)
+# To refuse a document whose process takes too long, before the whole request is too late
+_SECONDS_TO_REFUSE = 1.0
 _STOPPED = "The service is shutting down."
 
 

@@ -1,4 +1,4 @@
-"""What the converters share: names, SentencePiece models, building a model within its weights, and
+"""Common parts of the converters: names, SentencePiece models, building a model within its weights, and
 the comparison.
 """
 

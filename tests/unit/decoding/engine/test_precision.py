@@ -1,4 +1,4 @@
-"""What `"auto"` is without a measurement, and the warning for a processor that emulates a
+"""The value of `"auto"` without a measurement, and the warning for a processor that emulates a
 precision.
 """
 

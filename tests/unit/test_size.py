@@ -16,7 +16,7 @@ STATEMENTS = {
     "vanilla_transformer/data": 2631,
     "vanilla_transformer/decoding": 4558,
     "vanilla_transformer/evaluation": 937,
-    "vanilla_transformer/extensions": 10758,
+    "vanilla_transformer/extensions": 10762,
     "vanilla_transformer/publishing": 746,
     "vanilla_transformer/text": 821,
     "vanilla_transformer/training": 2998,

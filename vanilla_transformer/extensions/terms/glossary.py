@@ -25,6 +25,8 @@ from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.text_files import decode_text
 
 _TBX = (".tbx", ".xml")
+# Units of a term. A search looks at so many from each unit of a text on.
+_MAX_UNITS = 100
 
 
 class Term(NamedTuple):
@@ -122,9 +124,15 @@ class Glossary:
             raise UserError(f"{name} must have a term with its translation, but it is empty.")
         for term in self.terms:
             for side, text in zip(("source", "target"), term[:2], strict=True):
-                if not split_units(text):
+                count = len(split_units(text))
+                if not count:
                     raise UserError(
                         f"{name} must have a word in each {side}, got {text!r}{_at(term)}."
+                    )
+                if count > _MAX_UNITS:
+                    raise UserError(
+                        f"{name} must have at most {_MAX_UNITS} words and signs in each {side}, "
+                        f"got {count}{_at(term)}. A glossary is for terms: split it."
                     )
             is_folded, units = (
                 casefold or term.source == term.source.lower(),

@@ -378,7 +378,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "split_units": split_units,
     "wrap": lambda text: wrap(text, 80),
     "count_scripts": count_scripts,
-    "glossary": lambda text: Glossary([(f"{text} c", "x")]).find(text),
+    "glossary": lambda text: Glossary([(f"{text[:90]} c", "x")]).find(text),
     "decode_document": lambda text: decode_document(text.encode(errors="replace"), "a", "html"),
     "refuse_markup": lambda text: refuse_markup(text.encode(errors="replace")[:HEAD_BYTES], "a"),
 }

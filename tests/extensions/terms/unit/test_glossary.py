@@ -92,6 +92,8 @@ def test_read_glossary_reads_both_versions_of_tbx(tmp_path, content, target):
         ("a.tsv", "dog\tHund\ncat\n", "a term, a tab and its translation, got 'cat' in line 2"),
         ("a.tsv", "dog\tHund\ncat\t\n", "got 'cat' in line 2"),
         ("a.tsv", "a\tb\tc", r"got 'a\\tb\\tc' in line 1"),
+        ("a.tsv", f"dog\tHund\n{'a-' * 51}\tb", "at most 100 .* in each source, got 102 in line 2"),
+        ("a.tsv", f"dog\t{'Hund ' * 101}", "at most 100 .* in each target, got 101 in line 1"),
         (
             "a.tsv",
             "dog\tHund\ncat\tK\xf6ter\n".encode("latin-1"),
@@ -182,7 +184,7 @@ class CountedWord(str):
 
 @pytest.mark.parametrize(
     ("few", "many"),
-    [({"term": 20, "text": 200}, {"text": 800}), ({"term": 50, "text": 800}, {"term": 200})],
+    [({"term": 20, "text": 200}, {"text": 800}), ({"term": 20, "text": 800}, {"term": 80})],
 )
 def test_glossary_find_is_linear_in_text_and_term(monkeypatch, few, many):
     def count_lookups(term, text):
@@ -200,8 +202,8 @@ def test_glossary_find_is_linear_in_text_and_term(monkeypatch, few, many):
     assert 0 < count_lookups(**few | many) < 5 * lookups
 
 
-def test_glossary_finds_terms_of_any_length_in_one_pass():
-    words = " ".join(map(str, range(3000)))
+def test_glossary_finds_long_terms_in_one_pass():
+    words = " ".join(map(str, range(100)))
     glossary = pickle.loads(pickle.dumps(Glossary([(words, "all"), ("2 3", "some")])))
     assert [match.target for match in glossary.find(f"1 2 3 {words}")] == ["some", "all"]
 

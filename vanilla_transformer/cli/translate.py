@@ -1,8 +1,8 @@
 """Translate sentences, files, documents or piped lines; compile the steps of a model."""
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -62,32 +62,24 @@ def _translate_document(
         parse_document,
         translator_by,
     )
-    from vanilla_transformer.extensions.documents.document_process import limited_work
     from vanilla_transformer.text.languages import find_direction
 
     text, encoding = source
     name = options.input or "Standard input"
-    limits = partial(limited_work, name, _DOCUMENT_SECONDS, _DOCUMENT_MEMORY)
-    try:
-        with limits():
-            parse_document(text, options.format)  # names mistakes before a model is loaded
-    except TargetLanguageError:
-        pass  # the model may know it
-    except UserError as error:
-        message = str(error)
-        raise UserError(message if message.startswith(name) else f"{name}: {message}") from None
+    with suppress(TargetLanguageError), _reading(name):  # the model may know the language
+        parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
         direction = find_direction(
             pipeline.tokenizer, options.source_language, options.target_language
         )
-        with limits():
+        with _reading(name):
             document: Any = parse_document(text, options.format, direction)
         search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
         translator = translator_by(pipeline, splitter, options.protect, **search)
         blocks = translator(document.blocks)
-        with limits():
+        with _reading(name):
             translated = document.render(blocks)
     print_texts([fit_encoding(translated, encoding)], options.output, encoding)
     if document.summary and not options.quiet:
@@ -102,6 +94,23 @@ def _translate_document(
 
 # Of the processor, and bytes: far more than documents take that were made to be read
 _DOCUMENT_SECONDS, _DOCUMENT_MEMORY = 300, 4_000_000_000
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Limit the work on a document, and begin its mistakes with its name."""
+    from vanilla_transformer.extensions.documents import TargetLanguageError
+    from vanilla_transformer.extensions.documents.document_process import limited_work
+
+    try:
+        with limited_work(_DOCUMENT_SECONDS, _DOCUMENT_MEMORY):
+            yield
+    except TargetLanguageError:
+        raise
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+
+
 _FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]
 # Flags that are not for documents.
 _NOT_OF_DOCUMENTS = (

@@ -152,8 +152,8 @@ def test_translate_names_a_document_that_takes_too_long(monkeypatch, page, capsy
     monkeypatch.setattr(translate, "_DOCUMENT_SECONDS", 1)
     output = page.with_name("out.html")
     assert main(["translate", "no/model", "--input", str(page), "--output", str(output)]) == 2
-    message = "must be read and written within 1 seconds of the processor. Split it."
-    assert capsys.readouterr().err == f"error: {page} {message}\n"
+    message = "The document must be read and written within 1 seconds of the processor. Split it."
+    assert capsys.readouterr().err == f"error: {page}: {message}\n"
     assert not output.exists()
 
 
@@ -192,7 +192,7 @@ TRANSLATED = (
 )
 WHOLE = "No segment is open, so the file stays as it is. Skipped: 1 with a translation."
 REFUSED = (
-    "error: The target language of the file must be de, as of the model, but it is fr. "
+    "error: in.xlf: The target language of the file must be de, as of the model, but it is fr. "
     "Choose a model for it, or"
 )
 ASKED = (
@@ -234,8 +234,10 @@ def test_translate_says_what_it_did_with_the_segments_of_xliff(
     ]
     assert main(["translate", str(folder), *words, *flags]) == status
     lines = [
-        line for line in capsys.readouterr().err.splitlines() if line and "%|" not in line
-    ]  # no bars
+        line.replace(f"{source}:", "in.xlf:")
+        for line in capsys.readouterr().err.splitlines()
+        if line and "%|" not in line  # no bars
+    ]
     assert lines == said and output.exists() is (status == 0)
     if target:
         assert output.read_bytes() == source.read_bytes()

@@ -37,6 +37,7 @@ Ask = Callable[..., Sequence[Any]]
 _METHOD = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
 _context: Any = get_context(_METHOD)
 _MODULES = [__name__, "vanilla_transformer.extensions.protection.protected_search"]
+_REQUIREMENT = "The document must be read and written"
 _MOST_SENTENCES = 1024  # in a question, so that reading it does not hold Python's lock for long
 _starting = threading.Lock()
 
@@ -122,21 +123,19 @@ def limit_memory(memory: int) -> Callable[[], None]:
 
 
 @contextmanager
-def limited_work(name: str, seconds: int, memory: int) -> Iterator[None]:
+def limited_work(seconds: int, memory: int) -> Iterator[None]:
     """
     Refuse a document that takes too much time or memory to read or write in this process.
 
     Python's signals end a search of an expression, too. Systems without them have no limit of time.
 
     Args:
-        name: The name of the document, for the message.
         seconds: Time of the processor, in this process.
         memory: Bytes beside the memory in use.
     """
-    requirement = f"{name} must be read and written"
 
     def refuse(*_: Any) -> None:
-        raise UserError(f"{requirement} within {seconds:,} seconds of the processor. Split it.")
+        raise UserError(f"{_REQUIREMENT} within {seconds:,} seconds of the processor. Split it.")
 
     has_timer = hasattr(signal, "setitimer") and current_thread() is main_thread()
     restore_memory = limit_memory(memory)
@@ -146,7 +145,7 @@ def limited_work(name: str, seconds: int, memory: int) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        raise UserError(f"{requirement} in {memory:,} bytes of memory. Split it.") from None
+        raise UserError(f"{_REQUIREMENT} in {memory:,} bytes of memory. Split it.") from None
     finally:
         if has_timer:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

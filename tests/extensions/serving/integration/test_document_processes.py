@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from http.client import HTTPConnection
+from urllib.parse import urlencode
 
 import psutil
 import pytest
@@ -102,6 +103,11 @@ def test_service_translates_documents_of_others_beside_slow_ones(pipeline):
 LARGE = {
     "a page": (json.dumps({"text": PAGE + "<!-- -->" * 50, "format": "html"}), 200, "<!-- -->"),
     "lists": (json.dumps({"text": [[]] * 200, "format": "html"}), 422, "besides its strings"),
+    "a form": (
+        urlencode({"format": "html", "q": PAGE + "<!-- -->" * 50, "source": "en", "target": "de"}),
+        200,
+        "translatedText",
+    ),
     "no JSON": ("{" * 500, 422, "must be valid JSON"),
     "a sentence": (json.dumps({"text": "a" * 9000, "format": "html"}), 422, "8192 characters"),
 }

@@ -53,8 +53,12 @@ _FRONT = re.compile(
 )
 _TEXT_KEYS = r"(?:\w*[tT]itle|description|summary|excerpt|tagline|details|(?:\w+_)?label)"
 _TOML_VALUE = re.compile(rf"\s*{_TEXT_KEYS}\s*=\s*(\"(?:[^\"\\]|\\.)+\"|'[^']+')(?=\s*(?:#|$))")
-# Lengths are limited so that marks without an end take no quadratic time.
-_TAG = r"\{\{(?:(?!\}\}).){,1000}\}\}|\{%(?:(?!%\}).){,1000}%\}|\{#.{,1000}?#\}|\{/\*.{,1000}?\*/\}"
+# A mark is in no other one of its kind, and is of limited length, so that marks without an end take
+# little time.
+_TAG = (
+    r"\{\{(?:(?!\}\}|\{\{).){,1000}\}\}|\{%(?:(?!%\}|\{%).){,1000}%\}"
+    r"|\{#(?:(?!#\}|\{#).){,1000}#\}|\{/\*(?:(?!\*/\}|\{/\*).){,1000}\*/\}"
+)
 _ATTRIBUTES = r"\{:?[ \t]*(?:[:#.][^{}\n]|[\w:-]+=)[^{}\n]{,1000}\}"
 _BRACES = r"[^{}]*+"  # of JavaScript
 for _ in range(6):

@@ -132,6 +132,7 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
             "[a]({% link b_c.md %}) [d](x/{{ e f }}/g#h)",
             "[A]({% link b_c.md %}) [D](x/{{ e f }}/g#h)",
         ),
+        ("a {{ b {{ c }} d {% e {% f %} g", "A {{ B {{ c }} D {% E {% f %} G"),
         ("![a]({{ b c }}/d.png) e", "![a]({{ b c }}/d.png) E"),
         ("[a b][c]\n\n[c]: {{ d e }}/f", "[A B][c]\n\n[c]: {{ d e }}/f"),
         ("a  \nb\\\nc", "A  \nB\\\nC"),

@@ -28,11 +28,11 @@ _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # open and close. Neither %%, %name% nor an escape of a URL, such as %20, is one.
 _ORDERED = [
     regex.compile(
-        rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})"
+        rf"(?<!%)(?:%%)*+\K(?!%[0-9A-Fa-f]{{2}}(?<=(?:://|www\.)\S{{,500}}))"
         rf"(?!{PERCENT_NAME})%[-+0# ]*+{WIDTH}[A-Za-z@]"
     ),
     regex.compile(r"\{(?:[:!][^{}]*)?\}"),
-    regex.compile(r"<[^<>]+>|\{%.*?%\}"),
+    regex.compile(r"<[^<>]+>|\{%[^{}\n]*%\}"),
 ]
 
 

@@ -195,6 +195,7 @@ OWN_PLACES |= {"properties": 1}
 # Pieces on which the work grew with the square of the text, or its cube, before it was mended.
 ONCE_SLOW = {
     ("srt", 4): ["\n"],
+    ("html", 1): ["%s"],
     ("html", 3): [" "],
     ("markdown", 7): ["!!!"],
     ("markdown", 9): [" "],

@@ -65,7 +65,7 @@ def _translate_document(
     from vanilla_transformer.text.languages import find_direction
 
     text, encoding = source
-    name = options.input or "Standard input"
+    name = "Standard input" if options.input in (None, "-") else str(options.input)
     with suppress(TargetLanguageError), _reading(name):  # the model may know the language
         parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:

@@ -104,14 +104,14 @@ class _Overlaps:
 
     def __init__(self, ranges: Sequence[Any]):
         self._ranges = sorted(ranges)
-        self._longest = max((each[1] - each[0] for each in ranges), default=0)
+        # The largest end of a range and of those before it
+        self._ends = [*accumulate((end for _, end, *_ in self._ranges), max)]
 
     def find(self, start: int, end: int) -> list[Any]:
         """Return those that share characters with a range."""
-        first, last = (
-            bisect_left(self._ranges, at, key=itemgetter(0)) for at in (start - self._longest, end)
-        )
-        return [each for each in self._ranges[first:last] if each[1] > start]
+        first = bisect_right(self._ends, start)
+        last = bisect_left(self._ranges, end, key=itemgetter(0))
+        return [overlap for overlap in self._ranges[first:last] if overlap[1] > start]
 
 
 class _Projection:
@@ -143,9 +143,13 @@ class _Projection:
             for unit in overlapping(link[2:4], self.units):
                 of_units.setdefault(unit, []).append(link)
         self.links = [of_units.get(unit, []) for unit in self.units]
-        self.sources = _Overlaps(
-            [(*link[:2], unit) for unit, of_unit in of_units.items() for link in of_unit]
-        )
+        # Linked characters of the source, with the first and the last of their units
+        reach = dict[Range, tuple[Range, Range]]()
+        for unit, of_unit in of_units.items():
+            for link in of_unit:
+                first, last = reach.get(link[:2], (unit, unit))
+                reach[link[:2]] = min(first, unit), max(last, unit)
+        self.sources = _Overlaps([(*source, *units) for source, units in reach.items()])
 
     def place(self, spans: Sequence[Span], outer: Range, interval: Range | None) -> list[Span]:
         """Return the spans that are in `outer` of the source, within an interval of the target's
@@ -266,9 +270,11 @@ class _Projection:
         else:  # beside the word before or after it, whichever it touches
             after_word = not self.source[place - 1].isspace()
             character = place - 1 if after_word else self._next_word(place)
-            found = [unit for _, _, unit in self.sources.find(character, character + 1)]
-            if found:
-                position = max(found)[1] if after_word else min(found)[0]
+            sources = self.sources.find(character, character + 1)
+            if sources and after_word:
+                position = max(last for _, _, _, last in sources)[1]
+            elif sources:
+                position = min(first for _, _, first, _ in sources)[0]
             else:
                 guess = place * len(self.target) / len(self.source)
                 at = bisect_left(self.edges, guess)

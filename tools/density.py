@@ -50,7 +50,11 @@ class Density:
 
 def measure(folder: Path) -> Density:
     """Measure the Python files of a folder."""
-    nodes = [node for tree in read_trees(folder).values() for node in ast.walk(tree)]
+    trees = read_trees(folder)
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    # A docstring and a comment have as many lines at each width.
+    other_lines = sum(count_other_lines(path, tree) for path, tree in trees.items())
+    narrow, wide = (count_lines_at(folder, width) - other_lines for width in (NARROW, WIDE))
     statements = [node for node in nodes if isinstance(node, ast.stmt)]
     sizes = sorted(count_nodes(node) for node in statements if is_simple(node))
     comprehensions = [node for node in nodes if isinstance(node, COMPREHENSIONS)]
@@ -58,7 +62,7 @@ def measure(folder: Path) -> Density:
     conditionals = [node for node in nodes if isinstance(node, ast.IfExp)]
     annotations = [annotation for node in nodes for annotation in parameter_types(node)]
     return Density(
-        lines_by_width=count_lines_at(folder, NARROW) / count_lines_at(folder, WIDE),
+        lines_by_width=narrow / wide,
         comprehensions=1000 * len(comprehensions) / len(sizes),
         nested_comprehensions=1000 * len(nested) / len(sizes),
         conditional_expressions=1000 * len(conditionals) / len(statements),
@@ -118,7 +122,7 @@ def is_vague_name(node: ast.AST) -> bool:
 
 
 def count_lines_at(folder: Path, width: int) -> int:
-    """Count the lines of code of a folder as `ruff format` writes them at a width."""
+    """Count the lines of a folder that are not blank, as `ruff format` writes them at a width."""
     ruff = Path(sysconfig.get_path("scripts")) / "ruff"
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / folder.name
@@ -127,20 +131,25 @@ def count_lines_at(folder: Path, width: int) -> int:
         # A trailing comma, which a narrower layout left, would keep its lines apart.
         options += ["--config", "format.skip-magic-trailing-comma=true"]
         subprocess.run([ruff, "format", *options, copy], check=True)
-        return sum(count_code_lines(path) for path in copy.rglob("*.py"))
+        lines = [line for path in copy.rglob("*.py") for line in read_lines(path)]
+        return sum(bool(line.strip()) for line in lines)
 
 
-def count_code_lines(path: Path) -> int:
-    """Count the lines of a file without docstrings, comments and blank lines."""
-    text = path.read_text(encoding="utf-8")
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file."""
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def count_other_lines(path: Path, tree: ast.Module) -> int:
+    """Count the lines of a file that are docstrings or comments, and not blank."""
     docstring_lines: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and is_docstring(node):
             docstring_lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     count = 0
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         is_comment = line.lstrip().startswith("#")
-        if line.strip() and not is_comment and number not in docstring_lines:
+        if line.strip() and (is_comment or number in docstring_lines):
             count += 1
     return count
 

@@ -342,7 +342,7 @@ def apply(expression: Any, method: str, text: str) -> None:
         getattr(expression, method)(content)
 
 
-@pytest.mark.parametrize("shares", [SHARES // 4, rare(1)])
+@pytest.mark.parametrize("shares", [SHARES, rare(1)])
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_expression_is_linear(name, shares):
     work, slow = partial(apply, *EXPRESSIONS[name]), dict[Any, Any]()

@@ -6,7 +6,9 @@ import ast
 import json
 import re
 import sys
+from collections.abc import Iterable
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -74,7 +76,8 @@ USES = {
     "data.tokenizer_training": {"augmentation"},
     "decoding.answers": {"alignments", "quality"},
     "decoding.engine.engine_pool": {"conversion"},
-    "decoding.loading": {"conversion", "scale_out"},
+    "decoding.loading": {"conversion"},
+    "decoding.open_pipeline": {"scale_out"},
     "decoding.options": {"terms"},
     "decoding.translation_pipeline": {"conversion", "protection", "reranking", "terms"},
     "evaluation.compile_model": {"conversion", "scale_out"},
@@ -113,15 +116,20 @@ def imports(path: Path, by_functions: bool = False) -> set[str]:
     """Return the modules of this package that a file, or its functions, import, as dotted names
     below it.
     """
-    here = path.relative_to(PACKAGE).with_suffix("").parts[:-1]
-    found = set()
     functions = [
         node
         for node in ast.walk(parse(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     inside = {node for function in functions for node in ast.walk(function)}
-    for node in inside if by_functions else {*ast.walk(parse(path))} - inside:
+    return modules_of(path, inside if by_functions else {*ast.walk(parse(path))} - inside)
+
+
+def modules_of(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the modules of this package that some nodes of a file import."""
+    here = path.relative_to(PACKAGE).with_suffix("").parts[:-1]
+    found = set()
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
             found.add(
                 ".".join([*here[: len(here) - node.level + 1], *(node.module or "").split(".")])
@@ -137,6 +145,36 @@ def imports(path: Path, by_functions: bool = False) -> set[str]:
                 if alias.name.split(".")[0] == "vanilla_transformer"
             }
     return found
+
+
+def dotted_name(path: Path) -> str:
+    """Return the name of a module below `vanilla_transformer`, which ends with a dot if it is a
+    folder.
+    """
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__")
+
+
+def find_circle(files: Iterable[Path]) -> list[str]:
+    """Return modules of which each imports the next one, maybe within a function, and the last one
+    is the first again.
+    """
+    graph = {}
+    for path in files:
+        tree = parse(path)
+        for_types = {
+            node
+            for block in ast.walk(tree)
+            if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+            for node in ast.walk(block)
+        }
+        name = dotted_name(path).rstrip(".")
+        modules = modules_of(path, {*ast.walk(tree)} - for_types)
+        graph[name] = {module.rstrip(".") for module in modules} - {name}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
 
 
 def carried_with(configuration) -> set[str]:
@@ -156,7 +194,7 @@ def carried_with(configuration) -> set[str]:
 def test_imports_point_one_way():
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__")
+        name = dotted_name(path)
         allowed = ALLOWED[layer(name)]
         uses = allowed | {f"extensions.{extension}" for extension in USES.get(name, ())}
         for layers, modules in ((allowed, imports(path)), (uses, imports(path, by_functions=True))):
@@ -166,6 +204,10 @@ def test_imports_point_one_way():
                 if layer(module) not in layers and module != "errors"
             ]
     assert not wrong, "modules, and imports that their layers must not have"
+
+
+def test_modules_import_in_no_circle():
+    assert find_circle(sorted(PACKAGE.rglob("*.py"))) == []
 
 
 def test_each_extension_has_a_row_a_folder_a_page_and_tests():
@@ -292,7 +334,7 @@ def packages_needed_by(paths: list[Path]) -> set[str]:
 def test_trainer_needs_a_part_of_the_package_and_no_engine():
     """Augmentation and other capabilities are imported when a recipe asks for them."""
     files, _ = needed_by([PACKAGE / "training" / "trainer.py"])
-    assert len(files) <= 61
+    assert len(files) <= 62
     decoding = {path.relative_to(PACKAGE).as_posix() for path in files if "decoding" in path.parts}
     assert not decoding
     scoring, _ = needed_by(

@@ -486,7 +486,7 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     its calls.
     """
     settings, workers = request_settings(options), check_workers(options.workers)
-    from vanilla_transformer.decoding.loading import open_pipeline
+    from vanilla_transformer.decoding.open_pipeline import open_pipeline
     from vanilla_transformer.utils.device_utils import process_state
 
     device = options.device

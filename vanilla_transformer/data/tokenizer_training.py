@@ -23,7 +23,7 @@ from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.user_input import check_local_model, reporting_panics
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
-from .prepare_data import Texts
+from .texts import Texts
 from .tokenized_corpus import hash_json, hash_tokenizer
 
 _FORMAT = 2  # of a cached tokenizer; another number invalidates all older entries

@@ -4,53 +4,16 @@ and warnings.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
-from vanilla_transformer.text.units import split_units
 
 from .engine.search_state import Hypothesis
 from .options import TranslationOptions
 from .segments import Sentence
 from .token_texts import Token, locate_tokens, to_entries
-
-
-class Link(NamedTuple):
-    """Characters of a source that became characters of its translation, and the attention between
-    them, up to 1.
-    """
-
-    source_start: int
-    source_end: int
-    target_start: int
-    target_end: int
-    weight: float
-
-    def shift(self, source: int, target: int) -> "Link":
-        """Return the link in texts with so many more characters before."""
-        start, end = self.source_start + source, self.source_end + source
-        return Link(start, end, self.target_start + target, self.target_end + target, self.weight)
-
-
-class Translation(NamedTuple):
-    """
-    A translation of one sentence, as text, with what the options of its request ask for.
-
-    Attributes:
-        score, log_probability: See [`Hypothesis`]; 0 if `generate()` decoded it.
-        tokens: The tokens, EOS included, and one of log-probability 0 for text that is copied.
-        is_open: Words of the sentence are in it, because the model adds signs of placeholders to
-            their translation.
-        alignment: Links between the sentence and its translation.
-    """
-
-    text: str
-    score: float = 0.0
-    log_probability: float = 0.0
-    tokens: Sequence[Token] = ()
-    is_open: bool = False
-    alignment: Sequence[Link] = ()
+from .translations import Link, Translation, join_pieces
 
 
 def needs_alignments(options: TranslationOptions, config: Any) -> bool:
@@ -182,39 +145,6 @@ def build_answer(
         before = len(text) - len(text.lstrip())
         answer["alignment"] = [link.shift(before, 0) for link in joined.alignment]
     return answer
-
-
-def join_pieces(
-    source: str, pieces: Sequence[tuple[int, str, Translation]], space: str = ""
-) -> Translation:
-    """Return the joined translations of the pieces of a text, with the white space between these,
-    without scores.
-
-    Args:
-        pieces: The start, the text and the translation of each piece.
-        space: Text between pieces that touch.
-    """
-    target = ""
-    end = 0
-    tokens = list[Token]()
-    links = list[Link]()
-    for start, text, translation in pieces:
-        target += source[end:start] or (space if end else "")
-        tokens += [token._replace(end=token.end + len(target)) for token in translation.tokens]
-        links += [link.shift(start, len(target)) for link in translation.alignment]
-        target += translation.text
-        end = start + len(text)
-    return Translation(target + source[end:], tokens=tokens, alignment=links)
-
-
-def copy_sentence(text: str, lost: Sequence[Token] = ()) -> Translation:
-    """Return a text as its own translation, instead of one whose tokens are lost and get no
-    text.
-    """
-    tokens = [Token(len(text), 0.0), *(token._replace(end=len(text)) for token in lost)]
-    return Translation(
-        text, tokens=tokens, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)]
-    )
 
 
 def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:

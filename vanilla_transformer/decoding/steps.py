@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 import torch
 
-from .answers import Translation
 from .forced_decoding import decoder_logits, pad, plan_scoring_batches
 from .options import OptionError, TranslationOptions
 from .segments import Sentence
+from .translations import Translation
 
 Report = Callable[[int], object]  # of the sentences that were translated since the last report
 

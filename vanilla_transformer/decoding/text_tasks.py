@@ -18,7 +18,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 
 from .options import OptionError, TranslationOptions
 from .segments import begin_with_languages, forced_language
-from .transformers_internals import DIRECTED_TASK, TASKS
+from .task_names import DIRECTED_TASK, TASKS
 
 logger = logging.get_logger(__name__)
 

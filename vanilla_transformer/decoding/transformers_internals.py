@@ -6,7 +6,6 @@ Two more are overridden where the Hub files need them, in [`PaperGenerationMixin
 `_update_finished_beams` and `_check_early_stop_heuristic`.
 """
 
-import re
 from typing import Any
 
 from transformers import AutoModelForSeq2SeqLM, pipelines
@@ -16,13 +15,7 @@ from vanilla_transformer.pipeline_vanilla_transformer import (
     TranslationPipeline as CarriedTranslationPipeline,
 )
 
-# The tasks, and the first part of the names in their answers.
-TASKS = {
-    "translation": "translation",
-    "summarization": "summary",
-    "text2text-generation": "generated",
-}
-DIRECTED_TASK = re.compile("translation_(.+)_to_(.+)")
+from .task_names import DIRECTED_TASK, TASKS
 
 
 class _NoDefault(dict):

@@ -23,7 +23,7 @@ from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 from vanilla_transformer.utils.device_utils import first_line
 
-from .answers import Translation, build_answer, copy_sentence, needs_alignments, to_translations
+from .answers import build_answer, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
@@ -33,6 +33,7 @@ from .pretrained import load_ensemble
 from .segments import Sentence, SentenceReader
 from .steps import Decode, Report, Step, complete_alternatives
 from .text_tasks import TaskInputs
+from .translations import Translation, copy_sentence
 
 
 class TranslationPipeline(CarriedTranslationPipeline):

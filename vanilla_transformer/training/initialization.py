@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
-from vanilla_transformer.data.prepare_data import Texts
+from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.data.tokenizer_training import (
     add_recipe_tokens,

@@ -13,7 +13,7 @@ Letters in shapes: N tokens, V vocabulary, D width of the model.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ from vanilla_transformer.utils.device_utils import without_cudnn_attention
 from .device_batch import has_other_forward, packed_decoder_states
 from .recipe_checks import find_loss_term
 from .run_arguments import DROPOUTS, Recipe
+from .summed_loss import SummedLoss
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on
 # a GPU, and how many of those the softmax works on at a time, so that they stay in a CPU's cache.
@@ -39,15 +40,6 @@ _LOGITS_IN_CACHE = 2**19
 # oneDNN, which multiplies on a CPU in bfloat16, compiles each product for its number of rows. The
 # chunks of a batch have the same number, a multiple of this one.
 _ROWS_UNIT = 64
-
-
-class SummedLoss(NamedTuple):
-    """Loss in nats, summed over the labeled tokens of a batch: as it is trained, with label
-    smoothing, and plain.
-    """
-
-    smoothed: Tensor
-    plain: Tensor
 
 
 class LossTerm(Protocol):

@@ -9,8 +9,8 @@ from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.batches import Batch, plan_batches
-from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.data.tokenized_corpus import (
     EncodedPairs,
     TokenTable,

@@ -21,9 +21,9 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.batches import Batch
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.training.loss import SummedLoss
 from vanilla_transformer.training.recipe_checks import check_alignment_layer
 from vanilla_transformer.training.run_arguments import Recipe
+from vanilla_transformer.training.summed_loss import SummedLoss
 
 HEAD = 0  # of the layer that is trained
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.data_arguments import AGREEMENT
-from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.readers import (
     ROWS_PER_BATCH,
     SentencePair,
@@ -22,6 +21,7 @@ from vanilla_transformer.data.readers import (
     read_lines,
     stream_text_files,
 )
+from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.data.tokenized_corpus import (
     TokenColumn,
     TokenLinks,

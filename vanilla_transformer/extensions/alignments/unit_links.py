@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vanilla_transformer.decoding.answers import Link
 from vanilla_transformer.decoding.engine.search_state import Hypothesis
 from vanilla_transformer.decoding.token_texts import Token
+from vanilla_transformer.decoding.translations import Link
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.units import Span, split_units
 

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_arguments import augmentations
-from vanilla_transformer.data.prepare_data import Texts
+from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .augmentation import add_augmentation_tokens

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
-from vanilla_transformer.data.prepare_data import REPORT_FILE, Texts
+from vanilla_transformer.data.prepare_data import REPORT_FILE
 from vanilla_transformer.data.readers import CorpusSpec
+from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir, check_outputs

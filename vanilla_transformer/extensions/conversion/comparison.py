@@ -22,6 +22,7 @@ from vanilla_transformer.utils.file_utils import (
 )
 
 from .common import load_model, reading
+from .converted_model import ConvertedModel, Translator
 
 # The same for every comparison.
 BATCH_SIZE = 16
@@ -31,22 +32,6 @@ _MAX_LOGIT_DIFFERENCE = 0.05
 _MIN_IDENTICAL = 0.9  # rounding decides between tokens that are about equally likely
 _ADDED_TOKENS = 8  # in a sentence
 _FLOAT32 = ("float32", "fp32")  # names of data types in which a converted model must be the same
-Translator = Callable[
-    [Sequence[str]], list[Any]
-]  # from sentences to token ids, or of both sides to texts
-
-
-class ConvertedModel(NamedTuple):
-    """A model of another toolkit as one of this package.
-
-    Attributes:
-        original: The model before its conversion, or a translator that runs it, to compare with.
-            None if neither can run here.
-    """
-
-    model: VanillaTransformerForConditionalGeneration
-    tokenizer: Any
-    original: PreTrainedModel | Translator | None = None
 
 
 class Comparison(NamedTuple):

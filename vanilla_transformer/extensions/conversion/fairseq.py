@@ -39,7 +39,7 @@ from .common import (
     option_reasons,
     side_reasons,
 )
-from .comparison import ConvertedModel
+from .converted_model import ConvertedModel
 
 Weights = Mapping[str, torch.Tensor]
 _LAYER_NORM_EPS = 1e-5  # the default of torch's LayerNorm, which both use

@@ -29,7 +29,7 @@ from .common import (
     rename,
     side_reasons,
 )
-from .comparison import ConvertedModel
+from .converted_model import ConvertedModel
 
 Weights = Mapping[str, torch.Tensor]
 _LAYER_NORM_EPS = 1e-6

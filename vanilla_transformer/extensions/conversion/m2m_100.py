@@ -19,7 +19,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 from vanilla_transformer.text.languages import set_languages
 
 from .common import check_supported, load_model
-from .comparison import ConvertedModel
+from .converted_model import ConvertedModel
 from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights
 
 

@@ -29,7 +29,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
 from .common import OTHER_SIZES, check_supported, load_model, target_reasons
-from .comparison import ConvertedModel
+from .converted_model import ConvertedModel
 
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
 # Configuration fields with the same meaning in both.

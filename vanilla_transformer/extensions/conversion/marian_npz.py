@@ -34,7 +34,7 @@ from .common import (
     option_reasons,
     rename,
 )
-from .comparison import ConvertedModel
+from .converted_model import ConvertedModel
 from .marian_bin import read_bin
 
 OPTIONS_ITEM = "special:model.yml"

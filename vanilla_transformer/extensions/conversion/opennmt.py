@@ -36,7 +36,7 @@ from .common import (
     rename,
     side_reasons,
 )
-from .comparison import ConvertedModel
+from .converted_model import ConvertedModel
 
 Weights = dict[str, torch.Tensor]
 _SIDES = ("encoder", "decoder")

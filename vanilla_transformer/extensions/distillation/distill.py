@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.data.data_arguments import corpus_specs
-from vanilla_transformer.data.prepare_data import Texts, load_held_out, load_texts
+from vanilla_transformer.data.prepare_data import load_held_out, load_texts
+from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.loading import load_pipeline

@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards, Shard
-from vanilla_transformer.decoding.loading import open_pipeline
+from vanilla_transformer.decoding.open_pipeline import open_pipeline
 from vanilla_transformer.decoding.pretrained import (
     ensemble_arguments,
     hash_model,

@@ -2,24 +2,24 @@
 translation tell.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 import regex
 
-from vanilla_transformer.decoding.answers import Link, Translation, join_pieces
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
+from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
+from .block_joining import find_breaks, join_block
 from .blocks import Block, find_formulas, walk
-from .projection import CrossingSpansError, project, proportional_links
+from .projection import proportional_links
 
 # The translation of a text, and its alignment or None.
 Answer = tuple[str, Sequence[tuple[int, int, int, int, float]] | None]
@@ -103,7 +103,7 @@ class BlockTranslator:
             if span.fixed and span.end > span.start
         )
         formulas = find_formulas(block) if self.protect else []
-        for low, high in pairwise([0, *sorted({*_breaks(block)}), len(block.text)]):
+        for low, high in pairwise([0, *sorted({*find_breaks(block)}), len(block.text)]):
             text = block.text[low:high]
             marked, formulas_here = (
                 [
@@ -158,47 +158,6 @@ def _search(
     return rows
 
 
-def join_block(
-    block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]
-) -> Block | None:
-    """Return the translation of a block, or None if its spans cannot be nested as in the source."""
-    pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
-    for start, sentence, found in sentences:
-        kept_here = set(sentence.kept or ())
-        if (
-            sentence.kept is None
-        ):  # words are linked also in the syntax of a message, which is linked as a whole
-            links = [
-                each.shift(first, low)._replace(weight=weight)
-                for first, last, low, high, weight in found.alignment
-                for each in proportional_links(last - first, found.text[low:high])
-            ]
-            found = found._replace(alignment=links)
-        elif all(link[:2] in kept_here for link in found.alignment):  # and no words are linked
-            words = proportional_links(len(sentence.text), found.text)
-            free = [link for link in words if not overlapping(link[:2], sentence.kept)]
-            found = found._replace(alignment=[*found.alignment, *free])
-        pieces.append((start, sentence.text, found))
-        kept |= {(start + low, start + high) for low, high in kept_here}
-    joined = join_pieces(block.text, pieces)
-    is_open = any(found.is_open for _, _, found in pieces)
-    if joined.text == block.text:  # its markup is where it was, also within words
-        return replace(block, is_open=is_open)
-    fixed = [
-        ((start, end), (low, high))
-        for start, end, low, high, _ in joined.alignment
-        if (start, end) in kept
-    ]
-    ends = [start + len(text) for start, text, _ in pieces]
-    longer = [*accumulate((len(found.text) - len(text) for _, text, found in pieces), initial=0)]
-    fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in _breaks(block)]
-    try:
-        spans = project(block.spans, block.text, joined.text, joined.alignment, fixed)
-    except CrossingSpansError:
-        return None
-    return Block(joined.text, spans, is_open)
-
-
 def _without(place: Range, others: Sequence[Range]) -> Iterator[Range]:
     """Yield the parts of a range that are in none of others, which are in order."""
     start, end = place
@@ -208,7 +167,3 @@ def _without(place: Range, others: Sequence[Range]) -> Iterator[Range]:
         start = high
     if start < end:
         yield start, end
-
-
-def _breaks(block: Block) -> list[int]:
-    return [span.start for span in walk(block.spans) if span.breaks]

@@ -11,7 +11,7 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.decoding.answers import Link
+from vanilla_transformer.decoding.translations import Link
 from vanilla_transformer.text.protection import Range, overlapping
 from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 

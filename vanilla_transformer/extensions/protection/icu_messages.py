@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import regex
 
-from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.token_texts import Token, move_tokens
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.text.protection import Range
 
 _CHOICE = regex.compile(

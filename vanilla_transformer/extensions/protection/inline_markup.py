@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import regex
 
-from vanilla_transformer.decoding.answers import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.token_texts import move_tokens
+from vanilla_transformer.decoding.translations import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.text.protection import CODE_ELEMENT, adds_signs
 
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
@@ -97,7 +97,7 @@ class MarkedText:
         """Return the translation of the text, given the ones of [`messages`], linked as a whole,
         without scores.
         """
-        from vanilla_transformer.extensions.documents.block_translator import join_block
+        from vanilla_transformer.extensions.documents.block_joining import join_block
         from vanilla_transformer.extensions.documents.blocks import write_block
 
         sentences = list[tuple[int, Sentence, Translation]]()

@@ -18,13 +18,13 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.decoding.answers import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.decoding.constraints import tokenize_constraint
 from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintError, Phrases
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
 from vanilla_transformer.decoding.token_texts import move_tokens
+from vanilla_transformer.decoding.translations import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.text.protection import (
     MASK,
     SIGN,

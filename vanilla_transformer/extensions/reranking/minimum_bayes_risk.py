@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import MBR_SAMPLES, OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report
+from vanilla_transformer.decoding.translations import Translation
 
 _SAMPLING = {
     "do_sample": True,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sacrebleu
 
-from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import check_same_length
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction

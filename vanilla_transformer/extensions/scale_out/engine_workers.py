@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.engine.precision import resolve_precision
 from vanilla_transformer.decoding.loading import find_backend, load_pipeline
@@ -29,6 +28,7 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import LostProcessError, UserError
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.import_utils import starting_processes

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.constraints import tokenize_phrase
 from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Encode, Sentence
 from vanilla_transformer.decoding.steps import Decode, Report
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate, knows_inline_terms
 
 from .glossary import Glossary

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.extensions.protection.icu_messages import parse_message
 
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from vanilla_transformer.decoding.answers import Link, Translation
 from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintError
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence, join_cut
+from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.extensions.protection.icu_messages import parse_message
 from vanilla_transformer.extensions.protection.protected_search import (
     ProtectedSearch,

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from tests.token_entries import EOS, joined
-from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.token_texts import Token, move_tokens, to_entries
-from vanilla_transformer.extensions.documents import block_translator
+from vanilla_transformer.decoding.translations import Translation
+from vanilla_transformer.extensions.documents import block_joining
 from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch, remove_masks
 
 MASKS = ["<ph0>", "<ph1>"]
@@ -90,7 +90,7 @@ def test_tokens_of_masks_that_are_removed_have_no_text():
 
 
 def test_tokens_of_a_translation_whose_spans_cross_have_no_text(monkeypatch):
-    monkeypatch.setattr(block_translator, "join_block", lambda block, sentences: None)
+    monkeypatch.setattr(block_joining, "join_block", lambda block, sentences: None)
     assert tokens_of("<b>see</b> me", shout) == ["<b>see</b> me", "", "", EOS]
 
 

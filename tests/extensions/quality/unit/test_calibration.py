@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vanilla_transformer.data.corpus import SentencePair
-from vanilla_transformer.decoding.answers import Link
+from vanilla_transformer.decoding.translations import Link
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.quality.calibration import (
     calibrate,

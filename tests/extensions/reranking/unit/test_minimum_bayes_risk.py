@@ -5,9 +5,9 @@ import math
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.extensions.reranking.minimum_bayes_risk import (
     choose,
     choose_by_risk,

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.open_pipeline import open_pipeline
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.extensions.scale_out import engine_workers

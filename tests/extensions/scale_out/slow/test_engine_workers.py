@@ -16,7 +16,8 @@ from tests.calibrated_models import calibrated_model
 from tests.rounding import close_to
 from tests.tiny import tiny_model
 from tests.waiting import wait_until
-from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.open_pipeline import open_pipeline
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import save_model_folder
 

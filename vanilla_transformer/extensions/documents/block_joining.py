@@ -1,0 +1,59 @@
+"""Translate a block, given the translations of its sentences."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.translations import Translation, join_pieces
+from vanilla_transformer.text.protection import Range, overlapping
+
+from .blocks import Block, walk
+from .projection import CrossingSpansError, project, proportional_links
+
+
+def join_block(
+    block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]
+) -> Block | None:
+    """Return the translation of a block, or None if its spans cannot be nested as in the source."""
+    pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
+    for start, sentence, found in sentences:
+        kept_here = set(sentence.kept or ())
+        if (
+            sentence.kept is None
+        ):  # words are linked also in the syntax of a message, which is linked as a whole
+            links = [
+                each.shift(first, low)._replace(weight=weight)
+                for first, last, low, high, weight in found.alignment
+                for each in proportional_links(last - first, found.text[low:high])
+            ]
+            found = found._replace(alignment=links)
+        elif all(link[:2] in kept_here for link in found.alignment):  # and no words are linked
+            words = proportional_links(len(sentence.text), found.text)
+            free = [link for link in words if not overlapping(link[:2], sentence.kept)]
+            found = found._replace(alignment=[*found.alignment, *free])
+        pieces.append((start, sentence.text, found))
+        kept |= {(start + low, start + high) for low, high in kept_here}
+    joined = join_pieces(block.text, pieces)
+    is_open = any(found.is_open for _, _, found in pieces)
+    if joined.text == block.text:  # its markup is where it was, also within words
+        return replace(block, is_open=is_open)
+    fixed = [
+        ((start, end), (low, high))
+        for start, end, low, high, _ in joined.alignment
+        if (start, end) in kept
+    ]
+    ends = [start + len(text) for start, text, _ in pieces]
+    longer = [*accumulate((len(found.text) - len(text) for _, text, found in pieces), initial=0)]
+    fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in find_breaks(block)]
+    try:
+        spans = project(block.spans, block.text, joined.text, joined.alignment, fixed)
+    except CrossingSpansError:
+        return None
+    return Block(joined.text, spans, is_open)
+
+
+def find_breaks(block: Block) -> list[int]:
+    """Return where the text of a block is parted."""
+    return [span.start for span in walk(block.spans) if span.breaks]

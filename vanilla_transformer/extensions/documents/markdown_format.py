@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise, repeat
+from itertools import accumulate, pairwise, repeat
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -137,6 +137,8 @@ _DEEP_TAG = re.compile(
 )  # which would end no paragraph
 _IS_MDX = re.compile(r"import|export|.*(?:/>|</)", re.DOTALL)
 _IS_COMMENTED = re.compile(r"(?:<!--(?:(?!-->).)*-->[ \t]*)+[^\s<]")  # text after a comment
+_DEPTHS = {"[": 1, "{": 1, "]": -1, "}": -1}  # what a bracket adds to the depth of YAML
+_DEEPEST_FRONT = 50
 # How values of the front matter are read: of TOML and of YAML, and lines, which are as they are.
 _VALUES: dict[str, Callable[[str], Any]] = {
     "toml": lambda raw: tomllib.loads(f"a = {raw}")["a"],
@@ -642,6 +644,9 @@ def _read_front(front: str) -> Iterator[tuple[_Place, str]]:
                     _Place(number, *match.span(1), number + 1, "", "toml"),
                     _VALUES["toml"](match[1]),
                 )
+        return
+    brackets = accumulate(_DEPTHS.get(character, 0) for character in front)
+    if max(brackets, default=0) > _DEEPEST_FRONT:  # for which PyYAML needs quadratic time
         return
     try:
         root = yaml.compose(

@@ -200,6 +200,7 @@ ONCE_SLOW = {
     ("markdown", 7): ["!!!"],
     ("markdown", 9): [" "],
     ("markdown", 10): [" "],
+    ("markdown", 13): ["["],
     ("xml", 6): [" "],
     ("xml", 7): [" "],
     ("xml", 4): ["<?xml "],

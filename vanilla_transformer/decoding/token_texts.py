@@ -103,19 +103,16 @@ def move_tokens(
     """
     if old == new:
         return [*tokens]
-    changed = [
-        (before, other) for before, other in replaced if old[slice(*before)] != new[slice(*other)]
-    ]
-    old, _ = mask(
-        old,
-        [before for before, _ in changed],
-        ["x".ljust(end - start) for (start, end), _ in changed],
-    )
-    new, _ = mask(
-        new,
-        [after for _, after in changed],
-        ["x".rjust(end - start) for _, (start, end) in changed],
-    )
+    old_ranges, old_masks = [], []
+    new_ranges, new_masks = [], []
+    for (old_start, old_end), (new_start, new_end) in replaced:
+        if old[old_start:old_end] != new[new_start:new_end]:
+            old_ranges.append((old_start, old_end))
+            new_ranges.append((new_start, new_end))
+            old_masks.append("x".ljust(old_end - old_start))
+            new_masks.append("x".rjust(new_end - new_start))
+    old, _ = mask(old, old_ranges, old_masks)
+    new, _ = mask(new, new_ranges, new_masks)
     known = [at for at, character in enumerate(old) if not character.isspace()]
     ends = [0, *(at + 1 for at, character in enumerate(new) if not character.isspace())]
     return [

@@ -1,11 +1,13 @@
 """The alignment error rate, and the cross-attention heads that align words with the lowest one."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.readers import SentencePair, WordPair
@@ -35,17 +37,18 @@ class AlignmentScores(NamedTuple):
 
 
 def score_alignments(
-    found: Sequence[set[WordPair]], gold: Sequence[GoldAlignment]
+    predicted: Sequence[set[WordPair]], gold: Sequence[GoldAlignment]
 ) -> AlignmentScores:
     """Compare the links of all sentences with the gold links.
 
     Without any links on either side there is no error.
     """
-    rows = [*zip(found, gold, strict=True)]
-    links = sum(len(ours) for ours, _ in rows)
-    sure = sum(len(theirs.sure) for _, theirs in rows)
-    found_sure = sum(len(ours & theirs.sure) for ours, theirs in rows)
-    found_possible = sum(len(ours & theirs.possible) for ours, theirs in rows)
+    links = sure = found_sure = found_possible = 0
+    for ours, theirs in zip(predicted, gold, strict=True):
+        links += len(ours)
+        sure += len(theirs.sure)
+        found_sure += len(ours & theirs.sure)
+        found_possible += len(ours & theirs.possible)
     error_rate = 1.0 - (found_sure + found_possible) / (links + sure) if links + sure else 0.0
     return AlignmentScores(
         error_rate,
@@ -65,8 +68,8 @@ class HeadsError(NamedTuple):
 
 
 def rank_alignment_heads(
-    model: Any,
-    tokenizer: Any,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[SentencePair],
     expected: Sequence[set[WordPair]] | None = None,
 ) -> list[HeadsError]:
@@ -97,10 +100,10 @@ def rank_alignment_heads(
 
 
 def align_by_heads(
-    model: Any,
-    tokenizer: Any,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[SentencePair],
-    reverse: tuple[Any, Any] | None = None,
+    reverse: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None,
 ) -> list[set[WordPair]]:
     """Return the words that the `alignment_heads` of a model align, for each pair.
 
@@ -120,20 +123,23 @@ def align_by_heads(
 
 
 def align_given(
-    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], choices: Sequence[Heads]
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: Sequence[SentencePair],
+    choices: Sequence[Heads],
 ) -> Iterator[list[set[WordPair]]]:
     """Yield the words that each choice of heads aligns, for each pair in order, by forced decoding
     of its target.
     """
-    heads = sorted({head for choice in choices for head in choice})
+    heads = sorted({*chain.from_iterable(choices)})
     sources = [pair.source for pair in pairs]
     targets = [pair.target for pair in pairs]
     encoded = encode_as_trained(model, tokenizer, sources, targets)
-    spans = token_spans(tokenizer, sources, encoded[0]), token_spans(tokenizer, targets, encoded[1])
+    source_rows = token_spans(tokenizer, sources, encoded[0])
+    target_rows = token_spans(tokenizer, targets, encoded[1])
     attentions = cross_attentions(model, *encoded, heads)
-    for source, target, source_spans, target_spans, rows in zip(
-        sources, targets, *spans, attentions, strict=True
-    ):
+    columns = zip(sources, targets, source_rows, target_rows, attentions, strict=True)
+    for source, target, source_spans, target_spans, rows in columns:
         links = []
         for choice in choices:
             attention = rows[[heads.index(head) for head in choice]].mean(dim=0)
@@ -144,7 +150,7 @@ def align_given(
 
 @torch.inference_mode()
 def cross_attentions(
-    model: Any,
+    model: PreTrainedModel,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     heads: Sequence[tuple[int, int]],
@@ -161,17 +167,13 @@ def cross_attentions(
     model.set_attn_implementation("eager")
     start, device = model.generation_config.decoder_start_token_id, model.device
     for source, target in zip(sources, targets, strict=True):
-        ids, previous = (
-            torch.tensor([row], device=device) for row in (source, [start, *target[:-1]])
-        )
+        ids = torch.tensor([source], device=device)
+        previous = torch.tensor([[start, *target[:-1]]], device=device)
         outputs = model(
             input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True
         )
-        yield (
-            torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads])
-            .float()
-            .cpu()
-        )
+        rows = [outputs.cross_attentions[layer][0, head] for layer, head in heads]
+        yield torch.stack(rows).float().cpu()
 
 
 def store_alignment_heads(folder: str | Path, heads: Heads) -> None:

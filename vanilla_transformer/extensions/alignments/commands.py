@@ -63,10 +63,11 @@ def explain_command(arguments: Sequence[str]) -> None:
     if options.device is not None:
         check_device(options.device)
     model = load_seq2seq(name, "can be explained").to(options.device or "cpu")
-    chosen = {
-        each: getattr(options, each) for each in ("num_beams", "length_penalty", "max_new_tokens")
-    }
-    chosen = {each: value for each, value in chosen.items() if value is not None}
+    chosen = {}
+    for key in ("num_beams", "length_penalty", "max_new_tokens"):
+        value = getattr(options, key)
+        if value is not None:
+            chosen[key] = value
     tokenizer = load_tokenizer(name)
     chosen |= language_settings(tokenizer, options)
     explanation = explain(model, tokenizer, text, options.translation, **chosen)
@@ -96,14 +97,13 @@ def evaluate_alignments_command(arguments: Sequence[str]) -> None:
     from .word_alignments import read_alignments, read_gold_alignments
 
     pairs = [*stream_text_files(options.source, options.target)]
-    found, gold = (
-        read_alignments(options.alignments, pairs),
-        read_gold_alignments(options.gold_alignments, pairs),
-    )
-    scores = score_alignments(found, gold)
+    alignments = read_alignments(options.alignments, pairs)
+    gold = read_gold_alignments(options.gold_alignments, pairs)
+    scores = score_alignments(alignments, gold)
+    links = sum(map(len, alignments))
     print(
         f"AER {100 * scores.error_rate:.2f}  precision {100 * scores.precision:.2f}  "
-        f"recall {100 * scores.recall:.2f}  ({len(pairs)} sentences, {sum(map(len, found))} links)"
+        f"recall {100 * scores.recall:.2f}  ({len(pairs)} sentences, {links} links)"
     )
 
 
@@ -141,9 +141,9 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     best, *others = rank_alignment_heads(model, load_tokenizer(folder), pairs, expected)
     store_alignment_heads(folder, best.heads)
     against = "the given alignments" if options.alignments else "a lexical model"
-    for each in (best, *others[:4]):
-        names = ", ".join(f"{layer}-{head}" for layer, head in each.heads)
-        print(f"layer and head {names}: alignment error rate {each.error:.1%} against {against}")
+    for choice in (best, *others[:4]):
+        names = ", ".join(f"{layer}-{head}" for layer, head in choice.heads)
+        print(f"layer and head {names}: alignment error rate {choice.error:.1%} against {against}")
     print(f"{folder}/config.json has `alignment_heads` {[[*head] for head in best.heads]}.")
 
 

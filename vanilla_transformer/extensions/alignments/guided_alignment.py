@@ -16,11 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.batches import Batch
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
 from vanilla_transformer.training.recipe_checks import check_alignment_layer
 from vanilla_transformer.training.run_arguments import Recipe
 from vanilla_transformer.training.summed_loss import SummedLoss
@@ -41,12 +43,12 @@ class GuidedAlignment:
     number: int
     weight: float
 
-    def layer(self, model: Any) -> Any:
+    def layer(self, model: PreTrainedModel) -> Any:
         """Return the layer with the head."""
         return model.get_decoder().layers[self.number]
 
     def add(
-        self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]
+        self, model: PreTrainedModel, batch: Batch, label_loss: Callable[[Batch], SummedLoss]
     ) -> SummedLoss:
         """Add the alignment loss of a batch that has links."""
         if "link_places" not in batch:
@@ -89,7 +91,7 @@ def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) ->
 
 
 def alignment_loss(
-    attention: Any,
+    attention: VanillaTransformerAttention,
     states: Tensor,
     mask: Tensor | None,
     source: Tensor,
@@ -105,15 +107,15 @@ def alignment_loss(
     """
     width = attention.head_dim
     rows = slice(HEAD * width, (HEAD + 1) * width)
-    query, key = _project(attention.q_proj, states, rows), _project(attention.k_proj, source, rows)
+    query = _project(attention.q_proj, states, rows)
+    key = _project(attention.k_proj, source, rows)
     scores = ((query * attention.scaling) @ key.transpose(1, 2)).float()  # (B, T, S)
     if mask is not None:
         seen = mask[:, 0]
-        scores = (
-            scores.masked_fill(~seen, -torch.inf)
-            if seen.dtype == torch.bool
-            else scores + seen.float()
-        )
+        if seen.dtype == torch.bool:
+            scores = scores.masked_fill(~seen, -torch.inf)
+        else:
+            scores = scores + seen.float()
     return -(scores.log_softmax(dim=-1).flatten()[places] * weights).sum()
 
 
@@ -121,6 +123,5 @@ def _project(linear: nn.Module, states: Tensor, rows: slice) -> Tensor:
     """Return some outputs of a projection, which may have adapters."""
     if not isinstance(linear, nn.Linear):
         return linear(states)[..., rows]
-    return nn.functional.linear(
-        states, linear.weight[rows], None if linear.bias is None else linear.bias[rows]
-    )
+    bias = None if linear.bias is None else linear.bias[rows]
+    return nn.functional.linear(states, linear.weight[rows], bias)

@@ -51,36 +51,34 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
     path = texts.data.train_alignments
     assert path is not None
     if find_languages(tokenizer) is not None:
-        rule = "must be given for a model without language tags, got one that has them"
-        reason = "links count the tokens of the text, which tags precede"
-        raise UserError(f"`train_alignments` {rule}: {reason}. Leave it out of the recipe.")
+        raise UserError(
+            "`train_alignments` must be given for a model without language tags, got one that has "
+            "them: links count the tokens of the text, which tags precede. Leave it out of the "
+            "recipe."
+        )
     words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
     key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
 
     def write(folder: Path) -> None:
-        aligned = iter(
-            _read(path, texts.specs[0].files)
-            if path != AGREEMENT
-            else _align(texts.training.dataset)
-        )
+        if path == AGREEMENT:
+            aligned = iter(_align(texts.training.dataset))
+        else:
+            aligned = _read(path, texts.specs[0].files)
         with pa.ipc.new_stream(str(folder / "links.arrow"), _SCHEMA) as file:
             for pairs in _batches(texts.training.dataset):
                 words = [*islice(aligned, len(pairs))]
-                columns = (
-                    _find_links(pairs, words, tokenizer),
-                    [[*chain.from_iterable(sorted(row))] for row in words],
-                )
+                links = _find_links(pairs, words, tokenizer)
+                word_numbers = [[*chain.from_iterable(sorted(row))] for row in words]
                 arrays = [
-                    pa.array(column, field.type)
-                    for column, field in zip(columns, _SCHEMA, strict=True)
+                    pa.array(links, _SCHEMA.field("links").type),
+                    pa.array(word_numbers, _SCHEMA.field("words").type),
                 ]
                 file.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
 
     dataset = open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write))
     words_of_rows = TokenColumn(dataset.data.column("words"))
-    return TokenLinks(
-        dataset.select_columns("links"), words_of_rows, partial(_link_pairs, tokenizer=tokenizer)
-    )
+    link_pairs = partial(_link_pairs, tokenizer=tokenizer)
+    return TokenLinks(dataset.select_columns("links"), words_of_rows, link_pairs)
 
 
 def _link_pairs(
@@ -110,7 +108,7 @@ def _find_links(
 
 def _align(dataset: datasets.Dataset) -> Iterable[set[WordPair]]:
     logger.info("Aligning the words of %d training pairs", len(dataset))
-    return align_lexically([pair for pairs in _batches(dataset) for pair in pairs])
+    return align_lexically(list(chain.from_iterable(_batches(dataset))))
 
 
 def _read(path: str, files: Sequence[Path]) -> Iterator[set[WordPair]]:
@@ -120,9 +118,8 @@ def _read(path: str, files: Sequence[Path]) -> Iterator[set[WordPair]]:
         raise UserError(
             f"{path} must have a line for each of {count} lines of {files[0]}, got {len(lines)}."
         )
-    for number, (line, pair) in enumerate(
-        zip(lines, stream_text_files(*files), strict=True), start=1
-    ):
+    rows = zip(lines, stream_text_files(*files), strict=True)
+    for number, (line, pair) in enumerate(rows, start=1):
         if any(pair):
             yield parse_alignment(line, pair, f"line {number} of {path}")
 
@@ -145,18 +142,20 @@ def align_tokens(
     """
     if not words:
         return
-    sources, tokens = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+    sources = defaultdict[int, list[int]](list)
+    tokens = defaultdict[int, list[int]](list)
     for source, target in sorted(words):
         sources[target].append(source)
-    for token, its_words in enumerate(words_of_tokens(pair.source, source_spans)):
-        for word in its_words:
+    for token, token_words in enumerate(words_of_tokens(pair.source, source_spans)):
+        for word in token_words:
             tokens[word].append(token)
     source_eos, target_eos = len(source_spans) - 1, len(target_spans) - 1
-    for token, its_words in enumerate(words_of_tokens(pair.target, target_spans)):
-        linked = sorted(
-            {source for word in its_words for source in sources[word] if tokens[source]}
-        )
+    for token, token_words in enumerate(words_of_tokens(pair.target, target_spans)):
+        aligned = chain.from_iterable(sources[word] for word in token_words)
+        linked = sorted({source for source in aligned if tokens[source]})
         for source in linked:
-            yield from ((token, each, len(linked) * len(tokens[source])) for each in tokens[source])
-        if token == target_eos or (its_words and not linked):
+            divisor = len(linked) * len(tokens[source])
+            for source_token in tokens[source]:
+                yield token, source_token, divisor
+        if token == target_eos or (token_words and not linked):
             yield token, source_eos, 1

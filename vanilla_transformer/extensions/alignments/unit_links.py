@@ -13,10 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.engine.search_state import Hypothesis
 from vanilla_transformer.decoding.token_texts import Token
@@ -24,9 +24,8 @@ from vanilla_transformer.decoding.translations import Link
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.units import Span, split_units
 
-_LEAST_WEIGHT = (
-    0.2  # of a link; the attention of words without a counterpart is spread, or goes to EOS
-)
+# Of a link; the attention of words without a counterpart is spread, or goes to EOS.
+_LEAST_WEIGHT = 0.2
 _SHARE_OF_BEST = 0.5
 
 
@@ -69,10 +68,11 @@ def link_units(
     weights = means.T @ attention @ of_source  # (target units, source units)
     best = weights.amax(dim=1, keepdim=True)
     linked = (weights >= _LEAST_WEIGHT) & (weights >= _SHARE_OF_BEST * best)
-    return [
-        Link._make((*source_units[there], *target_units[here], weights[here, there].item()))
-        for here, there in linked.nonzero().tolist()
-    ]
+    links = []
+    for row, column in linked.nonzero().tolist():
+        weight = weights[row, column].item()
+        links.append(Link(*source_units[column], *target_units[row], weight))
+    return links
 
 
 def linked_words(
@@ -82,13 +82,15 @@ def linked_words(
 
     Punctuation at a word that has letters or digits does not count.
     """
-    here, there = _words_of_units(source), _words_of_units(target)
-    starts = {(int(start), int(target_start)) for start, _, target_start, *_ in links}
-    return {
-        (here[start], there[target])
-        for start, target in starts
-        if start in here and target in there
-    }
+    source_words = _words_of_units(source)
+    target_words = _words_of_units(target)
+    pairs = set()
+    for source_start, _, target_start, *_ in links:
+        source_word = source_words.get(int(source_start))
+        target_word = target_words.get(int(target_start))
+        if source_word is not None and target_word is not None:
+            pairs.add((source_word, target_word))
+    return pairs
 
 
 def moses_pairs(source: str, target: str, links: Sequence[Sequence[float]]) -> str:
@@ -98,11 +100,13 @@ def moses_pairs(source: str, target: str, links: Sequence[Sequence[float]]) -> s
 
 def format_pairs(words: Iterable[tuple[int, int]]) -> str:
     """Return pairs of words in the format of Moses, in order."""
-    return " ".join(f"{here}-{there}" for here, there in sorted(words))
+    return " ".join(f"{source}-{target}" for source, target in sorted(words))
 
 
 def token_spans(
-    tokenizer: Any, texts: Sequence[str], encoded: Sequence[Sequence[int]] | None = None
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    encoded: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Span]]:
     """Return the characters of each token of the texts, for the tokens of [`encode_sentences`].
 
@@ -123,9 +127,8 @@ def token_spans(
     rows = []
     for index, text in enumerate(texts):
         spans = []
-        for token, span in zip(
-            encoding["input_ids"][index], encoding["offset_mapping"][index], strict=True
-        ):
+        ids, offsets = encoding["input_ids"][index], encoding["offset_mapping"][index]
+        for token, span in zip(ids, offsets, strict=True):
             if token != tokenizer.eos_token_id:
                 spans.append(span)
         spans.append((len(text), len(text)))
@@ -156,10 +159,12 @@ def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:
     """Return which share of its characters each token has in each unit, `(tokens, units)`, white
     space left out.
     """
-    owners = {place: unit for unit, (start, end) in enumerate(units) for place in range(start, end)}
+    owners = {}
+    for unit, (start, end) in enumerate(units):
+        owners |= dict.fromkeys(range(start, end), unit)
     shares = torch.zeros(len(spans), len(units))
     for row, (start, end) in enumerate(spans):
-        counts = Counter(owners[place] for place in range(start, end) if place in owners)
+        counts = Counter(owners[index] for index in range(start, end) if index in owners)
         for unit, count in counts.items():
             shares[row, unit] = count / counts.total()
     return shares
@@ -169,9 +174,12 @@ def _words_of_units(text: str) -> dict[int, int]:
     """Return the word of each unit that stands for its word, by the place at which the unit
     starts.
     """
-    found = dict[int, int]()
+    word_at: dict[int, int] = {}
     for number, word in enumerate(re.finditer(r"\S+", text)):
-        units = [(start + word.start(), word[0][start:end]) for start, end in split_units(word[0])]
-        spoken = [start for start, unit in units if re.search(r"\w", unit)]
-        found |= dict.fromkeys(spoken or [start for start, _ in units], number)
-    return found
+        starts, spoken = [], []
+        for start, end in split_units(word[0]):
+            starts.append(word.start() + start)
+            if re.search(r"\w", word[0][start:end]):
+                spoken.append(word.start() + start)
+        word_at |= dict.fromkeys(spoken or starts, number)
+    return word_at

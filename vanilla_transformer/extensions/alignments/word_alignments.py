@@ -12,7 +12,7 @@ word of its source.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +24,7 @@ from vanilla_transformer.errors import UserError
 
 _SURE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _POSSIBLE = re.compile(r"(\d{1,9})p(\d{1,9})")
-_NEIGHBORS = [
-    (here, there) for here in (-1, 0, 1) for there in (-1, 0, 1) if (here, there) != (0, 0)
-]
+_NEIGHBORS = [link for link in product((-1, 0, 1), repeat=2) if link != (0, 0)]
 
 
 class GoldAlignment(NamedTuple):
@@ -45,15 +43,14 @@ def read_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[set
 
 def read_gold_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[GoldAlignment]:
     """Return the sure (`0-1`) and the possible (`0p1`) links of each pair."""
-    found = list[GoldAlignment]()
+    alignments = list[GoldAlignment]()
     for line, pair, location in _rows(path, pairs):
         optional = [text for text in line.split() if _POSSIBLE.fullmatch(text)]
-        sure = parse_alignment(
-            " ".join(text for text in line.split() if text not in optional), pair, location
-        )
+        required = [text for text in line.split() if text not in optional]
+        sure = parse_alignment(" ".join(required), pair, location)
         possible = parse_alignment(" ".join(optional).replace("p", "-"), pair, location)
-        found.append(GoldAlignment(sure, sure | possible))
-    return found
+        alignments.append(GoldAlignment(sure, sure | possible))
+    return alignments
 
 
 def _rows(path: str | Path, pairs: Sequence[SentencePair]) -> list[tuple[str, SentencePair, str]]:
@@ -71,16 +68,16 @@ def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPai
     """Return the aligned words of a pair."""
     matches = [(text, _SURE.fullmatch(text)) for text in line.split()]
     sizes = len(pair.source.split()), len(pair.target.split())
-    found = set[WordPair]()
+    links = set[WordPair]()
     for text, match in matches:
         link = (int(match[1]), int(match[2])) if match else (sizes[0], sizes[1])
         if link[0] >= sizes[0] or link[1] >= sizes[1]:
-            rule = (
-                f"pairs such as 0-1 of {sizes[0]} words of the source and {sizes[1]} of the target"
+            raise UserError(
+                f"An alignment must have pairs such as 0-1 of {sizes[0]} words of the source and "
+                f"{sizes[1]} of the target, got {text!r} in {location}."
             )
-            raise UserError(f"An alignment must have {rule}, got {text!r} in {location}.")
-        found.add(link)
-    return found
+        links.add(link)
+    return links
 
 
 def grow_diagonally(
@@ -105,9 +102,11 @@ def grow_diagonally(
             targets = {target for _, target in grown}
             added = False
             for link in waiting:
-                is_near = any(
-                    (link[0] + here, link[1] + there) in grown for here, there in _NEIGHBORS
-                )
+                neighbors = {
+                    (link[0] + source_step, link[1] + target_step)
+                    for source_step, target_step in _NEIGHBORS
+                }
+                is_near = not grown.isdisjoint(neighbors)
                 if is_near and (link[0] not in sources or link[1] not in targets):
                     grown.add(link)
                     waiting.remove(link)
@@ -165,56 +164,58 @@ def _number_words(texts: Sequence[str]) -> list[Sentence]:
 
 def _align(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> list[set[WordPair]]:
     """Return the source word of each target word that has one, for each pair."""
-    parts = [
-        slice(start, start + _PAIRS_PER_CHUNK) for start in range(0, len(sources), _PAIRS_PER_CHUNK)
-    ]
-    chunks = [(sources[part], targets[part]) for part in parts]
-    known, probabilities = _fit(
-        [_cells(*chunk) for chunk in chunks[: FITTED_PAIRS // _PAIRS_PER_CHUNK]]
-    )
-    found = list[set[WordPair]]()
-    for chunk in chunks:
-        cells, pairs = _cells(*chunk), [*zip(*chunk, strict=True)]
-        place = np.searchsorted(known, cells.keys).clip(max=len(known) - 1)
-        joint = np.where(known[place] == cells.keys, probabilities[place], 0.0) * cells.prior
-        ends = np.cumsum([0, *((len(source) + 1) * len(target) for source, target in pairs)])
-        for (source, _), (start, end) in zip(pairs, pairwise(ends), strict=True):
+    chunks = []
+    for start in range(0, len(sources), _PAIRS_PER_CHUNK):
+        part = slice(start, start + _PAIRS_PER_CHUNK)
+        chunks.append((sources[part], targets[part]))
+    fitted_chunks = chunks[: FITTED_PAIRS // _PAIRS_PER_CHUNK]
+    known, probabilities = _fit([_cells(*chunk) for chunk in fitted_chunks])
+    alignments: list[set[WordPair]] = []
+    for chunk_sources, chunk_targets in chunks:
+        cells = _cells(chunk_sources, chunk_targets)
+        index = np.searchsorted(known, cells.keys).clip(max=len(known) - 1)
+        joint = np.where(known[index] == cells.keys, probabilities[index], 0.0) * cells.prior
+        start = 0
+        for source, target in zip(chunk_sources, chunk_targets, strict=True):
+            end = start + (len(source) + 1) * len(target)
             best = joint[start:end].reshape(-1, len(source) + 1).argmax(axis=1)
-            found.append({(int(column) - 1, row) for row, column in enumerate(best) if column})
-    return found
+            start = end
+            links = {(int(column) - 1, row) for row, column in enumerate(best) if column}
+            alignments.append(links)
+    return alignments
 
 
 def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
     """Return the keys of all words that occur together and the probability of the target word, by
     EM.
     """
-    known = np.unique(
-        np.concatenate([np.empty(0, np.int64), *(np.unique(chunk.keys) for chunk in chunks)])
-    )
-    places = [np.searchsorted(known, chunk.keys).astype(np.int32) for chunk in chunks]
+    keys = [np.empty(0, np.int64)]
+    for chunk in chunks:
+        keys.append(np.unique(chunk.keys))
+    known = np.unique(np.concatenate(keys))
+    indices = [np.searchsorted(known, chunk.keys).astype(np.int32) for chunk in chunks]
     sources = np.unique(known >> 32, return_inverse=True)[1]
     probabilities = np.ones(len(known))
     for iteration in range(2 * _ITERATIONS):
         counts = np.zeros(len(known))
-        for chunk, place in zip(chunks, places, strict=True):
-            joint = probabilities[place] * (1.0 if iteration < _ITERATIONS else chunk.prior)
+        for chunk, index in zip(chunks, indices, strict=True):
+            joint = probabilities[index] * (1.0 if iteration < _ITERATIONS else chunk.prior)
             totals = np.add.reduceat(joint, np.cumsum(chunk.sizes) - chunk.sizes)
-            posterior = joint / np.repeat(
-                totals, chunk.sizes
-            )  # (C,): that the word of a row comes from the cell
-            counts += np.bincount(place, posterior, len(known))
+            # (C,): that the word of a row comes from the cell
+            posterior = joint / np.repeat(totals, chunk.sizes)
+            counts += np.bincount(index, posterior, len(known))
         probabilities = counts / np.bincount(sources, counts)[sources]
     return known, probabilities
 
 
 def _cells(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> _Cells:
-    pairs = [*zip(sources, targets, strict=True)]
-    keys = [
-        (np.concatenate([[0], source]) << 32 | target[:, None]).ravel() for source, target in pairs
-    ]
-    prior = [_prior(len(source), len(target)) for source, target in pairs]
-    sizes = [np.full(len(target), len(source) + 1) for source, target in pairs]
-    return _Cells(*(np.concatenate(arrays) for arrays in (keys, prior, sizes)))
+    keys, prior, sizes = [], [], []
+    for source, target in zip(sources, targets, strict=True):
+        words = np.concatenate([[0], source])
+        keys.append((words << 32 | target[:, None]).ravel())
+        prior.append(_prior(len(source), len(target)))
+        sizes.append(np.full(len(target), len(words)))
+    return _Cells(np.concatenate(keys), np.concatenate(prior), np.concatenate(sizes))
 
 
 @lru_cache(maxsize=10_000)
@@ -222,9 +223,8 @@ def _prior(source_length: int, target_length: int) -> np.ndarray:
     """Return the probability of no word and of each place in the source, for each place in the
     target, `(C,)`.
     """
-    there, here = (
-        np.arange(1, length + 1) / max(1, length) for length in (source_length, target_length)
-    )
-    weights = np.exp(-_TENSION * np.abs(here[:, None] - there))
+    columns = np.arange(1, source_length + 1) / max(1, source_length)
+    rows = np.arange(1, target_length + 1) / max(1, target_length)
+    weights = np.exp(-_TENSION * np.abs(rows[:, None] - columns))
     shares = (1 - _NO_WORD_PROBABILITY) * weights / weights.sum(axis=1, keepdims=True)
     return np.insert(shares, 0, _NO_WORD_PROBABILITY, axis=1).ravel()

@@ -12,11 +12,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
-from typing import Any
 
 import regex
+from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.constraints import tokenize_constraint
 from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintError, Phrases
@@ -37,7 +37,7 @@ from vanilla_transformer.text.protection import (
     overlapping,
 )
 
-from .icu_messages import parse_message
+from .icu_messages import Message, parse_message
 from .inline_markup import MarkedText, parse_markup
 from .kept_text import has_others, keeps_order, space_gap
 
@@ -68,12 +68,8 @@ class _Protected:
     def __init__(
         self, sentence: Sentence, kept: Sequence[Range], masks: Sequence[str], protect: bool
     ):
-        self._sentence, self._source, self._kept, self._protect = (
-            sentence,
-            sentence.text,
-            kept,
-            protect,
-        )
+        self._sentence, self._source = sentence, sentence.text
+        self._kept, self._protect = kept, protect
         self._kept_texts = _texts_at(self._source, kept)
         self._is_formatted = any(map(SIGN.search, self._kept_texts))
         self.shown, self._places = sentence, kept
@@ -81,48 +77,63 @@ class _Protected:
             text, self._places = mask(sentence.text, kept, masks[: len(kept)])
             self.shown = sentence._replace(text=text, tokens=())
         self.shown_texts = _texts_at(self.shown.text, self._places)
-        starts, ends = [start for start, _ in kept], [end for _, end in kept]
-        gaps = zip([0, *ends], [*starts, len(self._source)], strict=True)
+        edges = [0, *chain.from_iterable(kept), len(self._source)]
+        gaps = zip(edges[::2], edges[1::2], strict=True)
         self.is_kept = not any(_LETTER.search(self._source, low, high) for low, high in gaps)
 
     def around(self) -> list[Sentence]:
         """Return the sentences between the text that must survive."""
-        pieces = [
-            text for _, text, is_kept in self._pieces() if not is_kept and _LETTER.search(text)
-        ]
-        return [self._sentence._replace(text=text, separator="", tokens=()) for text in pieces]
+        sentences = []
+        for _, text, is_kept in self._pieces():
+            if not is_kept and _LETTER.search(text):
+                sentences.append(self._sentence._replace(text=text, separator="", tokens=()))
+        return sentences
 
     def _pieces(self) -> Iterator[tuple[int, str, bool]]:
         """Yield the text that is kept and the text between, each with its start, and whether it is
         kept.
         """
-        edges = [0, *(edge for place in self._kept for edge in place), len(self._source)]
+        edges = [0, *chain.from_iterable(self._kept), len(self._source)]
         for index, (start, end) in enumerate(pairwise(edges)):
-            text = self._source[start:end] if index % 2 else self._source[start:end].strip()
+            is_kept = bool(index % 2)
+            text = self._source[start:end]
+            if not is_kept:
+                text = text.strip()
             if text:
-                yield self._source.index(text, start), text, bool(index % 2)
+                yield self._source.index(text, start), text, is_kept
 
     def read(self, row: Sequence[Translation]) -> Sequence[Translation] | None:
         """Return translations of the model with all text that must survive, or None if one of them
         lacks some.
         """
-        found = [self._restore(each) for each in row] if self._kept else row
-        return None if None in found else found  # type: ignore[return-value]
+        if not self._kept:
+            return row
+        restored = []
+        for translation in row:
+            answer = self._restore(translation)
+            if answer is None:
+                return None
+            restored.append(answer)
+        return restored
 
     def _restore(self, translation: Translation) -> Translation | None:
         """Return a translation with the text that is kept instead of masks, linked with itself;
         None if it is lost.
         """
         source, shown = self._source, translation.text
-        found = self._find(translation)
-        if found is None:
+        spans = self._find(translation)
+        if spans is None:
             return None
-        order = sorted(range(len(found)), key=found.__getitem__)
+        order = sorted(range(len(spans)), key=spans.__getitem__)
         if not keeps_order(self._kept_texts, order):
             return None
-        edges = [0, *(edge for index in order for edge in found[index]), len(shown)]
+        shown_spans = [spans[index] for index in order]
+        edges = [0, *chain.from_iterable(shown_spans), len(shown)]
         gaps = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-        leads, pieces, moved, start = list[int](), list[str](), list[Range](), 0
+        leads: list[int] = []
+        pieces: list[str] = []
+        moved: list[Range] = []
+        start = 0
         for gap, left, right in zip(gaps, [None, *order], [*order, None], strict=True):
             after = None if left is None else source[self._kept[left][1] :]
             before = None if right is None else source[: self._kept[right][0]]
@@ -135,20 +146,20 @@ class _Protected:
         text, targets = "".join(pieces), dict(zip(order, moved, strict=True))
         if not self._is_whole(text, targets):
             return None
-        ends = [found[index] for index in order]
-        there = [
-            (end, new - end + lead)
-            for (_, end), (_, new), lead in zip(ends, moved, leads[1:], strict=True)
-        ]
-        apart = [
-            link
-            for link in translation.alignment
-            if not overlapping(link[:2], self._places) and not overlapping(link[2:4], ends)
-        ]
-        links = _move(apart, _shifts(zip(self._places, self._kept, strict=True)), there)
+        target_shifts = []
+        for (_, old), (_, new), lead in zip(shown_spans, moved, leads[1:], strict=True):
+            target_shifts.append((old, new - old + lead))
+        apart = []
+        for link in translation.alignment:
+            is_of_kept = overlapping(link[:2], self._places) or overlapping(link[2:4], shown_spans)
+            if not is_of_kept:
+                apart.append(link)
+        source_shifts = _shifts(zip(self._places, self._kept, strict=True))
+        links = _move(apart, source_shifts, target_shifts)
         links += [Link(*self._kept[index], *targets[index], 1.0) for index in order]
         links.sort(key=lambda link: (link.target_start, link.source_start))
-        tokens = move_tokens(translation.tokens, shown, text, [*zip(ends, moved, strict=True)])
+        replaced = list(zip(shown_spans, moved, strict=True))
+        tokens = move_tokens(translation.tokens, shown, text, replaced)
         return translation._replace(text=text, tokens=tokens, alignment=links)
 
     def _find(self, translation: Translation) -> list[Range] | None:
@@ -158,9 +169,9 @@ class _Protected:
         The sentence may have the same text as a word elsewhere. If the translation has both, links
         tell them apart.
         """
-        found = find_texts(self.shown_texts, translation.text)
+        spans_of = find_texts(self.shown_texts, translation.text)
         for text, count in Counter(self.shown_texts).items():
-            if len(found[text]) == count:
+            if len(spans_of[text]) == count:
                 continue
             kept_spans = []
             for span, shown_text in zip(self._places, self.shown_texts, strict=True):
@@ -170,14 +181,14 @@ class _Protected:
             for span in find_texts(self.shown_texts, self.shown.text)[text]:
                 if not overlapping(span, self._places):
                     spans.append(span)
-            if len(found[text]) != len(spans):
+            if len(spans_of[text]) != len(spans):
                 return None
-            sources = self._find_sources(found[text], translation)
+            sources = self._find_sources(spans_of[text], translation)
             order = sorted(range(len(sources)), key=sources.__getitem__)
-            in_order = [found[text][index] for index in order]
+            in_order = [spans_of[text][index] for index in order]
             target_of = dict(zip(sorted(spans), in_order, strict=True))
-            found[text] = [target_of[span] for span in kept_spans]
-        return [found[text].pop(0) for text in self.shown_texts]
+            spans_of[text] = [target_of[span] for span in kept_spans]
+        return [spans_of[text].pop(0) for text in self.shown_texts]
 
     def _find_sources(self, spans: Sequence[Range], translation: Translation) -> list[float]:
         """Return where the source of each span of a translation begins, by the link of the highest
@@ -206,23 +217,23 @@ class _Protected:
         if self._is_formatted and adds_signs(self._source, text):
             return False
         fields = {*_texts_at(self._source, find_protected(self._source, self._protect))}
-        found = find_protected(text, self._protect)
+        protected = find_protected(text, self._protect)
         for at, (one, other) in enumerate(pairwise(self._kept)):
             if one[1] == other[0] and targets[at][1] != targets[at + 1][0]:
                 return False
         for start, end in targets.values():
-            is_field = any(
-                low <= start and end <= high for low, high in overlapping((start, end), found)
-            )
+            around = overlapping((start, end), protected)
+            is_field = any(low <= start and end <= high for low, high in around)
             if text[start:end] in fields and not is_field:
                 return False
-        return not has_others(text, found, [*targets.values()])
+        return not has_others(text, protected, [*targets.values()])
 
-    def join(self, found: Sequence[Translation] = ()) -> Translation:
+    def join(self, translations: Sequence[Translation] = ()) -> Translation:
         """Return the translation of the sentence, given the ones of the sentences [`around`];
         without, a copy.
         """
-        answers, pieces, is_open = iter(found), list[tuple[int, str, Translation]](), False
+        answers, is_open = iter(translations), False
+        pieces: list[tuple[int, str, Translation]] = []
         for start, text, is_kept in self._pieces():
             answer = copy_sentence(text)
             if is_kept:
@@ -238,20 +249,23 @@ class _Protected:
                 answer = self._space(start, start + len(text), answer)
             pieces.append((start, text, answer))
         joined = join_pieces(self._source, pieces)._replace(is_open=is_open)
-        return _join_scores(joined, found)
+        return _join_scores(joined, translations)
 
     def _space(self, start: int, end: int, answer: Translation) -> Translation:
         """Return the translation of a range with spaces where it touches text that is kept, see
         [`space_gap`].
         """
-        after = self._source[start:] if any(place[1] == start for place in self._kept) else None
-        before = self._source[:end] if any(place[0] == end for place in self._kept) else None
+        after = before = None
+        for kept_start, kept_end in self._kept:
+            if kept_end == start:
+                after = self._source[start:]
+            if kept_start == end:
+                before = self._source[:end]
         text = space_gap(answer.text, after, before)
         lead = len(text.rstrip()) - len(answer.text.rstrip())
         links = [link.shift(0, lead) for link in answer.alignment]
-        return answer._replace(
-            text=text, tokens=move_tokens(answer.tokens, answer.text, text), alignment=links
-        )
+        tokens = move_tokens(answer.tokens, answer.text, text)
+        return answer._replace(text=text, tokens=tokens, alignment=links)
 
 
 def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
@@ -262,9 +276,10 @@ def _shifts(moved: Iterable[tuple[Range, Range]]) -> list[tuple[int, int]]:
     """Return the places from which on a text is shifted, and the offset of each, given ranges that
     are replaced.
     """
-    return [
-        (old, new - old) for before, after in moved for old, new in zip(before, after, strict=True)
-    ]
+    shifts = []
+    for (old_start, old_end), (new_start, new_end) in moved:
+        shifts += [(old_start, new_start - old_start), (old_end, new_end - old_end)]
+    return shifts
 
 
 def _move(
@@ -276,19 +291,21 @@ def _move(
         last = bisect_right(shifts, position, key=itemgetter(0))
         return position + (shifts[last - 1][1] if last else 0)
 
-    return [
-        Link(move(start, source), move(end, source), move(low, target), move(high, target), weight)
-        for start, end, low, high, weight in links
-    ]
+    moved = []
+    for start, end, target_start, target_end, weight in links:
+        span = move(start, source), move(end, source)
+        target_span = move(target_start, target), move(target_end, target)
+        moved.append(Link(*span, *target_span, weight))
+    return moved
 
 
-def _join_scores(joined: Translation, found: Sequence[Translation]) -> Translation:
+def _join_scores(joined: Translation, parts: Sequence[Translation]) -> Translation:
     """Return a joined translation: log-probabilities add up, and the score is the mean, as for
     sentences of a text.
     """
-    score = sum(each.score for each in found) / max(1, len(found))
-    log_probability = sum(each.log_probability for each in found)
-    is_open = joined.is_open or any(each.is_open for each in found)
+    score = sum(part.score for part in parts) / max(1, len(parts))
+    log_probability = sum(part.log_probability for part in parts)
+    is_open = joined.is_open or any(part.is_open for part in parts)
     return joined._replace(score=score, log_probability=log_probability, is_open=is_open)
 
 
@@ -322,23 +339,22 @@ class ProtectedSearch:
 
     def __call__(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first."""
-        parsed = [
-            parse_message(each.text) or parse_markup(each.text, self.marks)
-            if self.options.protect and not (each.prefix or each.phrases or each.kept is not None)
-            else None
-            for each in sentences
-        ]
-        parts = [
-            sentence._replace(text=part.text, separator="", tokens=())
-            for sentence, whole in zip(sentences, parsed, strict=True)
-            for part in (whole.messages() if whole else ())
-        ]
-        plain = [
-            sentence for sentence, whole in zip(sentences, parsed, strict=True) if whole is None
-        ]
-        aligned = self.options.model_copy(
-            update={"return_alignments": self.aligns or self.options.return_alignments}
-        )
+        parsed: list[Message | MarkedText | None] = []
+        plain: list[Sentence] = []
+        parts: list[Sentence] = []
+        for sentence in sentences:
+            is_bound = sentence.prefix or sentence.phrases or sentence.kept is not None
+            whole = None
+            if self.options.protect and not is_bound:
+                whole = parse_message(sentence.text) or parse_markup(sentence.text, self.marks)
+            parsed.append(whole)
+            if whole is None:
+                plain.append(sentence)
+                continue
+            for part in whole.messages():
+                parts.append(sentence._replace(text=part.text, separator="", tokens=()))
+        aligns = self.aligns or self.options.return_alignments
+        aligned = self.options.model_copy(update={"return_alignments": aligns})
         rows = iter(self._translate(plain, report))
         of_parts = iter(replace(self, options=aligned)._translate(parts, _ignore))
         if parts:
@@ -348,73 +364,76 @@ class ProtectedSearch:
             if whole is None:
                 answers.append(next(rows))
                 continue
-            joined, texts = list[Translation](), [part.text for part in whole.messages()]
-            for found in zip(*(next(of_parts) for _ in whole.messages()), strict=True):
+            joined: list[Translation] = []
+            texts = [part.text for part in whole.messages()]
+            part_rows = [next(of_parts) for _ in texts]
+            for translations in zip(*part_rows, strict=True):
                 if isinstance(whole, MarkedText):
-                    answer = whole.join(found)
+                    answer = whole.join(translations)
                 else:
-                    answer, moved = whole.render(iter(found))
-                    links = _move(
-                        found[0].alignment, _shifts(whole.moved), _shifts(moved)
-                    )  # of the first text
+                    answer, moved = whole.render(iter(translations))
+                    first = translations[0].alignment  # of the first text
+                    links = _move(first, _shifts(whole.moved), _shifts(moved))
                     answer = answer._replace(alignment=links)
-                is_copy = [each.text for each in found] == texts
+                is_copy = [translation.text for translation in translations] == texts
                 if is_copy and answer.text != sentence.text:  # which the source writes in two ways
                     answer = copy_sentence(sentence.text, answer.tokens)
-                joined.append(_join_scores(answer, found))
+                joined.append(_join_scores(answer, translations))
             answers.append(joined)
         return answers
 
     def _translate(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         if not sentences:
             return []
-        parts = [self._protect(each) for each in sentences]
+        parts = [self._protect(sentence) for sentence in sentences]
         copied = [part.is_kept for part in parts]
         if any(copied):
             report(sum(copied))
         shown = [part.shown for part in parts if not part.is_kept]
         rows = iter(self.decode(shown, self.options, report) if shown else [])
         decoded = [None if part.is_kept else next(rows) for part in parts]
-        found = [
-            [part.join()] * self.options.count if row is None else part.read(row)
-            for part, row in zip(parts, decoded, strict=True)
-        ]
-        lost = [at for at, row in enumerate(found) if row is None]
+        read: list[Sequence[Translation] | None] = []
+        for part, row in zip(parts, decoded, strict=True):
+            if row is None:
+                read.append([part.join()] * self.options.count)
+            else:
+                read.append(part.read(row))
+        lost = [at for at, translations in enumerate(read) if translations is None]
         if lost and self.constrain is not None:
             texts = [parts[at].shown_texts for at in lost]
             again = self.constrain([parts[at].shown for at in lost], texts)
             for at, row in zip(lost, again, strict=True):
-                found[at] = None if row is None else parts[at].read(row)
-        apart = [at for at in lost if found[at] is None and not parts[at].shown.phrases]
-        for at, row in zip(
-            apart, self.translate_around([sentences[at] for at in apart]), strict=True
-        ):
-            found[at] = row
-        return [[*(row or of_model or ())] for row, of_model in zip(found, decoded, strict=True)]
+                read[at] = None if row is None else parts[at].read(row)
+        apart = [at for at in lost if read[at] is None and not parts[at].shown.phrases]
+        around = self.translate_around([sentences[at] for at in apart])
+        for at, row in zip(apart, around, strict=True):
+            read[at] = row
+        answers = []
+        for translations, row in zip(read, decoded, strict=True):
+            answers.append([*(translations or row or ())])
+        return answers
 
     def translate_around(self, sentences: Sequence[Sentence]) -> list[list[Translation]]:
         """Return translations of sentences of which only the text around what must survive is
         translated.
         """
-        parts = [self._protect(each) for each in sentences]
+        parts = [self._protect(sentence) for sentence in sentences]
         pieces = [part.around() for part in parts]
-        flat = [piece for some in pieces for piece in some]
+        flat = list(chain.from_iterable(pieces))
         rows = iter(self.decode(flat, self.options, _ignore) if flat else [])
-        return [
-            [part.join(found) for found in zip(*(next(rows) for _ in some), strict=True)]
-            or [part.join()] * self.options.count
-            for part, some in zip(parts, pieces, strict=True)
-        ]
+        answers = []
+        for part, part_pieces in zip(parts, pieces, strict=True):
+            piece_rows = [next(rows) for _ in part_pieces]
+            joined = [part.join(translations) for translations in zip(*piece_rows, strict=True)]
+            answers.append(joined or [part.join()] * self.options.count)
+        return answers
 
     def _protect(self, sentence: Sentence) -> _Protected:
         text, protect = sentence.text, self.options.protect
         kept = [] if sentence.prefix else sentence.kept
         if kept is None:
-            kept = [
-                place
-                for place in find_protected(text, protect)
-                if text[slice(*place)] not in self.marks
-            ]
+            spans = find_protected(text, protect)
+            kept = [span for span in spans if text[slice(*span)] not in self.marks]
         return _Protected(sentence, kept, self.masks, protect)
 
 
@@ -424,7 +443,7 @@ def _ignore(done: int) -> None:
 
 def keep_protected(
     decode: Decode,
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     uses_masks: bool = True,
     can_constrain: bool = True,
     aligns: bool = False,
@@ -445,7 +464,7 @@ def keep_protected(
         is_beam_search = can_constrain and not options.do_sample and options.mbr is None
 
         def constrain(
-            some: Sequence[Sentence], texts: Sequence[Sequence[str]]
+            lost: Sequence[Sentence], texts: Sequence[Sequence[str]]
         ) -> list[list[Translation] | None]:
             phrases = list[Phrases]()
             for kept in texts:
@@ -453,23 +472,25 @@ def keep_protected(
                     phrases.append([tokenize_constraint(tokenizer, text) for text in kept])
                 except ConstraintError:  # there are no tokens for one of them
                     phrases.append([])
-            rows = zip(some, phrases, strict=True)
-            known = [each._replace(phrases=[*each.phrases, *its]) for each, its in rows if its]
+            constrained = []
+            for sentence, kept_phrases in zip(lost, phrases, strict=True):
+                if kept_phrases:
+                    both = [*sentence.phrases, *kept_phrases]
+                    constrained.append(sentence._replace(phrases=both))
+            if not constrained:
+                return [None] * len(lost)
             beams = options.with_beams()
-            found = iter(
-                split_on_error(lambda part: decode(part, beams, _ignore), known) if known else []
-            )
-            return [next(found) if its else None for its in phrases]
+            rows = iter(split_on_error(lambda part: decode(part, beams, _ignore), constrained))
+            return [next(rows) if kept_phrases else None for kept_phrases in phrases]
 
         masks = find_masks(tokenizer)
         # Tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as
         # text
         marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
         shown = masks if uses_masks else ()
-        constrained = constrain if is_beam_search else None
-        return ProtectedSearch(decode, options, shown, marks, constrained, aligns)(
-            sentences, report
-        )
+        constrained_decode = constrain if is_beam_search else None
+        search = ProtectedSearch(decode, options, shown, marks, constrained_decode, aligns)
+        return search(sentences, report)
 
     return decode_protected
 
@@ -486,17 +507,16 @@ def remove_masks(decode: Decode) -> Decode:
         for sentence, row in zip(sentences, decode(sentences, options, report), strict=True):
             answers.append([])
             for answer in row:
-                found = _MASK_IN_TEXT.finditer(answer.text)
-                places = [match.span() for match in found if match[0].strip() not in sentence.text]
-                if places:
-                    text, removed = mask(answer.text, places, [""] * len(places))
-                    blank, _ = mask(
-                        answer.text, places, [" " * (end - start) for start, end in places]
-                    )
-                    links = [
-                        link for link in answer.alignment if not overlapping(link[2:4], places)
-                    ]
-                    links = _move(links, [], _shifts(zip(places, removed, strict=True)))
+                masks = []
+                for match in _MASK_IN_TEXT.finditer(answer.text):
+                    if match[0].strip() not in sentence.text:
+                        masks.append(match.span())
+                if masks:
+                    text, removed = mask(answer.text, masks, [""] * len(masks))
+                    spaces = [" " * (end - start) for start, end in masks]
+                    blank, _ = mask(answer.text, masks, spaces)
+                    apart = [link for link in answer.alignment if not overlapping(link[2:4], masks)]
+                    links = _move(apart, [], _shifts(zip(masks, removed, strict=True)))
                     tokens = move_tokens(answer.tokens, blank, text)
                     answer = answer._replace(text=text, tokens=tokens, alignment=links)
                 answers[-1].append(answer)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from transformers.utils import CONFIG_NAME
@@ -18,6 +18,9 @@ from vanilla_transformer.utils.file_utils import update_json
 from vanilla_transformer.utils.import_utils import requires_extra
 
 from .confidence import Calibration, measure_features
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
 LEAST_SENTENCES = 100
 _PER_POINT = 10  # sentences whose mean is one point of the curve before it is made monotone
@@ -50,7 +53,7 @@ class CalibratedModel(NamedTuple):
     agreement: Agreement
 
 
-def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
+def calibrate(translate: "TranslationPipeline", pairs: Sequence[SentencePair]) -> CalibratedModel:
     """Translate text that was not used in training by a pipeline, and fit the confidence to the
     translations' chrF.
     """
@@ -70,16 +73,15 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
         features.append(measure_features(source, text, log_probabilities, links))
     scores = [score / 100 for score in sentence_chrf(texts, targets)]
     agreement = measure_agreement(cross_validate(features, scores), scores)
-    return CalibratedModel(
-        fit_calibration(features, scores), measure_limits(sources, targets), agreement
-    )
+    calibration = fit_calibration(features, scores)
+    return CalibratedModel(calibration, measure_limits(sources, targets), agreement)
 
 
 def check_enough(pairs: Sequence[SentencePair]) -> None:
     """Check that there is enough text to calibrate a model."""
     if len(pairs) < LEAST_SENTENCES:
-        rule = f"{LEAST_SENTENCES} sentences or more, such as the validation text"
-        raise UserError(f"There must be {rule}, to calibrate a model, got {len(pairs)}.")
+        enough = f"{LEAST_SENTENCES} sentences or more, such as the validation text"
+        raise UserError(f"There must be {enough}, to calibrate a model, got {len(pairs)}.")
 
 
 def store_calibration(folder: str | Path, calibrated: CalibratedModel) -> None:
@@ -116,9 +118,8 @@ def fit_calibration(
     sums = matrix @ [*weights, intercept]
     order = np.argsort(sums, kind="stable")
     groups = np.array_split(order, len(order) // _PER_POINT)
-    blocks = isotonic_regression(
-        [targets[group].mean() for group in groups], weights=[*map(len, groups)]
-    ).blocks
+    means = [targets[group].mean() for group in groups]
+    blocks = isotonic_regression(means, weights=[*map(len, groups)]).blocks
     pools = [np.concatenate(groups[begin:end]) for begin, end in pairwise(blocks)]
     xs = [float(sums[pool].mean()) for pool in pools]
     ys = [float(targets[pool].mean()) for pool in pools]
@@ -139,9 +140,9 @@ def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[flo
     confidences = [0.0] * len(scores)
     for fold in range(_FOLDS):
         rows = [row for row in range(len(scores)) if row % _FOLDS != fold]
-        calibration = fit_calibration(
-            [features[row] for row in rows], [scores[row] for row in rows]
-        )
+        other_features = [features[row] for row in rows]
+        other_scores = [scores[row] for row in rows]
+        calibration = fit_calibration(other_features, other_scores)
         for row in range(fold, len(scores), _FOLDS):
             confidences[row] = calibration.predict(features[row])
     return confidences
@@ -149,7 +150,8 @@ def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[flo
 
 def measure_agreement(confidences: Sequence[float], scores: Sequence[float]) -> Agreement:
     """Compare confidences with scores. The correlation is NaN if one of them never differs."""
-    errors = [abs(here - there) for here, there in group_means(confidences, scores, _GROUPS)]
+    groups = group_means(confidences, scores, _GROUPS)
+    errors = [abs(confidence - score) for confidence, score in groups]
     return Agreement(spearman_correlation(confidences, scores), sum(errors) / len(errors))
 
 
@@ -159,9 +161,9 @@ def group_means(
     """Return the mean confidence and the mean score of groups of sentences of similar confidence,
     lowest first.
     """
-    here, there = np.array(confidences), np.array(scores)
-    groups = np.array_split(np.argsort(here, kind="stable"), min(count, len(here)))
-    return [(float(here[group].mean()), float(there[group].mean())) for group in groups]
+    xs, ys = np.array(confidences), np.array(scores)
+    groups = np.array_split(np.argsort(xs, kind="stable"), min(count, len(xs)))
+    return [(float(xs[group].mean()), float(ys[group].mean())) for group in groups]
 
 
 def spearman_correlation(here: Sequence[float], there: Sequence[float]) -> float:

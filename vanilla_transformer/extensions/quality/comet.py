@@ -12,6 +12,7 @@ and 2022):
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import yaml
 from accelerate import init_empty_weights
 from huggingface_hub import snapshot_download
 from torch import Tensor, nn
-from transformers import AutoModel
+from transformers import AutoModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.forced_decoding import plan_scoring_batches
@@ -70,29 +71,28 @@ class Comet(nn.Module):
         options: The class and its options, checked.
     """
 
-    def __init__(self, name: str, options: Mapping[str, Any], encoder: nn.Module, tokenizer: Any):
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        encoder: nn.Module,
+        tokenizer: PreTrainedTokenizerBase,
+    ):
         super().__init__()
         config: Any = encoder.config
-        self.name, self.tokenizer, self.most_tokens = (
-            name,
-            tokenizer,
-            config.max_position_embeddings - 2,
-        )
+        self.name = name
+        self.tokenizer = tokenizer
+        self.most_tokens = config.max_position_embeddings - 2
         self.needs_references = options["class_identifier"] == REGRESSION
         self.pool = options["pool"] if self.needs_references else "cls"
         self.encoder = nn.ModuleDict({"model": encoder})
         self.layerwise_attention = LayerMix(config.num_hidden_layers + 1, options)
-        widths = [
-            config.hidden_size * (6 if self.needs_references else 1),
-            *options["hidden_sizes"],
-        ]
+        vectors = 6 if self.needs_references else 1
+        widths = [config.hidden_size * vectors, *options["hidden_sizes"]]
+        activation = _ACTIVATIONS[options["activations"]]
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(widths, widths[1:], strict=False):
-            layers += [
-                nn.Linear(inputs, outputs),
-                _ACTIVATIONS[options["activations"]](),
-                nn.Dropout(),
-            ]
+        for inputs, outputs in pairwise(widths):
+            layers += [nn.Linear(inputs, outputs), activation(), nn.Dropout()]
         layers.append(nn.Linear(widths[-1], 1))
         if options["final_activation"] is not None:
             layers.append(_ACTIVATIONS[options["final_activation"]]())
@@ -111,12 +111,12 @@ class Comet(nn.Module):
         if not folder.is_dir():
             try:
                 folder = Path(snapshot_download(str(name), allow_patterns=[*COMET_FILES]))
-            except (
-                Exception
-            ) as error:  # of the Hub library, of the network, or of a name that no model can have
+            # Of the Hub library, of the network, or of a name that no model can have.
+            except Exception as error:
                 reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-                rule = f"There is no folder {name}, and the Hub gives no such model"
-                raise MissingFileError(f"{rule}: {reason}") from error
+                raise MissingFileError(
+                    f"There is no folder {name}, and the Hub gives no such model: {reason}"
+                ) from error
         if not all((folder / file).is_file() for file in COMET_FILES):
             raise MissingFileError(
                 f"A COMET model must have the files {' and '.join(COMET_FILES)}, not so {name}."
@@ -124,21 +124,20 @@ class Comet(nn.Module):
         content = load_pickled_checkpoint(folder / CHECKPOINT, "COMET", "state_dict", mmap=True)
         options = _read_options(folder / HPARAMS, content.get("hyper_parameters") or {})
         if without_references and options["class_identifier"] != UNIFIED:
-            rule = (
-                f"A model of quality must be a {UNIFIED}, which needs no references, but "
-                f"{name} is a {REGRESSION}"
+            raise UserError(
+                f"A model of quality must be a {UNIFIED}, which needs no references, but {name} is "
+                f"a {REGRESSION}. Use another one, such as Unbabel/wmt22-cometkiwi-da."
             )
-            raise UserError(f"{rule}. Use another one, such as Unbabel/wmt22-cometkiwi-da.")
         config = load_config(options["pretrained_model"])
         if config.model_type != "xlm-roberta":
-            rule = (
+            raise UserError(
                 f"The `pretrained_model` of {name} must be an xlm-roberta model, got "
-                f"{config.model_type}"
+                f"{config.model_type}. {_ELSEWHERE}"
             )
-            raise UserError(f"{rule}. {_ELSEWHERE}")
         with init_empty_weights(include_buffers=False):
             encoder = AutoModel.from_config(config, add_pooling_layer=False)
-            model = cls(str(name), options, encoder, load_tokenizer(options["pretrained_model"]))
+            tokenizer = load_tokenizer(options["pretrained_model"])
+            model = cls(str(name), options, encoder, tokenizer)
         weights = {key: value.float() for key, value in content["state_dict"].items()}
         try:
             missing = model.load_state_dict(weights, strict=False, assign=True).missing_keys
@@ -167,22 +166,22 @@ class Comet(nn.Module):
             references: The references, if the model needs them.
             progress_bar: Whether a terminal shows the progress.
         """
-        sides = (
-            [translations, sources, references]
-            if self.needs_references
-            else [translations, sources]
-        )
+        sides = [translations, sources]
+        if self.needs_references:
+            sides.append(references)
         rows = list(zip(*sides, strict=True))
-        order = sorted(range(len(rows)), key=lambda place: sum(map(len, rows[place])), reverse=True)
+        lengths = [sum(map(len, row)) for row in rows]
+        order = sorted(range(len(rows)), key=lengths.__getitem__, reverse=True)
         scores = np.zeros(len(rows))
         hidden = None if progress_bar else True  # or where there is no terminal
         with logging.tqdm(
             total=len(rows), unit="pair", desc=f"Scoring by {self.name}", disable=hidden
         ) as bar:
             for start in range(0, len(order), _WINDOW):
-                places = order[start : start + _WINDOW]
-                scores[places] = self._estimate([rows[place] for place in places]).cpu().numpy()
-                bar.update(len(places))
+                window = order[start : start + _WINDOW]
+                estimates = self._estimate([rows[index] for index in window])
+                scores[window] = estimates.cpu().numpy()
+                bar.update(len(window))
         if not np.isfinite(scores).all():
             raise UserFileError(
                 f"The scores of {self.name} must be numbers, but some are not. Its weights may be "
@@ -195,31 +194,29 @@ class Comet(nn.Module):
         reference.
         """
         limits = {"truncation": True, "max_length": self.most_tokens - 2}
-        ids = [
-            self.tokenizer(list(side), **limits)["input_ids"] for side in zip(*rows, strict=True)
-        ]
+        sides = [list(side) for side in zip(*rows, strict=True)]
+        ids = [self.tokenizer(side, **limits)["input_ids"] for side in sides]
         if self.needs_references:
-            mt, src, ref = self._embed([text for side in ids for text in side]).chunk(3)
-            features = torch.cat(
-                [mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], dim=1
-            )
+            mt, src, ref = self._embed(list(chain.from_iterable(ids))).chunk(3)
+            vectors = [mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()]
+            features = torch.cat(vectors, dim=1)
         else:
             pad, sep = self.tokenizer.pad_token_id, self.tokenizer.sep_token_id
-            texts = [
-                [*translation, sep, *source[1:]] for translation, source in zip(*ids, strict=True)
-            ]
-            features = self._embed(
-                [[each for each in text if each != pad][: self.most_tokens] for text in texts]
-            )
+            texts = []
+            for translation, source in zip(*ids, strict=True):
+                text = [token for token in [*translation, sep, *source[1:]] if token != pad]
+                texts.append(text[: self.most_tokens])
+            features = self._embed(texts)
         return self.estimator["ff"](features)[:, 0]
 
     def _embed(self, texts: Sequence[Sequence[int]]) -> Tensor:
         """Return the vector of each text, `(texts, hidden size)`."""
         different = [*dict.fromkeys(map(tuple, texts))]
         vectors = dict[tuple[int, ...], Tensor]()
-        for batch in plan_scoring_batches([(len(text), 0) for text in different], _MOST_TOKENS):
-            some = [different[place] for place in batch]
-            vectors |= zip(some, self._embed_batch(some), strict=True)
+        lengths = [(len(text), 0) for text in different]
+        for batch in plan_scoring_batches(lengths, _MOST_TOKENS):
+            batch_texts = [different[index] for index in batch]
+            vectors |= zip(batch_texts, self._embed_batch(batch_texts), strict=True)
         return torch.stack([vectors[tuple(text)] for text in texts])
 
     def _embed_batch(self, texts: Sequence[Sequence[int]]) -> Tensor:
@@ -229,15 +226,14 @@ class Comet(nn.Module):
         ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(device)
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(ids.shape[1], device=device) < lengths[:, None]
-        found = self.encoder["model"](
+        outputs = self.encoder["model"](
             input_ids=ids, attention_mask=mask.long(), output_hidden_states=True
         )
-        mixed = self.layerwise_attention(found.hidden_states, mask)
+        mixed = self.layerwise_attention(outputs.hidden_states, mask)
         if self.pool == "cls":
             return mixed[:, 0]
-        return (mixed * (ids != pad)[:, :, None]).sum(dim=1) / lengths[
-            :, None
-        ]  # a text may contain "<pad>"
+        is_text = ids != pad  # a text may contain "<pad>"
+        return (mixed * is_text[:, :, None]).sum(dim=1) / lengths[:, None]
 
 
 class LayerMix(nn.Module):
@@ -249,10 +245,8 @@ class LayerMix(nn.Module):
         super().__init__()
         self.scalar_parameters = nn.ParameterList([torch.zeros(1) for _ in range(num_layers)])
         self.gamma = nn.Parameter(torch.ones(1))
-        self.normalizes, self.transformation = (
-            options["layer_norm"],
-            options["layer_transformation"],
-        )
+        self.normalizes = options["layer_norm"]
+        self.transformation = options["layer_transformation"]
 
     def forward(self, hidden: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Return the mix of hidden states, `(B, S, hidden size)` each; the mask is True for
@@ -262,9 +256,8 @@ class LayerMix(nn.Module):
         weights = sparsemax(scores) if self.transformation == "sparsemax" else scores.softmax(0)
         if self.normalizes:
             hidden = [_normalize(states, mask) for states in hidden]
-        return self.gamma * sum(
-            weight * states for weight, states in zip(weights, hidden, strict=True)
-        )
+        weighted = (weight * states for weight, states in zip(weights, hidden, strict=True))
+        return self.gamma * sum(weighted)
 
 
 def _normalize(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -288,32 +281,31 @@ def sparsemax(scores: Tensor) -> Tensor:
 def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a model. The ones in its checkpoint come first, as in COMET."""
     try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(
             f"{path} must be YAML of plain values: {' '.join(str(error).split())[:200]}"
         ) from error
-    if not isinstance(given, dict) or given.get("class_identifier") not in _OPTIONS:
-        found = given.get("class_identifier") if isinstance(given, dict) else type(given).__name__
+    if not isinstance(stored, dict) or stored.get("class_identifier") not in _OPTIONS:
+        kind = stored.get("class_identifier") if isinstance(stored, dict) else type(stored).__name__
         raise UserError(
-            f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {found!r}. "
+            f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {kind!r}. "
             f"{_ELSEWHERE}"
         )
-    known = _OPTIONS[given["class_identifier"]]
+    known = _OPTIONS[stored["class_identifier"]]
     options = {key: default for key, (default, _) in known.items()} | {"hidden_sizes": [3072, 1024]}
-    options |= given | dict(of_checkpoint) | {"class_identifier": given["class_identifier"]}
-    if _PATCH in (given.get("layer_transformation"), options["layer_transformation"]):
+    options |= stored | dict(of_checkpoint) | {"class_identifier": stored["class_identifier"]}
+    if _PATCH in (stored.get("layer_transformation"), options["layer_transformation"]):
         options["layer_transformation"] = "softmax"
     for key, (_, values) in known.items():
         if options[key] not in values:
-            rule = (
-                f"`{key}` in {path} must be {' or '.join(map(repr, values))}, got {options[key]!r}"
+            raise UserError(
+                f"`{key}` in {path} must be {' or '.join(map(repr, values))}, got "
+                f"{options[key]!r}. {_ELSEWHERE}"
             )
-            raise UserError(f"{rule}. {_ELSEWHERE}")
     sizes, name = options["hidden_sizes"], options.get("pretrained_model")
-    if not (
-        isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
-    ):
+    is_list = isinstance(sizes, list) and len(sizes) > 0
+    if not is_list or not all(type(size) is int and size > 0 for size in sizes):
         raise UserError(
             f"`hidden_sizes` in {path} must be a list of positive integers, got {sizes!r}."
         )

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -49,11 +50,11 @@ def calibrate_command(arguments: Sequence[str]) -> None:
     pairs = read_text_files(options.source, options.target)
     check_enough(pairs)
     with open_model(options) as translate:
-        found = calibrate(translate, pairs)
-    store_calibration(folder, found)
-    for name, weight in found.calibration.weights.items():
+        calibrated = calibrate(translate, pairs)
+    store_calibration(folder, calibrated)
+    for name, weight in calibrated.calibration.weights.items():
         print(f"{name}: weight {weight:.4f}")
-    limits, agreement = found.limits, found.agreement
+    limits, agreement = calibrated.limits, calibrated.agreement
     print(
         f"length ratio: {limits.shortest:.2f} to {limits.longest:.2f}, scripts: "
         f"{', '.join(limits.scripts)}"
@@ -94,14 +95,12 @@ def check_language_command(arguments: Sequence[str]) -> None:
         raise UserError(
             f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files."
         )
-    recipe = (
-        ["--train_source", files[0], "--train_target", files[1]]
-        if options.recipe is None
-        else [options.recipe]
-    )
-    data = parse_recipe(
-        [*recipe, "--output_dir", "unused"], "vanilla-transformer check-language"
-    ).data
+    if options.recipe is None:
+        recipe = ["--train_source", files[0], "--train_target", files[1]]
+    else:
+        recipe = [options.recipe]
+    recipe += ["--output_dir", "unused"]
+    data = parse_recipe(recipe, "vanilla-transformer check-language").data
     from vanilla_transformer.data.readers import (
         CorpusSpec,
         SentencePair,
@@ -115,33 +114,35 @@ def check_language_command(arguments: Sequence[str]) -> None:
 
     invalid = list[str]()
 
-    def read(some: Sequence[CorpusSpec]) -> Iterator[SentencePair]:
-        for spec in some:
+    def read(specs: Sequence[CorpusSpec]) -> Iterator[SentencePair]:
+        for spec in specs:
             with open_corpus(spec) as corpus:
                 for number, pair, _ in read_rows(corpus):
                     bad = [side for side, text in enumerate(pair) if has_invalid_unicode(text)]
                     if not bad:
                         yield pair
                     for side in bad:
-                        invalid.append(
-                            str(invalid_unicode_error(number, spec.location(side), pair[side]))
-                        )
+                        error = invalid_unicode_error(number, spec.location(side), pair[side])
+                        invalid.append(str(error))
 
-    given = {
+    languages = {
         name: getattr(options, name) or getattr(data, name)
         for name in ("source_language", "target_language")
     }
-    specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
+    if files:
+        corpora = [CorpusSpec(source=files[0], target=files[1], **languages)]
+    else:
+        corpora = corpus_specs(data)
     if options.json_file is not None:
-        check_outputs([options.json_file], [file for spec in specs for file in spec.files])
+        inputs = chain.from_iterable(corpus.files for corpus in corpora)
+        check_outputs([options.json_file], list(inputs))
     reports = []
-    for direction in dict.fromkeys(spec.direction for spec in specs):
-        pairs = read([spec for spec in specs if spec.direction == direction])
+    for direction in dict.fromkeys(corpus.direction for corpus in corpora):
+        pairs = read([corpus for corpus in corpora if corpus.direction == direction])
         invalid.clear()
         reports.append(check_language(pairs, *direction, data, invalid))
         print("\n".join(reports[-1].lines()))
     if options.json_file is not None:
         values = [asdict(report) for report in reports]
-        write_text_atomically(
-            options.json_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-        )
+        page = json.dumps(values, indent=2, ensure_ascii=False)
+        write_text_atomically(options.json_file, page + "\n")

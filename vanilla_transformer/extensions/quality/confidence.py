@@ -10,9 +10,9 @@ configuration of a model.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from transformers import PreTrainedConfig
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import length_ratio
@@ -40,7 +40,7 @@ class Calibration:
     confidences: list[float]
 
     @classmethod
-    def from_config(cls, config: Any) -> "Calibration":
+    def from_config(cls, config: PreTrainedConfig) -> "Calibration":
         """Return the calibration of a model."""
         stored = getattr(config, "confidence", None)
         if stored is None:
@@ -50,9 +50,8 @@ class Calibration:
         try:
             calibration = cls(**stored)
             unknown = calibration.weights.keys() - measure_features("", "", [], []).keys()
-            if unknown or not np.isfinite(
-                calibration.predict(dict.fromkeys(calibration.weights, 0.0))
-            ):
+            zeros = dict.fromkeys(calibration.weights, 0.0)
+            if unknown or not np.isfinite(calibration.predict(zeros)):
                 raise UserError
         except (TypeError, ValueError, AttributeError) as error:
             raise UserError(
@@ -67,9 +66,8 @@ class Calibration:
 
     def predict(self, features: Mapping[str, float]) -> float:
         """Return the confidence of a translation, from 0 to 1."""
-        total = self.intercept + sum(
-            weight * features[name] for name, weight in self.weights.items()
-        )
+        weighted = [weight * features[name] for name, weight in self.weights.items()]
+        total = self.intercept + sum(weighted)
         return float(np.interp(total, self.sums, self.confidences))
 
 
@@ -91,12 +89,16 @@ def measure_features(
         log_probabilities: Log-probabilities of the tokens of the translation, EOS included.
         links: See [`Link`]; none without alignments.
     """
-    starts = [
-        start for start, end in split_units(source) if any(map(str.isalnum, source[start:end]))
-    ]
+    starts = []
+    for start, end in split_units(source):
+        if any(map(str.isalnum, source[start:end])):
+            starts.append(start)
     linked = {int(link[0]) for link in links}
+    aligned_share = 1.0
+    if starts:
+        aligned_share = sum(start in linked for start in starts) / len(starts)
     return {
         "mean_log_probability": sum(log_probabilities) / max(1, len(log_probabilities)),
         "log_length_ratio": math.log(length_ratio(source, translation)),
-        ALIGNED_SHARE: sum(start in linked for start in starts) / len(starts) if starts else 1.0,
+        ALIGNED_SHARE: aligned_share,
     }

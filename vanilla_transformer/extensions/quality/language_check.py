@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain
 from random import Random
 from statistics import median
 from typing import NamedTuple
@@ -146,10 +147,11 @@ class Numbered(NamedTuple):
 
     def show(self) -> str:
         """Return the pair on one line, cut, with its line number."""
-        texts = (" ".join(text.split()) for text in self.pair)
-        return f"line {self.line:,}: " + " | ".join(
-            text[:_EXAMPLE] + "…" * (len(text) > _EXAMPLE) for text in texts
-        )
+        shown = []
+        for text in self.pair:
+            line = " ".join(text.split())
+            shown.append(line[:_EXAMPLE] + "…" * (len(line) > _EXAMPLE))
+        return f"line {self.line:,}: {' | '.join(shown)}"
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class _Text:
     def finding(
         self,
         name: str,
-        found: Sequence[Numbered],
+        faulty: Sequence[Numbered],
         words: str,
         remedy: str,
         examined: Sequence[Numbered] | None = None,
@@ -184,10 +186,10 @@ class _Text:
         """Yield a finding if some of the examined pairs have a fault; by default these are the
         sample.
         """
-        if found:
+        if faulty:
             total = len(self.sample if examined is None else examined)
-            share = f"{len(found):,} of {total:,} examined pairs ({len(found) / total:.1%})"
-            yield Finding(name, f"{share} {words}.", found[0].show(), remedy)
+            share = f"{len(faulty):,} of {total:,} examined pairs ({len(faulty) / total:.1%})"
+            yield Finding(name, f"{share} {words}.", faulty[0].show(), remedy)
 
 
 def check_language(
@@ -209,7 +211,7 @@ def check_language(
             these are read.
     """
     sample, repeated, count = _read(pairs)
-    texts = [text for numbered in sample for text in numbered.pair]
+    texts = list(chain.from_iterable(numbered.pair for numbered in sample))
     if not any(map(str.strip, texts)):
         raise UserError("There must be text to check, got no line with a character.")
     languages = [source_language, target_language]
@@ -233,26 +235,23 @@ def check_language(
         findings += check(text, sides)
     if invalid:
         words = f"{len(invalid):,} lines are not valid Unicode and were not examined."
-        findings.insert(
-            0, Finding("invalid_unicode", words, invalid[0], text.remedy("drop", "invalid_unicode"))
-        )
+        remedy = text.remedy("drop", "invalid_unicode")
+        findings.insert(0, Finding("invalid_unicode", words, invalid[0], remedy))
     return LanguageReport(count, len(sample), sides, findings)
 
 
 def _read(pairs: Iterable[SentencePair]) -> tuple[list[Numbered], list[Numbered], int]:
     """Return a sample in order, pairs that repeat an earlier one, and the number of all pairs."""
-    random, sample, repeated, seen, count = (
-        Random(0),
-        list[Numbered](),
-        list[Numbered](),
-        set[bytes](),
-        0,
-    )
+    random = Random(0)
+    sample: list[Numbered] = []
+    repeated: list[Numbered] = []
+    seen: set[bytes] = set()
+    count = 0
     for count, pair in enumerate(pairs, 1):
         if len(sample) < _SAMPLE:
             sample.append(Numbered(count, pair))
-        elif (place := random.randrange(count)) < _SAMPLE:
-            sample[place] = Numbered(count, pair)
+        elif (index := random.randrange(count)) < _SAMPLE:
+            sample[index] = Numbered(count, pair)
         if count <= _COMPARED:
             before = len(seen)
             seen.add(hash_repetition("duplicates", pair, ""))
@@ -262,11 +261,14 @@ def _read(pairs: Iterable[SentencePair]) -> tuple[list[Numbered], list[Numbered]
 
 
 def _describe(text: _Text, index: int) -> Side:
-    texts = [side for each in text.sample if (side := each.pair[index]).strip()]
-    tokens = sum(len(ids) for ids in text.tokenizer(texts, add_special_tokens=False)["input_ids"])
-    words, characters = sum(len(each.split()) for each in texts), sum(map(len, texts))
+    texts = [numbered.pair[index] for numbered in text.sample if numbered.pair[index].strip()]
+    ids = text.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    tokens = sum(map(len, ids))
+    words = sum(len(line.split()) for line in texts)
+    characters = sum(map(len, texts))
     scripts = find_scripts(texts)
-    normal = [load_normalizer().normalize_str(each) for each in texts]
+    is_spaced = not UNSPACED & {*scripts}
+    normal = [load_normalizer().normalize_str(line) for line in texts]
     changed = [pair for pair in zip(texts, normal, strict=True) if pair[0] != pair[1]]
     changes = Counter[str]()
     for before, after in changed:
@@ -280,7 +282,7 @@ def _describe(text: _Text, index: int) -> Side:
     return Side(
         text.languages[index],
         scripts,
-        None if UNSPACED & {*scripts} else tokens / max(1, words),
+        tokens / max(1, words) if is_spaced else None,
         characters / max(1, tokens),
         len(changed) / max(1, len(texts)),
         dict(changes.most_common()),
@@ -303,10 +305,8 @@ def _check_tokens(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
         words = f"The {SIDES[longer]} has {ratio:.1f} tokens for each of the {SIDES[not longer]}."
         remedy = "a tokenizer trained on this text (leave `tokenizer` out)"
         if text.data.tokenizer is None:
-            remedy = (
-                f"vocab_size: {2 * len(text.tokenizer):,}".replace(",", "_")
-                + ", or more text of this language"
-            )
+            size = f"{2 * len(text.tokenizer):_}"
+            remedy = f"vocab_size: {size}, or more text of this language"
         yield Finding("tokens", words, text.sample[0].show(), remedy)
 
 
@@ -342,7 +342,7 @@ def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
 def _check_scores(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find languages whose best tokenizer of BLEU is not installed."""
     needed = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko"}
-    extras = sorted({needed[each] for each in sides[1].scripts if each in needed})
+    extras = sorted({needed[script] for script in sides[1].scripts if script in needed})
     if extras and sides[1].bleu_tokenizer == "char":
         words = "BLEU counts characters, because the tokenizer of this language is not installed."
         yield Finding("bleu", words, text.sample[0].show(), f"pip install 'sacrebleu[{extras[0]}]'")
@@ -350,7 +350,8 @@ def _check_scores(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
 
 def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find a usual mark at the end of lines at which lines are not split into sentences."""
-    ends = Counter(source[-1] for each in text.sample if (source := each.pair.source.strip()))
+    sources = [numbered.pair.source.strip() for numbered in text.sample]
+    ends = Counter(source[-1] for source in sources if source)
     for mark, count in ends.items():
         is_usual = (
             count > _USUAL_END * len(text.sample)
@@ -358,11 +359,12 @@ def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
             and mark not in ":;,"
         )
         if is_usual and len(split_simply(f"A{mark} B")) == 1:
-            found = [each for each in text.sample if each.pair.source.strip().endswith(mark)]
+            ending = [
+                numbered for numbered in text.sample if numbered.pair.source.strip().endswith(mark)
+            ]
             words = f"end in {mark}, at which lines are not split into sentences"
-            yield from text.finding(
-                "sentences", found, words, "sentence_splitter='my_module:split' of the pipeline"
-            )
+            remedy = "sentence_splitter='my_module:split' of the pipeline"
+            yield from text.finding("sentences", ending, words, remedy)
 
 
 def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -371,69 +373,64 @@ def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
 
     for name in augmentations(text.data):
         change = PERTURBATIONS.get(name)
-        found = [each for each in text.sample if change and not change.suits(each.pair.source)]
-        if change and 2 * len(found) > len(text.sample):
-            (finding,) = text.finding(
-                "augmentation", found, "have a source without them", f"`augment` without {name}"
-            )
+        if change is None:
+            continue
+        unsuited = [numbered for numbered in text.sample if not change.suits(numbered.pair.source)]
+        if 2 * len(unsuited) > len(text.sample):
+            words, remedy = "have a source without them", f"`augment` without {name}"
+            (finding,) = text.finding("augmentation", unsuited, words, remedy)
             yield replace(finding, text=f"{name} needs {change.needs}, and {finding.text}")
 
 
 def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
-    codes = [(each or "").removesuffix(" (identified)") for each in text.languages]
+    codes = [(language or "").removesuffix(" (identified)") for language in text.languages]
     if not find_spec("py3langid") or not all(map(language_code, codes)):
         return
-    some = text.sample[:: max(1, len(text.sample) // _IDENTIFIED)]
+    identified = text.sample[:: max(1, len(text.sample) // _IDENTIFIED)]
     names = [language_code(code) or "" for code in codes]
-    found = [each for each in some if is_in_other_languages(each.pair, names)]
+    other = [numbered for numbered in identified if is_in_other_languages(numbered.pair, names)]
     words = f"are in another language than {' and '.join(codes)}, by their letters"
-    yield from text.finding(
-        "other_languages", found, words, text.remedy("drop", "other_languages"), some
-    )
+    remedy = text.remedy("drop", "other_languages")
+    yield from text.finding("other_languages", other, words, remedy, identified)
 
 
 def _check_quotes(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find a target with several kinds of quotation marks, among which a model can only guess."""
-    kinds = Counter(mark[0] for each in text.sample if (mark := _OPENING.search(each.pair.target)))
+    openings = [_OPENING.search(numbered.pair.target) for numbered in text.sample]
+    kinds = Counter(mark[0] for mark in openings if mark)
     rare = [kind for kind, count in kinds.most_common()[1:] if count > _MIXED * kinds.total()]
     if rare:
         usual = kinds.most_common(1)[0][0]
         shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in (usual, *rare))
-        example = next(
-            each
-            for each in text.sample
-            if (mark := _OPENING.search(each.pair.target)) and mark[0] in rare
-        )
+        index = next(index for index, mark in enumerate(openings) if mark and mark[0] in rare)
+        example = text.sample[index]
         remedy = "one kind in the file of the target: sed -i 's/[„“”«»「」]/\"/g' FILE"
-        yield Finding(
-            "quotes",
-            f"The target has several kinds of quotation marks: {shown}.",
-            example.show(),
-            remedy,
-        )
+        words = f"The target has several kinds of quotation marks: {shown}."
+        yield Finding("quotes", words, example.show(), remedy)
 
 
 def _check_duplicates(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     if text.repeated:
         compared = min(text.pairs, _COMPARED)
-        share = (
-            f"{len(text.repeated):,} of {compared:,} pairs ({len(text.repeated) / compared:.1%})"
-        )
-        yield Finding(
-            "duplicates",
-            f"{share} repeat an earlier one.",
-            text.repeated[0].show(),
-            text.remedy("drop", "duplicates"),
-        )
+        count = len(text.repeated)
+        share = f"{count:,} of {compared:,} pairs ({count / compared:.1%})"
+        words = f"{share} repeat an earlier one."
+        remedy = text.remedy("drop", "duplicates")
+        yield Finding("duplicates", words, text.repeated[0].show(), remedy)
 
 
 def _check_lengths(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find pairs whose ratio of lengths is far from the usual one."""
-    filled = [each for each in text.sample if _is_filled(each.pair)]
-    usual = median(length_ratio(*each.pair) for each in filled) if filled else 1.0
-    found = [each for each in filled if not 1 / _RATIO < length_ratio(*each.pair) / usual < _RATIO]
+    filled = [numbered for numbered in text.sample if _is_filled(numbered.pair)]
+    ratios = [length_ratio(*numbered.pair) for numbered in filled]
+    usual = median(ratios) if ratios else 1.0
+    unusual = []
+    for numbered, ratio in zip(filled, ratios, strict=True):
+        if not 1 / _RATIO < ratio / usual < _RATIO:
+            unusual.append(numbered)
     words = f"are {_RATIO} times as long or short in the target as usual ({usual:.2f})"
-    yield from text.finding("lengths", found, words, text.remedy("max_length_ratio", "2.5"), filled)
+    remedy = text.remedy("max_length_ratio", "2.5")
+    yield from text.finding("lengths", unusual, words, remedy, filled)
 
 
 def _has_other_placeholders(pair: SentencePair) -> bool:
@@ -496,9 +493,8 @@ def _check_pairs(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     other: _PairCheck = ("other_scripts", "have letters of other scripts than the rest", scripts)
     for name, words, has_fault in [*_PAIR_CHECKS, other]:
         faulty = [numbered for numbered in text.sample if has_fault(numbered.pair)]
-        yield from text.finding(
-            name, faulty, words, text.remedy(*_OTHER_REMEDIES.get(name, ("drop", name)))
-        )
+        remedy = text.remedy(*_OTHER_REMEDIES.get(name, ("drop", name)))
+        yield from text.finding(name, faulty, words, remedy)
 
 
 _CHECKS = (

@@ -4,13 +4,16 @@ way.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import score, sentence_chrf
 from vanilla_transformer.text.translation_warnings import OF_TEXT, WarningLimits, find_warnings
 
 from .calibration import group_means, spearman_correlation
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
 _SHORT_SHARE = 20  # one in twenty pairs is short
 _JOINED = 5  # pairs in a row that become one
@@ -80,9 +83,9 @@ def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[Stres
 
     yield StressText(PLAIN, [*pairs], [*range(len(pairs))])
     for name in PERTURBATIONS:
-        changed = [perturb(name, pair, f"{seed} {row}") for row, pair in enumerate(pairs)]
-        rows = [row for row, pair in enumerate(pairs) if changed[row].source != pair.source]
-        yield StressText(name, [changed[row] for row in rows], rows)
+        perturbed = [perturb(name, pair, f"{seed} {row}") for row, pair in enumerate(pairs)]
+        rows = [row for row, pair in enumerate(pairs) if perturbed[row].source != pair.source]
+        yield StressText(name, [perturbed[row] for row in rows], rows)
     by_length = sorted(range(len(pairs)), key=lambda row: len(pairs[row].source))
     rows = sorted(by_length[: -(-len(pairs) // _SHORT_SHARE)])
     yield StressText("short", [pairs[row] for row in rows], rows)
@@ -96,7 +99,7 @@ def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[Stres
 
 
 def measure_stress(
-    translate: Any,
+    translate: "TranslationPipeline",
     pairs: Sequence[SentencePair],
     report: Callable[[StressRow], None] = lambda row: None,
 ) -> StressTable:
@@ -113,7 +116,7 @@ def measure_stress(
     rows: list[StressRow] = []
     groups: list[tuple[float, float]] = []
     plain: list[str] = []
-    for name, changed, places in stress_texts(pairs):
+    for name, changed, indices in stress_texts(pairs):
         if not changed:
             continue
         sources = [pair.source for pair in changed]
@@ -134,16 +137,16 @@ def measure_stress(
         bleu_change = chrf_change = None
         if name == PLAIN:
             plain = texts
-        elif places is not None:
-            before = score(
-                [plain[place] for place in places], [pairs[place].target for place in places]
-            )
+        elif indices is not None:
+            plain_texts = [plain[index] for index in indices]
+            before = score(plain_texts, [pairs[index].target for index in indices])
             bleu_change = scores.bleu - before.bleu
             chrf_change = scores.chrf - before.chrf
         counts = dict.fromkeys(OF_TEXT, 0)
         for source, text in zip(sources, texts, strict=True):
             for warning in find_warnings(source, text, limits):
                 counts[warning] += 1
+        warnings = {warning: count / len(texts) for warning, count in counts.items()}
         row = StressRow(
             name,
             len(changed),
@@ -151,7 +154,7 @@ def measure_stress(
             scores.chrf,
             bleu_change,
             chrf_change,
-            {warning: count / len(texts) for warning, count in counts.items()},
+            warnings,
             confidence,
             correlation,
         )
@@ -178,20 +181,13 @@ def format_row(row: StressRow) -> str:
         show(row.chrf_change, "+.2f"),
     ]
     warnings = [f"{100 * row.warnings[name]:.1f}" for name in OF_TEXT]
-    return _format(
-        row.name,
-        [
-            str(row.pairs),
-            *scores,
-            *warnings,
-            show(row.confidence, ".3f"),
-            show(row.correlation, ".3f"),
-        ],
-    )
+    quality = [show(row.confidence, ".3f"), show(row.correlation, ".3f")]
+    return _format(row.name, [str(row.pairs), *scores, *warnings, *quality])
 
 
 def _format(name: str, cells: Sequence[str]) -> str:
     widths = [max(8, len(column) + 2) for column in _COLUMNS]
-    return f"{name:<15}" + "".join(
-        f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)
-    )
+    line = f"{name:<15}"
+    for cell, width in zip(cells, widths, strict=True):
+        line += f"{cell:>{width}}"
+    return line

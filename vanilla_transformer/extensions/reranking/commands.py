@@ -38,14 +38,15 @@ def tune_reranking_command(arguments: Sequence[str]) -> None:
     from .tuning import tune_reranking
 
     pairs = read_text_files(options.source, options.target)
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    sources = [pair.source for pair in pairs]
+    references = [pair.target for pair in pairs]
     translate = load_pipeline(options.model)
     reranker = Reranker.load(options.rerank_reverse, translate.model.device)
     languages = language_settings(translate.tokenizer, options)
     direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
-    found = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
+    tuned = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
     print(
-        f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam "
+        f"BLEU {tuned.bleu:.2f} reranked, {tuned.beam_search_bleu:.2f} in the order of beam "
         "search, with:"
     )
-    print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")
+    print(f"--rerank_reverse_weight {tuned.reverse:g} --rerank_length_weight {tuned.length:g}")

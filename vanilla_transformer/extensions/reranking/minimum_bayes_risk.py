@@ -14,12 +14,8 @@ from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report
 from vanilla_transformer.decoding.translations import Translation
 
-_SAMPLING = {
-    "do_sample": True,
-    "num_beams": 1,
-    "top_k": 0,
-    "epsilon_cutoff": 0.02,
-}  # as Freitag et al. (2023)
+# As Freitag et al. (2023).
+_SAMPLING = {"do_sample": True, "num_beams": 1, "top_k": 0, "epsilon_cutoff": 0.02}
 _DIGITS = 9  # beyond which two expected utilities are a tie
 
 
@@ -52,10 +48,9 @@ def choose_by_risk(decode: Decode) -> Decode:
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         options = risk_candidates(options)
-        found = decode(sentences, options, report)
-        return [
-            [choose(candidates, str(options.mbr), not _samples(options))] for candidates in found
-        ]
+        utility, by_probability = str(options.mbr), not _samples(options)
+        rows = decode(sentences, options, report)
+        return [[choose(candidates, utility, by_probability)] for candidates in rows]
 
     return decode_by_risk
 
@@ -73,10 +68,10 @@ def choose(candidates: Sequence[Translation], utility: str, by_probability: bool
         by_probability: Weigh candidates by their probabilities, for an n-best list. Otherwise each
             one counts equally, for samples, which are repeated as often as they were drawn.
     """
-    texts = [each.text for each in candidates]
-    weights = (
-        [each.log_probability for each in candidates] if by_probability else [0.0] * len(texts)
-    )
+    texts = [candidate.text for candidate in candidates]
+    weights = [0.0] * len(texts)
+    if by_probability:
+        weights = [candidate.log_probability for candidate in candidates]
     expected = expected_utilities(texts, weights, utility)
     best = candidates[int(np.argmax(expected.round(_DIGITS)))]
     return best._replace(score=float(expected.max()))
@@ -91,9 +86,10 @@ def expected_utilities(
     from .sentence_utilities import PAIRWISE  # which imports sacrebleu
 
     different = list(dict.fromkeys(texts))
-    places = {text: place for place, text in enumerate(different)}
-    each = np.exp(np.array(log_weights) - max(log_weights))
+    index_of = {text: index for index, text in enumerate(different)}
+    indices = [index_of[text] for text in texts]
+    relative = np.exp(np.array(log_weights) - max(log_weights))
     weights = np.zeros(len(different))
-    np.add.at(weights, [places[text] for text in texts], each / each.sum())
+    np.add.at(weights, indices, relative / relative.sum())
     expected = PAIRWISE[utility](different) @ weights
-    return expected[[places[text] for text in texts]]
+    return expected[indices]

@@ -10,8 +10,12 @@ model. |y| counts tokens, EOS included. A model of quality, see [`comet`], score
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.decoding.options import RERANKING, OptionError, TranslationOptions
@@ -23,11 +27,14 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 
 from .minimum_bayes_risk import choose_by_risk
 
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+
 _MOST_TOKENS = 4096  # in a batch of forced decoding
 REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5  # by default
 
 
-def steps(pipeline: Any, options: TranslationOptions) -> Iterator[Step]:
+def steps(pipeline: "TranslationPipeline", options: TranslationOptions) -> Iterator[Step]:
     """Yield the steps that choose among the candidates of each sentence."""
     weight = next((name for name in RERANKING if getattr(options, name) is not None), None)
     if weight is not None and weight not in getattr(pipeline.reranker, "options", ()):
@@ -59,11 +66,10 @@ def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
             )
         beams, count = options.num_beams or 1, options.count
         if beams < 2 or count > beams:
-            rule = (
-                f"at least as many candidates as translations, and 2 or more; got {count} of "
-                f"`num_beams={beams}`"
+            raise OptionError(
+                "Reranking needs at least as many candidates as translations, and 2 or more; got "
+                f"{count} of `num_beams={beams}`."
             )
-            raise OptionError(f"Reranking needs {rule}.")
         search = options.override(
             num_return_sequences=beams, return_scores=True, return_tokens=True
         )
@@ -99,11 +105,11 @@ class Reranker:
 
     argument, options = "rerank_reverse", RERANKING
 
-    def __init__(self, model: Any, tokenizer: Any):
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):
         self.model, self.tokenizer = model.eval(), tokenizer
 
     @classmethod
-    def load(cls, name: str | Path, device: Any) -> "Reranker":
+    def load(cls, name: str | Path, device: torch.device) -> "Reranker":
         """Load the model of a folder or of a name on the Hub."""
         return cls(load_seq2seq(name, "translates").to(device), load_tokenizer(name))
 
@@ -122,7 +128,8 @@ class Reranker:
         for sentence, translations in zip(sentences, candidates, strict=True):
             pairs += [(translation.text, sentence) for translation in translations]
         different = list(dict.fromkeys(pairs))  # several candidates may have the same text
-        texts, sources = [text for text, _ in different], [source for _, source in different]
+        texts = [text for text, _ in different]
+        sources = [source for _, source in different]
         encoded = encode_as_trained(self.model, self.tokenizer, texts, sources, direction)
         rows = score_tokens(self.model, *encoded, _MOST_TOKENS)
         reverse = dict(zip(different, map(sum, rows), strict=True))
@@ -144,16 +151,16 @@ class Reranker:
     ) -> list[float]:
         """Return the score of each candidate of each sentence, one after the other."""
         reverse, length = (getattr(options, name) for name in RERANKING)
-        weights = (
-            REVERSE_WEIGHT if reverse is None else reverse,
-            LENGTH_WEIGHT if length is None else length,
-        )
-        is_multilingual = find_languages(self.tokenizer) is not None
-        direction = (
-            Direction(options.tgt_lang, options.src_lang) if is_multilingual else NO_DIRECTION
-        )
-        features = self.features(sentences, candidates, direction)
-        return [combine(each, weights) for some in features for each in some]
+        reverse_weight = REVERSE_WEIGHT if reverse is None else reverse
+        length_weight = LENGTH_WEIGHT if length is None else length
+        direction = NO_DIRECTION
+        if find_languages(self.tokenizer) is not None:
+            direction = Direction(options.tgt_lang, options.src_lang)
+        rows = self.features(sentences, candidates, direction)
+        scores = []
+        for features in chain.from_iterable(rows):
+            scores.append(combine(features, (reverse_weight, length_weight)))
+        return scores
 
 
 class QualityReranker:
@@ -170,7 +177,7 @@ class QualityReranker:
         self.model = model
 
     @classmethod
-    def load(cls, name: str | Path, device: Any) -> "QualityReranker":
+    def load(cls, name: str | Path, device: torch.device) -> "QualityReranker":
         """Load the model of a folder or of a name on the Hub."""
         from vanilla_transformer.extensions.quality.comet import Comet
 
@@ -183,12 +190,12 @@ class QualityReranker:
         options: TranslationOptions,
     ) -> list[float]:
         """Return the quality of each candidate of each sentence, one after the other."""
-        sources = [
-            sentence for sentence, some in zip(sentences, candidates, strict=True) for _ in some
-        ]
-        return self.model.score(
-            sources, [each.text for some in candidates for each in some]
-        ).tolist()
+        sources: list[str] = []
+        texts: list[str] = []
+        for sentence, translations in zip(sentences, candidates, strict=True):
+            sources += [sentence] * len(translations)
+            texts += [translation.text for translation in translations]
+        return self.model.score(sources, texts).tolist()
 
 
 RERANKERS: dict[str, Any] = {kind.argument: kind for kind in (Reranker, QualityReranker)}
@@ -197,8 +204,5 @@ RERANKERS: dict[str, Any] = {kind.argument: kind for kind in (Reranker, QualityR
 def combine(features: Features, weights: tuple[float, float]) -> float:
     """Return the score of a candidate, given λ_reverse and λ_length."""
     reverse, length = weights
-    return (
-        features.log_probability
-        + reverse * features.reverse_log_probability
-        + length * features.length
-    )
+    channel = reverse * features.reverse_log_probability
+    return features.log_probability + channel + length * features.length

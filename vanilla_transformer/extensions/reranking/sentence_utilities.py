@@ -8,6 +8,7 @@ Letters in shapes: K texts, G n-grams of one length.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
@@ -19,14 +20,15 @@ from vanilla_transformer.text.scripts import bleu_tokenizer
 def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
     """Return the chrF of each text, with each one as reference, `(K, K)`."""
     ngrams = [extract_all_char_ngrams(text, CHRF.CHAR_ORDER) for text in texts]
-    precision, recall, orders = (np.zeros((len(texts), len(texts))) for _ in range(3))
+    precision, recall, orders = np.zeros((3, len(texts), len(texts)))
     for counters in zip(*ngrams, strict=True):
         matches, totals = _matches(counters)
         counts = (totals[:, None] > 0) & (totals > 0)
         precision += np.divide(matches, totals[:, None], out=np.zeros_like(precision), where=counts)
         recall += np.divide(matches, totals, out=np.zeros_like(recall), where=counts)
         orders += counts
-    precision, recall = (each / orders.clip(min=1) for each in (precision, recall))
+    precision /= orders.clip(min=1)
+    recall /= orders.clip(min=1)
     factor = CHRF.BETA**2
     divisor = factor * precision + recall
     score = 100 * (1 + factor) * precision * recall
@@ -39,18 +41,24 @@ def pairwise_bleu(texts: Sequence[str]) -> np.ndarray:
     """
     tokenize = BLEU(tokenize=bleu_tokenizer(texts)).tokenizer
     words = [tokenize(text.rstrip()).split() for text in texts]
-    lengths = [len(each) for each in words]
-    found = [
-        _matches([extract_word_ngrams(each, order) for each in words]) for order in range(1, 5)
-    ]
-    matches, totals = (np.stack(each, axis=-1).tolist() for each in zip(*found, strict=True))
+    lengths = [len(text_words) for text_words in words]
+    matches_by_order, totals_by_order = [], []
+    for order in range(1, 5):
+        ngrams = [extract_word_ngrams(text_words, order) for text_words in words]
+        order_matches, order_totals = _matches(ngrams)
+        matches_by_order.append(order_matches)
+        totals_by_order.append(order_totals)
+    matches = np.stack(matches_by_order, axis=-1).tolist()
+    totals = np.stack(totals_by_order, axis=-1).tolist()
 
     def score(row: int, column: int) -> float:
         counts = matches[row][column], totals[row], lengths[row], lengths[column]
         return BLEU.compute_bleu(*counts, smooth_method="exp", effective_order=True).score
 
-    places = range(len(texts))
-    return np.array([[score(row, column) for column in places] for row in places])
+    scores = np.empty((len(texts), len(texts)))
+    for row, column in np.ndindex(scores.shape):
+        scores[row, column] = score(row, column)
+    return scores
 
 
 PAIRWISE = {"chrf": pairwise_chrf, "bleu": pairwise_bleu}
@@ -60,10 +68,9 @@ def _matches(counters: Sequence[Counter]) -> tuple[np.ndarray, np.ndarray]:
     """Return how many n-grams each pair of texts shares, `(K, K)`, and how many each one has,
     `(K,)`.
     """
-    columns = {
-        ngram: column
-        for column, ngram in enumerate(dict.fromkeys(key for each in counters for key in each))
-    }
+    columns: dict[object, int] = {}
+    for ngram in chain.from_iterable(counters):
+        columns.setdefault(ngram, len(columns))
     counts = np.zeros((len(counters), len(columns)), dtype=np.int64)  # (K, G)
     for row, counter in enumerate(counters):
         counts[row, [columns[ngram] for ngram in counter]] = list(counter.values())

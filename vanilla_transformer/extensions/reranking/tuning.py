@@ -1,7 +1,8 @@
 """Fit the weights of reranking by a reverse model to validation text."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import sacrebleu
@@ -13,6 +14,9 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.text.scripts import bleu_tokenizer
 
 from .reranking import Features, Reranker
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
 _REVERSE_WEIGHTS = np.arange(0, 21) / 10  # 0, 0.1, …, 2
 _LENGTH_WEIGHTS = np.arange(-10, 31) / 10  # -1, -0.9, …, 3
@@ -30,7 +34,7 @@ class TunedWeights(NamedTuple):
 
 
 def tune_reranking(
-    translate: Any,
+    translate: "TranslationPipeline",
     reranker: Reranker,
     sources: Sequence[str],
     references: Sequence[str],
@@ -81,16 +85,18 @@ def choose_weights(
     metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
     rows = []
     for n_best, reference in zip(texts, references, strict=True):
-        scores = [metric.sentence_score(text, [reference]) for text in n_best]
-        rows.append([[*bleu.counts, *bleu.totals, bleu.sys_len, bleu.ref_len] for bleu in scores])
+        row = []
+        for text in n_best:
+            bleu = metric.sentence_score(text, [reference])
+            row.append([*bleu.counts, *bleu.totals, bleu.sys_len, bleu.ref_len])
+        rows.append(row)
     # Matches and n-grams of 4 orders, and both lengths: (sentences, candidates, 10)
     counts = np.array(rows)
-    forward, reverse, lengths = np.moveaxis(
-        np.array(features, dtype=np.float64), 2, 0
-    )  # (sentences, candidates) each
+    # (sentences, candidates) each
+    forward, reverse, lengths = np.moveaxis(np.array(features, dtype=np.float64), 2, 0)
     sentences = np.arange(len(references))
 
-    def bleu_of(chosen: Any) -> float:
+    def bleu_of(chosen: np.ndarray | int) -> float:
         *total, length, reference_length = counts[sentences, chosen].sum(axis=0).tolist()
         return sacrebleu.BLEU.compute_bleu(
             total[:4], total[4:], length, reference_length, smooth_method="exp"
@@ -99,6 +105,7 @@ def choose_weights(
     def bleu_with(weights: tuple[float, float]) -> float:
         return bleu_of((forward + weights[0] * reverse + weights[1] * lengths).argmax(axis=1))
 
-    grid = [(float(one), float(other)) for one in _REVERSE_WEIGHTS for other in _LENGTH_WEIGHTS]
-    best = max(sorted(grid, key=lambda pair: (pair[0], abs(pair[1]))), key=bleu_with)
+    grid = list(product(_REVERSE_WEIGHTS.tolist(), _LENGTH_WEIGHTS.tolist()))
+    grid.sort(key=lambda weights: (weights[0], abs(weights[1])))
+    best = max(grid, key=bleu_with)
     return TunedWeights(*best, bleu_with(best), bleu_of(0))

@@ -66,34 +66,35 @@ class TermUse:
 class _Tree:
     """Terms in a tree of their units.
 
-    Places in it are numbers, so that deep ones need no recursion.
+    Nodes are numbers, so that deep ones need no recursion.
     """
 
     def __init__(self) -> None:
-        self._places, self._terms = dict[tuple[int, str], int](), dict[int, Term]()
+        self._nodes: dict[tuple[int, str], int] = {}  # by parent and unit
+        self._terms: dict[int, Term] = {}  # by node
 
     def __len__(self) -> int:
         return len(self._terms)
 
     def add(self, units: Iterable[str], term: Term) -> Term:
         """Add a term, unless there is one of the same units. Return the term of these."""
-        place = 0
+        node = 0
         for unit in units:
-            place = self._places.setdefault((place, unit), len(self._places) + 1)
-        return self._terms.setdefault(place, term)
+            node = self._nodes.setdefault((node, unit), len(self._nodes) + 1)
+        return self._terms.setdefault(node, term)
 
     def find(self, units: Sequence[str], first: int) -> tuple[int, Term | None]:
         """Return the end of the longest term that begins at a unit, and the term; the begin and
         None without one.
         """
-        place, end, term = 0, first, None
+        node, end, term = 0, first, None
         for last in range(first, len(units)):
-            following = self._places.get((place, units[last]))
-            if following is None:
+            child = self._nodes.get((node, units[last]))
+            if child is None:
                 break
-            place = following
-            if place in self._terms:
-                end, term = last + 1, self._terms[place]
+            node = child
+            if node in self._terms:
+                end, term = last + 1, self._terms[node]
         return end, term
 
 
@@ -134,11 +135,8 @@ class Glossary:
                         f"{name} must have at most {_MAX_UNITS} words and signs in each {side}, "
                         f"got {count}{_at(term)}. A glossary is for terms: split it."
                     )
-            is_folded, units = (
-                casefold or term.source == term.source.lower(),
-                _normalize(term.source),
-            )
-            if is_folded:
+            units = _normalize(term.source)
+            if casefold or term.source == term.source.lower():
                 known = self._folded.add([unit.casefold() for unit in units], term)
             else:
                 known = self._exact.add(units, term)
@@ -205,9 +203,8 @@ class Glossary:
 
 
 _LONGEST_ENDING = 3  # letters by which a form of a word is longer than the wanted one
-_SHORT = (
-    4  # letters of a word, none of which a form lacks; of a longer word, it may lack the last one
-)
+# Letters of a word, none of which a form lacks; of a longer word, it may lack the last one.
+_SHORT = 4
 
 
 def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
@@ -218,7 +215,10 @@ def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
     count = 0
     for first in range(len(words) - len(phrase) + 1):
         window = words[first : first + len(phrase)]
-        count += window == phrase if exactly else all(map(_is_form, window, phrase))
+        if exactly:
+            count += window == phrase
+        else:
+            count += all(map(_is_form, window, phrase))
     return count
 
 
@@ -259,9 +259,8 @@ def read_glossary(
             content, str(path), source_language, target_language
         )
     else:
-        entries = _parse_tsv(
-            decode_text(content, str(path)), str(path), source_language, target_language
-        )
+        text = decode_text(content, str(path))
+        entries = _parse_tsv(text, str(path), source_language, target_language)
     terms = [Term(source, target, f"line {number}") for source, target, number in entries]
     return Glossary(terms, casefold, f"The glossary {path}")
 
@@ -281,11 +280,8 @@ def as_glossary(value: object, *reading: Any) -> Glossary:
         kinds = "a path, a mapping of terms to translations, or a list of pairs"
         raise UserError(f"`glossary` must be {kinds}, got {type(value).__name__}.")
     for pair in pairs:
-        if not (
-            isinstance(pair, list | tuple)
-            and len(pair) == 2
-            and all(isinstance(text, str) for text in pair)
-        ):
+        is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+        if not is_pair or not all(isinstance(text, str) for text in pair):
             raise UserError(
                 f"`glossary` must have pairs of a term and its translation, got {pair!r}."
             )
@@ -301,14 +297,16 @@ def _parse_tsv(
         cells = [cell.strip() for cell in line.split("\t")]
         if not line.strip():
             continue
-        named = find_named_columns(cells, source_language, target_language) if number == 1 else None
+        named = None
+        if number == 1:
+            named = find_named_columns(cells, source_language, target_language)
         if named is not None and len(cells) == 2:
             source, target = named
             continue
         if len(cells) != 2 or not all(cells):
-            rule = "a term, a tab and its translation"
             raise UserError(
-                f"Each line of {path} must have {rule}, got {line.strip()[:60]!r} in line {number}."
+                f"Each line of {path} must have a term, a tab and its translation, got "
+                f"{line.strip()[:60]!r} in line {number}."
             )
         yield cells[source], cells[target], number
 
@@ -347,17 +345,19 @@ def parse_tbx(
         raise UserError(f"{path} must be TBX. {error}") from None
     concepts = [element for element in root.iter() if local_name(element) in _ENTRIES]
     if not concepts:
-        found = f"<{local_name(root)}>"
         raise UserError(
-            f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in {found}."
+            f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in "
+            f"<{local_name(root)}>."
         )
     sections = []
     for concept in concepts:
         sections.append([child for child in concept if local_name(child) in _LANGUAGES])
     for section in chain(*sections):
         if not section.get(LANG):
-            rule = f"Each <{local_name(section)}> of {path} must have the attribute xml:lang"
-            raise UserError(f"{rule}, got none in line {section.sourceline}.")
+            raise UserError(
+                f"Each <{local_name(section)}> of {path} must have the attribute xml:lang, got "
+                f"none in line {section.sourceline}."
+            )
     known = sorted({section.get(LANG) for section in chain(*sections)})
     for side, language in (("source", source_language), ("target", target_language)):
         if language is None or not any(is_of_language(code, language) for code in known):
@@ -370,18 +370,25 @@ def parse_tbx(
             if is_of_language(section.get(LANG), str(source_language)):
                 sources += _terms(section, path)
             if is_of_language(section.get(LANG), str(target_language)):
-                current += [text for text, _, is_current in _terms(section, path) if is_current]
+                for text, _, is_current in _terms(section, path):
+                    if is_current:
+                        current.append(text)
         if current:
-            yield from ((text, current[0], line) for text, line, _ in sources)
+            for text, line, _ in sources:
+                yield text, current[0], line
 
 
 def _terms(language: Any, path: str) -> Iterator[tuple[str, int, bool]]:
     """Yield each term of a language section, its line, and whether it is to be used."""
-    for section in (child for child in language if local_name(child) in _SECTIONS):
-        term = next((each for each in section.iter() if local_name(each) == "term"), None)
+    for section in language:
+        if local_name(section) not in _SECTIONS:
+            continue
+        term = next((node for node in section.iter() if local_name(node) == "term"), None)
         text = "" if term is None else " ".join("".join(term.itertext()).split())
         if term is None or not text:
-            rule = f"Each <{local_name(section)}> of {path} must have a <term> with text"
-            raise UserError(f"{rule}, got none in line {section.sourceline}.")
-        is_outdated = any((each.text or "").strip() in _OUTDATED for each in section.iter())
+            raise UserError(
+                f"Each <{local_name(section)}> of {path} must have a <term> with text, got none in "
+                f"line {section.sourceline}."
+            )
+        is_outdated = any((node.text or "").strip() in _OUTDATED for node in section.iter())
         yield text, term.sourceline, not is_outdated

@@ -14,7 +14,8 @@ By default soft if the model was trained for it, and otherwise exact.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.constraints import tokenize_phrase
 from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError, TranslationOptions
@@ -26,7 +27,7 @@ from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate, 
 from .glossary import Glossary
 
 
-def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
+def use_terms(decode: Decode, encode: Encode, tokenizer: PreTrainedTokenizerBase) -> Decode:
     """Return a decode whose translations have the terms of the glossary of a request.
 
     It raises an [`OptionError`] if the mode is soft and the model was not trained for it, or if its
@@ -52,11 +53,9 @@ def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
         lacking = lacking_terms(glossary, sources, translations)
         if not lacking:
             return candidates
-        constrained = _constrained(
-            [sentences[number] for number in lacking],
-            [matches[number] for number in lacking],
-            tokenizer,
-        )
+        lacking_sentences = [sentences[number] for number in lacking]
+        lacking_matches = [matches[number] for number in lacking]
+        constrained = _constrained(lacking_sentences, lacking_matches, tokenizer)
         again = decode(constrained, options, lambda _: None)
         for number, n_best in zip(lacking, again, strict=True):
             candidates[number] = n_best
@@ -65,7 +64,7 @@ def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
     return decode_terms
 
 
-def term_mode(options: TranslationOptions, tokenizer: Any) -> str:
+def term_mode(options: TranslationOptions, tokenizer: PreTrainedTokenizerBase) -> str:
     """Return the mode in which the model of a tokenizer translates terms."""
     is_trained = knows_inline_terms(tokenizer)
     if options.term_mode == SOFT and not is_trained:
@@ -95,7 +94,7 @@ def _annotate(
     matches: Sequence[Sequence[Match]],
     encode: Encode,
     options: TranslationOptions,
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> list[Sentence]:
     """Return the sentences with the wanted translations, which must be plain text, written beside
     their terms.
@@ -115,7 +114,7 @@ def _annotate(
     return annotated
 
 
-def _check_plain(targets: Sequence[str], tokenizer: Any) -> None:
+def _check_plain(targets: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> None:
     """Check that a vocabulary can spell translations of terms, and that they have no marks."""
     if not targets:
         return
@@ -134,7 +133,9 @@ def _check_plain(targets: Sequence[str], tokenizer: Any) -> None:
 
 
 def _constrained(
-    sentences: Sequence[Sentence], matches: Sequence[Sequence[Match]], tokenizer: Any
+    sentences: Sequence[Sentence],
+    matches: Sequence[Sequence[Match]],
+    tokenizer: PreTrainedTokenizerBase,
 ) -> list[Sentence]:
     """Return the sentences with the wanted translations of their terms among their constraints."""
     constrained = []

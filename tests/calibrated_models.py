@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from tests.tiny import tiny_model
-from vanilla_transformer.extensions.quality.confidence import Calibration
+from vanilla_transformer.decoding.confidence import Calibration
 from vanilla_transformer.text.translation_warnings import WarningLimits
 
 CALIBRATION = Calibration(

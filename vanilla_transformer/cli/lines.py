@@ -321,6 +321,6 @@ def _as_text(source: str, answer: Mapping[str, Any]) -> str:
     score = f"{answer['score']:.4f}\t" if "score" in answer else ""
     if "alignment" not in answer:
         return f"{score}{text}"
-    from vanilla_transformer.extensions.alignments.unit_links import moses_pairs
+    from vanilla_transformer.decoding.unit_links import moses_pairs
 
     return f"{score}{text} ||| {moses_pairs(source, text, answer['alignment'])}"

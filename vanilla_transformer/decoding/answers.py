@@ -9,19 +9,19 @@ from typing import Any
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
+from .confidence import Calibration, measure_features
 from .engine.search_state import Hypothesis
 from .options import TranslationOptions
 from .segments import Sentence
 from .token_texts import Token, locate_tokens, to_entries
 from .translations import Link, Translation, join_pieces
+from .unit_links import align, token_spans
 
 
 def needs_alignments(options: TranslationOptions, config: Any) -> bool:
     """Return whether alignments are computed, to be returned or for the confidence."""
     if not options.return_confidence:
         return options.return_alignments
-    from vanilla_transformer.extensions.quality.confidence import Calibration
-
     return Calibration.from_config(config).needs_alignments or options.return_alignments
 
 
@@ -74,8 +74,6 @@ def _align(
     tokenizer: Any,
 ) -> list[Sequence[Link]]:
     """Return the links of each hypothesis; there are as many of each sentence."""
-    from vanilla_transformer.extensions.alignments.unit_links import align, token_spans
-
     sources = []
     for sentence in sentences:
         plain = AnnotatedText(sentence.text, sentence.text, [])
@@ -130,8 +128,6 @@ def build_answer(
             sum(translation.log_probability for translation in translations)
         )
     if options.return_confidence:
-        from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
-
         values = [token.log_probability for token in joined.tokens]
         features = measure_features(source, joined.text, values, joined.alignment)
         answer["confidence"] = Calibration.from_config(config).predict(features)

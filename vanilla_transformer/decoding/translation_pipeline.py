@@ -30,6 +30,7 @@ from .engine.engine_pool import EnginePool
 from .engine.requests import DecodeRequest
 from .options import RERANKING, OptionError, TranslationOptions, check_languages
 from .pretrained import load_ensemble
+from .protection.protected_search import keep_protected, remove_masks
 from .segments import Sentence, SentenceReader
 from .steps import Decode, Report, Step, complete_alternatives
 from .text_tasks import TaskInputs
@@ -248,11 +249,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
             )
 
             yield from steps_of_reranking(self, options)
-        from vanilla_transformer.extensions.protection.protected_search import (
-            keep_protected,
-            remove_masks,
-        )
-
         if options.protect and options.alternatives is None:
             yield partial(
                 keep_protected,

@@ -93,11 +93,6 @@ EXTENSIONS: Mapping[str, Extension] = {
         "markup stays.",
         "documents.md",
     ),
-    "protection": Extension(
-        "URLs, placeholders, emoji and long numbers appear in translations as they are, in text "
-        "and in documents.",
-        "terms_and_markup.md",
-    ),
     "quality": Extension(
         "COMET scores translations, confidence is calibrated, a stress table shows what weakens a "
         "model, and text is examined before training.",

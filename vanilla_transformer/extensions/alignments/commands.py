@@ -166,8 +166,7 @@ class WriteAlignmentsArguments(ParallelTextArguments, ThreadArguments, Overwrite
 def write_alignments_command(arguments: Sequence[str]) -> None:
     options = parse(WriteAlignmentsArguments, arguments)
     from vanilla_transformer.data.readers import stream_text_files
-
-    from .unit_links import format_pairs
+    from vanilla_transformer.decoding.unit_links import format_pairs
 
     pairs = [*stream_text_files(options.source, options.target)]
     if options.models:

@@ -29,12 +29,12 @@ from vanilla_transformer.data.tokenized_corpus import (
     hash_tokenizer,
     open_arrow_files,
 )
+from vanilla_transformer.decoding.unit_links import token_spans, words_of_tokens
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.units import Span
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
-from .unit_links import token_spans, words_of_tokens
 from .word_alignments import align_lexically, parse_alignment
 
 logger = logging.getLogger(__name__)

@@ -2,8 +2,9 @@
 changes.
 """
 
+from vanilla_transformer.decoding.protection.blocks import Block, Span
+
 from .block_translator import BlockTranslator
-from .blocks import Block, Span
 from .translation import (
     FORMATS,
     DocumentTranslator,

@@ -11,15 +11,17 @@ from typing import Any
 import regex
 
 from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.protection.block_joining import find_breaks, join_block
+from vanilla_transformer.decoding.protection.blocks import Block, find_formulas, walk
+from vanilla_transformer.decoding.protection.icu_messages import parse_message
+from vanilla_transformer.decoding.protection.inline_markup import parse_markup
+from vanilla_transformer.decoding.protection.projection import proportional_links
+from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
-
-from .block_joining import find_breaks, join_block
-from .blocks import Block, find_formulas, walk
-from .projection import proportional_links
 
 # The translation of a text, and its alignment or None.
 Answer = tuple[str, Sequence[tuple[int, int, int, int, float]] | None]
@@ -57,8 +59,6 @@ class BlockTranslator:
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
-        from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch
-
         search = ProtectedSearch(
             lambda sentences, options, report: _search(self.translate, sentences),
             TranslationOptions(protect=self.protect),
@@ -94,9 +94,6 @@ class BlockTranslator:
 
         None ends in text that is kept; each ends at a break.
         """
-        from vanilla_transformer.extensions.protection.icu_messages import parse_message
-        from vanilla_transformer.extensions.protection.inline_markup import parse_markup
-
         fixed = sorted(
             (span.start, span.end)
             for span in walk(block.spans)

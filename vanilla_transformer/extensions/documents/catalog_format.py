@@ -8,6 +8,15 @@ from typing import Any
 
 import regex
 
+from vanilla_transformer.decoding.protection.blocks import (
+    Block,
+    Document,
+    SpanBuilder,
+    leave_open,
+    report_open,
+    unify_line_ends,
+    write_block,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.catalogs import (
     ACCELERATOR,
@@ -19,15 +28,6 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_lan
 from vanilla_transformer.text.protection import WIDTH, find_protected
 from vanilla_transformer.text.xml_tree import DECLARATION
 
-from .blocks import (
-    Block,
-    Document,
-    SpanBuilder,
-    leave_open,
-    report_open,
-    unify_line_ends,
-    write_block,
-)
 from .message_format import LINE_BREAK, add_lines
 from .xliff_format import TargetLanguageError, check_direction
 

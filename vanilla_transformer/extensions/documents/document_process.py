@@ -36,7 +36,7 @@ Ask = Callable[..., Sequence[Any]]
 # the system can do so.
 _METHOD = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
 _context: Any = get_context(_METHOD)
-_MODULES = [__name__, "vanilla_transformer.extensions.protection.protected_search"]
+_MODULES = [__name__, "vanilla_transformer.decoding.protection.protected_search"]
 _REQUIREMENT = "The document must be read and written"
 _MOST_SENTENCES = 1024  # in a question, so that reading it does not hold Python's lock for long
 _starting = threading.Lock()

@@ -17,10 +17,16 @@ from typing import Any, NamedTuple
 import regex
 import yaml
 
+from vanilla_transformer.decoding.protection.blocks import (
+    Block,
+    Document,
+    Span,
+    SpanBuilder,
+    unify_line_ends,
+    write_block,
+)
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.import_utils import requires_extra
-
-from .blocks import Block, Document, Span, SpanBuilder, unify_line_ends, write_block
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"

@@ -9,6 +9,12 @@ from typing import Any
 
 import regex
 
+from vanilla_transformer.decoding.protection.blocks import (
+    Block,
+    SpanBuilder,
+    unify_line_ends,
+    write_block,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.catalogs import MESSAGE_FORMAT, RESX_TEXTS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
@@ -16,7 +22,6 @@ from vanilla_transformer.text.protection import SIGN
 from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.text_files import has_invalid_unicode
 
-from .blocks import Block, SpanBuilder, unify_line_ends, write_block
 from .source_text import Place, SourceDocument
 from .xml_format import MarkupDocument
 
@@ -44,7 +49,7 @@ def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanB
 
     Comments, scripts and so on are marks, too. A tag over several lines is text of one line.
     """
-    from vanilla_transformer.extensions.protection.inline_markup import HIDDEN
+    from vanilla_transformer.decoding.protection.inline_markup import HIDDEN
 
     end = 0
     for match in regex.finditer(

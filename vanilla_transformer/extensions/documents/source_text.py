@@ -15,9 +15,16 @@ from typing import Any, NamedTuple
 
 import regex
 
+from vanilla_transformer.decoding.protection.blocks import (
+    LINE_END,
+    Block,
+    Document,
+    SpanBuilder,
+    leave_open,
+    report_open,
+    write_block,
+)
 from vanilla_transformer.text.protection import Range
-
-from .blocks import LINE_END, Block, Document, SpanBuilder, leave_open, report_open, write_block
 
 # Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
 # quotation marks.

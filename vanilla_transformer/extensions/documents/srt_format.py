@@ -10,10 +10,17 @@ from typing import NamedTuple
 
 import regex
 
+from vanilla_transformer.decoding.protection.blocks import (
+    BYTE_ORDER_MARK,
+    LINE_END,
+    Block,
+    Document,
+    SpanBuilder,
+    write_block,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import BYTE_ORDER_MARK, LINE_END, Block, Document, SpanBuilder, write_block
 from .line_breaks import find_cuts, join_lines
 from .source_text import read_html
 

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from vanilla_transformer.decoding.options import several_beams
+from vanilla_transformer.decoding.protection.blocks import Document
 from vanilla_transformer.decoding.sentence_splitter import (
     SentenceSplitter,
     find_splitter,
@@ -19,7 +20,6 @@ from vanilla_transformer.utils.input_files import STDIN, open_input
 from vanilla_transformer.utils.text_files import ZIP, decode_document, decompress
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
-from .blocks import Document
 from .catalog_format import CatalogDocument
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument

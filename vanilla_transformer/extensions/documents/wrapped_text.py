@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from vanilla_transformer.decoding.protection.blocks import Block, Document, unify_line_ends
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import Block, Document, unify_line_ends
 from .line_breaks import STARTS_UNSPACED, count_columns, ends_sentence, find_cuts, join_lines, wrap
 
 _LINE = re.compile(

@@ -6,6 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from vanilla_transformer.decoding.protection.blocks import (
+    Block,
+    SpanBuilder,
+    leave_open,
+    report_open,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import (
     NO_DIRECTION,
@@ -24,7 +30,6 @@ from vanilla_transformer.text.xliff import (
 )
 from vanilla_transformer.text.xml_tree import local_name, translate_value
 
-from .blocks import Block, SpanBuilder, leave_open, report_open
 from .source_text import Edit, Place, Token
 from .xml_format import ENTITY, XML_SPACE, MarkupDocument
 

@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import unquote
 from zipfile import BadZipFile, ZipFile
 
+from vanilla_transformer.decoding.protection.blocks import Block, Document
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 from vanilla_transformer.utils.text_files import decode_document, fit_encoding
 
-from .blocks import Block, Document
 from .html_format import HtmlDocument
 from .source_text import SourceDocument
 from .xml_format import XML_SPACE, XmlDocument

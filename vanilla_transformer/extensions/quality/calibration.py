@@ -11,13 +11,12 @@ import numpy as np
 from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import sentence_chrf
 from vanilla_transformer.text.translation_warnings import WarningLimits, measure_limits
 from vanilla_transformer.utils.file_utils import update_json
 from vanilla_transformer.utils.import_utils import requires_extra
-
-from .confidence import Calibration, measure_features
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline

@@ -7,8 +7,8 @@ import pytest
 
 from tests.tiny_runs import flags, no_scores
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
+from vanilla_transformer.decoding.unit_links import token_spans, words_of_tokens
 from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
-from vanilla_transformer.extensions.alignments.unit_links import token_spans, words_of_tokens
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 

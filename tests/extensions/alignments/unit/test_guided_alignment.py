@@ -9,13 +9,13 @@ from tests.tiny import tiny_model
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.unit_links import token_spans
 from vanilla_transformer.extensions.alignments.guided_alignment import (
     GuidedAlignment,
     alignment_loss,
     create_guided_alignment,
 )
 from vanilla_transformer.extensions.alignments.token_alignments import align_tokens
-from vanilla_transformer.extensions.alignments.unit_links import token_spans
 from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
 from vanilla_transformer.training.lora import LoraAdapters
 from vanilla_transformer.training.loss import ModelWithLoss

@@ -24,11 +24,11 @@ from tests.growth import MOST, measure_growth
 from tests.sweeps import rare
 from vanilla_transformer.data.cleaning_rules import hash_pair, hash_repetition
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.protection.icu_messages import parse_message
+from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter, split_simply
 from vanilla_transformer.extensions.documents import FORMATS, BlockTranslator, parse_document
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
-from vanilla_transformer.extensions.protection.icu_messages import parse_message
-from vanilla_transformer.extensions.protection.inline_markup import parse_markup
 from vanilla_transformer.extensions.terms.glossary import Glossary
 from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 from vanilla_transformer.text.languages import Direction
@@ -291,7 +291,7 @@ def test_translate_document_is_linear(format, number, shares):
 # Expressions over text of others are module constants of these.
 ROOT = Path(vanilla_transformer.__file__).parent
 WITH_EXPRESSIONS = [
-    *(ROOT / folder for folder in ("text", "extensions/documents", "extensions/protection")),
+    *(ROOT / folder for folder in ("text", "extensions/documents", "decoding/protection")),
     *(ROOT / "extensions/terms", ROOT / "data/readers"),
     *(ROOT / "data/cleaning_rules.py", ROOT / "publishing/checks.py"),
     *(ROOT / "utils/text_files.py", ROOT / "decoding/sentence_splitter.py"),

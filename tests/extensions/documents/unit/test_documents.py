@@ -10,6 +10,7 @@ import pytest
 
 from tests.fake_translation import contain, copy, copy_kept, reverse, shout, without_alignment
 from tests.whole_pages import DOCTYPES, PAGES
+from vanilla_transformer.decoding.protection.projection import proportional_links
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.extensions.documents import (
     BlockTranslator,
@@ -18,7 +19,6 @@ from vanilla_transformer.extensions.documents import (
     translate_document,
     translate_documents,
 )
-from vanilla_transformer.extensions.documents.projection import proportional_links
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 

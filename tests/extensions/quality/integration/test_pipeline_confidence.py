@@ -10,7 +10,7 @@ from tests.rounding import close_to
 from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
+from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 from vanilla_transformer.utils.file_utils import save_model_folder
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vanilla_transformer.data.corpus import SentencePair
+from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.decoding.translations import Link
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.quality.calibration import (
@@ -19,7 +20,6 @@ from vanilla_transformer.extensions.quality.calibration import (
     measure_agreement,
     spearman_correlation,
 )
-from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
 
 
 def noisy_features(count):

@@ -11,7 +11,7 @@ from tests.marian_models import build_marian_tokenizer
 from tests.tiny import TINY_SENTENCES, TINY_VOCAB_SIZE
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.decoding.token_texts import token_texts
-from vanilla_transformer.extensions.alignments.unit_links import (
+from vanilla_transformer.decoding.unit_links import (
     link_units,
     moses_pairs,
     token_spans,

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.translations import Translation
-from vanilla_transformer.extensions.protection.icu_messages import parse_message
 
 
 def shout(message):

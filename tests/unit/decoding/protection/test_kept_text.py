@@ -2,7 +2,7 @@
 
 import pytest
 
-from vanilla_transformer.extensions.protection.kept_text import keeps_order, space_gap
+from vanilla_transformer.decoding.protection.kept_text import keeps_order, space_gap
 
 
 @pytest.mark.parametrize(

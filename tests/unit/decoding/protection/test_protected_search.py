@@ -8,14 +8,14 @@ import pytest
 
 from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintError
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.segments import Sentence, join_cut
-from vanilla_transformer.decoding.translations import Link, Translation
-from vanilla_transformer.extensions.protection.icu_messages import parse_message
-from vanilla_transformer.extensions.protection.protected_search import (
+from vanilla_transformer.decoding.protection.icu_messages import parse_message
+from vanilla_transformer.decoding.protection.protected_search import (
     ProtectedSearch,
     keep_protected,
     remove_masks,
 )
+from vanilla_transformer.decoding.segments import Sentence, join_cut
+from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 
 SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"

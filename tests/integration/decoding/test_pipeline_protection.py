@@ -11,8 +11,8 @@ from tests.sweeps import rare
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.translations import Translation
-from vanilla_transformer.extensions.protection.icu_messages import parse_message
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 KEPT = [

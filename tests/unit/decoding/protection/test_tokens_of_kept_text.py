@@ -6,11 +6,11 @@ import pytest
 
 from tests.token_entries import EOS, joined
 from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.protection import block_joining
+from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch, remove_masks
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.token_texts import Token, move_tokens, to_entries
 from vanilla_transformer.decoding.translations import Translation
-from vanilla_transformer.extensions.documents import block_joining
-from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch, remove_masks
 
 MASKS = ["<ph0>", "<ph1>"]
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.sweeps import examples
 from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.protection.blocks import Block
+from vanilla_transformer.decoding.protection.protected_search import keep_protected
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.extensions.documents.block_translator import BlockTranslator
-from vanilla_transformer.extensions.documents.blocks import Block
-from vanilla_transformer.extensions.protection.protected_search import keep_protected
 from vanilla_transformer.text.protection import KINDS, find_protected
 
 FIELDS = [example for kind in KINDS.values() for example in kind.examples]

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.decoding.engine.search_state import Hypothesis
-from vanilla_transformer.decoding.token_texts import Token
-from vanilla_transformer.decoding.translations import Link
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.units import Span, split_units
+
+from .engine.search_state import Hypothesis
+from .token_texts import Token
+from .translations import Link
 
 # Of a link; the attention of words without a counterpart is spread, or goes to EOS.
 _LEAST_WEIGHT = 0.2
@@ -68,10 +69,12 @@ def link_units(
     weights = means.T @ attention @ of_source  # (target units, source units)
     best = weights.amax(dim=1, keepdim=True)
     linked = (weights >= _LEAST_WEIGHT) & (weights >= _SHARE_OF_BEST * best)
-    links = []
+    links = list[Link]()
     for row, column in linked.nonzero().tolist():
         weight = weights[row, column].item()
-        links.append(Link(*source_units[column], *target_units[row], weight))
+        source_start, source_end = source_units[column]
+        target_start, target_end = target_units[row]
+        links.append(Link(source_start, source_end, target_start, target_end, weight))
     return links
 
 
@@ -159,7 +162,7 @@ def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:
     """Return which share of its characters each token has in each unit, `(tokens, units)`, white
     space left out.
     """
-    owners = {}
+    owners: dict[int, int] = {}
     for unit, (start, end) in enumerate(units):
         owners |= dict.fromkeys(range(start, end), unit)
     shares = torch.zeros(len(spans), len(units))

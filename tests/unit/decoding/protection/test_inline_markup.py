@@ -8,12 +8,12 @@ import pytest
 
 from tests.fake_translation import copy_kept, reverse, shout
 from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.protection.inline_markup import parse_markup
+from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.extensions.documents import translate_document
-from vanilla_transformer.extensions.protection.inline_markup import parse_markup
-from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch
 
 
 def search(text, model, count=1, marks=()):

@@ -13,6 +13,9 @@ from vanilla_transformer.decoding.token_texts import move_tokens
 from vanilla_transformer.decoding.translations import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.text.protection import CODE_ELEMENT, adds_signs
 
+from .block_joining import join_block
+from .blocks import SpanBuilder, walk, write_block
+
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
 # What no reader sees, of which each ends before the next one begins
 HIDDEN = (
@@ -49,8 +52,6 @@ class MarkedText:
     def __init__(
         self, text: str, tokens: Sequence[tuple[regex.Match[str], regex.Match[str] | None]]
     ):
-        from vanilla_transformer.extensions.documents.blocks import SpanBuilder, walk
-
         edges = [0, *(edge for token, _ in tokens for edge in token.span()), len(text)]
         outside = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
         self._bare, self._written = {*_CHARACTER.sub("", "".join(outside))}, dict[str, str]()
@@ -97,9 +98,6 @@ class MarkedText:
         """Return the translation of the text, given the ones of [`messages`], linked as a whole,
         without scores.
         """
-        from vanilla_transformer.extensions.documents.block_joining import join_block
-        from vanilla_transformer.extensions.documents.blocks import write_block
-
         sentences = list[tuple[int, Sentence, Translation]]()
         for (start, part), each in zip(self._parts, found, strict=True):
             exact = [link for link in each.alignment if link.weight == 1]

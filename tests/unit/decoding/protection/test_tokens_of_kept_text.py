@@ -6,7 +6,7 @@ import pytest
 
 from tests.token_entries import EOS, joined
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protection import block_joining
+from vanilla_transformer.decoding.protection import inline_markup
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch, remove_masks
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.token_texts import Token, move_tokens, to_entries
@@ -90,7 +90,7 @@ def test_tokens_of_masks_that_are_removed_have_no_text():
 
 
 def test_tokens_of_a_translation_whose_spans_cross_have_no_text(monkeypatch):
-    monkeypatch.setattr(block_joining, "join_block", lambda block, sentences: None)
+    monkeypatch.setattr(inline_markup, "join_block", lambda block, sentences: None)
     assert tokens_of("<b>see</b> me", shout) == ["<b>see</b> me", "", "", EOS]
 
 

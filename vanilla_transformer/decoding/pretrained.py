@@ -27,7 +27,7 @@ from transformers import (
     modeling_utils,
 )
 from transformers.trainer_utils import get_last_checkpoint
-from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME, cached_file
+from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, GENERATION_CONFIG_NAME, cached_file
 
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
 from vanilla_transformer.utils.device_utils import first_line, usable_cores
@@ -116,6 +116,14 @@ def load_config(name: str | Path) -> PreTrainedConfig:
                 raise MissingFileError(
                     f"The run {name} is not finished; its last checkpoint is {checkpoint}, "
                     "which is a usable model."
+                )
+            if (folder / ADAPTER_CONFIG_NAME).is_file():
+                merge = (
+                    f"AutoPeftModelForSeq2SeqLM.from_pretrained({str(name)!r}).merge_and_unload()"
+                )
+                raise MissingFileError(
+                    f"The model folder {name} must have a model, but it has an adapter alone. Save "
+                    f"`peft.{merge}` and the tokenizer in one folder."
                 )
             raise MissingFileError(
                 f"The model folder {name} must have a {CONFIG_NAME}, but it has none."

@@ -188,7 +188,7 @@ def _add_code(folder: Path) -> None:
     """
     path, card = folder / CONFIG_NAME, folder / CARD_NAME
     content, before = None, hash_file(path)
-    with suppress(OSError):  # a check names what is damaged
+    with suppress(OSError):  # a check names the damage
         content = read_json(path)
     if not isinstance(content, dict) or "auto_map" in content:
         return

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import datasets
+
 from vanilla_transformer.cli import run
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure, save_figure
@@ -79,6 +81,8 @@ class Experiment:
         An interrupted one continues, and a finished run is not repeated.
         """
         options = self.parse(words)
+        if not sys.stderr.isatty():  # a log would get a line for each step
+            datasets.disable_progress_bars()
         data = Path(getattr(options, "data", "")).name
         title = self.title_of("Multi30k" if data == Path(TEXT["data"][0]).name else data)
         folder, runs = options.output / self.name, self.runs(options)

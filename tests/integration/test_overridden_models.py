@@ -14,6 +14,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
+from vanilla_transformer.evaluation.scores import validation_scores
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerDecoder,
     VanillaTransformerEncoder,
@@ -167,6 +168,17 @@ def test_pipeline_follows_changes_of_a_model(change, tiny_tokenizer):
     assert pipeline_of(model, tiny_tokenizer)(TEXTS, **OPTIONS) == expected != plain
     called.refresh()
     assert called(TEXTS, **OPTIONS) == expected
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_validation_says_that_no_engine_decodes_the_model(is_changed, tiny_tokenizer, caplog):
+    model = tiny_model()
+    if is_changed:
+        CHANGES["class of the decoder"](model)
+    with caplog.at_level("INFO"):
+        validation_scores(model, tiny_tokenizer, [("A man.", "A man.")] * 3, max_new_tokens=2)
+    said = "Validation: `generate()` translates 3 sentences, as no engine decodes this Vanilla"
+    assert any(message.startswith(said) for message in caplog.messages) == is_changed
 
 
 class OnlyMore(VanillaTransformerForConditionalGeneration):

@@ -12,16 +12,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2394,
-    "vanilla_transformer/cli": 1285,
-    "vanilla_transformer/data": 2631,
+    "vanilla_transformer/cli": 1293,
+    "vanilla_transformer/data": 2633,
     "vanilla_transformer/decoding": 4558,
-    "vanilla_transformer/evaluation": 937,
-    "vanilla_transformer/extensions": 10762,
-    "vanilla_transformer/publishing": 746,
+    "vanilla_transformer/evaluation": 942,
+    "vanilla_transformer/extensions": 10798,
+    "vanilla_transformer/publishing": 753,
     "vanilla_transformer/text": 821,
     "vanilla_transformer/training": 2998,
-    "vanilla_transformer/utils": 1539,
-    "tests": 35013,
+    "vanilla_transformer/utils": 1560,
+    "tests": 35076,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

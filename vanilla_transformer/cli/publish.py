@@ -2,6 +2,7 @@
 it.
 """
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -99,20 +100,24 @@ def check_model_command(arguments: Sequence[str]) -> None:
     options = parse(CheckModelArguments, arguments)
     folder, opening = options.model, open_model(options)
     from vanilla_transformer.data.readers import read_text_files
-    from vanilla_transformer.publishing.checks import check_folder, failed_checks, format_results
+    from vanilla_transformer.publishing.checks import check_staged, failed_checks, format_results
     from vanilla_transformer.publishing.run_records import (
         STRESS_TABLES,
         check_record_name,
         save_record,
     )
+    from vanilla_transformer.publishing.staging import stage
 
     if options.name is not None:
         check_record_name(options.name)
     pairs = []
     if options.source is not None and options.target is not None:
         pairs = read_text_files(options.source, options.target)[: options.max_pairs]
-    results = check_folder(folder, options.trust_remote_code)
-    print(format_results(results), flush=True)
+    has_code = any(Path(folder).glob("*.py"))
+    with tempfile.TemporaryDirectory() as parent:
+        staged = Path(folder) if has_code else stage(folder, Path(parent) / "model")
+        results = check_staged(folder, staged, options.trust_remote_code)
+    print(format_results(results).replace(str(staged), str(folder)), flush=True)
     if pairs:
         from vanilla_transformer.extensions.quality.stress import (
             format_header,

@@ -20,7 +20,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
     constructor_arguments,
 )
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
-from vanilla_transformer.utils.user_input import check_local_model, reporting_panics
+from vanilla_transformer.utils.user_input import check_hub, check_local_model, reporting_panics
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
 from .texts import Texts
@@ -97,6 +97,8 @@ def hash_data(texts: Texts) -> dict[str, str]:
 def _load(name: str | Path) -> PreTrainedTokenizerBase:
     try:
         check_local_model(name)
+        if not Path(name).is_dir():
+            check_hub(str(name))
         with reporting_panics("its library failed"):
             tokenizer = AutoTokenizer.from_pretrained(name)
             tokenizer.decode(tokenizer("a")["input_ids"])

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from huggingface_hub import constants, get_session, try_to_load_from_cache
-from huggingface_hub.errors import HTTPError, StrictDataclassError
+from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     CONFIG_MAPPING,
@@ -27,7 +27,7 @@ from transformers import (
     modeling_utils,
 )
 from transformers.trainer_utils import get_last_checkpoint
-from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME, cached_file
+from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, GENERATION_CONFIG_NAME, cached_file
 
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
 from vanilla_transformer.utils.device_utils import first_line, usable_cores
@@ -42,8 +42,8 @@ from vanilla_transformer.utils.file_utils import (
 )
 from vanilla_transformer.utils.model_files import check_model_file, most_of_size
 from vanilla_transformer.utils.user_input import (
+    check_hub,
     check_local_model,
-    check_repo_id,
     least_parameters,
     reporting_panics,
 )
@@ -117,17 +117,19 @@ def load_config(name: str | Path) -> PreTrainedConfig:
                     f"The run {name} is not finished; its last checkpoint is {checkpoint}, "
                     "which is a usable model."
                 )
+            if (folder / ADAPTER_CONFIG_NAME).is_file():
+                merge = (
+                    f"AutoPeftModelForSeq2SeqLM.from_pretrained({str(name)!r}).merge_and_unload()"
+                )
+                raise MissingFileError(
+                    f"The model folder {name} must have a model, but it has an adapter alone. Save "
+                    f"`peft.{merge}` and the tokenizer in one folder."
+                )
             raise MissingFileError(
                 f"The model folder {name} must have a {CONFIG_NAME}, but it has none."
             )
     else:
-        try:
-            check_repo_id(str(name))
-        except UserError as error:
-            raise MissingFileError(
-                f"There is no model folder {name}, and the Hub has no such names."
-            ) from error
-        _check_hub(str(name))
+        check_hub(str(name))
     try:
         with refusing_files(name):
             if folder.is_dir():
@@ -148,24 +150,6 @@ def load_config(name: str | Path) -> PreTrainedConfig:
             raise
         raise MissingFileError(
             f"There is no model folder {name}, and the Hub gives no such model: {error}"
-        ) from error
-
-
-def _check_hub(name: str) -> None:
-    """Check that the Hub answers, unless the model is in the cache; its library would try again for
-    half a minute.
-    """
-    if isinstance(try_to_load_from_cache(name, CONFIG_NAME), str):
-        return
-    try:
-        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except (HTTPError, ConnectionError) as error:  # ConnectionError: offline mode
-        is_ours = name.startswith("models/")
-        raise MissingFileError(
-            f"There is no model folder {name}, and the Hub cannot be reached: "
-            f"{first_line(error).rstrip('.')}."
-            + " Our models/ is in the repository, not in the wheel: clone it."
-            * is_ours
         ) from error
 
 
@@ -254,6 +238,8 @@ def load_tokenizer(name: str | Path) -> Any:
     folder.
     """
     check_local_model(name)
+    if not Path(name).is_dir():
+        check_hub(str(name))
     try:
         with reporting_panics("its library failed"):
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)

@@ -1,5 +1,6 @@
 """Translate a test set on all processes, and score it with BLEU, chrF and the paper's BLEU."""
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -43,6 +44,7 @@ def translate_on_all_processes(
     return translations
 
 
+logger = logging.getLogger(__name__)
 _COMPOUND = re.compile(r"(\S)-(\S)")
 # Moses has rules for apostrophes and colons in these languages that its Python port lacks.
 _NOT_PORTED = {"ca", "fi", "ga", "sv", "tdt"}
@@ -181,7 +183,14 @@ def validation_scores(
     from vanilla_transformer.decoding import TranslationPipeline
 
     translate = TranslationPipeline(model, tokenizer, device=model.device, compile=False)
-    hypotheses, scores = translate_and_score(translate, pairs, progress_bar=False, **options)
+    progress_bar = False if translate.uses_engine else None
+    if progress_bar is None and process_state().is_main_process:
+        logger.info(
+            "Validation: `generate()` translates %d sentences, as no engine decodes this %s.",
+            len(pairs),
+            type(model).__name__,
+        )
+    hypotheses, scores = translate_and_score(translate, pairs, progress_bar=progress_bar, **options)
     sources = [source for source, _ in pairs]
     references = [target for _, target in pairs]
     entry: dict[str, Any] = scores._asdict()

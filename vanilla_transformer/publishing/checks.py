@@ -134,6 +134,17 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
     ]
 
 
+def check_staged(
+    folder: str | Path, staged: Path, trust_remote_code: bool = False
+) -> list[CheckResult]:
+    """Check a copy by [`stage`], and name the pickles that it has left out."""
+    pickles = run_check("no pickle", check_pickle, Path(folder))
+    return [
+        pickles if result.name == pickles.name and pickles.passed else result
+        for result in check_folder(staged, trust_remote_code)
+    ]
+
+
 def failed_checks(results: Sequence[CheckResult]) -> list[CheckResult]:
     return [result for result in results if not result.passed]
 

@@ -21,7 +21,7 @@ from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.file_utils import refuse_damage
 from vanilla_transformer.utils.user_input import check_repo_id
 
-from .checks import SENTENCES, CheckResult, check_folder, check_pickle, failed_checks, run_check
+from .checks import SENTENCES, CheckResult, check_staged, failed_checks
 from .staging import CARD_NAME, MARIAN, can_be_marian, refuse_own_class, stage
 
 
@@ -65,13 +65,7 @@ def push_folder(
         staged = stage(folder, Path(parent) / "model")
         if card is not None:
             card(staged).save(staged / CARD_NAME)
-        pickles = run_check(
-            "no pickle", check_pickle, Path(folder)
-        )  # names the ones that `stage` has left out
-        results = [
-            pickles if result.name == pickles.name and pickles.passed else result
-            for result in check_folder(staged, trust_remote_code)
-        ]
+        results = check_staged(folder, staged, trust_remote_code)
         report(results)
         failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
         if failed:

@@ -187,8 +187,12 @@ def _add_code(folder: Path) -> None:
     models/en-de.
     """
     path, card = folder / CONFIG_NAME, folder / CARD_NAME
-    content, before = read_json(path), hash_file(path)
-    if "auto_map" in content or content.get("model_type") not in REMOTE_CODE:
+    content, before = None, hash_file(path)
+    with suppress(OSError):  # a check names the damage
+        content = read_json(path)
+    if not isinstance(content, dict) or "auto_map" in content:
+        return
+    if content.get("model_type") not in [*REMOTE_CODE]:
         return
     names = code_names(folder)
     for name in names:

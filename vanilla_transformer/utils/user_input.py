@@ -1,6 +1,7 @@
 """Check what users write: names, YAML and numbers; and what libraries in Rust do not survive."""
 
 import difflib
+import logging
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator
@@ -12,7 +13,10 @@ import yaml
 
 from vanilla_transformer.errors import MissingFileError, UserError
 
+from .file_utils import TOKENIZER_FILES
 from .model_files import check_model_files
+
+logger = logging.getLogger(__name__)
 
 
 def check_names(names: Iterable[Any], known: Iterable[str], what: str) -> None:
@@ -103,6 +107,37 @@ def check_repo_id(name: str) -> None:
         validate_repo_id(name)
     except HFValidationError as error:
         raise UserError(str(error)) from error
+
+
+def check_hub(name: str) -> None:
+    """Check that the Hub answers, or that its cache holds the model, which alone is read then; the
+    Hub's library would try again for half a minute for each file.
+    """
+    from huggingface_hub import constants, get_session, try_to_load_from_cache
+    from huggingface_hub.errors import HTTPError
+
+    from .device_utils import first_line
+
+    try:
+        check_repo_id(name)
+    except UserError as error:
+        raise MissingFileError(
+            f"There is no model folder {name}, and the Hub has no such names."
+        ) from error
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except (HTTPError, ConnectionError) as error:  # ConnectionError: offline mode
+        reason = first_line(error).rstrip(".")
+        paths = [try_to_load_from_cache(name, file) for file in ("config.json", *TOKENIZER_FILES)]
+        if not any(isinstance(path, str) for path in paths):
+            is_ours = name.startswith("models/")
+            raise MissingFileError(
+                f"There is no model folder {name}, and the Hub cannot be reached: {reason}."
+                + " Our models/ is in the repository, not in the wheel: clone it." * is_ours
+            ) from error
+        if not constants.HF_HUB_OFFLINE:
+            logger.warning("The Hub cannot be reached (%s), so its cache is read.", reason)
+        constants.HF_HUB_OFFLINE = True
 
 
 def refuse_pipes(folder: str | Path) -> None:

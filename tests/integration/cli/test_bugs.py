@@ -59,7 +59,7 @@ MIDDLE = {
     "check-model": (["model", *TEXT], "vanilla_transformer.publishing.checks.publishable_files"),
     "push-to-hub": (
         ["model", "user/name", "--dry_run"],
-        "vanilla_transformer.publishing.push.check_folder",
+        "vanilla_transformer.publishing.push.check_staged",
     ),
     "create-space": (
         ["model", "--output_dir", "out"],

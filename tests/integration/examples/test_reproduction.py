@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import datasets
 import figures
 import positions
 import pytest
@@ -151,10 +152,13 @@ def test_dry_run_writes_nothing(words, capsys, module, runs, steps):
 
 
 def test_table3_plans_each_row_by_its_name(words, capsys):
+    """And a log, which is no terminal, gets no bars."""
+    datasets.enable_progress_bars()
     assert start(table3, *words, "--dry_run") == 0
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr()
     for name in ROWS["rows"]:
-        assert f"{name}:\nabout 0.0 hours for each seed\n" in shown
+        assert f"{name}:\nabout 0.0 hours for each seed\n" in shown.out
+    assert "Tokenizing" not in shown.err
 
 
 def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(

@@ -115,7 +115,7 @@ def local_hub(hub, monkeypatch):
 @pytest.fixture
 def hub_without_checks(local_hub, monkeypatch):
     """Point the client of this process to the local Hub, and skip the checks."""
-    monkeypatch.setattr(push, "check_folder", lambda folder, trust_remote_code: [])
+    monkeypatch.setattr(push, "check_staged", lambda *_: [])
     return local_hub
 
 
@@ -244,7 +244,7 @@ def test_push_folder_keeps_the_old_model_if_the_connection_breaks(
 def test_push_folder_without_a_network_says_so(folder, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(push, "check_folder", lambda folder, trust_remote_code: [])
+    monkeypatch.setattr(push, "check_staged", lambda *_: [])
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(OSError, match="could not be reached"):
         push_folder(folder, NAME, token=TOKEN)

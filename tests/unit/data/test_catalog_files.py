@@ -3,6 +3,8 @@ the same key.
 """
 
 import gzip
+import html
+import json
 
 import pytest
 
@@ -69,6 +71,28 @@ def test_translated_messages_are_pairs_and_others_have_a_blank_target(tmp_path, 
     path, content = tmp_path / name, text.encode()
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     assert read(path) == (PAIRS if name == "a.ts" else PO_PAIRS)
+
+
+MENTION = 'done <?xml version="1.0"?> now'
+WITH_MENTION = {
+    "a.po": 'msgid ""\nmsgstr "Language: de\\n"\n\nmsgid "dog"\nmsgstr "Hund"\n\n'
+    f"msgid {json.dumps(MENTION)}\nmsgstr {json.dumps(MENTION.upper())}\n",
+    "a.ts": '<?xml version="1.0"?>\n<TS version="2.1" language="de"><context><name>A</name>\n'
+    "<message><source>dog</source><translation>Hund</translation></message>\n"
+    f"<message><source>{html.escape(MENTION)}</source>\n"
+    f"<translation>{html.escape(MENTION.upper())}</translation></message></context></TS>\n",
+    "a.xlf": '<?xml version="1.0"?>\n<xliff version="1.2"><file source-language="en" '
+    'target-language="de">\n<trans-unit id="1"><source>dog</source><target>Hund</target>'
+    f'</trans-unit>\n<trans-unit id="2"><source>{html.escape(MENTION)}</source>\n'
+    f"<target>{html.escape(MENTION.upper())}</target></trans-unit></file></xliff>\n",
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n"], ids=repr)
+@pytest.mark.parametrize("name", WITH_MENTION)
+def test_message_that_mentions_a_declaration_is_read_as_it_is(tmp_path, name, end):
+    (tmp_path / name).write_bytes(WITH_MENTION[name].replace("\n", end).encode())
+    assert read(tmp_path / name) == [("dog", "Hund"), (MENTION, MENTION.upper())]
 
 
 @pytest.mark.parametrize(

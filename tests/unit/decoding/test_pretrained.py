@@ -4,12 +4,15 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 import torch
+from huggingface_hub import constants
 from huggingface_hub.errors import HTTPError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, MarianMTModel
@@ -329,6 +332,15 @@ def test_load_config_names_an_interrupted_command(folder):
         load_config(folder)
 
 
+def test_load_config_says_how_to_merge_an_adapter(folder):
+    (folder / "config.json").rename(folder / "adapter_config.json")
+    merge = f"AutoPeftModelForSeq2SeqLM.from_pretrained('{folder}').merge_and_unload()"
+    with pytest.raises(
+        FileNotFoundError, match=re.escape(f"Save `peft.{merge}` and the tokenizer")
+    ):
+        load_config(folder)
+
+
 def test_load_pretrained_names_a_missing_folder():
     with pytest.raises(
         FileNotFoundError, match="There is no model folder a/b/c, and the Hub has no such names"
@@ -375,7 +387,7 @@ def test_load_config_asks_the_hub_for_other_names(monkeypatch, tmp_path):
         pretrained.AutoConfig, "from_pretrained", lambda name, **_: asked.append(name)
     )
     reached = SimpleNamespace(head=lambda address, **_: None)
-    monkeypatch.setattr(pretrained, "get_session", lambda: reached)
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: reached)
     config = tmp_path / "config.json"
     config.write_text("{}")
     monkeypatch.setattr(pretrained, "cached_file", lambda name, file: str(config))
@@ -432,12 +444,31 @@ def test_load_config_asks_an_unreachable_hub_once(tmp_path, monkeypatch, capsys)
         raise HTTPError("Name or service not known")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pretrained, "get_session", lambda: SimpleNamespace(head=refuse))
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: SimpleNamespace(head=refuse))
     assert main(["translate", "models/en-de", "A dog."]) == 2
     error = capsys.readouterr().err
     assert len(requests) == 1 and error.count("\n") == 1
     assert "the Hub cannot be reached: Name or service not known. " in error
     assert "is in the repository, not in the wheel" in error
+
+
+@pytest.mark.parametrize("load", [load_pipeline, load_tokenizer])
+def test_loading_reads_the_cache_of_an_unreachable_hub(load, folder, tmp_path, monkeypatch, caplog):
+    requests = []
+
+    def refuse(address, **_):
+        requests.append(address)
+        raise HTTPError("Name or service not known")
+
+    snapshot = tmp_path / "models--user--name" / "snapshots" / "1"
+    shutil.copytree(folder, snapshot)
+    (tmp_path / "models--user--name" / "refs").mkdir()
+    (tmp_path / "models--user--name" / "refs" / "main").write_text("1")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: SimpleNamespace(head=refuse))
+    load("user/name")
+    assert "so its cache is read" in caplog.messages[0]
 
 
 def test_load_tokenizer_names_packages_that_are_missing(monkeypatch):

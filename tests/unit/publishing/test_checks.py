@@ -273,6 +273,17 @@ def test_check_folder_refuses_a_class_of_the_user(folder, capsys):
         assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("config", ["[]", '{"model_type": []}', "not JSON"])
+def test_check_model_names_a_damaged_config_of_a_model_without_code(config, folder, capsys):
+    for name in code_names(folder):
+        (folder / name).unlink()
+    (folder / "config.json").write_text(config)
+    with pytest.raises(SystemExit, match="cannot be published"):
+        main(["check-model", str(folder)])
+    shown = capsys.readouterr().out.replace(str(folder), "FOLDER")
+    assert "config.json" in shown and "/model/config.json" not in shown
+
+
 def test_stage_adds_the_code_of_a_model_without_any(folder, tmp_path):
     for name in code_names(folder):
         (folder / name).unlink()
@@ -280,7 +291,7 @@ def test_stage_adds_the_code_of_a_model_without_any(folder, tmp_path):
     plain = {name: config[name] for name in config if name not in ("auto_map", "custom_pipelines")}
     (folder / "config.json").write_text(json.dumps(plain))
     add_card(folder)
-    assert failed(folder)
+    assert failed(folder) and main(["check-model", str(folder)]) == 0
     staged = stage(folder, tmp_path / "staged")
     assert not failed(staged) and json.loads((staged / "config.json").read_text()) == config
     assert json.loads((folder / "config.json").read_text()) == plain

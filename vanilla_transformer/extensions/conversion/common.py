@@ -24,6 +24,7 @@ from vanilla_transformer.errors import MissingFileError, UserError, UserFileErro
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
+from vanilla_transformer.utils.text_files import decode_text
 from vanilla_transformer.utils.user_input import least_parameters
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -99,6 +100,26 @@ def option_reasons(
         for name, values in allowed.items()
         if name in options
     }
+
+
+def read_lines(path: Path, form: str, content: str) -> list[re.Match[str]]:
+    """Return the lines of a file of another toolkit, as matches of `form`. Blank lines are left
+    out.
+
+    Args:
+        content: What each line must have, for the error.
+    """
+    lines = read_utf8(path).split("\n")
+    matches = [re.fullmatch(form, line) for line in lines if line.strip()]
+    if not matches or None in matches:
+        wrong = next((line for line in lines if not re.fullmatch(form, line)), "")
+        raise UserError(f"{path} must have {content} in each line, got {reprlib.repr(wrong)}.")
+    return [match for match in matches if match is not None]
+
+
+def read_utf8(path: Path) -> str:
+    """Return the text of a file of another toolkit."""
+    return decode_text(path.read_bytes(), str(path)).replace("\r\n", "\n")
 
 
 def load_options(text: str, name: str) -> dict[str, Any]:
@@ -243,7 +264,8 @@ def build_model(
         "This package",
         {
             f"there are no weights for {missing[:1]}": bool(missing),
-            f"its weights for {other[:1]} have another shape than its options say": bool(other),
+            f"its weights for {other[:1]} have another shape than its options and vocabularies "
+            "say": bool(other),
             f"it has unknown weights {unknown[:1]}": bool(unknown) and not missing,
         },
     )

@@ -37,6 +37,7 @@ from .common import (
     check_supported,
     load_model,
     option_reasons,
+    read_lines,
     side_reasons,
 )
 from .converted_model import ConvertedModel
@@ -87,6 +88,8 @@ _OPTIONS: dict[str, Sequence[Any]] = {
     "cross_self_attention": [False, None],
 }
 _DICTIONARY = re.compile(r"dict\.(.+)\.txt")
+_ENTRY = r"(.+) \d+(?: #fairseq:overwrite)?"
+_MERGE = r"#version.*|\s*(\S+)\s+(\S+)(?:\s+\d+)?\s*"
 
 
 def read_fsmt(name: str | Path) -> ConvertedModel:
@@ -189,14 +192,14 @@ def read_fairseq_folder(
     source_tokens, target_tokens = (
         _read_dictionary(folder / f"dict.{language}.txt") for language in (source, target)
     )
-    lines = (folder / "bpecodes").read_text(encoding="utf-8").splitlines()
-    merges = [
-        " ".join(line.split()[:2])
-        for line in lines
-        if line.strip() and not line.startswith("#version")
-    ]
+    merges = read_lines(folder / "bpecodes", _MERGE, "two pieces that merge, or the version")
     return FairseqCheckpoint(
-        arguments, weights, (source, target), source_tokens, target_tokens, merges
+        arguments,
+        weights,
+        (source, target),
+        source_tokens,
+        target_tokens,
+        [" ".join(merge.groups()) for merge in merges if merge[1]],
     )
 
 
@@ -230,8 +233,10 @@ def _read_dictionary(path: Path) -> list[str]:
 
     Each line has a token and its count.
     """
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [*_SPECIAL_TOKENS, *(line.rsplit(" ", 1)[0] for line in lines if line.strip())]
+    return [
+        *_SPECIAL_TOKENS,
+        *(line[1] for line in read_lines(path, _ENTRY, "a token and its count")),
+    ]
 
 
 def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForConditionalGeneration:

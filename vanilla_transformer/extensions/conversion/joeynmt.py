@@ -14,7 +14,7 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
-from vanilla_transformer.errors import MissingFileError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
@@ -26,6 +26,7 @@ from .common import (
     find_sentencepiece_model,
     load_options,
     option_reasons,
+    read_utf8,
     rename,
     side_reasons,
 )
@@ -106,7 +107,7 @@ def read_joeynmt(folder: str | Path) -> ConvertedModel:
 def read_joeynmt_folder(folder: str | Path) -> JoeyNMTModel:
     """Read the files of a JoeyNMT folder."""
     folder = Path(folder)
-    config = load_options((folder / "config.yaml").read_text(encoding="utf-8"), "config.yaml")
+    config = load_options(read_utf8(folder / "config.yaml"), "config.yaml")
     sides = [config["data"][side] for side in ("src", "trg")]
     options = [{"level": None, **side, **(side.get("tokenizer_cfg") or {})} for side in sides]
     source_reasons, target_reasons = (option_reasons(side, _TOKENIZER_OPTIONS) for side in options)
@@ -119,8 +120,13 @@ def read_joeynmt_folder(folder: str | Path) -> JoeyNMTModel:
             f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}."
         )
     content = load_pickled_checkpoint(checkpoints[0], "JoeyNMT", "model_state")
-    files = [(folder / f"{side}_vocab.txt").read_text(encoding="utf-8") for side in ("src", "trg")]
+    files = [read_utf8(folder / f"{side}_vocab.txt") for side in ("src", "trg")]
     source, target = (text.rstrip("\n").split("\n") for text in files)
+    for side, tokens in (("src", source), ("trg", target)):
+        weight = content["model_state"].get(f"{side}_embed.lut.weight", tokens)
+        if len(tokens) != len(weight):
+            requirement = f"{folder}/{side}_vocab.txt must have the model's {len(weight):,} tokens"
+            raise UserError(f"{requirement} in a line each, got {len(tokens):,}.")
     spms = (find_sentencepiece_model(side["tokenizer_cfg"]["model_file"], folder) for side in sides)
     return JoeyNMTModel(config, content["model_state"], source, target, *spms)
 

@@ -188,7 +188,12 @@ def read_eole(folder: str | Path) -> ConvertedModel:
     """
     folder = Path(folder)
     config, vocab = (read_json(folder / name) for name in ("config.json", "vocab.json"))
-    if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
+    if not isinstance(vocab, dict) or not all(
+        isinstance(vocab.get(s), list) for s in ("src", "tgt")
+    ):
+        raise UserError(f"{folder / 'vocab.json'} must map src and tgt to lists of tokens.")
+    parts = config.get("model") if isinstance(config, dict) else None
+    if not isinstance(parts, dict) or "encoder" not in parts:
         raise UserError(
             f"{folder / 'config.json'} must have eole's format, with encoder and decoder under "
             "`model`."

@@ -174,8 +174,8 @@ class Place:
     Attributes:
         quote: The quotation mark of an attribute, `""` if it has none.
         special: Finds what is not plain text, by its groups: `kept` is not translated, `letter` is
-            a character after a backslash, `line` and `break` are line breaks, `space` is between
-            words, and `plain` is text after all.
+            a character after a backslash, `line` and `break` are line breaks, `hidden` parts
+            texts, too, `space` is between words, and `plain` is text after all.
     """
 
     start: int
@@ -429,7 +429,7 @@ class SourceDocument(Document):
         elif group == "kept":
             builder.add_mark(mark, " ".join(raw.split()))
         else:
-            builder.add_mark(mark, breaks=group in ("break", "line"))
+            builder.add_mark(mark, breaks=group in ("break", "line", "hidden"))
             if group == "space":
                 builder.part()
 

@@ -31,7 +31,7 @@ from vanilla_transformer.text.xliff import (
 from vanilla_transformer.text.xml_tree import local_name, translate_value
 
 from .source_text import Edit, Place, Token
-from .xml_format import ENTITY, XML_SPACE, MarkupDocument
+from .xml_format import ENTITY, HIDDEN, XML_SPACE, MarkupDocument
 
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code
 _PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end a span
@@ -41,7 +41,7 @@ _HALF_OF_ANGULAR = re.compile(r"(?:START|(?P<slash>CLOSE))_(?P<name>\w+?)(?:_\d+
 # Escaped line breaks, but not in paths, and lines of a text that may be wrapped
 _BLANKS = r"(?:(?<![ \t])[ \t]++)?"
 _SPECIAL = (
-    rf"(?P<kept>{ENTITY})|(?P<plain>(?<!\S)(?:[A-Za-z]:|\\)\\\S*)"
+    rf"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})|(?P<plain>(?<!\S)(?:[A-Za-z]:|\\)\\\S*)"
     rf"|(?P<break>{_BLANKS}(?:\\r)?\\n[ \t]*+)"
     rf"|(?P<space>{_BLANKS}\r?\n\s*+)"
 )

@@ -20,6 +20,16 @@ from .vocabularies import HTML, VOCABULARIES, Vocabulary
 
 _ENCODING = re.compile(r"encoding\s*=\s*[\"']([^\"']*)[\"']")
 ENTITY = r"&(?!(?:amp|lt|gt|quot|apos);)[^\s#;&]+;"
+# What no reader of HTML within XML sees, as HIDDEN of messages
+_INNER = r"(?:[^<>&]++|&(?![lg]t;))*+"
+_TAG_ENDS = r"(?:&gt;|>)"
+HIDDEN = (
+    rf"&lt;!--(?:[^-<&]++|-(?!-{_TAG_ENDS})|&(?!lt;!--))*+--{_TAG_ENDS}"
+    rf"|&lt;![Dd][Oo][Cc][Tt][Yy][Pp][Ee]\s{_INNER}{_TAG_ENDS}"
+) + "".join(
+    rf"|&lt;{name}(?:\s{_INNER})?{_TAG_ENDS}(?:[^<&]++|&(?!lt;/?{name}\b))*+&lt;/{name}\s*+{_TAG_ENDS}"
+    for name in ("script", "style")
+)
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _BREAKS = {"lb", "line-break", "linebreak", "tab"}
 _LEVELS = {"yes": "inline", "no": "block", "nested": "nested"}  # of `withinText`
@@ -45,7 +55,7 @@ class MarkupDocument(SourceDocument, ABC):
     def __init__(self, text: str):
         elements = parse_xml(text).getroot().iter("*")
         super().__init__(text, read_tokens(text), unescape_xml)
-        self.spelling = partial(Place, special=f"(?P<kept>{ENTITY})")
+        self.spelling = partial(Place, special=f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})")
         opened = list[Token]()
         for index, token in enumerate(self.tokens):
             if token.kind == "close":

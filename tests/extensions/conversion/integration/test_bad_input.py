@@ -223,6 +223,12 @@ UNLIKE_OPENNMT = {
     "src_subword_model": "",
 }
 UNLIKE_OPENNMT["data"] = {"corpus": {"transforms": ["onmt_tokenize"]}}
+# Files of fairseq, of which each line has a form, with lines that have another.
+DAMAGED_LINES = [
+    (name, content)
+    for name in ("dict.de.txt", "dict.en.txt", "bpecodes")
+    for content in (b"", b"\x80\x00", b"a\n", b"a: &a [x,x,x]", b'{"a": {"b": [1]}}')
+]
 # A format, the damage to a folder of it, and words of the message.
 REFUSALS = [
     ("marian-npz", change_arrays(options="a: ["), [DAMAGED]),
@@ -324,6 +330,12 @@ REFUSALS = [
         ],
     ),
     ("m2m_100", replace("vocab.json", b"[1]"), []),
+    *(("fairseq", replace(name, content), [f"{name} must "]) for name, content in DAMAGED_LINES),
+    ("joeynmt", replace("config.yaml", b"\x80\x00"), ["config.yaml must be "]),
+    ("joeynmt", replace("src_vocab.txt", b""), ["src_vocab.txt must have the model's"]),
+    ("joeynmt", replace("trg_vocab.txt", b'{"a": 1}'), ["trg_vocab.txt must have the model's"]),
+    ("eole", replace("vocab.json", b'["a"]'), ["vocab.json must map src and tgt to lists"]),
+    ("eole", replace("config.json", b"[1]"), ["config.json must have eole's format"]),
 ]
 
 

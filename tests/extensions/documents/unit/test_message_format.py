@@ -1,5 +1,6 @@
 """JSON, ARB, .strings, .properties and Fluent: values are translated, and all other bytes stay."""
 
+import html
 import json
 
 import pytest
@@ -170,6 +171,33 @@ def test_half_a_character_or_a_long_number_stays(text, form):
 def test_hidden_markup_of_messages_stays(text):
     source, expected = (json.dumps([text.replace("%s", word)]) for word in ("dog", "DOG"))
     assert translate(source, "json") == expected
+
+
+# Documents that hold markup as escaped text
+ESCAPED = {
+    "resx": '<root><data name="a" xml:space="preserve"><value>{}</value></data></root>',
+    "xml": '<doc xml:space="preserve"><p>{}</p></doc>',
+    "xliff": '<xliff version="1.2"><file source-language="en" target-language="de" original="a" '
+    'datatype="x"><body><trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>',
+}
+
+
+@pytest.mark.parametrize("form", ESCAPED)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<style>\np, li { color: red; }\n</style>%s",
+        "%s<script>if (a < b. C) run();</script>",
+        '<!DOCTYPE HTML PUBLIC "-//W3C" "x">%s',
+        "%s <!-- no.\nnever --> %s",
+        "%s <!-- no. Never --> %s",
+    ],
+)
+def test_hidden_markup_of_escaped_text_stays(text, form):
+    source, expected = (
+        html.escape(text.replace("%s", word), quote=False) for word in ("dog", "DOG")
+    )
+    assert expected in translate(ESCAPED[form].replace("{}", source), form)
 
 
 def test_properties_write_apostrophes_as_the_file_does():

@@ -9,7 +9,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.user_input import check_local_model
 
 from .engine.precision import check_precision
-from .pretrained import load_seq2seq, load_tokenizer
+from .pretrained import RUNTIME_FILES, load_seq2seq, load_tokenizer
 from .translation_pipeline import TranslationPipeline
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -60,12 +60,10 @@ def load_pipeline(
 
 def find_backend(name: str | Path) -> str | None:
     """Return the runtime for which a folder was converted, or None for PyTorch."""
-    from vanilla_transformer.extensions.conversion.runtimes import RUNTIMES
-
-    return next(
-        (backend for backend, runtime in RUNTIMES.items() if (Path(name) / runtime.file).is_file()),
-        None,
-    )
+    for backend, file in RUNTIME_FILES.items():
+        if (Path(name) / file).is_file():
+            return backend
+    return None
 
 
 def check_device(device: str) -> None:

@@ -93,6 +93,11 @@ _MODEL_FILES = {
     ".onnx",
     ".onnx_data",
 }  # suffixes
+# A file that only the folders of a runtime have
+RUNTIME_FILES = {
+    "ctranslate2": "vanilla_transformer_config.json",
+    "onnx": "encoder_model.onnx",
+}
 COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")  # of a model that scores translations
 _SMALL = 10**8  # parameters that fit any memory
 _AGAIN = "Copy or download the model again."

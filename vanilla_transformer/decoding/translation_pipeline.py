@@ -29,7 +29,7 @@ from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .engine.requests import DecodeRequest
 from .options import RERANKING, OptionError, TranslationOptions, check_languages
-from .pretrained import load_ensemble
+from .pretrained import RUNTIME_FILES, load_ensemble
 from .protection.protected_search import keep_protected, remove_masks
 from .segments import Sentence, SentenceReader
 from .steps import Decode, Report, Step, complete_alternatives
@@ -112,12 +112,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 if value is not None:
                     hint = f"but `backend` is {backend!r}. Leave one of them out."
                     raise UserError(f"`{name}` is for models that PyTorch decodes, {hint}")
+            if backend not in RUNTIME_FILES:
+                known = ", ".join(["None", *map(repr, RUNTIME_FILES)])
+                raise UserError(f"`backend` must be one of {known}, got {backend!r}.")
             from vanilla_transformer.extensions.conversion.runtimes import RUNTIMES
 
-            if backend not in RUNTIMES:
-                known = ", ".join(["None", *map(repr, RUNTIMES)])
-                raise UserError(f"`backend` must be one of {known}, got {backend!r}.")
-            model, tokenizer = RUNTIMES[backend].load(model, tokenizer, kwargs.get("device"))
+            model, tokenizer = RUNTIMES[backend](model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         elif isinstance(model, str | Path):
             description = f"got the folder or name {str(model)!r}"

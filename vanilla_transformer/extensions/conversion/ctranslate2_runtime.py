@@ -10,13 +10,13 @@ from torch import nn
 from transformers import AutoTokenizer, GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.decoding.pretrained import limit_threads, refusing_files
+from vanilla_transformer.decoding.pretrained import RUNTIME_FILES, limit_threads, refusing_files
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
 from vanilla_transformer.utils.import_utils import requires_extra
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
-CONVERTED_CONFIG = "vanilla_transformer_config.json"
+CONVERTED_CONFIG = RUNTIME_FILES["ctranslate2"]
 _MAX_NEW_TOKENS_BEYOND_SOURCE = (
     50  # section 6.1, for a folder whose generation config gives no limit
 )

@@ -7,16 +7,14 @@ import torch
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.decoding.pretrained import limit_threads, refusing_files
+from vanilla_transformer.decoding.pretrained import RUNTIME_FILES, limit_threads, refusing_files
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.utils.import_utils import requires_extra
 
-ENCODER, DECODER, DECODER_WITH_PAST = (
-    "encoder_model",
-    "decoder_model",
-    "decoder_with_past_model",
-)  # names of the graphs
+# Names of the graphs
+ENCODER = RUNTIME_FILES["onnx"].removesuffix(".onnx")
+DECODER, DECODER_WITH_PAST = "decoder_model", "decoder_with_past_model"
 
 
 def load_onnx(folder: str | Path, tokenizer: Any, device: Any) -> tuple["OnnxModel", Any]:

@@ -87,22 +87,22 @@ def read_messages(text: str, form: str) -> dict[str, str]:
     """
     if form == "resx":
         return {
-            each.get("name"): each.findtext("value", "")
-            for each in parse_xml(text).getroot().xpath(RESX_TEXTS)
+            entry.get("name"): entry.findtext("value", "")
+            for entry in parse_xml(text).getroot().xpath(RESX_TEXTS)
         }
-    found = dict[str, str]()
+    texts = dict[str, str]()
     for unit in read_catalog(text, form).units:
         key, message = unit.getid(), unit.source
         if isinstance(message, str) and ".@" not in key:  # which describes messages in ARB
             if form == "properties" and MESSAGE_FORMAT.search(message):
                 message = message.replace("''", "'")
             pieces = ["", *(_ATTRIBUTE.split(message) if form == "ftl" else [message])]
-            found |= {
+            texts |= {
                 key + name: piece
                 for name, piece in zip(pieces[::2], pieces[1::2], strict=True)
                 if piece
             }
-    return found
+    return texts
 
 
 def find_catalog_languages(store: Any, form: str) -> Direction:
@@ -119,4 +119,7 @@ def strings_of(text: Any) -> Sequence[str]:
 
     Accelerators begin a word.
     """
-    return [_WITHIN_WORD.sub(r"&\1", str(each or "")) for each in getattr(text, "strings", [text])]
+    return [
+        _WITHIN_WORD.sub(r"&\1", str(plural_form or ""))
+        for plural_form in getattr(text, "strings", [text])
+    ]

@@ -42,7 +42,8 @@ def _is_utf_8(match: re.Match[str]) -> bool:
     """Return whether the bytes of some characters are UTF-8."""
     characters = match[0].rstrip()
     content = b"".join(
-        each.encode("cp1252", "ignore") or each.encode("latin-1", "replace") for each in characters
+        character.encode("cp1252", "ignore") or character.encode("latin-1", "replace")
+        for character in characters
     )
     try:
         content.decode()

@@ -267,10 +267,10 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
     """Return where each of the texts is in a translation, equal ones in order, or None if the
     number differs.
     """
-    found = find_texts(texts, translation)
-    if any(len(found[text]) != count for text, count in Counter(texts).items()):
+    ranges = find_texts(texts, translation)
+    if any(len(ranges[text]) != count for text, count in Counter(texts).items()):
         return None
-    return [found[text].pop(0) for text in texts]
+    return [ranges[text].pop(0) for text in texts]
 
 
 def find_texts(texts: Iterable[str], translation: str) -> dict[str, list[Range]]:
@@ -280,9 +280,9 @@ def find_texts(texts: Iterable[str], translation: str) -> dict[str, list[Range]]
     character.
     """
     shown = _SPACE.sub(" ", translation)  # tokenizers normalize white space
-    found, taken = dict[str, list[Range]](), bytearray(len(shown))
+    ranges, taken = dict[str, list[Range]](), bytearray(len(shown))
     for text in sorted({*texts}, key=len, reverse=True):
-        plain, found[text] = _SPACE.sub(" ", text), []
+        plain, ranges[text] = _SPACE.sub(" ", text), []
         begins_word = bool(_WORD.match(text))
         ends_word = _WORD.match(text[-1]) and not _ENDS_IN_CONVERSION.search(text)
         end, start = 0, shown.find(plain)
@@ -296,10 +296,10 @@ def find_texts(texts: Iterable[str], translation: str) -> dict[str, list[Range]]
             ):
                 end = start + 1
             else:
-                found[text].append((start, end))
+                ranges[text].append((start, end))
                 taken[start:end] = bytes([1]) * len(plain)
             start = shown.find(plain, end)
-    return found
+    return ranges
 
 
 def overlapping(place: Sequence[int], others: Sequence[Range]) -> Sequence[Range]:

@@ -74,7 +74,7 @@ def bleu_tokenizer(references: Iterable[str]) -> str:
     counts = {script: count for script, count in scripts.items() if script in UNSPACED}
     if 2 * sum(counts.values()) <= scripts.total():
         return "13a"
-    script = max(counts, key=lambda each: counts[each])
+    script = max(counts, key=lambda name: counts[name])
     if (counts.get("HIRAGANA", 0) + counts.get("KATAKANA", 0)) > _SHARE_OF_KANA * scripts.total():
         return _installed("ja-mecab")
     return {"CJK": "zh", "HANGUL": _installed("ko-mecab")}.get(script, "char")

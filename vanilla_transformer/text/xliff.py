@@ -69,9 +69,9 @@ def read_segments(unit: Any) -> list[XliffSegment]:
         return [whole]
     segments, definitions = [], read_definitions(unit)
     for mid, mark in sources.items():
-        own = targets.get(mid)
-        status = _status(unit, target, mark, own, definitions.get(mid))
-        segments.append(XliffSegment(mark, own, Status.FIXED if is_fixed else status))
+        target_mark = targets.get(mid)
+        status = _status(unit, target, mark, target_mark, definitions.get(mid))
+        segments.append(XliffSegment(mark, target_mark, Status.FIXED if is_fixed else status))
     return segments
 
 
@@ -144,7 +144,9 @@ def _is_open(unit: Any, of_unit: Any, source: Any, target: Any, definition: Any)
         state = _STATES_OF_TRADOS.get(definition.get("conf", ""), state)
     if _DONE_IN_MEMOQ.search(unit.get("{MQXliff}status", "")):
         state = "translated"
-    text, original = ("" if each is None else _visible_text(each) for each in (target, source))
+    text, original = (
+        "" if element is None else _visible_text(element) for element in (target, source)
+    )
     if target is None or not (text or (len(target) and not original)):
         return state not in _DONE
     if state in _DONE | _REVIEWED_NEXT or unit.get("approved") == "yes":

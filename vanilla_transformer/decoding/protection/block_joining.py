@@ -18,25 +18,27 @@ def join_block(
 ) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
     pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
-    for start, sentence, found in sentences:
+    for start, sentence, translation in sentences:
         kept_here = set(sentence.kept or ())
         if (
             sentence.kept is None
         ):  # words are linked also in the syntax of a message, which is linked as a whole
             links = [
-                each.shift(first, low)._replace(weight=weight)
-                for first, last, low, high, weight in found.alignment
-                for each in proportional_links(last - first, found.text[low:high])
+                link.shift(first, low)._replace(weight=weight)
+                for first, last, low, high, weight in translation.alignment
+                for link in proportional_links(last - first, translation.text[low:high])
             ]
-            found = found._replace(alignment=links)
-        elif all(link[:2] in kept_here for link in found.alignment):  # and no words are linked
-            words = proportional_links(len(sentence.text), found.text)
+            translation = translation._replace(alignment=links)
+        elif all(
+            link[:2] in kept_here for link in translation.alignment
+        ):  # and no words are linked
+            words = proportional_links(len(sentence.text), translation.text)
             free = [link for link in words if not overlapping(link[:2], sentence.kept)]
-            found = found._replace(alignment=[*found.alignment, *free])
-        pieces.append((start, sentence.text, found))
+            translation = translation._replace(alignment=[*translation.alignment, *free])
+        pieces.append((start, sentence.text, translation))
         kept |= {(start + low, start + high) for low, high in kept_here}
     joined = join_pieces(block.text, pieces)
-    is_open = any(found.is_open for _, _, found in pieces)
+    is_open = any(translation.is_open for _, _, translation in pieces)
     if joined.text == block.text:  # its markup is where it was, also within words
         return replace(block, is_open=is_open)
     fixed = [
@@ -45,7 +47,11 @@ def join_block(
         if (start, end) in kept
     ]
     ends = [start + len(text) for start, text, _ in pieces]
-    longer = [*accumulate((len(found.text) - len(text) for _, text, found in pieces), initial=0)]
+    longer = [
+        *accumulate(
+            (len(translation.text) - len(text) for _, text, translation in pieces), initial=0
+        )
+    ]
     fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in find_breaks(block)]
     try:
         spans = project(block.spans, block.text, joined.text, joined.alignment, fixed)

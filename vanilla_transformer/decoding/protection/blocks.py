@@ -130,7 +130,7 @@ def is_part_of_word(base: str, text: str) -> bool:
 
 def find_formulas(block: Block) -> list[Range]:
     """Return where the words are to which spans of digits belong, such as the 2 of H₂O."""
-    found = list[Range]()
+    formulas = list[Range]()
     for span in walk(block.spans):
         base = _LAST_WORD.search(block.text, 0, span.start)
         if (
@@ -139,8 +139,8 @@ def find_formulas(block: Block) -> list[Range]:
             and is_part_of_word(base[0], block.text[span.start : span.end].strip())
         ):
             tail = _FIRST_WORD.match(block.text, span.end)
-            found.append((base.start(), tail.end() if tail else span.end))
-    return merge(found)
+            formulas.append((base.start(), tail.end() if tail else span.end))
+    return merge(formulas)
 
 
 class SpanBuilder:

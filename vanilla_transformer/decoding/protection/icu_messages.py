@@ -65,32 +65,39 @@ class Message:
                 if isinstance(part, Message):
                     yield from part.messages()
 
-    def render(self, found: Iterator[Translation]) -> tuple[Translation, list[tuple[Range, Range]]]:
+    def render(
+        self, translations: Iterator[Translation]
+    ) -> tuple[Translation, list[tuple[Range, Range]]]:
         """Return the message with translations, in the order of [`messages`], and where its syntax
         is.
 
         Returns: the message, without scores; and the place of each part of the syntax in the first
         one and in it.
         """
-        own, text, end, moved = next(found), self.spaces[0], 0, list[tuple[Range, Range]]()
+        message, text, end, moved = (
+            next(translations),
+            self.spaces[0],
+            0,
+            list[tuple[Range, Range]](),
+        )
         syntax = [
-            [Translation(p) if isinstance(p, str) else p.render(found)[0] for p in some]
+            [Translation(p) if isinstance(p, str) else p.render(translations)[0] for p in some]
             for some in self.syntax
         ]
         tokens = list[Token]()
         for match in (
-            _STAND_IN.finditer(own.text) if syntax else ()
+            _STAND_IN.finditer(message.text) if syntax else ()
         ):  # otherwise braces are the model's own
-            text += self._quote(own.text[end : match.start()], text, True)
+            text += self._quote(message.text[end : match.start()], text, True)
             end, start = match.end(), len(text)
             for part in syntax[int(match[1])]:
                 tokens += [token._replace(end=token.end + len(text)) for token in part.tokens]
                 text += part.text
             moved.append((match.span(), (start, len(text))))
         is_before_syntax = self._is_branch and not self.spaces[1]
-        text += self._quote(own.text[end:], text, is_before_syntax) + self.spaces[1]
+        text += self._quote(message.text[end:], text, is_before_syntax) + self.spaces[1]
         tokens += move_tokens(
-            own.tokens, own.text.replace("'", " "), text.replace("'", " "), moved
+            message.tokens, message.text.replace("'", " "), text.replace("'", " "), moved
         )  # some are new
         return Translation(text, tokens=sorted(tokens, key=lambda each: each.end)), moved
 

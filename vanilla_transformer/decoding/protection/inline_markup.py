@@ -70,8 +70,8 @@ class MarkedText:
             *(span.start for span in walk(self._block.spans) if span.breaks),
             len(self._block.text),
         ]
-        found = (_WORDS.search(self._block.text, low, high) for low, high in pairwise(borders))
-        self._parts = [(match.start(), Sentence(match[0], "", ())) for match in found if match]
+        matches = (_WORDS.search(self._block.text, low, high) for low, high in pairwise(borders))
+        self._parts = [(match.start(), Sentence(match[0], "", ())) for match in matches if match]
         self._parts = self._parts or [(0, Sentence("", "", ()))]
         self.is_plain = not (tokens or self._written)
 
@@ -94,21 +94,22 @@ class MarkedText:
         """Return what the model reads: the text between breaks."""
         return [part for _, part in self._parts]
 
-    def join(self, found: Sequence[Translation]) -> Translation:
+    def join(self, translations: Sequence[Translation]) -> Translation:
         """Return the translation of the text, given the ones of [`messages`], linked as a whole,
         without scores.
         """
         sentences = list[tuple[int, Sentence, Translation]]()
-        for (start, part), each in zip(self._parts, found, strict=True):
-            exact = [link for link in each.alignment if link.weight == 1]
+        for (start, part), translation in zip(self._parts, translations, strict=True):
+            exact = [link for link in translation.alignment if link.weight == 1]
             kept = [
                 link[:2]
                 for link in exact
-                if part.text[slice(*link[:2])] == each.text[slice(*link[2:4])]
+                if part.text[slice(*link[:2])] == translation.text[slice(*link[2:4])]
             ]
-            sentences.append((start, part._replace(kept=kept), each))
+            sentences.append((start, part._replace(kept=kept), translation))
         joined = join_pieces(
-            self._block.text, [(start, part.text, each) for start, part, each in sentences]
+            self._block.text,
+            [(start, part.text, translation) for start, part, translation in sentences],
         )
         block = join_block(self._block, sentences)
         is_open = block is not None and adds_signs(self._block.text, block.text, _MARKUP)
@@ -124,7 +125,10 @@ class MarkedText:
             )
 
         shown = write(
-            {each: each.rjust(len(name)) for each, name in self._written.items()},
+            {
+                translation: translation.rjust(len(name))
+                for translation, name in self._written.items()
+            },
             lambda it: " " * len(it),
         )
         text = write(self._written, str)
@@ -150,8 +154,8 @@ def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:
         at = max(
             (
                 at
-                for at, each in enumerate(opened)
-                if token["end"] and each["name"] == token["name"]
+                for at, opening in enumerate(opened)
+                if token["end"] and opening["name"] == token["name"]
             ),
             default=-1,
         )
@@ -162,5 +166,5 @@ def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:
             del opened[at:]
         elif not token["end"] and token[0] not in marks and len(opened) < _DEEPEST:
             opened.append(token)
-    marked = MarkedText(text, sorted(tokens, key=lambda each: each[0].start()))
+    marked = MarkedText(text, sorted(tokens, key=lambda item: item[0].start()))
     return None if marked.is_plain else marked

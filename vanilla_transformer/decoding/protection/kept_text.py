@@ -36,7 +36,7 @@ _ORDERED = [
 ]
 
 
-def has_others(translation: str, found: Sequence[Range], kept: Sequence[Range]) -> bool:
+def has_others(translation: str, protected: Sequence[Range], kept: Sequence[Range]) -> bool:
     """Return whether a translation has masks and text to keep besides the `kept` ones, or longer
     than these.
 
@@ -46,11 +46,11 @@ def has_others(translation: str, found: Sequence[Range], kept: Sequence[Range]) 
         found: Places where [`find_protected`] finds text to keep.
         kept: Places in order.
     """
-    for start, end in [*found, *(match.span() for match in MASK.finditer(translation))]:
+    for start, end in [*protected, *(match.span() for match in MASK.finditer(translation))]:
         inside = overlapping((start, end), kept)
         if not inside and not _ONLY_NUMBERS.fullmatch(translation, start, end):
             return True
-        edges = [start, *(edge for place in inside for edge in place), end]
+        edges = [start, *(edge for kept_range in inside for edge in kept_range), end]
         if inside and any(low < high for low, high in zip(edges[::2], edges[1::2], strict=True)):
             return True
     return False

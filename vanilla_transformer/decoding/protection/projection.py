@@ -82,12 +82,12 @@ def project(
         if overlapping(here, known) or not inner_edges(*here):
             continue
         equal, near = words.get(word[0], []), [link[2:4] for link in sources.find(*here)]
-        linked = [place for link in near for place in overlapping(link, equal)]
-        there = min((place for place in linked if not overlapping(place, taken)), default=None)
+        linked = [unit for link in near for unit in overlapping(link, equal)]
+        there = min((unit for unit in linked if not overlapping(unit, taken)), default=None)
         while there is None and first_free[word[0]] < len(equal):
-            place = equal[first_free[word[0]]]
+            unit = equal[first_free[word[0]]]
             first_free[word[0]] += 1
-            there = None if overlapping(place, taken) else place
+            there = None if overlapping(unit, taken) else unit
         if there is not None:
             insort(taken, there)
             fixed.append((here, there))
@@ -179,12 +179,14 @@ class _Projection:
         placed.sort(key=lambda item: (item[0].start, item[0].end, item[1]))
         return [span for span, _ in placed]
 
-    def _next_word(self, place: int) -> int:
+    def _next_word(self, position: int) -> int:
         """Return the first character of the source at a place, or after it, that is no white
         space.
         """
-        number = bisect_right(self.words, place, key=itemgetter(1))
-        return max(place, self.words[number][0]) if number < len(self.words) else len(self.source)
+        number = bisect_right(self.words, position, key=itemgetter(1))
+        return (
+            max(position, self.words[number][0]) if number < len(self.words) else len(self.source)
+        )
 
     def _edges(self, run: Range | None) -> Range:
         """Return the characters of a run of units; the whole target for None."""
@@ -217,7 +219,7 @@ class _Projection:
             kept = {
                 self.fixed[inner.start, inner.end] for inner in walk([span]) if self._is_kept(inner)
             }
-            places = [self.numbers[place] - low for place in kept]
+            places = [self.numbers[unit_range] - low for unit_range in kept]
             if not all(0 <= unit < high - low for unit in places):
                 raise CrossingSpansError
             hulls.append((min(places), max(places) + 1) if places else None)
@@ -225,7 +227,7 @@ class _Projection:
                 if owners[unit] >= 0:
                     raise CrossingSpansError
                 owners[unit] = index
-        found = list[Range | None]([None] * len(spans))
+        runs = list[Range | None]([None] * len(spans))
         for index in sorted(
             range(len(spans)), key=lambda index: spans[index].start - spans[index].end
         ):
@@ -245,8 +247,8 @@ class _Projection:
                 run = _best_run(gains, hulls[index], begin)
             if run:
                 owners[run[0] : run[1]] = [index] * (run[1] - run[0])
-                found[index] = run[0] + low, run[1] + low
-        return found
+                runs[index] = run[0] + low, run[1] + low
+        return runs
 
     def _is_kept(self, span: Span) -> bool:
         return span.fixed and span.end > span.start and (span.start, span.end) in self.fixed
@@ -258,25 +260,25 @@ class _Projection:
         other span.
         """
         left, right = limits
-        place = span.start
-        if (place, place) in self.fixed:
-            position = self.fixed[place, place][0]
-        elif self._next_word(outer[0]) >= place:
-            inside = self.target[left : min(right, left + place - outer[0])]
+        origin = span.start
+        if (origin, origin) in self.fixed:
+            position = self.fixed[origin, origin][0]
+        elif self._next_word(outer[0]) >= origin:
+            inside = self.target[left : min(right, left + origin - outer[0])]
             position = left + len(inside) - len(inside.lstrip())
-        elif self._next_word(place) >= outer[1]:
-            inside = self.target[max(left, right + place - outer[1]) : right]
+        elif self._next_word(origin) >= outer[1]:
+            inside = self.target[max(left, right + origin - outer[1]) : right]
             position = right - len(inside) + len(inside.rstrip())
         else:  # beside the word before or after it, whichever it touches
-            after_word = not self.source[place - 1].isspace()
-            character = place - 1 if after_word else self._next_word(place)
+            after_word = not self.source[origin - 1].isspace()
+            character = origin - 1 if after_word else self._next_word(origin)
             sources = self.sources.find(character, character + 1)
             if sources and after_word:
                 position = max(last for _, _, _, last in sources)[1]
             elif sources:
                 position = min(first for _, _, first, _ in sources)[0]
             else:
-                guess = place * len(self.target) / len(self.source)
+                guess = origin * len(self.target) / len(self.source)
                 at = bisect_left(self.edges, guess)
                 position = min(
                     self.edges[max(0, at - 1) : at + 1], key=lambda edge: abs(edge - guess)
@@ -285,7 +287,7 @@ class _Projection:
         before = bisect_left(covered, position, key=itemgetter(0))
         for start, end, other in covered[max(0, before - 1) : before]:
             if position < end:
-                position = start if place <= other.start else end
+                position = start if origin <= other.start else end
         return position
 
 
@@ -303,11 +305,11 @@ def _best_run(gains: Sequence[float], core: Range | None, first: int) -> Range |
         sums = [[0.0, *accumulate(side)] for side in sides]
         before, after = (side.index(max(side)) for side in sums)
         return core[0] - before, core[1] + after
-    best, found, total, begin = 0.0, None, 0.0, 0
+    best, run, total, begin = 0.0, None, 0.0, 0
     for unit, gain in enumerate(gains, first):
         if total <= 0:
             total, begin = 0.0, unit
         total += gain
         if total > best:
-            best, found = total, (begin, unit + 1)
-    return found
+            best, run = total, (begin, unit + 1)
+    return run

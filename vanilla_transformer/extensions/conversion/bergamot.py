@@ -186,8 +186,8 @@ def marian_options(config: VanillaTransformerConfig) -> dict[str, Any]:
     return {
         **{name: values[0] for name, values in OPTIONS.items()},
         **{
-            f"transformer-{place}": value
-            for place, value in zip(NORM_PLACES, POST_NORM, strict=True)
+            f"transformer-{layer_place}": value
+            for layer_place, value in zip(NORM_PLACES, POST_NORM, strict=True)
         },
         "dim-emb": config.d_model,
         "dim-vocabs": [config.pad_token_id] * 2,
@@ -205,18 +205,18 @@ def marian_options(config: VanillaTransformerConfig) -> dict[str, Any]:
 
 def marian_weights(model: VanillaTransformerForConditionalGeneration) -> dict[str, np.ndarray]:
     """Return the weights by Marian's names in their order, without padding."""
-    found = {
+    weights = {
         rename(name, _NAMES): weight
         for name, weight in model.state_dict().items()
         if "positions" not in name
     }
-    for name, weight in found.items():
+    for name, weight in weights.items():
         if name in (EMBEDDING, _OUTPUT_BIAS):
             weight = weight[: model.config.pad_token_id]
-        found[name] = (
+        weights[name] = (
             weight[None] if weight.dim() == 1 else weight if name == EMBEDDING else weight.T
         )
-    return {name: weight.contiguous().numpy() for name, weight in sorted(found.items())}
+    return {name: weight.contiguous().numpy() for name, weight in sorted(weights.items())}
 
 
 def find_alphas(model: nn.Module, translate: Callable[[], object]) -> dict[str, float]:
@@ -235,7 +235,9 @@ def find_alphas(model: nn.Module, translate: Callable[[], object]) -> dict[str, 
         if isinstance(module, nn.Linear):
             module.register_forward_pre_hook(partial(record, rename(f"{name}.weight", _NAMES)))
     translate()
-    limits = {name: float(np.mean(found) + 1.1 * np.std(found)) for name, found in maxima.items()}
+    limits = {
+        name: float(np.mean(largest) + 1.1 * np.std(largest)) for name, largest in maxima.items()
+    }
     return {name: 127 / (limit or 1.0) for name, limit in limits.items()}
 
 

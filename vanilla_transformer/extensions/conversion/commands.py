@@ -61,12 +61,12 @@ class ConvertArguments(ThreadArguments):
             (self.source_format, READERS, "source_format"),
             (self.target_format, WRITERS, "target_format"),
         ]
-        given = [(name, known, flag) for name, known, flag in formats if name is not None]
-        if len(given) != 1:
+        requested = [(name, known, flag) for name, known, flag in formats if name is not None]
+        if len(requested) != 1:
             raise UserError(
-                f"Give either --source_format or --target_format, got {len(given)} of them."
+                f"Give either --source_format or --target_format, got {len(requested)} of them."
             )
-        ((name, known, flag),) = given
+        ((name, known, flag),) = requested
         if name not in known:
             raise UserError(f"`{flag}` must be one of {', '.join(known)}, got {name!r}.")
         if self.languages is not None and self.source_format not in LANGUAGES:

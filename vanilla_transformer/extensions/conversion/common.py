@@ -71,10 +71,10 @@ def reading(source: str | Path, toolkit: str) -> Iterator[None]:
             if isinstance(error, KeyError)
             else " ".join(str(error).split())
         )
-        rule = (
+        requirement = (
             f"it must be a complete model of {toolkit}, but a file is damaged or of another format"
         )
-        raise UserError(f"Cannot convert {source}: {rule} ({reason[:200]}).") from error
+        raise UserError(f"Cannot convert {source}: {requirement} ({reason[:200]}).") from error
 
 
 def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
@@ -229,16 +229,14 @@ def build_model(
             the weights.
         unused: A regular expression of the names of weights that the model does not need.
     """
-    declared, found = (
-        least_parameters(config),
-        sum(math.prod(np.shape(array)) for array in weights.values()),
-    )
+    declared = least_parameters(config)
+    stored = sum(math.prod(np.shape(array)) for array in weights.values())
     num_layers = config.encoder_layers + config.decoder_layers
-    if declared > found or num_layers > len(weights):
+    if declared > stored or num_layers > len(weights):
         raise UserError(
             f"The weights must fill the model that the options declare, with {num_layers:,} layers "
-            f"and at least {declared:,} values, got {len(weights):,} arrays with {found:,} values. "
-            "Correct the options."
+            f"and at least {declared:,} values, got {len(weights):,} arrays with {stored:,} "
+            "values. Correct the options."
         )
     if (
         config.position_embedding_type == "learned"

@@ -203,21 +203,21 @@ def require_same(
             f"The converted model must compute what the original does, but does not: {comparison}. "
             "Nothing was written. Report this with the options of the model."
         )
-    some = sentences[: 2 * BATCH_SIZE]
+    first_sentences = sentences[: 2 * BATCH_SIZE]
     options = TranslationOptions.resolve(_greedy_options(ours), None, ours.generation_config)
     engine = EnginePool(ours.eval(), compile=False).find(options)
     if engine is None:  # which does not follow an option of the model
         return
     outputs = [
-        greedy_translator(ours, tokenizer, **further)(some)
+        greedy_translator(ours, tokenizer, **further)(first_sentences)
         for further in ({}, {"custom_generate": engine})
     ]
     identical = sum(first == second for first, second in zip(*outputs, strict=True))
-    if identical < _MIN_IDENTICAL * len(some):
+    if identical < _MIN_IDENTICAL * len(first_sentences):
         raise UserError(
             "The engine of this package must translate as `generate()` of transformers does with "
-            f"the model, but does not: {identical} of {len(some)} outputs identical. Nothing was "
-            "written. Report this with the options of the model."
+            f"the model, but does not: {identical} of {len(first_sentences)} outputs identical. "
+            "Nothing was written. Report this with the options of the model."
         )
 
 

@@ -241,35 +241,38 @@ def _read_dictionary(path: Path) -> list[str]:
 
 def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForConditionalGeneration:
     """Build the model of a checkpoint."""
-    given = checkpoint.arguments
-    encoder = {name.removeprefix("encoder_"): value for name, value in given.items()}
-    decoder = {name.removeprefix("decoder_"): value for name, value in given.items()}
+    arguments = checkpoint.arguments
+    encoder = {name.removeprefix("encoder_"): value for name, value in arguments.items()}
+    decoder = {name.removeprefix("decoder_"): value for name, value in arguments.items()}
     reasons = side_reasons(encoder, decoder, ["embed_dim", "normalize_before", "learned_pos"])
-    check_supported("This package", reasons | option_reasons(given, _OPTIONS))
-    learned = bool(given.get("encoder_learned_pos"))
+    check_supported("This package", reasons | option_reasons(arguments, _OPTIONS))
+    learned = bool(arguments.get("encoder_learned_pos"))
     config = VanillaTransformerConfig(
         vocab_size=len(checkpoint.source_tokens),
         decoder_vocab_size=len(checkpoint.target_tokens),
-        share_encoder_decoder_embeddings=bool(given.get("share_all_embeddings")),
+        share_encoder_decoder_embeddings=bool(arguments.get("share_all_embeddings")),
         tie_word_embeddings=bool(
-            given.get("share_all_embeddings") or given.get("share_decoder_input_output_embed")
+            arguments.get("share_all_embeddings")
+            or arguments.get("share_decoder_input_output_embed")
         ),
-        d_model=given["encoder_embed_dim"],
-        **{f"{side}_layers": given[f"{side}_layers"] for side in ("encoder", "decoder")},
+        d_model=arguments["encoder_embed_dim"],
+        **{f"{side}_layers": arguments[f"{side}_layers"] for side in ("encoder", "decoder")},
         **{
-            f"{side}_attention_heads": given[f"{side}_attention_heads"]
+            f"{side}_attention_heads": arguments[f"{side}_attention_heads"]
             for side in ("encoder", "decoder")
         },
-        **{f"{side}_ffn_dim": given[f"{side}_ffn_embed_dim"] for side in ("encoder", "decoder")},
-        activation_function=_ACTIVATIONS[given.get("activation_fn", "relu")],
         **{
-            name: given.get(name, 0.0)
+            f"{side}_ffn_dim": arguments[f"{side}_ffn_embed_dim"] for side in ("encoder", "decoder")
+        },
+        activation_function=_ACTIVATIONS[arguments.get("activation_fn", "relu")],
+        **{
+            name: arguments.get(name, 0.0)
             for name in ("dropout", "attention_dropout", "activation_dropout")
         },
-        normalize_before=bool(given.get("encoder_normalize_before")),
-        scale_embedding=not given.get("no_scale_embedding"),
+        normalize_before=bool(arguments.get("encoder_normalize_before")),
+        scale_embedding=not arguments.get("no_scale_embedding"),
         max_position_embeddings=min(
-            given.get(f"max_{side}_positions") or 1024 for side in ("source", "target")
+            arguments.get(f"max_{side}_positions") or 1024 for side in ("source", "target")
         ),
         **_TOKEN_IDS,
         **FIXED_FIELDS,

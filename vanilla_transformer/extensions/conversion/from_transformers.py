@@ -65,7 +65,10 @@ def convert_in_memory(original: Any) -> Any:
             "it has adapters or methods of another package": has_others
             or not METHODS.isdisjoint(vars(bare)),
             "it has hooks": any(map(is_hooked, modules)),
-            "its weights are of several types": len({each.dtype for each in bare.parameters()}) > 1,
+            "its weights are of several types": len(
+                {parameter.dtype for parameter in bare.parameters()}
+            )
+            > 1,
         }
         check_supported("This package", reasons)
         converted = convert(bare).to(bare.device, bare.dtype)
@@ -74,7 +77,7 @@ def convert_in_memory(original: Any) -> Any:
         ]  # not padding, which M2M-100 gives no position
         models = (original, converted)
         before, after = (
-            each(ids, decoder_input_ids=ids, use_cache=False).logits for each in models
+            model(ids, decoder_input_ids=ids, use_cache=False).logits for model in models
         )
         tolerance = torch.finfo(original.dtype).eps ** 0.5
         is_same = torch.allclose(before, after, tolerance, tolerance * before.abs().median().item())

@@ -95,9 +95,10 @@ def read_joeynmt(folder: str | Path) -> ConvertedModel:
     The original is None, since JoeyNMT's requirements conflict with this package's.
     """
     joey = read_joeynmt_folder(folder)
-    model, given = model_from_joeynmt(joey), joey.config["data"].get("special_symbols") or {}
+    model = model_from_joeynmt(joey)
+    symbols = joey.config["data"].get("special_symbols") or {}
     names = {
-        f"{name}_token": given.get(f"{name}_token", default)
+        f"{name}_token": symbols.get(f"{name}_token", default)
         for name, (default, _) in _SPECIAL_SYMBOLS.items()
     }
     sides = (joey.source_spm, joey.target_spm), (joey.source_tokens, joey.target_tokens)
@@ -133,11 +134,11 @@ def read_joeynmt_folder(folder: str | Path) -> JoeyNMTModel:
 
 def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGeneration:
     """Build the same model."""
-    given = joey.config["model"]
-    encoder, decoder = given["encoder"], given["decoder"]
+    options = joey.config["model"]
+    encoder, decoder = options["encoder"], options["decoder"]
     required = {"type": None, "layer_norm": None}
     scales = {bool(side["embeddings"].get("scale")) for side in (encoder, decoder)}
-    shared, tied = (bool(given.get(f"tied_{name}")) for name in ("embeddings", "softmax"))
+    shared, tied = (bool(options.get(f"tied_{name}")) for name in ("embeddings", "softmax"))
     check_supported(
         "This package",
         {

@@ -171,8 +171,8 @@ def _read_vocabulary(folder: Path) -> list[str]:
             name, _, number = line.rpartition(":")
             key = name or key
             if not re.fullmatch(r"\s*\d{1,9}\s*", number):
-                rule = f"{path} must have a token, a colon and its number in each line"
-                raise UserError(f"{rule}, got {reprlib.repr(line)}.")
+                requirement = f"{path} must have a token, a colon and its number in each line"
+                raise UserError(f"{requirement}, got {reprlib.repr(line)}.")
             entries[int(number)] = str(yaml.safe_load(key)) if key[:1] in "\"'" else key
     if sorted(entries) != list(range(len(entries))):
         raise UserError(

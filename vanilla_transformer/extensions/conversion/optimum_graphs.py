@@ -55,7 +55,10 @@ def to_proto(exported: onnx_ir.Model) -> ModelProto:
         if value.type.tensor_type.elem_type == TensorProto.DOUBLE:
             value.type.tensor_type.elem_type = TensorProto.FLOAT
     for attribute in (
-        each for node in proto.graph.node if node.op_type == "Cast" for each in node.attribute
+        attribute
+        for node in proto.graph.node
+        if node.op_type == "Cast"
+        for attribute in node.attribute
     ):
         if attribute.name == "to" and attribute.i == TensorProto.DOUBLE:
             attribute.i = TensorProto.FLOAT

@@ -65,14 +65,14 @@ class BlockTranslator:
             self.masks,
             constrain=None if self.constrain is None else partial(_search, self.constrain),
         )
-        found = self._translate(blocks, lambda sentences: search(sentences, lambda done: None))
-        crossing = [block for block, answer in zip(blocks, found, strict=True) if answer is None]
+        answers = self._translate(blocks, lambda sentences: search(sentences, lambda done: None))
+        crossing = [block for block, answer in zip(blocks, answers, strict=True) if answer is None]
         again = (
             answer
             for answer in self._translate(crossing, search.translate_around)
             if answer is not None
         )
-        return [next(again) if answer is None else answer for answer in found]
+        return [next(again) if answer is None else answer for answer in answers]
 
     def _translate(
         self,
@@ -110,12 +110,19 @@ class BlockTranslator:
                 ]
                 for places in (fixed, formulas)
             )
-            found = merge([*find_protected(text, self.protect), *formulas_here])
+            protected = merge([*find_protected(text, self.protect), *formulas_here])
             kept = sorted(
-                [*marked, *(piece for place in found for piece in _without(place, marked))]
+                [
+                    *marked,
+                    *(
+                        piece
+                        for protected_range in protected
+                        for piece in _without(protected_range, marked)
+                    ),
+                ]
             )
             others = merge(marked + formulas_here)
-            for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *found]):
+            for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *protected]):
                 is_plain, part = (
                     self.protect and not overlapping((start, end), others),
                     text[start:end],
@@ -135,9 +142,11 @@ def _search(
     """Return one translation on one line for each sentence, with links, in a list; None where there
     is none.
     """
-    texts = [_LINE_BREAK.sub(" ", each.text) for each in sentences]
+    texts = [_LINE_BREAK.sub(" ", sentence.text) for sentence in sentences]
     answers = (
-        translate(texts) if phrases is None else translate(texts, [[*some] for some in phrases])
+        translate(texts)
+        if phrases is None
+        else translate(texts, [[*sentence_phrases] for sentence_phrases in phrases])
     )
     if len(answers) != len(texts):
         raise UserError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
@@ -155,10 +164,10 @@ def _search(
     return rows
 
 
-def _without(place: Range, others: Sequence[Range]) -> Iterator[Range]:
+def _without(whole: Range, others: Sequence[Range]) -> Iterator[Range]:
     """Yield the parts of a range that are in none of others, which are in order."""
-    start, end = place
-    for low, high in overlapping(place, others):
+    start, end = whole
+    for low, high in overlapping(whole, others):
         if start < low:
             yield start, low
         start = high

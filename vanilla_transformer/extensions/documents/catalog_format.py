@@ -133,31 +133,31 @@ class CatalogDocument(Document):
             return [0] * max(
                 len(strings_of(unit.target)), self._store.nplural() if self._target else 1
             )
-        count, rule = self._store.getheaderplural()
-        if count is None or rule is None:
+        count, equation = self._store.getheaderplural()
+        if count is None or equation is None:
             from translate.lang.factory import getlanguage
 
             language = getlanguage(self._target or None)
-            count, rule = language.nplurals, language.pluralequation
+            count, equation = language.nplurals, language.pluralequation
             if not count:
                 hint = "Add `Plural-Forms`, or name the language by --target_language"
                 raise TargetLanguageError(
                     f"A PO file with plurals must say how many its language has. {hint}."
                 )
-            self._store.updateheaderplural(count, rule)
+            self._store.updateheaderplural(count, equation)
         if not _COUNT.fullmatch(str(count)):
             raise UserError(
                 f"`nplurals` of `Plural-Forms` must be from 1 to 10, got {count!s:.20}."
             )
         try:
-            form_of = c2py(rule)
+            form_of = c2py(equation)
             numbers = Counter(map(form_of, range(1000)))
         except (ValueError, ArithmeticError) as error:
             raise UserError(
-                f"`Plural-Forms` must be an expression of C, got {rule:.60}: {error}."
+                f"`Plural-Forms` must be an expression of C, got {equation:.60}: {error}."
             ) from None
         kept = [
-            {text[slice(*place)] for place in find_protected(text)}
+            {text[slice(*kept_range)] for kept_range in find_protected(text)}
             for text in strings_of(unit.source)
         ]
         is_often = numbers[form_of(1)] >= _OFTEN

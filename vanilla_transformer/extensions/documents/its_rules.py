@@ -71,49 +71,50 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
 
     The key of an attribute is its element and its local name. Rules in other files are not read.
     """
-    found, length = defaultdict[str, dict[Any, str]](dict), 0
-    for rule in root.iter(*(_ITS + name for name in _VALUES)):
+    values, length = defaultdict[str, dict[Any, str]](dict), 0
+    for its_rule in root.iter(*(_ITS + name for name in _VALUES)):
         name, rules, selector = (
-            _VALUES[local_name(rule)],
-            rule.getparent(),
-            rule.get("selector", ""),
+            _VALUES[local_name(its_rule)],
+            its_rule.getparent(),
+            its_rule.get("selector", ""),
         )
         parameters = {
-            each.get("name", ""): each.text or "" for each in rules.iterchildren(f"{_ITS}param")
+            parameter.get("name", ""): parameter.text or ""
+            for parameter in rules.iterchildren(f"{_ITS}param")
         }
         length += len(selector) + sum(map(len, parameters.values()))
         if length > _LONGEST:
             raise UserError(
                 "The selectors of all rules of ITS and their parameters must have at most "
-                f"{_LONGEST:,} characters, but up to line {rule.sourceline} they have {length:,}. "
-                "Remove some rules."
+                f"{_LONGEST:,} characters, but up to line {its_rule.sourceline} they have "
+                f"{length:,}. Remove some rules."
             )
-        for node in _select(rule, selector, parameters):
+        for node in _select(its_rule, selector, parameters):
             is_attribute = isinstance(node, str)
             key: Any = (
                 (node.getparent(), node.attrname.rpartition("}")[2]) if is_attribute else node
             )
-            found[name][key] = rule.get(name)
-    return found
+            values[name][key] = its_rule.get(name)
+    return values
 
 
-def _select(rule: Any, selector: str, parameters: dict[str, str]) -> Iterator[Any]:
+def _select(its_rule: Any, selector: str, parameters: dict[str, str]) -> Iterator[Any]:
     """Yield the elements and the attributes that a rule names."""
     from lxml import etree
 
-    namespaces = {prefix: name for prefix, name in rule.nsmap.items() if prefix}
+    namespaces = {prefix: name for prefix, name in its_rule.nsmap.items() if prefix}
     paths = [*_PATH.finditer(selector)]
     try:
-        is_known = rule.getparent().get("queryLanguage", "xpath") == "xpath"
+        is_known = its_rule.getparent().get("queryLanguage", "xpath") == "xpath"
         if not (is_known and paths) or "".join(path[0] for path in paths) != selector:
             raise TypeError
         for path in paths:
             find = etree.XPath(_one_step(path), namespaces=namespaces, regexp=False)
-            yield from find(rule.getroottree(), **parameters)
+            yield from find(its_rule.getroottree(), **parameters)
     except (etree.XPathError, TypeError) as error:
         mistake = (
-            f"The selector of <its:{local_name(rule)}> in line {rule.sourceline} must be an "
-            "XPath of elements"
+            f"The selector of <its:{local_name(its_rule)}> in line {its_rule.sourceline} must be "
+            "an XPath of elements"
         )
         limit = "from the root, whose predicates look at ancestors or children only"
         raise UserError(f"{mistake} or attributes {limit}, got {selector!r}.") from error

@@ -241,7 +241,10 @@ def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[
             if is_same
             else repeat(next(form for form in spellings if form != character))
         )
-    return ["".join(next(left[each]) if each in left else each for each in text) for text in texts]
+    return [
+        "".join(next(left[character]) if character in left else character for character in text)
+        for text in texts
+    ]
 
 
 def _mark(tokens: Sequence[Any], content: str | None) -> str:
@@ -394,8 +397,8 @@ def _build_parser() -> Any:
     blocks.before("list", "definition", partial(_start_definition, rules["list"]))
     inline.before("newline", "kept", partial(_keep, _KEPT))
     inline.before("newline", "expression", partial(_keep, re.compile(_BRACES)))
-    for name, rule in zip(inline.get_active_rules(), inline.getRules(""), strict=True):
-        inline.at(name, partial(_note_source, rule))
+    for name, inline_rule in zip(inline.get_active_rules(), inline.getRules(""), strict=True):
+        inline.at(name, partial(_note_source, inline_rule))
     return parser.disable("expression")
 
 
@@ -501,13 +504,13 @@ def _keep(pattern: Any, state: Any, silent: bool) -> bool:
     return True
 
 
-def _note_source(rule: Callable[[Any, bool], bool], state: Any, silent: bool) -> bool:
+def _note_source(inline_rule: Callable[[Any, bool], bool], state: Any, silent: bool) -> bool:
     """Parse by a rule.
 
     Note the source of the first token that is not text, and the parts after the text of a link.
     """
     start, count = state.pos, len(state.tokens)
-    if not rule(state, silent):
+    if not inline_rule(state, silent):
         return False
     token = next((token for token in state.tokens[count:] if token.type != "text"), None)
     if token and not silent:
@@ -545,8 +548,8 @@ class MarkdownDocument(Document):
         self._environment = dict[str, Any]()
         front = _FRONT.match(text)
         if front:
-            for place, value in _read_front(front[0]):
-                self._add(place, Block(value))
+            for block_place, value in _read_front(front[0]):
+                self._add(block_place, Block(value))
             text = "\n" * front[0].count("\n") + text[front.end() :]
         text = _TAB.sub(r"\1!!!", text)
         text = _OPTIONS.sub(lambda match: match[1] + "\n" * match[2].count("\n"), text)
@@ -562,12 +565,12 @@ class MarkdownDocument(Document):
             if before.type in ("th_open", "td_open"):
                 raw = token.content.replace("|", "\\|")
                 start = self._lines[first].index(raw, cursor if first == cell_line else 0)
-                place = _Place(first, start, start + len(raw), first + 1, "", "cell")
-                cell_line, cursor = first, place.end
+                block_place = _Place(first, start, start + len(raw), first + 1, "", "cell")
+                cell_line, cursor = first, block_place.end
             elif before.type == "admonition_title_open":
                 continue  # also where it is only the kind
             else:
-                place = self._find_lines(first, token.content, before)
+                block_place = self._find_lines(first, token.content, before)
             block = _build_block(token.children, is_item=before.type == "paragraph_open")
             forms = defaultdict[str, list[str]](list)
             for child in token.children:
@@ -577,44 +580,49 @@ class MarkdownDocument(Document):
                     for character in child.content:
                         forms[character].append(character)
             special = {
-                character: some for character, some in forms.items() if set(some) != {character}
+                character: spellings
+                for character, spellings in forms.items()
+                if set(spellings) != {character}
             }
-            if self._add(place._replace(forms=special), block):
+            if self._add(block_place._replace(forms=special), block):
                 for child in (child for child in token.children if child.meta.get("source_title")):
-                    self._add(place._replace(link=child), Block(child.meta["source_title"]))
+                    self._add(block_place._replace(link=child), Block(child.meta["source_title"]))
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         lines = list(self._lines)
         writer = MarkdownWriter(self._parser, self._environment.get("references", {}))
         has_new_title = False
-        for place, source, block in reversed(
+        for block_place, source, block in reversed(
             [*zip(self._places, self.blocks, blocks, strict=True)]
         ):
-            if place.link is not None:
+            if block_place.link is not None:
                 has_new_title |= block != source
-                place.link.attrs["title"] = block.text
+                block_place.link.attrs["title"] = block.text
                 continue
             if block == source and not has_new_title:
                 continue
             has_new_title = False
-            line, last = lines[place.line], lines[place.last - 1]
-            if place.context in _VALUES:
-                written = [_write_value(place.context, line[place.start], block.text)]
+            line, last = lines[block_place.line], lines[block_place.last - 1]
+            if block_place.context in _VALUES:
+                written = [_write_value(block_place.context, line[block_place.start], block.text)]
             else:
-                context = "paragraph" if place.context == "title" else place.context
-                written = writer.write(block, context, place.forms).split("\n")
-            written[1:] = [place.indent + more for more in written[1:]]
-            after = last[place.end :] if place.context != "paragraph" else ""
-            lines[place.line : place.last] = [line[: place.start] + written[0], *written[1:]]
-            lines[place.line + len(written) - 1] += after
+                context = "paragraph" if block_place.context == "title" else block_place.context
+                written = writer.write(block, context, block_place.forms).split("\n")
+            written[1:] = [block_place.indent + more for more in written[1:]]
+            after = last[block_place.end :] if block_place.context != "paragraph" else ""
+            lines[block_place.line : block_place.last] = [
+                line[: block_place.start] + written[0],
+                *written[1:],
+            ]
+            lines[block_place.line + len(written) - 1] += after
         return self._mark + "\n".join(lines).replace("\n", self._line_end)
 
-    def _add(self, place: _Place, block: Block) -> bool:
+    def _add(self, block_place: _Place, block: Block) -> bool:
         """Add a block if it has letters, and tell whether it has."""
         has_letters = any(map(str.isalpha, block.text))
         if has_letters:
-            self._places.append(place)
+            self._places.append(block_place)
             self.blocks.append(block)
         return has_letters
 

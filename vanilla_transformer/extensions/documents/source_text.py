@@ -331,7 +331,7 @@ class SourceDocument(Document):
         """
         if token.start in self._attributes:
             return self._attributes[token.start]
-        found = self._attributes[token.start] = {}
+        attributes = self._attributes[token.start] = {}
         for match in _ATTRIBUTE.finditer(self.text, token.start + 1 + len(token.name), token.end):
             if match[1] is None:
                 continue
@@ -339,8 +339,8 @@ class SourceDocument(Document):
             raw = match[2] or ""
             quote = raw[:1] if raw[:1] in ("'", '"') else ""
             value = raw[len(quote) : len(raw) - len(quote)]
-            found.setdefault(name, Attribute(self.read(value), *match.span(2), quote))
-        return found
+            attributes.setdefault(name, Attribute(self.read(value), *match.span(2), quote))
+        return attributes
 
     def end(self, token: Token) -> int:
         """Return the number of the token that ends an element, or of the next one if none does."""

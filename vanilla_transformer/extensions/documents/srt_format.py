@@ -82,7 +82,7 @@ class SrtDocument(Document):
         self._lines = _LINE.findall(text.removeprefix(self._mark))  # with their ends
         self._cues = [*self._read_cues()]
         self._speeches = [_split_speeches(cue.content) for cue in self._cues]
-        speeches = [speech for some in self._speeches for speech in some]
+        speeches = [speech for speeches_of_cue in self._speeches for speech in speeches_of_cue]
         has_stops = 3 * sum(bool(_FULL_STOP.search(_end(speech))) for speech in speeches) >= len(
             speeches
         )
@@ -155,14 +155,20 @@ class SrtDocument(Document):
         elif lines and lines[0].split()[:1] != [self.header]:
             wrong, wanted = [0], self.header
         if wrong:
-            found = f"line {min(wrong) + 1} is {lines[min(wrong)].strip()!r:.80}"
+            reason = f"line {min(wrong) + 1} is {lines[min(wrong)].strip()!r:.80}"
             raise UserError(
-                f"The text must be {self.name} subtitles, but {found} instead of {wanted}."
+                f"The text must be {self.name} subtitles, but {reason} instead of {wanted}."
             )
         for (number, match), last in zip(times.items(), [*starts, len(lines)][1:], strict=True):
-            filled = [each for each in range(number + 1, last) if lines[each].strip()]
+            filled = [
+                line_number for line_number in range(number + 1, last) if lines[line_number].strip()
+            ]
             if self.header:  # a blank line ends a cue
-                filled = [each for index, each in enumerate(filled, number + 1) if each == index]
+                filled = [
+                    line_number
+                    for index, line_number in enumerate(filled, number + 1)
+                    if line_number == index
+                ]
             first, end = (filled[0], filled[-1] + 1) if filled else (number + 1, number + 1)
             content = "\n".join(line.rstrip("\r\n") for line in lines[first:end])
             yield _Cue(

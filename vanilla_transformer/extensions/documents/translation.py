@@ -122,7 +122,7 @@ def translator_by(
 
     def translate(texts: list[str], **more: Any) -> list[Answer]:
         answers = pipeline(texts, **options | more)
-        return [(each["translation_text"], each.get("alignment")) for each in answers]
+        return [(answer["translation_text"], answer.get("alignment")) for answer in answers]
 
     def constrain(texts: list[str], phrases: list[list[str]]) -> list[Answer | None]:
         beams = several_beams(
@@ -130,7 +130,7 @@ def translator_by(
         )
         search, rows = partial(translate, num_beams=beams), [*zip(texts, phrases, strict=True)]
         return split_on_error(
-            lambda some: search([row[0] for row in some], constraints=[row[1] for row in some]),
+            lambda rows: search([row[0] for row in rows], constraints=[row[1] for row in rows]),
             rows,
         )
 
@@ -195,11 +195,11 @@ class DocumentTranslator:
         """
         source, target = self._direction
         source, target = source or default.source, target or default.target
-        given = options.get("src_lang", source), options.get("tgt_lang", target)
+        languages = options.get("src_lang", source), options.get("tgt_lang", target)
         return DocumentTask(
             texts,
             format,
-            find_direction(self._pipeline.tokenizer, *given),
+            find_direction(self._pipeline.tokenizer, *languages),
             ("abbreviations", options.get("src_lang", self._language)),
             self._masks,
             self._pipeline.uses_engine,

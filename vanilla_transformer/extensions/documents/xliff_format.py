@@ -98,11 +98,13 @@ class XliffDocument(MarkupDocument):
             )
         self._is_new = (root.get("version") or "1.2").startswith("2")
         if self._is_new and not (root.get("trgLang") or direction.target):
-            rule = (
+            requirement = (
                 "An XLIFF 2 text must name its target language, but <xliff> has no attribute "
                 "`trgLang`"
             )
-            raise TargetLanguageError(f"{rule}. Add it, or name the language by --target_language.")
+            raise TargetLanguageError(
+                f"{requirement}. Add it, or name the language by --target_language."
+            )
         parts = [root] if self._is_new else [*root.iter("{*}file")]
         names = ("srcLang", "trgLang") if self._is_new else ("source-language", "target-language")
         self.directions = [Direction(*map(part.get, names)) for part in parts]
@@ -127,8 +129,8 @@ class XliffDocument(MarkupDocument):
                 if kind == _OPEN:
                     index = self._numbers[segment.source]
                     spaces = (
-                        each.get(XML_SPACE)
-                        for each in (segment.source, *segment.source.iterancestors())
+                        element.get(XML_SPACE)
+                        for element in (segment.source, *segment.source.iterancestors())
                     )
                     breaks = next(filter(None, spaces), "default") == "preserve"
                     last = self.end(self.tokens[index])
@@ -302,12 +304,19 @@ class XliffDocument(MarkupDocument):
         the last ones.
         """
         token = self.tokens[self._numbers[element]]
-        found = self.attributes(token)
+        attributes = self.attributes(token)
         end = max(
-            [token.start + 1 + len(token.name), *(attribute.end for attribute in found.values())]
+            [
+                token.start + 1 + len(token.name),
+                *(attribute.end for attribute in attributes.values()),
+            ]
         )
-        added = "".join(f' {name}="{value}"' for name, value in values.items() if name not in found)
-        edits = [found[name].edit(value) for name, value in values.items() if name in found]
+        added = "".join(
+            f' {name}="{value}"' for name, value in values.items() if name not in attributes
+        )
+        edits = [
+            attributes[name].edit(value) for name, value in values.items() if name in attributes
+        ]
         return [*edits, (end, end, added)] if added else edits
 
 

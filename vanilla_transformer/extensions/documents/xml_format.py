@@ -119,10 +119,10 @@ class XmlDocument(MarkupDocument, PageDocument):
             else:
                 pairs = [pair for pair in pairwise(children) if {*pair} <= filled]
                 beside |= {
-                    each.tag
+                    element.tag
                     for pair in pairs
                     if not pair[0].tail or "\n" in pair[0].tail
-                    for each in pair
+                    for element in pair
                 }
             if element in self._texts or not filled.isdisjoint(children):
                 filled.add(element)
@@ -146,12 +146,12 @@ class XmlDocument(MarkupDocument, PageDocument):
         value = value or {"false": "no"}.get(element.get("translatable")) or rules.get(element)
         attributes = vocabulary.attributes_of(token.local_name)
         for name in self.attributes(token):
-            rule = rules.get((element, name.rpartition(":")[2]))
+            verdict = rules.get((element, name.rpartition(":")[2]))
             attributes = (
                 attributes | {name}
-                if rule == "yes"
+                if verdict == "yes"
                 else attributes - {name}
-                if rule == "no"
+                if verdict == "no"
                 else attributes
             )
         context = self.judge(
@@ -177,7 +177,7 @@ class XmlDocument(MarkupDocument, PageDocument):
         """
         token, vocabulary = self.tokens[index], self._vocabularies[self.tokens[index].element]
         inner = self.tokens[index + 1 : token.after - 1] if len(token.element) == 0 else []
-        pieces = [each for each in inner if not self.is_blank(each)]
+        pieces = [token for token in inner if not self.is_blank(token)]
         if len(pieces) != 1:
             return vocabulary.has_html and len(pieces) > 1  # whose tags may be in several sections
         start, end = pieces[0].start, pieces[0].end

@@ -90,22 +90,22 @@ class ZipDocument(Document):
             counts = Counter(self._archive.namelist())
             if twice := [name for name, count in counts.items() if count > 1]:
                 raise BadZipFile(f"it has several members {twice[0]}")
-            if not any(each.startswith(main) for each in counts):
+            if not any(name.startswith(main) for name in counts):
                 raise BadZipFile(f"it has no member {main}")
             if damaged := self._archive.testzip():
                 raise BadZipFile(f"{damaged} is damaged")
             kinds = self._find_parts(format)
-            sources = {each: decode_document(self._archive.read(each), each) for each in kinds}
+            sources = {name: decode_document(self._archive.read(name), name) for name in kinds}
         except (*_UNREADABLE, BadZipFile) as error:
             raise UserError(
                 f"The file must be {name}, a zip, but it cannot be read: {error}."
             ) from None
         self._parts = dict[str, tuple[SourceDocument, str]]()  # with their encodings
-        for each, (source, encoding) in sources.items():
+        for name, (source, encoding) in sources.items():
             try:
-                self._parts[each] = kinds[each](source, direction), encoding
+                self._parts[name] = kinds[name](source, direction), encoding
             except UserError as error:
-                raise UserError(f"{each}: {error}") from None
+                raise UserError(f"{name}: {error}") from None
         self.blocks = [block for document, _ in self._parts.values() for block in document.blocks]
 
     def render(self, blocks: Sequence[Block]) -> str:
@@ -127,25 +127,25 @@ class ZipDocument(Document):
         """Return the members that are translated, with the classes that read them."""
         names, read = dict.fromkeys(self._archive.namelist()), self._archive.read
         kind = XmlDocument if format == "odf" else RunDocument
-        found: dict[str, Any] = {
+        parts: dict[str, Any] = {
             name: kind for name in names if re.fullmatch(ZIP_FORMATS[format][2], name)
         }
         packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if format == "epub" else ()
-        for package in [each.get("full-path", "") for each in packages]:
-            found[package] = PackageDocument
+        for package in [rootfile.get("full-path", "") for rootfile in packages]:
+            parts[package] = PackageDocument
             for item in parse_xml(read(package)).iter("{*}item"):
                 path = posixpath.join(posixpath.dirname(package), unquote(item.get("href", "")))
                 if (name := posixpath.normpath(path)) in names and item.get(
                     "media-type"
                 ) in _OF_EPUB:
-                    found[name] = _OF_EPUB[item.get("media-type")]
+                    parts[name] = _OF_EPUB[item.get("media-type")]
         listed = "".join(
             read(name).decode(errors="replace") for name in _ENCRYPTIONS if name in names
         )
         encrypted = {*re.findall('URI="([^"]*)"', listed)}
-        if "encryption-data" in listed or not encrypted.isdisjoint(found):
+        if "encryption-data" in listed or not encrypted.isdisjoint(parts):
             raise BadZipFile("it is encrypted")
-        return found
+        return parts
 
 
 class PackageDocument(XmlDocument):
@@ -266,20 +266,20 @@ class RunDocument(XmlDocument):
         """Return the number of the properties of a run that readers see."""
         from lxml import etree
 
-        found = deepcopy(run.find("{*}rPr"))
-        if found is None:
+        properties = deepcopy(run.find("{*}rPr"))
+        if properties is None:
             return "0"
-        for name in _OF_PROOFING & {*found.attrib}:
-            del found.attrib[name]
-        found[:] = [each for each in found if local_name(each) not in _OF_PROOFING]
-        key = etree.tostring(found) if len(found) or found.attrib else b""
+        for name in _OF_PROOFING & {*properties.attrib}:
+            del properties.attrib[name]
+        properties[:] = [child for child in properties if local_name(child) not in _OF_PROOFING]
+        key = etree.tostring(properties) if len(properties) or properties.attrib else b""
         if len(key) > _LONGEST_PROPERTIES:
             raise UserError(
                 f"The properties of a run must have at most {_LONGEST_PROPERTIES:,} bytes, but "
                 f"they have {len(key):,}."
             )
         if key not in self._numbers:
-            self._numbers[key] = self._keep([found])
+            self._numbers[key] = self._keep([properties])
         return self._numbers[key]
 
     def _keep(self, elements: list[Any]) -> str:
@@ -310,7 +310,7 @@ class RunDocument(XmlDocument):
                 pieces.append(child)
             add_run(tail)
         kept = self._kept[int(parent.attrib.pop(_KEPT, "0"))]
-        first = [each for each in kept if local_name(each) != "endParaRPr"]
+        first = [element for element in kept if local_name(element) != "endParaRPr"]
         parent[:], parent.text = [*first, *pieces, *kept[len(first) :]], None
 
 

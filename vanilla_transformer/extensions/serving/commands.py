@@ -136,11 +136,11 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     def _check_hosts(cls, hosts: list[str]) -> list[str]:
         for host in hosts or []:
             if host != "*" and _HOST.fullmatch(host) is None:
-                rule = (
+                requirement = (
                     "names such as translate.example.org or *.example.org, or addresses, "
                     "without a port"
                 )
-                raise UserError(f"`hosts` must be {rule}; or '*'. Got {host!r}.")
+                raise UserError(f"`hosts` must be {requirement}; or '*'. Got {host!r}.")
         return hosts
 
     @field_validator("cors")
@@ -296,11 +296,11 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         default = known if all(known) else NO_DIRECTION
     glossary, files = None, options.glossary or []
     if len(files) > 1 or (files and languages is not None and "tgt_lang" not in settings):
-        rule = (
+        requirement = (
             "must be one file and, for a model of several languages, given with --target_language"
         )
         raise UserError(
-            f"`glossary` {rule}, got {', '.join(files)}. Serve several models by --model."
+            f"`glossary` {requirement}, got {', '.join(files)}. Serve several models by --model."
         )
     if files:
         source = default.source or options.source_language or DEFAULT_LANGUAGE
@@ -340,12 +340,12 @@ def _several_models(
         )
 
     glossaries: dict[Direction, Any] = {}
-    for each in options.glossary or []:
-        name, _, file = each.partition("=")
+    for assignment in options.glossary or []:
+        name, _, file = assignment.partition("=")
         direction = _parse_direction(name)
         if direction is None or direction not in folders or not file:
-            rule = "the languages of a --model and a file, such as en-de=terms.tsv"
-            raise UserError(f"With --model, `glossary` must be {rule}, got {each!r}.")
+            requirement = "the languages of a --model and a file, such as en-de=terms.tsv"
+            raise UserError(f"With --model, `glossary` must be {requirement}, got {assignment!r}.")
         glossaries[direction] = read_glossary(file, *direction)
     loader = ModelLoader(options.max_loaded)
     models = [

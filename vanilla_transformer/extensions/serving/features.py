@@ -61,11 +61,11 @@ def known_options(translate: Any) -> list[str]:
     return [*names, "split_sentences", "protect", "format", *soft_terms, *languages]
 
 
-def check_known(given: Mapping[str, Any], known: Sequence[str]) -> None:
+def check_known(entries: Mapping[str, Any], known: Sequence[str]) -> None:
     """Check that a model knows the options of a request, besides the ones of sampling and of
     terms.
     """
-    for name in given:
+    for name in entries:
         if name in known or name in ("num_return_sequences", *SAMPLING, *TERMS):
             continue
         if name in (*RISK, *RERANKING):

@@ -24,8 +24,8 @@ def parse_json(_: Any, body: bytes, most: int) -> Any:
     except (ValueError, RecursionError) as error:
         raise UserError(str(error) if isinstance(error, UserError) else _NO_JSON) from None
     if len(body) > most and len(_STRING.sub('""', text)) > most:
-        rule = f"at most {most} characters (--max_body_bytes) besides its strings"
-        raise UserError(f"The body may have {rule}.")
+        requirement = f"at most {most} characters (--max_body_bytes) besides its strings"
+        raise UserError(f"The body may have {requirement}.")
     return content
 
 

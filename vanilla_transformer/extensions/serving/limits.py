@@ -108,9 +108,9 @@ class Limits(Schema):
         most = max(self.max_batch_tokens, self.max_characters)
         longest = max(map(len, sentences), default=0)
         if longest > most:
-            rule = f"at most {most} characters (--max_batch_tokens)"
+            requirement = f"at most {most} characters (--max_batch_tokens)"
             raise Refusal(
-                422, f"A sentence of a document may have {rule}, got {longest}. Split it."
+                422, f"A sentence of a document may have {requirement}, got {longest}. Split it."
             )
 
     def check_tokens(self, counts: Sequence[int]) -> None:

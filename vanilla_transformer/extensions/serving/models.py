@@ -97,9 +97,9 @@ class ModelLoader:
         async with self._lock:
             while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
                 idle = [
-                    each
-                    for each in self._loaded
-                    if each.requests == 0 and each.batcher.busy_seconds == 0
+                    model
+                    for model in self._loaded
+                    if model.requests == 0 and model.batcher.busy_seconds == 0
                 ]
                 if not idle:
                     reason = (
@@ -107,7 +107,7 @@ class ModelLoader:
                         "(--max_loaded). Try again later."
                     )
                     raise Refusal(503, reason)
-                least_recently_used = min(idle, key=lambda each: each.last_used)
+                least_recently_used = min(idle, key=lambda model: model.last_used)
                 least_recently_used.loaded = None
                 self._loaded.remove(least_recently_used)
             # This thread ends, and OpenMP's threads for it end too, so that they do not slow down
@@ -383,10 +383,10 @@ class Models:
         if pivot is None:
             return
         steps = [
-            (model, each)
+            (model, direction)
             for model in models
-            for each in model.directions
-            if each.source is not None
+            for direction in model.directions
+            if direction.source is not None
         ]
         direct = {direction for _, direction in steps}
         before = [step for step in steps if step[1].target == pivot]

@@ -77,12 +77,12 @@ class TranslationRequest(_Entries):
         for number, name in enumerate(content, start=1):
             if name in cls.model_fields:
                 continue
-            rule = "The body has an unknown entry"  # whose name the answer does not repeat
+            requirement = "The body has an unknown entry"  # whose name the answer does not repeat
             nearest = find_nearest(name[:_LONGEST_NAME], cls.model_fields)
             if nearest:
-                raise OptionError(f"{rule}. Did you mean `{nearest}`?")
+                raise OptionError(f"{requirement}. Did you mean `{nearest}`?")
             hint = "Correct its name, or leave it out."
-            raise OptionError(f"{rule}, number {number} of {len(content)}. {hint}")
+            raise OptionError(f"{requirement}, number {number} of {len(content)}. {hint}")
         return {
             name: value for name, value in content.items() if value is not None or name == "text"
         }

@@ -144,7 +144,9 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
         if len(open_connections) <= self._limits.max_connections:
             return
         waiting = [
-            each for each in open_connections if each.is_idle or each.cycle.more_body
+            connection
+            for connection in open_connections
+            if connection.is_idle or connection.cycle.more_body
         ]  # for their clients
         oldest = min(waiting, key=lambda connection: connection._timer.when())
         if oldest is self:

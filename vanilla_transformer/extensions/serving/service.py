@@ -388,14 +388,15 @@ def _find_client(request: Request, key: str = "") -> str:
         if header is None
         else header.encode("latin-1").decode(errors="surrogateescape")
     )
-    scheme, _, given = sent.partition(" ")
+    scheme, _, key_sent = sent.partition(" ")
     # All keys are compared, in a time that tells nothing about them.
     matches = [
-        hmac.compare_digest(given.encode(errors="surrogatepass"), key.encode()) for key in api_keys
+        hmac.compare_digest(key_sent.encode(errors="surrogatepass"), key.encode())
+        for key in api_keys
     ]
     if scheme.lower() != "bearer" or not any(matches):
         raise Refusal(401, "A valid API key is required: `Authorization: Bearer KEY`.")
-    return given
+    return key_sent
 
 
 _REFUSED = (
@@ -438,7 +439,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
         headers["Retry-After"] = "1"
     if getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE):
         reason = re.sub(
-            f"(?<=`)({'|'.join(_ENTRIES)})(?=`)", lambda found: _ENTRIES[found[0]], reason
+            f"(?<=`)({'|'.join(_ENTRIES)})(?=`)", lambda match: _ENTRIES[match[0]], reason
         )
         return JSONResponse({"error": reason}, {401: 403, 422: 400}.get(status, status), headers)
     return JSONResponse({"detail": reason}, status, headers)
@@ -539,11 +540,11 @@ class _Translator:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         if content.format == "text" and request.state.body_bytes > self.limits.max_body_bytes:
-            rule = (
+            requirement = (
                 f"at most {self.limits.max_body_bytes} bytes (--max_body_bytes), unless it has "
                 "a document"
             )
-            raise Refusal(413, f"The body may have {rule}.")
+            raise Refusal(413, f"The body may have {requirement}.")
         if not model.is_loaded:
             await unless_disconnected(request, model.load())
         return content.resolve(client, model.known, self.limits.max_mbr_samples)

@@ -504,8 +504,8 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     @contextmanager
     def opened() -> Iterator["TranslationPipeline"]:
         with open_pipeline(options.model, workers, options.precision, **loading) as translate:
-            translate.default_options |= settings | language_settings(translate.tokenizer, options)
-            yield translate
+            languages = language_settings(translate.tokenizer, options)
+            yield translate.with_options(**(settings | languages))
 
     return opened()
 

@@ -8,6 +8,7 @@ within [`steps`] around it.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,21 @@ class TranslationPipeline(CarriedTranslationPipeline):
         call.
         """
         self._engines.refresh()
+
+    def with_options(self, **options: Any) -> "TranslationPipeline":
+        """
+        Return a pipeline of the same model whose calls have other options by default. This one
+        keeps its own.
+
+            >>> greedy = translate.with_options(num_beams=1)
+
+        Args:
+            options: Options of calls, over those of this pipeline.
+        """
+        pipeline = copy(self)
+        pipeline.default_options = {**self.default_options, **options}
+        TranslationOptions.resolve({}, pipeline.default_options)
+        return pipeline
 
     @property
     def reranks(self) -> bool:

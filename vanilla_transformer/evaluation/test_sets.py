@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import read_lines, read_text_files
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.decoding.options import TERMS
+from vanilla_transformer.decoding.options import TERMS, TranslationOptions
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.device_utils import process_state
@@ -121,14 +121,13 @@ def evaluate_test_set(
     with nullcontext() if opening is None else opening as translate:
         if translate is not None:
             options = translate.default_options
-            glossary, start = options.get("glossary"), time.perf_counter()
+            glossary = TranslationOptions.resolve({}, options).glossary
+            start = time.perf_counter()
             hypotheses = translate_on_all_processes(translate, sources)
             seconds = time.perf_counter() - start
             if glossary is not None and baseline is None:
-                translate.default_options = {
-                    name: value for name, value in options.items() if name not in TERMS
-                }
-                baseline = translate_on_all_processes(translate, sources)
+                plain = translate.with_options(**dict.fromkeys(TERMS))
+                baseline = translate_on_all_processes(plain, sources)
         assert hypotheses is not None
         if metrics:
             rows = [row for row, reference in enumerate(references) if reference]

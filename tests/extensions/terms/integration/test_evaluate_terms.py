@@ -1,11 +1,15 @@
 """`evaluate --glossary` tells how many terms are used as asked, and what the glossary changes."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
 from tests.tiny import TINY_SENTENCES, tiny_model, tiny_tokenizer
+from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.evaluation import test_sets
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 SOURCE, TARGET = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
@@ -97,3 +101,21 @@ def test_evaluate_names_mistakes_about_terms(texts, capsys, options, message):
     assert run(texts, *words, **given) == 2
     errors = capsys.readouterr().err.splitlines()
     assert message in errors[-1] and sum(line.startswith("error: ") for line in errors) == 1
+
+
+def test_evaluation_leaves_the_pipeline_its_glossary():
+    translate = TranslationPipeline(
+        tiny_model(), tiny_tokenizer(), device="cpu", glossary=[("man", "Mann")], term_mode="hard"
+    )
+    expected = translate(SOURCE)
+    texts = test_sets.TestSet(SOURCE, TARGET)
+    report = test_sets.evaluate_test_set(texts, nullcontext(translate))
+    assert [use.terms for use in report.report.term_uses] == [1, 1]
+    plain = translate.with_options(glossary=None, term_mode=None)
+    assert translate(SOURCE) == expected != plain(SOURCE)
+
+
+def test_with_options_refuses_what_calls_refuse():
+    translate = TranslationPipeline(tiny_model(), tiny_tokenizer(), device="cpu")
+    with pytest.raises(OptionError, match="num_beams"):
+        translate.with_options(num_beams=0)

@@ -71,7 +71,7 @@ def link_units(
     links = []
     for row, column in linked.nonzero().tolist():
         weight = weights[row, column].item()
-        links.append(Link(*source_units[column], *target_units[row], weight))
+        links.append(Link._make((*source_units[column], *target_units[row], weight)))
     return links
 
 
@@ -159,7 +159,7 @@ def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:
     """Return which share of its characters each token has in each unit, `(tokens, units)`, white
     space left out.
     """
-    owners = {}
+    owners: dict[int, int] = {}
     for unit, (start, end) in enumerate(units):
         owners |= dict.fromkeys(range(start, end), unit)
     shares = torch.zeros(len(spans), len(units))

@@ -7,6 +7,8 @@
 import copy
 import shutil
 from collections.abc import Callable
+from itertools import product
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,13 +96,12 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
 
         A class of a user carries its own file, which the library has named in `auto_map`.
         """
-        fields, paths = super().to_dict(), {*self.remote_code.get("auto_map", {}).values()}
-        foreign = {
-            path.rpartition("--")[2] for path in (fields.get("auto_map") or {}).values()
-        } - paths
-        foreign |= {*(fields.get("architectures") or ())} - {
-            path.rpartition(".")[2] for path in paths
-        }
+        fields = super().to_dict()
+        carried = {*self.remote_code.get("auto_map", {}).values()}
+        carried_classes = {path.rpartition(".")[2] for path in carried}
+        auto_map = fields.get("auto_map") or {}
+        foreign = {path.rpartition("--")[2] for path in auto_map.values()} - carried
+        foreign |= {*(fields.get("architectures") or ())} - carried_classes
         return fields if foreign else fields | copy.deepcopy(self.remote_code)
 
     def validate_token_ids(self) -> None:
@@ -111,20 +112,20 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(self, field, None)
             # Only padding is embedded on both sides.
-            entries = (
-                min(self.vocab_size, target_entries) if field == "pad_token_id" else target_entries
-            )
+            entries = target_entries
+            if field == "pad_token_id":
+                entries = min(self.vocab_size, target_entries)
             for token_id in value if isinstance(value, list) else [value]:
                 if token_id is not None and not 0 <= token_id < entries:
                     raise UserError(
                         f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}."
                     )
 
-    def check(self, field: str, rule: str, holds: Callable[[Any], bool]) -> None:
+    def check(self, field: str, requirement: str, holds: Callable[[Any], bool]) -> None:
         """Check that a field, if it exists and is not None, follows a rule."""
         value = getattr(self, field, None)
         if value is not None and not holds(value):
-            raise UserError(f"`{field}` must {rule}, got {value!r}.")
+            raise UserError(f"`{field}` must {requirement}, got {value!r}.")
 
     def head_dims(self, num_heads: int) -> tuple[int, int]:
         """Return the widths of keys and of values, d_k and d_v, of attention with this number of
@@ -144,14 +145,17 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
             "max_source_length",
         )
         others = ("max_position_embeddings", "attention_key_dim", "attention_value_dim")
-        for field in (*others, *(f"{side}{size}" for side in ("", *SIDES) for size in sizes)):
+        fields = [side + size for side, size in product(("", *SIDES), sizes)]
+        for field in (*others, *fields):
             self.check(field, "be at least 1", lambda size: size >= 1)
         self.check("chunk_size_feed_forward", "be at least 0", lambda size: size >= 0)
         needs_multiple = self.attention_key_dim is None or self.attention_value_dim is None
         for field in (f"{side}attention_heads" for side in SIDES):
             if needs_multiple and self.d_model % getattr(self, field, 1):
-                found = f"d_model={self.d_model} and {field}={getattr(self, field)}"
-                raise UserError(f"`d_model` must be a multiple of `{field}`, got {found}.")
+                raise UserError(
+                    f"`d_model` must be a multiple of `{field}`, got d_model={self.d_model} and "
+                    f"{field}={getattr(self, field)}."
+                )
 
     def validate_architecture(self) -> None:
         """Check the other values, by themselves and together."""
@@ -289,7 +293,9 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
             self.decoder_vocab_size = self.vocab_size
         super().__post_init__(**kwargs)
 
-    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(
+        self, save_directory: str | PathLike[str], *args: Any, **kwargs: Any
+    ) -> None:
         """Save `config.json` and the code of the pipeline.
 
         The library copies only the modules in `auto_map`.
@@ -298,18 +304,17 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         module = Path(__file__).with_name(PIPELINE.split(".")[0] + ".py")
         if not module.exists():  # loaded as remote code, without the pipeline
             module = Path(HF_MODULES_CACHE, get_cached_module_file(self.name_or_path, module.name))
-        shutil.copyfile(
-            module, Path(save_directory, module.name)
-        )  # without its mode, which not every disk has
+        # Without its mode, which not every disk has.
+        shutil.copyfile(module, Path(save_directory, module.name))
 
     def validate_architecture(self) -> None:
         super().validate_architecture()
         if self.share_encoder_decoder_embeddings:
-            rule = (
+            requirement = (
                 f"equal `vocab_size`={self.vocab_size} while "
                 "`share_encoder_decoder_embeddings` is on"
             )
-            self.check("decoder_vocab_size", rule, lambda size: size == self.vocab_size)
+            self.check("decoder_vocab_size", requirement, lambda size: size == self.vocab_size)
 
 
 __all__ = ["VanillaTransformerConfig"]

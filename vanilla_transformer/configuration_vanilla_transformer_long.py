@@ -54,15 +54,15 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
     def validate_architecture(self) -> None:
         super().validate_architecture()
         if len(set(self.layer_types)) != 1 or self.layer_type not in LAYER_TYPES:
-            rule = f"`layer_types` must be one of {', '.join(LAYER_TYPES)}, the same for all layers"
-            raise UserError(f"{rule}, got {self.layer_types}.")
-        if len(self.layer_types) != self.decoder_layers:
-            rule = (
-                "`layer_types` must have one entry for each of "
-                f"`decoder_layers`={self.decoder_layers}"
-            )
             raise UserError(
-                f"{rule}, got {len(self.layer_types)}. A single type stands for all layers."
+                f"`layer_types` must be one of {', '.join(LAYER_TYPES)}, the same for all layers, "
+                f"got {self.layer_types}."
+            )
+        if len(self.layer_types) != self.decoder_layers:
+            raise UserError(
+                "`layer_types` must have one entry for each of "
+                f"`decoder_layers`={self.decoder_layers}, got {len(self.layer_types)}. A single "
+                "type stands for all layers."
             )
         for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length"):
             self.check(field, "be at least 1", lambda value: value >= 1)
@@ -77,29 +77,36 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
                 self._check_layer_type(field, "lsh_attention")
         if self.mem_len is not None:
             self._check_layer_type("mem_len", "transfo_xl_attention")
-        if self.layer_type == "transfo_xl_attention" and (
-            self.d_model % 2 or self.position_embedding_type != "sinusoidal"
-        ):
-            rule = 'an even `d_model` and `position_embedding_type="sinusoidal"`'
-            found = f"{self.d_model} and {self.position_embedding_type!r}"
-            raise UserError(f'`layer_types="transfo_xl_attention"` needs {rule}, got {found}.')
+        has_sinusoids = self.d_model % 2 == 0 and self.position_embedding_type == "sinusoidal"
+        if self.layer_type == "transfo_xl_attention" and not has_sinusoids:
+            raise UserError(
+                '`layer_types="transfo_xl_attention"` needs an even `d_model` and '
+                f'`position_embedding_type="sinusoidal"`, got {self.d_model} and '
+                f"{self.position_embedding_type!r}."
+            )
         types = {self.layer_type, getattr(self, "cross_attention_type", "full_attention")}
         for field in ("attention_key_dim", "attention_value_dim"):
             if getattr(self, field) is not None and types != {"full_attention"}:
-                found = f"{field}={getattr(self, field)} and {', '.join(sorted(types))}"
-                raise UserError(f"`{field}` needs softmax attention in all layers, got {found}.")
+                raise UserError(
+                    f"`{field}` needs softmax attention in all layers, got "
+                    f"{field}={getattr(self, field)} and {', '.join(sorted(types))}."
+                )
         if self.reversible and not self.normalize_before:
             raise UserError(
                 "`reversible` needs `normalize_before=True`, got normalize_before=False."
             )
         if self.layer_type == "linear_attention" and self.attention_dropout:
-            rule = "`attention_dropout` must be 0 for linear attention, which has no probabilities"
-            raise UserError(f"{rule}, got {self.attention_dropout}.")
+            raise UserError(
+                "`attention_dropout` must be 0 for linear attention, which has no probabilities, "
+                f"got {self.attention_dropout}."
+            )
 
     def _check_layer_type(self, field: str, layer_type: str) -> None:
         if self.layer_type != layer_type:
-            found = f"{field}={getattr(self, field)} and {self.layer_type!r}"
-            raise UserError(f'`{field}` needs `layer_types="{layer_type}"`, got {found}.')
+            raise UserError(
+                f'`{field}` needs `layer_types="{layer_type}"`, got '
+                f"{field}={getattr(self, field)} and {self.layer_type!r}."
+            )
 
 
 @strict

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 from transformers import GenerationConfig
-from transformers.generation import StoppingCriteria, StoppingCriteriaList
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.generation import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
@@ -52,7 +53,7 @@ def length_penalty(length: Any, alpha: float, penalty_type: str) -> Any:
 
 
 def source_mask(
-    config: Any, ids: torch.Tensor | None, mask: torch.Tensor | None
+    config: PreTrainedConfig, ids: torch.Tensor | None, mask: torch.Tensor | None
 ) -> torch.Tensor | None:
     """
     Return the given mask, or one derived from padding: `(batch_size, source_length)`, 1 for tokens,
@@ -87,9 +88,8 @@ class MaxNewTokensBeyondSource(StoppingCriteria):
         sentence side by side.
         """
         hypotheses = input_ids.shape[0] // self.max_lengths.shape[0]
-        return input_ids.shape[1] >= self.max_lengths.to(input_ids.device).repeat_interleave(
-            hypotheses
-        )
+        max_lengths = self.max_lengths.to(input_ids.device).repeat_interleave(hypotheses)
+        return input_ids.shape[1] >= max_lengths
 
 
 class PaperGenerationMixin(CompatibleGenerationMixin):
@@ -114,22 +114,17 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
         self,
         inputs: torch.Tensor | None = None,
         generation_config: GenerationConfig | None = None,
-        logits_processor: Any = None,
-        stopping_criteria: Any = None,
+        logits_processor: LogitsProcessorList | None = None,
+        stopping_criteria: StoppingCriteriaList | None = None,
         **kwargs: Any,
     ) -> Any:
         """Generate token ids as the library does, with two more parameters and a source mask
         derived from padding.
         """
-        levels = [
-            kwargs,
-            vars(generation_config) if generation_config else {},
-            vars(self.generation_config),
-        ]
-        penalty_type, margin = (
-            closest(levels, "length_penalty_type") or "power",
-            closest_margin(levels),
-        )
+        settings = vars(generation_config) if generation_config else {}
+        levels = [kwargs, settings, vars(self.generation_config)]
+        penalty_type = closest(levels, "length_penalty_type") or "power"
+        margin = closest_margin(levels)
         check_parameters(penalty_type, margin, closest(levels, "num_beams"))
         refuse_chunks(levels)
         kwargs = {
@@ -138,15 +133,15 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
         ids = inputs if inputs is not None else kwargs.get("input_ids")
         check_rows(ids, kwargs.get("attention_mask"))
         kwargs |= _source_arguments(self.config, ids, kwargs)
-        criteria, changes = StoppingCriteriaList(stopping_criteria or []), dict[str, Any]()
+        criteria = StoppingCriteriaList(stopping_criteria or [])
+        changes: dict[str, Any] = {}
         if margin is not None:
             prompt_length = _prompt_length(levels)
             limit = MaxNewTokensBeyondSource(_source_lengths(ids, kwargs) + margin + prompt_length)
             criteria.append(limit)
             changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
-        beams_of_library = (
-            kwargs.get("custom_generate") is None and (closest(levels, "num_beams") or 1) > 1
-        )
+        is_beam_search = (closest(levels, "num_beams") or 1) > 1
+        beams_of_library = is_beam_search and kwargs.get("custom_generate") is None
         if beams_of_library:
             changes["return_dict_in_generate"] = True
         if generation_config is None:
@@ -190,23 +185,18 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
         """Divide scores by the penalty of this call instead of `length ** α`."""
         length = arguments["cur_len"] + 1 - arguments["decoder_prompt_len"]
         divisor = length_penalty(length, arguments["length_penalty"], penalty_type_of_call.get())
-        arguments |= {
-            "topk_log_probs": arguments["topk_log_probs"] / divisor,
-            "length_penalty": 0.0,
-        }
+        arguments["topk_log_probs"] = arguments["topk_log_probs"] / divisor
+        arguments["length_penalty"] = 0.0
         return super()._update_finished_beams(**arguments)
 
     def _check_early_stop_heuristic(self, **arguments: Any) -> torch.Tensor:  # type: ignore[override]
         """Compare running with finished hypotheses by the penalty of this call."""
         farthest = arguments["early_stopping"] == "never" and arguments["length_penalty"] > 0.0
-        length = (
-            arguments["max_length" if farthest else "cur_len"] - arguments["decoder_prompt_len"]
-        )
+        end = arguments["max_length" if farthest else "cur_len"]
+        length = end - arguments["decoder_prompt_len"]
         divisor = length_penalty(length, arguments["length_penalty"], penalty_type_of_call.get())
-        arguments |= {
-            "running_beam_scores": arguments["running_beam_scores"] / divisor,
-            "length_penalty": 0.0,
-        }
+        arguments["running_beam_scores"] = arguments["running_beam_scores"] / divisor
+        arguments["length_penalty"] = 0.0
         return super()._check_early_stop_heuristic(**arguments)
 
 
@@ -224,15 +214,12 @@ def closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
     [`PaperGenerationMixin`].
     """
     limits = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
-    level = next(
-        (level for level in levels if any(level.get(name) is not None for name in limits)),
-        dict[str, Any](),
-    )
-    return (
-        closest([level], "max_new_tokens_beyond_source")
-        if level.get("max_new_tokens") is None
-        else None
-    )
+    for level in levels:
+        if any(level.get(name) is not None for name in limits):
+            if level.get("max_new_tokens") is not None:
+                return None
+            return closest([level], "max_new_tokens_beyond_source")
+    return None
 
 
 def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> None:
@@ -243,8 +230,10 @@ def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> No
             f"`input_ids` must have at least one row of tokens, got the shape {tuple(ids.shape)}."
         )
     if mask is not None and mask.dim() == 2 and mask.shape != ids.shape:
-        rule = f"`attention_mask` must have the shape of `input_ids`, {tuple(ids.shape)}"
-        raise UserError(f"{rule}, got {tuple(mask.shape)}.")
+        raise UserError(
+            f"`attention_mask` must have the shape of `input_ids`, {tuple(ids.shape)}, got "
+            f"{tuple(mask.shape)}."
+        )
 
 
 def refuse_chunks(levels: Sequence[Mapping[str, Any]]) -> None:
@@ -255,7 +244,7 @@ def refuse_chunks(levels: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
+def check_parameters(penalty_type: object, margin: object, beams: object) -> None:
     if penalty_type not in ("power", "wu"):
         raise UserError(f"`length_penalty_type` must be 'power' or 'wu', got {penalty_type!r}.")
     if beams is not None and (type(beams) is not int or beams < 1):
@@ -268,13 +257,13 @@ def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
 
 
 def _source_arguments(
-    config: Any, ids: torch.Tensor | None, given: Mapping[str, Any]
+    config: PreTrainedConfig, ids: torch.Tensor | None, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the source mask and a copy of given encoder outputs, whose rows the library repeats in
     place.
     """
-    arguments = {"attention_mask": source_mask(config, ids, given.get("attention_mask"))}
-    outputs = given.get("encoder_outputs")
+    arguments = {"attention_mask": source_mask(config, ids, keywords.get("attention_mask"))}
+    outputs = keywords.get("encoder_outputs")
     if outputs is not None:
         named = isinstance(outputs, ModelOutput)
         arguments["encoder_outputs"] = copy.copy(outputs) if named else BaseModelOutput(*outputs)
@@ -285,13 +274,15 @@ def _source_lengths(ids: torch.Tensor | None, arguments: Mapping[str, Any]) -> t
     """Return the source tokens of each sentence, `(batch_size,)`; without a mask all positions
     count.
     """
-    mask, encoder_outputs = arguments.get("attention_mask"), arguments.get("encoder_outputs")
+    mask = arguments.get("attention_mask")
     if mask is not None and mask.dim() == 2:
         return mask.long().sum(dim=-1)
-    source = (
-        encoder_outputs[0] if encoder_outputs is not None else arguments.get("inputs_embeds", ids)
-    )
-    return torch.tensor([1] if source is None else [source.shape[1]] * source.shape[0])
+    source = arguments.get("inputs_embeds", ids)
+    if arguments.get("encoder_outputs") is not None:
+        source = arguments["encoder_outputs"][0]
+    if source is None:
+        return torch.tensor([1])
+    return torch.tensor([source.shape[1]] * source.shape[0])
 
 
 def _prompt_length(levels: Sequence[Mapping[str, Any]]) -> int:
@@ -305,7 +296,9 @@ def _prompt_length(levels: Sequence[Mapping[str, Any]]) -> int:
     return prompt.shape[1] + int((prompt[:, 0] != start).all())
 
 
-def _pad_after_end(outputs: Any, levels: Sequence[Mapping[str, Any]]) -> Any:
+def _pad_after_end(
+    outputs: ModelOutput, levels: Sequence[Mapping[str, Any]]
+) -> ModelOutput | torch.Tensor:
     """Pad hypotheses that the limit cut: with `pad_token_id=0` the library fills them up with
     EOS.
     """

@@ -39,9 +39,8 @@ def rotations(seed: int, heads: int, width: int, rounds: int, buckets: int) -> t
     them.
     """
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(
-        (heads, width, rounds, buckets // 2), generator=generator, dtype=torch.float32
-    )
+    shape = (heads, width, rounds, buckets // 2)
+    return torch.randn(shape, generator=generator, dtype=torch.float32)
 
 
 def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int) -> torch.Tensor:
@@ -52,9 +51,8 @@ def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int)
     `buckets` is even, or 1 for no hashing.
     """
     heads, width = query_keys.shape[1], query_keys.shape[3]
-    return nearest_buckets(
-        query_keys, rotations(seed, heads, width, rounds, buckets).to(query_keys.device)
-    )
+    rotation = rotations(seed, heads, width, rounds, buckets).to(query_keys.device)
+    return nearest_buckets(query_keys, rotation)
 
 
 def nearest_buckets(query_keys: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
@@ -64,16 +62,15 @@ def nearest_buckets(query_keys: torch.Tensor, rotation: torch.Tensor) -> torch.T
     batch, heads, length, _ = query_keys.shape
     rounds, half = rotation.shape[2:]
     if half == 0:
-        return torch.zeros(
-            (batch, heads, rounds, length), dtype=torch.long, device=query_keys.device
-        )
+        shape = (batch, heads, rounds, length)
+        return torch.zeros(shape, dtype=torch.long, device=query_keys.device)
     rotated = torch.einsum("bhlk,hkrn->bhrln", query_keys.detach().float(), rotation)
-    best, place = rotated.max(dim=-1)
+    best, nearest = rotated.max(dim=-1)
     worst, opposite = rotated.min(dim=-1)
-    return torch.where(best >= -worst, place, opposite + half)
+    return torch.where(best >= -worst, nearest, opposite + half)
 
 
-def hash_settings(module: Any) -> tuple[int, int, int]:
+def hash_settings(module: "VanillaTransformerLSHAttention") -> tuple[int, int, int]:
     """Return the seed, the rounds and the buckets of an attention.
 
     The seed of a layer is `hash_seed + layer_idx`.
@@ -112,13 +109,11 @@ def chunked_lsh_attention(
     buckets = nn.functional.pad(buckets, (0, added), value=_PADDING_BUCKET)
     padding = nn.functional.pad(padding, (0, 0, 0, added)).squeeze(-1).unsqueeze(1)  # (B, 1, 1, L)
     buckets = buckets.masked_fill(~padding, _PADDING_BUCKET)
-    query_keys, value = (
-        nn.functional.pad(states, (0, 0, 0, added)) for states in (query_keys, value)
-    )
+    query_keys = nn.functional.pad(query_keys, (0, 0, 0, added))
+    value = nn.functional.pad(value, (0, 0, 0, added))
     order = buckets.argsort(dim=-1, stable=True)  # (B, H, R, L): by bucket, then by position
-    chunks = order.argsort(dim=-1).div(
-        chunk_size, rounding_mode="floor"
-    )  # (B, H, R, L): chunk of each position
+    # (B, H, R, L): chunk of each position
+    chunks = order.argsort(dim=-1).div(chunk_size, rounding_mode="floor")
     queries = _sorted(query_keys, order).unflatten(3, (-1, chunk_size))  # (B, H, R, N, C, K)
     keys = _with_previous(nn.functional.normalize(queries, dim=-1))  # (B, H, R, N, 2C, K)
     values = _with_previous(_sorted(value, order).unflatten(3, (-1, chunk_size)))
@@ -130,22 +125,19 @@ def chunked_lsh_attention(
     allowed &= _with_previous(seen)[..., None, :]
     if is_causal:
         allowed &= others[..., None, :] <= places[..., None]
-    scores = (queries @ keys.transpose(-1, -2)).to(
-        torch.promote_types(queries.dtype, torch.float32)
-    )
+    scores = queries @ keys.transpose(-1, -2)
+    scores = scores.to(torch.promote_types(queries.dtype, torch.float32))
     scores = scores - rounds_together.clamp(min=1).to(scores.dtype).log()
     scores = scores.masked_fill(others[..., None, :] == places[..., None], SELF_SCORE)
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     total = scores.logsumexp(dim=-1, keepdim=True)  # (B, H, R, N, C, 1)
-    probabilities = nn.functional.dropout(
-        (scores - total).exp().to(value.dtype), p=dropout, training=dropout > 0.0
-    )
+    probabilities = (scores - total).exp().to(value.dtype)
+    probabilities = nn.functional.dropout(probabilities, p=dropout, training=dropout > 0.0)
     output = probabilities @ values  # (B, H, R, N, C, K)
 
     back = order.argsort(dim=-1)
-    output = output.flatten(3, 4).gather(
-        3, back[..., None].expand(*back.shape, value.shape[-1])
-    )  # (B, H, R, L, K)
+    columns = back[..., None].expand(*back.shape, value.shape[-1])
+    output = output.flatten(3, 4).gather(3, columns)  # (B, H, R, L, K)
     weights = total.flatten(3, 5).gather(3, back).softmax(dim=2)[..., None].to(value.dtype)
     return (output * weights).sum(dim=2)[:, :, :length]
 
@@ -160,7 +152,8 @@ def _with_previous(chunks: torch.Tensor, fill: float = 0) -> torch.Tensor:
     """Prepend the previous chunk, or `fill`, to each: `(B, H, R, N, C, …)` to
     `(B, H, R, N, 2C, …)`.
     """
-    previous = torch.cat([torch.full_like(chunks[:, :, :, :1], fill), chunks[:, :, :, :-1]], dim=3)
+    first = torch.full_like(chunks[:, :, :, :1], fill)
+    previous = torch.cat([first, chunks[:, :, :, :-1]], dim=3)
     return torch.cat([previous, chunks], dim=4)
 
 
@@ -170,22 +163,17 @@ def _meetings(
     """Return whether each pair shares bucket and chunks in each round, and in how many:
     `(B, H, R, N, C, 2C)` both.
     """
-    first, second = (
-        places.flatten(3),
-        others.clamp(min=0).flatten(3),
-    )  # positions of queries and keys
+    query_positions = places.flatten(3)
+    key_positions = others.clamp(min=0).flatten(3)
     meetings: torch.Tensor | None = None
     met_here: list[torch.Tensor] = []
     for number in range(buckets.shape[2]):
-        bucket, chunk = (
-            each[:, :, number : number + 1].expand_as(buckets) for each in (buckets, chunks)
-        )
-        query_bucket, query_chunk = (
-            each.gather(3, first).view_as(places)[..., None] for each in (bucket, chunk)
-        )
-        key_bucket, key_chunk = (
-            each.gather(3, second).view_as(others)[..., None, :] for each in (bucket, chunk)
-        )
+        bucket = buckets[:, :, number : number + 1].expand_as(buckets)
+        chunk = chunks[:, :, number : number + 1].expand_as(buckets)
+        query_bucket = bucket.gather(3, query_positions).view_as(places)[..., None]
+        query_chunk = chunk.gather(3, query_positions).view_as(places)[..., None]
+        key_bucket = bucket.gather(3, key_positions).view_as(others)[..., None, :]
+        key_chunk = chunk.gather(3, key_positions).view_as(others)[..., None, :]
         distance = query_chunk - key_chunk
         met = (query_bucket == key_bucket) & ((distance == 0) | (distance == 1))
         met_here.append(met[:, :, number])
@@ -217,22 +205,21 @@ def bucket_attention(
         padding: True for tokens, False for padding, `(B, 1, S, 1)`.
     """
     places = torch.arange(key.shape[2], device=key.device)
-    own = places[-query.shape[2] :, None]
+    query_places = places[-query.shape[2] :, None]
     allowed = (query_buckets[..., None] == key_buckets[..., None, :]).any(dim=2)  # (B, H, T, S)
     allowed = allowed & padding.transpose(-1, -2)
     if is_causal:
-        allowed = allowed & (places <= own)
+        allowed = allowed & (places <= query_places)
     scores = query @ nn.functional.normalize(key, dim=-1).transpose(-1, -2)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(
-        places == own, SELF_SCORE
-    )
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = scores.masked_fill(places == query_places, SELF_SCORE)
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     probabilities = scores.softmax(dim=-1).to(value.dtype)
     return nn.functional.dropout(probabilities, p=dropout, training=dropout > 0.0) @ value
 
 
 def lsh_attention_forward(
-    module: Any,
+    module: "VanillaTransformerLSHAttention",
     query_keys: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
@@ -321,9 +308,9 @@ class LSHCacheLayer(DynamicLayer):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append query-keys, values and buckets, and return all query-keys and values."""
-        self.buckets = (
-            buckets if self.buckets is None else torch.cat([self.buckets, buckets], dim=-1)
-        )
+        if self.buckets is not None:
+            buckets = torch.cat([self.buckets, buckets], dim=-1)
+        self.buckets = buckets
         return super().update(key_states, value_states)
 
     def _select(self, take: Callable[[torch.Tensor], torch.Tensor]) -> None:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import regex
 import torch
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.configuration_utils import PreTrainedConfig
 from transformers.pipelines import Pipeline
 from transformers.utils import logging
 
@@ -89,12 +90,12 @@ class Request:
         self._options = {
             name: value for name, value in options.items() if name not in _WITHOUT_EFFECT
         }
-        configs = options.get("generation_config"), pipeline.model.generation_config
-        levels = [options, *(vars(config) for config in configs if config is not None)]
-        given = (
-            level["num_return_sequences"] for level in levels if level.get("num_return_sequences")
-        )
-        self.num_return_sequences = next(given, 1)
+        levels = [options]
+        for config in (options.get("generation_config"), pipeline.model.generation_config):
+            if config is not None:
+                levels.append(vars(config))
+        counts = (level.get("num_return_sequences") for level in levels)
+        self.num_return_sequences = next(filter(None, counts), 1)
 
     def segments(self, texts: list[str]) -> list[list[Segment]]:
         """Return the segments of each text with their token ids; none for blank text."""
@@ -186,13 +187,16 @@ class TranslationPipeline(Pipeline):
             batch_size = batch_size.item()
         if type(batch_size) is not int or batch_size < 1:
             raise UserError(f"`batch_size` must be an integer of 1 or more, got {batch_size!r}.")
-        count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
+        count = None
+        if isinstance(inputs, str):
+            count = 1
+        elif isinstance(inputs, Sized):
+            count = len(inputs)
         translate = partial(self._translate, self.begin(options, count), batch_size, progress_bar)
         if isinstance(inputs, str):
             return translate([inputs])
-        if isinstance(inputs, Mapping | bytes) or not (
-            hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")
-        ):
+        is_iterable = hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")
+        if isinstance(inputs, Mapping | bytes) or not is_iterable:
             raise UserError(
                 f"`inputs` must be a string or an iterable of strings, got {type(inputs).__name__}."
             )
@@ -200,7 +204,12 @@ class TranslationPipeline(Pipeline):
         if hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__"):
             return translate(list(texts))
         windows = iter(lambda: list(islice(texts, batch_size * _BATCHES_PER_WINDOW)), [])
-        return (answer for window in windows for answer in translate(window))
+
+        def stream_answers() -> Iterator[Any]:
+            for window in windows:
+                yield from translate(window)
+
+        return stream_answers()
 
     def begin(self, options: dict[str, Any], count: int | None) -> Any:
         """Return the [`Request`] of a call.
@@ -210,9 +219,9 @@ class TranslationPipeline(Pipeline):
                 options.
             count: The number of texts, if it is known.
         """
-        return Request(
-            self, options if "generation_config" in options else {**self.default_options, **options}
-        )
+        if "generation_config" not in options:
+            options = {**self.default_options, **options}
+        return Request(self, options)
 
     def preprocess(self, input_: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
         """Pad a batch of token ids to `input_ids` and `attention_mask` of shape
@@ -232,10 +241,8 @@ class TranslationPipeline(Pipeline):
 
     def postprocess(self, model_outputs: torch.Tensor | list[list[int]]) -> list[str]:
         """Return the text of each row of token ids."""
-        return [
-            text.strip()
-            for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)
-        ]
+        texts = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)
+        return [text.strip() for text in texts]
 
     def generate_texts(
         self,
@@ -258,10 +265,9 @@ class TranslationPipeline(Pipeline):
         for batch in batches:
             inputs = self.preprocess([sources[index] for index in batch])
             texts = (read or self.postprocess)(self.forward(inputs, **generate_kwargs))
-            each = len(texts) // len(batch)
-            translations |= {
-                index: texts[row * each : (row + 1) * each] for row, index in enumerate(batch)
-            }
+            count = len(texts) // len(batch)
+            for row, index in enumerate(batch):
+                translations[index] = texts[row * count : (row + 1) * count]
             report(len(batch))
         return [translations[index] for index in range(len(sources))]
 
@@ -270,9 +276,7 @@ class TranslationPipeline(Pipeline):
     ) -> list[Any]:
         """Return the answer of each text, or a list of them, best first."""
         segments = request.segments(texts)
-        sentences = [
-            segment for text_segments in segments for segment in text_segments if segment.tokens
-        ]
+        sentences = [segment for segment in chain.from_iterable(segments) if segment.tokens]
         hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
         was_training = self.model.training
         if was_training:  # visiting all layers of a model takes longer than a step of its decoder
@@ -287,11 +291,13 @@ class TranslationPipeline(Pipeline):
                 self.model.train()
         answers, count = [], request.num_return_sequences
         for text, text_segments in zip(texts, segments, strict=True):
-            found = [
-                next(translations) if each.tokens else [request.keep(each)] * count
-                for each in text_segments
-            ]
-            hypotheses = list(zip(*found, strict=True)) or [()] * count
+            n_best = []
+            for segment in text_segments:
+                if segment.tokens:
+                    n_best.append(next(translations))
+                else:
+                    n_best.append([request.keep(segment)] * count)
+            hypotheses = list(zip(*n_best, strict=True)) or [()] * count
             answer = [request.answer(text, text_segments, hypothesis) for hypothesis in hypotheses]
             answers.append(answer[0] if len(answer) == 1 else answer)
         return answers
@@ -303,14 +309,13 @@ def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> s
     """
     if len(segments) == 1:
         return translations[0] + segments[0].separator
-    pieces = (
-        text + (segment.separator or " ")
-        for segment, text in zip(segments, translations, strict=True)
-    )
+    pieces = []
+    for segment, translation in zip(segments, translations, strict=True):
+        pieces += [translation, segment.separator or " "]
     return "".join(pieces).removesuffix(" ")
 
 
-def source_limits(config: Any) -> tuple[int, int]:
+def source_limits(config: PreTrainedConfig) -> tuple[int, int]:
     """Return the numbers of tokens beyond which a line is split into sentences, and a sentence is
     cut.
     """
@@ -336,9 +341,8 @@ def encode_segments(
     """
     segments: list[list[Segment]] = []
     parts = _split_long(_encode(lines, encode), encode, longest, split_sentences)
-    while sum(map(len, parts)) > sum(
-        map(len, segments)
-    ):  # a character may have more tokens than `most`
+    # Until nothing is cut: a character may have more tokens than `most`.
+    while sum(map(len, parts)) > sum(map(len, segments)):
         segments, parts = parts, _split_long(parts, encode, most, lambda part: _cut(part, most))
     return parts
 
@@ -382,7 +386,9 @@ def _encode(
     return encoded
 
 
-def encode_sources(model: Any, tokenizer: Any, texts: list[str]) -> list[list[int]]:
+def encode_sources(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str]
+) -> list[list[int]]:
     """Return the token ids of each text.
 
     Sources of models with the setting `source_eos` end in one EOS.
@@ -393,7 +399,7 @@ def encode_sources(model: Any, tokenizer: Any, texts: list[str]) -> list[list[in
 
 
 def encode_sentences(
-    tokenizer: Any, texts: Sequence[str], as_target: bool = False
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], as_target: bool = False
 ) -> list[list[int]]:
     """
     Return the token ids of each source (or target) with exactly one EOS, at its end; the tokenizer
@@ -414,25 +420,28 @@ def encode_sentences(
     try:
         sentences = _encode_by_backend(tokenizer, texts)
         if sentences is None:
-            given = {"text_target" if as_target else "text": list(texts)}
-            sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)[
-                "input_ids"
-            ]
+            side = {"text_target" if as_target else "text": list(texts)}
+            encoding = tokenizer(**side, add_special_tokens=True, return_attention_mask=False)
+            sentences = encoding["input_ids"]
     except BaseException as error:
-        if (
-            type(error).__name__ != "PanicException"
-        ):  # of the backend in Rust, which is no `Exception`
+        # Of the backend in Rust, which is no `Exception`.
+        if type(error).__name__ != "PanicException":
             raise
         if len(texts) == 1:
             raise UserError(f"The tokenizer failed to encode {texts[0]!r:.80}: {error}.") from error
-        return [row for text in texts for row in encode_sentences(tokenizer, [text], as_target)]
+        sentences = []
+        for text in texts:
+            sentences += encode_sentences(tokenizer, [text], as_target)
+        return sentences
     for row, sentence in enumerate(sentences):
         if sentence[-1:] != [eos] or sentence.count(eos) > 1:
-            sentences[row] = [*(token for token in sentence if token != eos), eos]
+            sentences[row] = [token for token in sentence if token != eos] + [eos]
     return sentences
 
 
-def _encode_by_backend(tokenizer: Any, texts: Sequence[str]) -> list[list[int]] | None:
+def _encode_by_backend(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+) -> list[list[int]] | None:
     """
     Return the token ids of texts without the tokenizer's own overhead; None where they could differ
     from its own.
@@ -440,12 +449,11 @@ def _encode_by_backend(tokenizer: Any, texts: Sequence[str]) -> list[list[int]] 
     They could where its class changes the call, or makes a difference between sources and targets.
     """
     kind = type(tokenizer)
-    names = ("__call__", "_encode_plus", "_switch_to_input_mode", "_switch_to_target_mode")
-    if not issubclass(kind, PreTrainedTokenizerFast) or any(
-        getattr(kind, name, None) is not getattr(PreTrainedTokenizerFast, name, None)
-        for name in names
-    ):
+    if not issubclass(kind, PreTrainedTokenizerFast):
         return None
+    for name in ("__call__", "_encode_plus", "_switch_to_input_mode", "_switch_to_target_mode"):
+        if getattr(kind, name, None) is not getattr(PreTrainedTokenizerFast, name, None):
+            return None
     backend = tokenizer.backend_tokenizer
     is_plain = backend.padding is None and backend.truncation is None
     if not is_plain or backend.encode_special_tokens != tokenizer.split_special_tokens:
@@ -456,16 +464,16 @@ def _encode_by_backend(tokenizer: Any, texts: Sequence[str]) -> list[list[int]] 
 def _check_strings(texts: Iterable[Any]) -> Iterator[str]:
     for position, text in enumerate(texts):
         if not isinstance(text, str):
-            found = f"{type(text).__name__} ({text!r})"
             raise UserError(
-                f"Text to translate must be a string, got {found} at position {position}."
+                f"Text to translate must be a string, got {type(text).__name__} ({text!r}) at "
+                f"position {position}."
             )
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            found = f"the lone surrogate {text[error.start]!a}"
             raise UserError(
-                f"Text to translate must be Unicode, got {found} at position {position}."
+                "Text to translate must be Unicode, got the lone surrogate "
+                f"{text[error.start]!a} at position {position}."
             ) from None
         yield text
 
@@ -500,17 +508,17 @@ def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
             break
     count = min(-(-len(sentence.tokens) // longest), len(text))
     for number in range(1, count):
-        place, reach = number * len(text) // count, len(text) // count // 4
-        border = max(bisect_right(borders, place) - 1, bisect_right(borders, start))
-        if place <= start or border == len(
-            borders
-        ):  # white space or a letter was longer than a part
+        cut, reach = number * len(text) // count, len(text) // count // 4
+        border = max(bisect_right(borders, cut) - 1, bisect_right(borders, start))
+        # White space or a letter was longer than a part.
+        if cut <= start or border == len(borders):
             continue
-        place = borders[border]
-        space = _SPACE.search(text, max(start, place - reach), place + reach)
-        place = space.start() if space else place
-        part = text[start:place].rstrip()
-        end = len(text) - len(text[place:].lstrip())
+        cut = borders[border]
+        space = _SPACE.search(text, max(start, cut - reach), cut + reach)
+        if space:
+            cut = space.start()
+        part = text[start:cut].rstrip()
+        end = len(text) - len(text[cut:].lstrip())
         yield Segment(part, text[start + len(part) : end])
         start = end
     yield Segment(text[start:], sentence.separator)

@@ -11,17 +11,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
-    "vanilla_transformer/*.py": 2394,
+    "vanilla_transformer/*.py": 2452,
     "vanilla_transformer/cli": 1293,
-    "vanilla_transformer/data": 2633,
-    "vanilla_transformer/decoding": 4558,
-    "vanilla_transformer/evaluation": 942,
-    "vanilla_transformer/extensions": 10798,
+    "vanilla_transformer/data": 2643,
+    "vanilla_transformer/decoding": 5794,
+    "vanilla_transformer/evaluation": 943,
+    "vanilla_transformer/extensions": 10040,
     "vanilla_transformer/publishing": 753,
-    "vanilla_transformer/text": 821,
-    "vanilla_transformer/training": 2998,
+    "vanilla_transformer/text": 878,
+    "vanilla_transformer/training": 3002,
     "vanilla_transformer/utils": 1560,
-    "tests": 35076,
+    "tests": 35163,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

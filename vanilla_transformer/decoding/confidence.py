@@ -10,13 +10,16 @@ configuration of a model.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from transformers import PreTrainedConfig
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import length_ratio
 from vanilla_transformer.text.units import split_units
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 COMMAND = "`vanilla-transformer calibrate MODEL --source FILE --target FILE`"
 ALIGNED_SHARE = "aligned_share"
@@ -40,7 +43,7 @@ class Calibration:
     confidences: list[float]
 
     @classmethod
-    def from_config(cls, config: PreTrainedConfig) -> "Calibration":
+    def from_config(cls, config: "PreTrainedConfig") -> "Calibration":
         """Return the calibration of a model."""
         stored = getattr(config, "confidence", None)
         if stored is None:

@@ -12,11 +12,15 @@ for `pt_BR`.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.user_input import find_nearest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TARGET_TAG, SOURCE_TAG = ">>{}<<", "<<{}>>"  # the former as in OPUS-MT
 # The entry of `tokenizer_config.json` with the directions that a model was trained on.
@@ -44,8 +48,8 @@ def is_of_language(code: str, language: str) -> bool:
 
 def find_code(code: str, known: Iterable[str]) -> str | None:
     """Return the one of some known codes that a code stands for, the most exact one, or None."""
-    found = [each for each in known if is_of_language(code, each)]
-    return code if code in found else max(found, key=len, default=None)
+    candidates = [candidate for candidate in known if is_of_language(code, candidate)]
+    return code if code in candidates else max(candidates, key=len, default=None)
 
 
 def base_language(code: str) -> str:
@@ -116,9 +120,10 @@ class Languages:
         """Return the codes of the languages that the model translates from, as far as they are
         known.
         """
-        return list(self.sources) or list(
-            dict.fromkeys(each.source for each in self.directions if each.source)
-        )
+        if self.sources:
+            return list(self.sources)
+        trained = [direction.source for direction in self.directions if direction.source]
+        return list(dict.fromkeys(trained))
 
     @property
     def possible_directions(self) -> list[Direction]:
@@ -127,12 +132,11 @@ class Languages:
         """
         if self.directions:
             return list(self.directions)
-        return [
-            Direction(source, target)
-            for source in self.source_codes
-            for target in self.targets
-            if source != target
-        ]
+        directions = []
+        for source, target in product(self.source_codes, self.targets):
+            if source != target:
+                directions.append(Direction(source, target))
+        return directions
 
     def complete(self, source: str | None = None, target: str | None = None) -> Direction:
         """Return a direction, with defaults for languages that are not given; None where there is
@@ -154,21 +158,17 @@ class Languages:
         source, target = self.resolve(*direction)
         from_tokens = () if not self.sources else (self.sources[str(source)],)
         to_tokens = (self.targets[str(target)],)
-        return (
-            DirectionTokens(from_tokens, to_tokens)
-            if self.is_forced
-            else DirectionTokens(to_tokens + from_tokens)
-        )
+        if self.is_forced:
+            return DirectionTokens(from_tokens, to_tokens)
+        return DirectionTokens(to_tokens + from_tokens)
 
     def begin(self, sentences: Iterable[Sequence[int]], tokens: Sequence[int]) -> list[list[int]]:
         """Return the token ids of sentences that begin with `tokens`, or end with them."""
-        if self.is_at_end and tokens:
+        if not tokens:
+            return [*map(list, sentences)]
+        if self.is_at_end:
             return [[*sentence[: -self.replaced], *tokens] for sentence in sentences]
-        return (
-            [[*tokens, *sentence[self.replaced :]] for sentence in sentences]
-            if tokens
-            else [*map(list, sentences)]
-        )
+        return [[*tokens, *sentence[self.replaced :]] for sentence in sentences]
 
     def begins_with_tag(self, sentence: Sequence[int]) -> bool:
         """Return whether a tag of the target language was written at the start of the text of a
@@ -177,27 +177,24 @@ class Languages:
         return not self.is_forced and bool(sentence) and sentence[0] in self.targets.values()
 
 
-def find_languages(tokenizer: Any, at_end: bool = False) -> Languages | None:
+def find_languages(tokenizer: "PreTrainedTokenizerBase", at_end: bool = False) -> Languages | None:
     """Return the languages of a tokenizer, or None if no token names them, or some do `at_end` and
     that is False.
     """
     if codes := _language_tokens(tokenizer):
         is_at_end = tokenizer("a")["input_ids"][0] not in codes.values()
+        if is_at_end and not at_end:
+            return None
         default = Direction(tokenizer.src_lang, tokenizer.tgt_lang)
-        return (
-            None
-            if is_at_end and not at_end
-            else Languages(codes, codes, True, (), default, is_at_end)
-        )
+        return Languages(codes, codes, True, (), default, is_at_end)
     targets = _tagged(tokenizer, TARGET_TAG)
     if not targets:
         return None
-    return Languages(
-        _tagged(tokenizer, SOURCE_TAG), targets, directions=trained_directions(tokenizer)
-    )
+    sources = _tagged(tokenizer, SOURCE_TAG)
+    return Languages(sources, targets, directions=trained_directions(tokenizer))
 
 
-def store_direction(tokenizer: Any, directions: Iterable[Direction]) -> None:
+def store_direction(tokenizer: "PreTrainedTokenizerBase", directions: Iterable[Direction]) -> None:
     """Store the direction of a model that has no tokens for languages with its tokenizer, or none
     if it is unknown.
     """
@@ -208,7 +205,7 @@ def store_direction(tokenizer: Any, directions: Iterable[Direction]) -> None:
 
 
 def find_direction(
-    tokenizer: Any, source: str | None = None, target: str | None = None
+    tokenizer: "PreTrainedTokenizerBase", source: str | None = None, target: str | None = None
 ) -> Direction:
     """Return the direction in which a model translates, as far as it is known.
 
@@ -225,16 +222,14 @@ def find_direction(
         stored = [NO_DIRECTION]
         # Attributes of FSMT's tokenizer and of Marian's
         for source_name, target_name in (("src_lang", "tgt_lang"), ("source_lang", "target_lang")):
-            of_library = (
-                getattr(tokenizer, source_name, None),
-                getattr(tokenizer, target_name, None),
-            )
-            if all(of_library):
-                stored = [Direction(*of_library)]
-    (own,) = stored
-    for side, code, expected in find_differences(Direction(source, target), own):
+            source_code = getattr(tokenizer, source_name, None)
+            target_code = getattr(tokenizer, target_name, None)
+            if source_code and target_code:
+                stored = [Direction(source_code, target_code)]
+    (trained,) = stored
+    for side, code, expected in find_differences(Direction(source, target), trained):
         raise UserError(f"The {side} language must be {expected}, as of the model, got {code}.")
-    return Direction(source or own.source, target or own.target)
+    return Direction(source or trained.source, target or trained.target)
 
 
 def find_differences(direction: Direction, expected: Direction) -> Iterator[tuple[str, str, str]]:
@@ -246,7 +241,8 @@ def find_differences(direction: Direction, expected: Direction) -> Iterator[tupl
 
 def is_same_language(code: str, other: str) -> bool:
     """Return whether two codes are of one language: `de-AT` and `de`, or `de` and `deu_Latn`."""
-    first, second = (re.split("[-_]", each.lower())[0] for each in (code, other))
+    first = re.split("[-_]", code.lower())[0]
+    second = re.split("[-_]", other.lower())[0]
     return first == second or base_language(code) == base_language(other)
 
 
@@ -273,31 +269,31 @@ def is_language(code: str) -> bool:
 
 def name_language(code: str) -> str:
     """Return a code as documents spell it: `deu_Latn` as `de`, and `pt_BR` as `pt-BR`."""
-    locale = (
-        find_locale(code) if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", code) else None
-    )  # as NLLB names languages
-    return (
-        "-".join(filter(None, (locale.language, locale.script)))
-        if locale
-        else code.replace("_", "-")
-    )
+    locale = None
+    if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", code):  # as NLLB names languages
+        locale = find_locale(code)
+    if locale:
+        return "-".join(filter(None, (locale.language, locale.script)))
+    return code.replace("_", "-")
 
 
-def trained_directions(tokenizer: Any) -> list[Direction]:
+def trained_directions(tokenizer: "PreTrainedTokenizerBase") -> list[Direction]:
     """Return the directions that a tokenizer stores."""
-    return [Direction(*each) for each in getattr(tokenizer, "init_kwargs", {}).get(DIRECTIONS, ())]
+    stored = getattr(tokenizer, "init_kwargs", {}).get(DIRECTIONS, ())
+    return [Direction(*codes) for codes in stored]
 
 
 def add_language_tags(
-    tokenizer: Any, directions: Iterable[Direction], with_sources: bool = False
+    tokenizer: "PreTrainedTokenizerBase",
+    directions: Iterable[Direction],
+    with_sources: bool = False,
 ) -> None:
     """Add tags for the languages of directions, and store the directions with the tokenizer."""
     directions = list(dict.fromkeys(directions))
     for direction in directions:
         for side, code in zip(("source", "target"), direction, strict=True):
-            if (side == "target" or with_sources) and (
-                code is None or _CODE.fullmatch(code) is None
-            ):
+            has_tag = side == "target" or with_sources
+            if has_tag and (code is None or _CODE.fullmatch(code) is None):
                 raise UserError(
                     f"`{side}_language` of each corpus must be a code such as en, got {code!r}."
                 )
@@ -317,15 +313,20 @@ def add_language_tags(
     tokenizer.init_kwargs[DIRECTIONS] = [list(direction) for direction in stored]
 
 
-def similar_tags(tokenizer: Any, tag: str) -> list[int]:
+def similar_tags(tokenizer: "PreTrainedTokenizerBase", tag: str) -> list[int]:
     """Return the tokens of the tags of the same kind as `tag`, or none if it is no tag."""
-    form = next(
-        (form for form in (TARGET_TAG, SOURCE_TAG) if _code_of(tag, form) is not None), None
-    )
-    return [] if form is None else list(_tagged(tokenizer, form).values())
+    for form in (TARGET_TAG, SOURCE_TAG):
+        if _code_of(tag, form) is not None:
+            return list(_tagged(tokenizer, form).values())
+    return []
 
 
-def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | None) -> None:
+def set_languages(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    source: str | None,
+    target: str | None,
+) -> None:
     """Let a model whose decoding forces the target language translate from one language to another
     by default.
 
@@ -335,14 +336,12 @@ def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | 
         source, target: Codes of the tokenizer, such as `"eng_Latn"` for NLLB or `"en"` for M2M-100.
     """
     codes = _language_tokens(tokenizer)
-    tokenizer.src_lang, tokenizer.tgt_lang = (
-        _known_code("source", source, codes),
-        _known_code("target", target, codes),
-    )
+    source, target = _known_code("source", source, codes), _known_code("target", target, codes)
+    tokenizer.src_lang, tokenizer.tgt_lang = source, target
     model.generation_config.forced_bos_token_id = codes[tokenizer.tgt_lang]
 
 
-def _language_tokens(tokenizer: Any) -> dict[str, int]:
+def _language_tokens(tokenizer: "PreTrainedTokenizerBase") -> dict[str, int]:
     """Return the tokens of codes with which a tokenizer itself marks its sides: `deu_Latn`, or
     `__de__` in M2M-100.
     """
@@ -350,20 +349,19 @@ def _language_tokens(tokenizer: Any) -> dict[str, int]:
         return {}
     if hasattr(tokenizer, "lang_code_to_id"):
         return dict(tokenizer.lang_code_to_id)
-    codes = filter(
-        _CODE.fullmatch, tokenizer.extra_special_tokens
-    )  # there may be tags such as <BT>, too
+    # There may be tags such as <BT>, too.
+    codes = filter(_CODE.fullmatch, tokenizer.extra_special_tokens)
     return {code: tokenizer.convert_tokens_to_ids(code) for code in codes}
 
 
-def _tagged(tokenizer: Any, form: str) -> dict[str, int]:
+def _tagged(tokenizer: "PreTrainedTokenizerBase", form: str) -> dict[str, int]:
     """Return the tokens of the tags of a form by their codes, in the order of their ids."""
-    tags = {
-        *getattr(tokenizer, "get_added_vocab", dict)(),
-        *getattr(tokenizer, "supported_language_codes", ()),
-    }
-    codes = {code: tag for tag in tags if (code := _code_of(tag, form)) is not None}
-    tokens = {code: tokenizer.convert_tokens_to_ids(tag) for code, tag in codes.items()}
+    added: Mapping[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
+    tokens: dict[str, int] = {}
+    for tag in {*added, *getattr(tokenizer, "supported_language_codes", ())}:
+        code = _code_of(tag, form)
+        if code is not None:
+            tokens[code] = tokenizer.convert_tokens_to_ids(tag)
     return dict(sorted(tokens.items(), key=lambda item: item[1]))
 
 
@@ -385,14 +383,16 @@ def _known_code(side: str, code: str | None, known: Iterable[str]) -> str | None
     Where none is known, each is.
     """
     known = list(known)
-    found = None if code is None else find_code(code, known)
-    if found is not None or not known:
-        return found or code
+    known_code = None if code is None else find_code(code, known)
+    if known_code is not None or not known:
+        return known_code or code
     shown = ", ".join(known[:_MOST_SHOWN])
     if len(known) > _MOST_SHOWN:
         shown = f"{shown}, … ({len(known)} languages)"
-    longer = [each for each in known if code is not None and each.lower().startswith(code.lower())]
+    longer: list[str] = []
+    if code is not None:
+        longer = [candidate for candidate in known if candidate.lower().startswith(code.lower())]
     nearest = longer[0] if longer else find_nearest(code or "", known)
     hint = f" Did you mean {nearest!r}?" if nearest else ""
-    found = "none" if code is None else repr(code)
-    raise UserError(f"The {side} language must be one of {shown}; got {found}.{hint}")
+    shown_code = "none" if code is None else repr(code)
+    raise UserError(f"The {side} language must be one of {shown}; got {shown_code}.{hint}")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex
 
@@ -21,6 +21,9 @@ from vanilla_transformer.errors import UserError
 from .protection import remove_protected
 from .scripts import count_scripts, find_scripts, normalize
 from .units import split_graphemes, split_words
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 # The warnings, and what each says about a translation.
 WARNINGS = {
@@ -38,9 +41,8 @@ _COPIED_SHARE = 0.5  # of the words of the translation
 _REPEATED_WORD = 3  # times in a row; "die die" and "had had" are grammatical
 _REPEATED_PHRASE = 2  # times in a row, with at least so many words:
 _PHRASE_WORDS = 2
-_PHRASE_CHARACTERS = (
-    8  # "Hand in Hand in" and parts of words, in scripts without spaces, come twice by chance
-)
+# "Hand in Hand in" and parts of words, in scripts without spaces, come twice by chance.
+_PHRASE_CHARACTERS = 8
 _LONGEST_PHRASE = 8
 _SPELLED_OUT = 12  # numbers up to this one are often written as words
 _REPEATED_SIGNS = 4  # times in a row, of signs or parts of words
@@ -76,17 +78,16 @@ class WarningLimits:
     source_scripts: Sequence[str] = ()
 
     @classmethod
-    def from_config(cls, config: Any) -> "WarningLimits":
+    def from_config(cls, config: "PreTrainedConfig | None") -> "WarningLimits":
         """Return the limits that the configuration of a model has as `warning_limits`, or limits
         for any languages.
         """
         stored = getattr(config, "warning_limits", None) or {}
         try:
             limits = cls(**stored)
-            names = [*limits.scripts, *limits.source_scripts]
-            if not 0 <= limits.shortest <= limits.longest or not all(
-                isinstance(each, str) for each in names
-            ):
+            scripts = [*limits.scripts, *limits.source_scripts]
+            are_names = all(isinstance(script, str) for script in scripts)
+            if not 0 <= limits.shortest <= limits.longest or not are_names:
                 raise UserError
         except (TypeError, UserError) as error:
             hint = (
@@ -113,17 +114,21 @@ def find_warnings(
     - "terms": a wanted translation of a term of the glossary of the request is absent, whatever its
       ending.
     """
-    found = {
-        "copy": is_copy(source, translation),
-        "repetition": has_repetition(source, translation),
-        "numbers": has_other_numbers(source, translation),
-        "script": has_other_scripts(translation, limits.scripts)
-        or has_other_scripts(source, limits.source_scripts),
-        "length": not limits.shortest <= length_ratio(source, translation) <= limits.longest,
-        "terms": glossary is not None
-        and glossary.is_ignored(remove_protected(source), translation),
-    }
-    return [name for name in WARNINGS if found[name]]
+    warnings = []
+    if is_copy(source, translation):
+        warnings.append("copy")
+    if has_repetition(source, translation):
+        warnings.append("repetition")
+    if has_other_numbers(source, translation):
+        warnings.append("numbers")
+    has_other_script = has_other_scripts(translation, limits.scripts)
+    if has_other_script or has_other_scripts(source, limits.source_scripts):
+        warnings.append("script")
+    if not limits.shortest <= length_ratio(source, translation) <= limits.longest:
+        warnings.append("length")
+    if glossary is not None and glossary.is_ignored(remove_protected(source), translation):
+        warnings.append("terms")
+    return warnings
 
 
 def is_copy(source: str, translation: str) -> bool:
@@ -170,8 +175,8 @@ def most_repeats(words: Sequence[str], size: int, characters: int = 0) -> int:
         characters: The least number of characters of the phrase.
     """
     most = equal = 0
-    for index, (here, there) in enumerate(zip(words, words[size:], strict=False), 1):
-        equal = equal + 1 if here == there else 0
+    for index, (word, next_word) in enumerate(zip(words, words[size:], strict=False), 1):
+        equal = equal + 1 if word == next_word else 0
         if equal > most and sum(map(len, words[index : index + size])) >= characters:
             most = equal
     return 1 + most // size
@@ -210,32 +215,33 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
     text = remove_protected(text)
     letters, others = count_scripts(text), count_scripts(_NAME.sub("", text, count=_NAMES))
     has_usual = any(letters[script] for script in scripts)
-    found = sum(
-        count
-        for script, count in others.items()
-        if script not in scripts and not (has_usual and script == "LATIN")
-    )
-    return found > _FOREIGN_SHARE * letters.total()
+    foreign = 0
+    for script, count in others.items():
+        if script not in scripts and not (has_usual and script == "LATIN"):
+            foreign += count
+    return foreign > _FOREIGN_SHARE * letters.total()
 
 
 def letter_ratio(text: str) -> float:
     """Return the share of letters, with their marks, of the characters of a text that are no
     spaces.
     """
-    counts = Counter(text)
-    letters = sum(
-        count for character, count in counts.items() if unicodedata.category(character)[0] in "LM"
-    )
-    others = sum(count for character, count in counts.items() if not character.isspace()) - letters
-    return letters / (letters + others) if letters else 0.0
+    letters = characters = 0
+    for character, count in Counter(text).items():
+        if not character.isspace():
+            characters += count
+        if unicodedata.category(character)[0] in "LM":
+            letters += count
+    return letters / characters if letters else 0.0
 
 
 def length_ratio(source: str, translation: str) -> float:
     """Return the length of a translation divided by that of its source, in characters with marks,
     and 10 more.
     """
-    there, here = (len(split_graphemes(text)) + _SMOOTHING for text in (translation, source))
-    return there / here
+    source_length = len(split_graphemes(source)) + _SMOOTHING
+    length = len(split_graphemes(translation)) + _SMOOTHING
+    return length / source_length
 
 
 def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> WarningLimits:
@@ -246,8 +252,9 @@ def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> Warni
 
     ratios = [length_ratio(*pair) for pair in zip(sources, translations, strict=True)]
     shortest, longest = np.quantile(ratios, _LENGTH_QUANTILES)
-    scripts = [find_scripts(texts, USED_SHARE) for texts in (translations, sources)]
-    return WarningLimits(float(shortest), float(longest), *scripts)
+    scripts = find_scripts(translations, USED_SHARE)
+    source_scripts = find_scripts(sources, USED_SHARE)
+    return WarningLimits(float(shortest), float(longest), scripts, source_scripts)
 
 
 def _words(text: str) -> list[str]:

@@ -66,11 +66,11 @@ def _rows(path: str | Path, pairs: Sequence[SentencePair]) -> list[tuple[str, Se
 
 def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPair]:
     """Return the aligned words of a pair."""
-    matches = [(text, _SURE.fullmatch(text)) for text in line.split()]
     sizes = len(pair.source.split()), len(pair.target.split())
     links = set[WordPair]()
-    for text, match in matches:
-        link = (int(match[1]), int(match[2])) if match else (sizes[0], sizes[1])
+    for text in line.split():
+        match = _SURE.fullmatch(text)
+        link = (int(match[1]), int(match[2])) if match else sizes
         if link[0] >= sizes[0] or link[1] >= sizes[1]:
             raise UserError(
                 f"An alignment must have pairs such as 0-1 of {sizes[0]} words of the source and "
@@ -102,11 +102,10 @@ def grow_diagonally(
             targets = {target for _, target in grown}
             added = False
             for link in waiting:
-                neighbors = {
-                    (link[0] + source_step, link[1] + target_step)
+                is_near = any(
+                    (link[0] + source_step, link[1] + target_step) in grown
                     for source_step, target_step in _NEIGHBORS
-                }
-                is_near = not grown.isdisjoint(neighbors)
+                )
                 if is_near and (link[0] not in sources or link[1] not in targets):
                     grown.add(link)
                     waiting.remove(link)

@@ -72,9 +72,11 @@ def replace_by_noise(pair: SentencePair, random: Random) -> SentencePair:
     These are letters that the vocabulary knows, and words of usual lengths.
     """
     graphemes = split_graphemes(pair.source)
-    letters = [each for each in graphemes if each[0].isalpha()]
+    letters = [grapheme for grapheme in graphemes if grapheme[0].isalpha()]
     random.shuffle(letters)
-    noise = "".join(letters.pop() if each[0].isalpha() else each for each in graphemes)
+    noise = ""
+    for grapheme in graphemes:
+        noise += letters.pop() if grapheme[0].isalpha() else grapheme
     return SentencePair(noise, noise)
 
 
@@ -115,8 +117,10 @@ def insert_inline_terms(
     if not terms:
         return pair
     chosen = [term for term in terms if random.random() < _ANNOTATED] or [random.choice(terms)]
-    hidden, target = set[int](), pair.target
-    matches, changes = list[Match](), dict[int, tuple[int, str]]()
+    target = pair.target
+    hidden: set[int] = set()
+    matches: list[Match] = []
+    changes: dict[int, tuple[int, str]] = {}
     for number, term in enumerate(chosen):
         kind = random.choice(("plain", "hidden", "invented"))
         form, used = term.form, target[term.target_start : term.target_end]
@@ -143,8 +147,10 @@ def _invent(form: str, used: str, random: Random, words: Sequence[str]) -> tuple
         stem += 1
     if stem < _SHORTEST_STEM:
         return form, used
-    head, tail = split_graphemes(random.choice(words)), split_graphemes(random.choice(words))
-    new = "".join(head[: (len(head) + 1) // 2] + tail[len(tail) // 2 :]).lower()
+    head = split_graphemes(random.choice(words))
+    tail = split_graphemes(random.choice(words))
+    parts = head[: (len(head) + 1) // 2] + tail[len(tail) // 2 :]
+    new = "".join(parts).lower()
     new_form = new.capitalize() if form[0].isupper() else new
     new_used = new.capitalize() if used[0].isupper() else new
     return new_form + "".join(form_letters[stem:]), new_used + "".join(used_letters[stem:])
@@ -155,17 +161,22 @@ def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:
     both sides.
     """
     source, target = pair
-    ranges = merge([*find_protected(source), *(match.span() for match in _NAME.finditer(source))])
+    names = [match.span() for match in _NAME.finditer(source)]
+    ranges = merge([*find_protected(source), *names])
     counts = Counter(source[start:end] for start, end in ranges)
     shared = {text for text, count in counts.items() if locate([text] * count, target) is not None}
-    kept = [(start, end) for start, end in ranges if source[start:end] in shared][: len(MASKS)]
-    found = locate([source[start:end] for start, end in kept], target)
-    if not found:
+    kept = [span for span in ranges if source[slice(*span)] in shared]
+    kept = kept[: len(MASKS)]
+    target_ranges = locate([source[start:end] for start, end in kept], target)
+    if not target_ranges:
         return pair
     masks = random.sample(MASKS, len(kept))
-    order = sorted(range(len(found)), key=found.__getitem__)
-    masked, _ = mask(target, [found[index] for index in order], [masks[index] for index in order])
-    return SentencePair(mask(source, kept, masks)[0], masked)
+    order = sorted(range(len(kept)), key=target_ranges.__getitem__)
+    ordered_ranges = [target_ranges[index] for index in order]
+    ordered_masks = [masks[index] for index in order]
+    masked_target, _ = mask(target, ordered_ranges, ordered_masks)
+    masked_source, _ = mask(source, kept, masks)
+    return SentencePair(masked_source, masked_target)
 
 
 def _find_terms(pair: SentencePair, lexicon: Lexicon) -> list[_AlignedTerm]:
@@ -174,21 +185,22 @@ def _find_terms(pair: SentencePair, lexicon: Lexicon) -> list[_AlignedTerm]:
     Both are on their side once.
     """
     targets = _words_by_form(pair.target, casefold=False)
-    found = []
-    for word, places in _words_by_form(pair.source, casefold=True).items():
+    terms = []
+    for word, ranges in _words_by_form(pair.source, casefold=True).items():
         forms = lexicon.get(word, {})
-        there = [form for form in forms if len(targets.get(form, ())) == 1]
-        if len(places) == 1 and len(there) == 1:
-            found.append(_AlignedTerm(*places[0], *targets[there[0]][0], forms[there[0]]))
-    return sorted(found)
+        used = [form for form in forms if len(targets.get(form, ())) == 1]
+        if len(ranges) == 1 and len(used) == 1:
+            (target_range,) = targets[used[0]]
+            terms.append(_AlignedTerm(*ranges[0], *target_range, forms[used[0]]))
+    return sorted(terms)
 
 
 def _words_by_form(text: str, casefold: bool) -> dict[str, list[tuple[int, int]]]:
-    found: dict[str, list[tuple[int, int]]] = {}
+    ranges: dict[str, list[tuple[int, int]]] = {}
     for start, end in split_units(text):
         word = text[start:end]
-        found.setdefault(word.casefold() if casefold else word, []).append((start, end))
-    return found
+        ranges.setdefault(word.casefold() if casefold else word, []).append((start, end))
+    return ranges
 
 
 def _join(pair: SentencePair, terms: Sequence[_AlignedTerm], random: Random) -> list[_AlignedTerm]:
@@ -198,11 +210,10 @@ def _join(pair: SentencePair, terms: Sequence[_AlignedTerm], random: Random) -> 
     """
     joined = list(terms[:1])
     for before, term in pairwise(terms):
-        gaps = (
-            pair.source[before.end : term.start],
-            pair.target[before.target_end : term.target_start],
-        )
-        if all(map(re.compile(r"\s+").fullmatch, gaps)) and random.random() < _JOINED:
+        source_gap = pair.source[before.end : term.start]
+        target_gap = pair.target[before.target_end : term.target_start]
+        are_spaces = re.fullmatch(r"\s+", source_gap) and re.fullmatch(r"\s+", target_gap)
+        if are_spaces and random.random() < _JOINED:
             first = joined.pop()
             form = pair.target[first.target_start : term.target_end]
             term = _AlignedTerm(first.start, term.end, first.target_start, term.target_end, form)

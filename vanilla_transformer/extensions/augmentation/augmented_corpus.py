@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -41,9 +42,8 @@ logger = logging.getLogger(__name__)
 _FORMAT = 2  # of the cached lexicon; another number invalidates all older entries
 _LEXICON_PAIRS = 50_000  # at the start of the training text
 _LEXICON_FILE = "lexicon.json"
-_SAMPLE = (
-    1_000  # sources, whose scripts are compared with the scripts for which perturbations are meant
-)
+# Sources, whose scripts are compared with the scripts for which perturbations are meant.
+_SAMPLE = 1_000
 _MANY = 0.1  # of the sample
 _ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
 
@@ -95,10 +95,9 @@ class AugmentedCorpus(DerivedCorpus):
         texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
         tokens = encode_texts(texts, partial(encode_sides, encode=self.encode), num_proc=1)
         if self.links is not None:
-            links = self.links.find(
-                [*map(SentencePair, columns["source"], columns["target"])],
-                [row[_ALIGNED_WORDS] for row in changed.values()],
-            )
+            changed_pairs = list(map(SentencePair, columns["source"], columns["target"]))
+            words = [row[_ALIGNED_WORDS] for row in changed.values()]
+            links = self.links.find(changed_pairs, words)
             tokens = datasets.concatenate_datasets([tokens, links], axis=1)
         encoded = EncodedPairs(TokenTable(tokens))
         kept = np.maximum(encoded.source_lengths, encoded.target_lengths) <= self.max_tokens
@@ -113,14 +112,12 @@ class AugmentedCorpus(DerivedCorpus):
         in the epoch.
         """
         shares = np.array(list(self.augment.values()))
-        drawn = (
-            np.random.default_rng((self.seed, epoch, 1)).random((len(pairs), len(shares))) < shares
-        )
+        generator = np.random.default_rng((self.seed, epoch, 1))
+        drawn = generator.random((len(pairs), len(shares))) < shares
         indices = np.flatnonzero(drawn.any(axis=1))
+        drawn_texts = self.texts.select(pairs.rows[indices])
         changed = {}
-        for index, row in zip(
-            indices.tolist(), self.texts.select(pairs.rows[indices]), strict=True
-        ):
+        for index, row in zip(indices.tolist(), drawn_texts, strict=True):
             pair = before = SentencePair(row["source"], row["target"])
             words = set[WordPair]()
             if self.links is not None:
@@ -132,11 +129,7 @@ class AugmentedCorpus(DerivedCorpus):
                     last, pair = pair, function(pair, random)
                     words = follow_words(words, last, pair)
             if pair != before:
-                changed[index] = row | {
-                    "source": pair.source,
-                    "target": pair.target,
-                    _ALIGNED_WORDS: words,
-                }
+                changed[index] = row | pair._asdict() | {_ALIGNED_WORDS: words}
         return changed
 
 
@@ -163,11 +156,14 @@ def find_augmentations(
     functions |= {name: partial(perturb_pair, name=name) for name in PERTURBATIONS}
     if "inline_terms" in augmentations:
         lexicon = _load_lexicon(texts, key, cache_dir)
-        words = sorted({form for forms in lexicon.values() for form in forms})
+        words = sorted({*chain.from_iterable(lexicon.values())})
         functions["inline_terms"] = partial(insert_inline_terms, lexicon=lexicon, words=words)
-    places = range(0, len(texts), max(1, len(texts) // _SAMPLE))
-    sample = [text.removeprefix(_tag_of(text, tags)) for text in texts.select(places)["source"]]
-    for name in [name for name in augmentations if name in PERTURBATIONS]:
+    rows = range(0, len(texts), max(1, len(texts) // _SAMPLE))
+    sources = texts.select(rows)["source"]
+    sample = [source.removeprefix(_tag_of(source, tags)) for source in sources]
+    for name in augmentations:
+        if name not in PERTURBATIONS:
+            continue
         skipped = [text for text in sample if not PERTURBATIONS[name].suits(text)]
         if len(skipped) > _MANY * len(sample):
             scripts = ", ".join(find_scripts(skipped))
@@ -179,10 +175,8 @@ def find_augmentations(
                 reason,
             )
     if tags:
-        functions = {
-            name: partial(_augment_after_tag, augment=each, tags=tags)
-            for name, each in functions.items()
-        }
+        for name, augment in functions.items():
+            functions[name] = partial(_augment_after_tag, augment=augment, tags=tags)
     return {functions[name]: share for name, share in augmentations.items()}
 
 
@@ -202,18 +196,16 @@ def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon
     """Return the lexicon of a text, and fit it only if the cache does not hold it."""
 
     def write(folder: Path) -> None:
-        some = texts.select(range(min(len(texts), _LEXICON_PAIRS)))
-        lexicon = fit_lexicon(list(map(SentencePair, some["source"], some["target"])))
-        (folder / _LEXICON_FILE).write_text(
-            json.dumps(lexicon, ensure_ascii=False), encoding="utf-8"
-        )
+        first = texts.select(range(min(len(texts), _LEXICON_PAIRS)))
+        lexicon = fit_lexicon(list(map(SentencePair, first["source"], first["target"])))
+        content = json.dumps(lexicon, ensure_ascii=False)
+        (folder / _LEXICON_FILE).write_text(content, encoding="utf-8")
 
     folder = cached_folder(cache_dir, f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}", write)
     lexicon = json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))
     if not lexicon:
-        rule = (
-            "must be given for text whose words have reliable translations, but none of its "
-            "words has one"
+        raise UserError(
+            "`inline_terms` of `augment` must be given for text whose words have reliable "
+            "translations, but none of its words has one. Leave it out, or give more text."
         )
-        raise UserError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
     return lexicon

@@ -69,10 +69,10 @@ class BpeDropout:
         state = json.loads(tokenizer.backend_tokenizer.to_str())
         vocabulary, merges = state["model"]["vocab"], state["model"]["merges"]
         # The rank of a merge and the merged symbol, by the pair of symbols.
-        self._merges = {
-            (vocabulary[left], vocabulary[right]): (rank, vocabulary[left + right])
-            for rank, (left, right) in enumerate(merges)
-        }
+        self._merges: dict[tuple[int | None, int | None], tuple[int, int]] = {}
+        for rank, (left, right) in enumerate(merges):
+            pair = vocabulary[left], vocabulary[right]
+            self._merges[pair] = rank, vocabulary[left + right]
         # A copy that splits texts into words as the tokenizer does, and words into bytes.
         state["model"]["merges"] = []
         self._bytes = Tokenizer.from_str(json.dumps(state))
@@ -97,19 +97,15 @@ class BpeDropout:
         sentences = []
         for index, encoding in enumerate(encodings, start=first_index):
             draws = _Draws(self.dropout, f"{seed} {epoch} {stream} {index}")
-            ids, places = encoding.ids, encoding.word_ids
-            starts = [
-                index
-                for index, (before, here) in enumerate(pairwise((None, *places)))
-                if before != here
-            ]
-            words = [tuple(ids[start:end]) for start, end in pairwise((*starts, len(ids)))]
-            sentence = [
-                token
-                for word in words
-                for token in self._segment(word, draws)
-                if token != self._eos
-            ]
+            ids, word_ids = encoding.ids, encoding.word_ids
+            starts = []
+            for position, (before, word_id) in enumerate(pairwise((None, *word_ids))):
+                if word_id != before:
+                    starts.append(position)
+            sentence: list[int] = []
+            for start, end in pairwise((*starts, len(ids))):
+                tokens = self._segment(tuple(ids[start:end]), draws)
+                sentence += [token for token in tokens if token != self._eos]
             sentences.append([*sentence, self._eos])
         return sentences
 
@@ -129,28 +125,27 @@ class BpeDropout:
         symbols.
         """
         symbols: list[int | None] = list(word)  # None: merged into the symbol on its left
-        following, preceding = list(range(1, len(word) + 1)), list(range(-1, len(word) - 1))
+        following = list(range(1, len(word) + 1))
+        preceding = list(range(-1, len(word) - 1))
         # (rank, merged symbol, position of the left symbol); ranks are unique, so the symbol never
         # decides
-        queue = [
-            (*self._merges[pair], position)
-            for position, pair in enumerate(pairwise(word))
-            if pair in self._merges
-        ]
+        queue: list[tuple[int, int, int]] = []
+        for position, pair in enumerate(pairwise(word)):
+            if pair in self._merges:
+                queue.append((*self._merges[pair], position))
         heapq.heapify(queue)
         dropped: list[tuple[int, int, int]] = []
         while queue:
-            place = heapq.heappop(queue)
-            rank, merged, left = place
+            candidate = heapq.heappop(queue)
+            rank, merged, left = candidate
             right = following[left]
             # An earlier merge removed this pair, so nothing is drawn for it.
-            if right == len(word) or self._merges.get((symbols[left], symbols[right])) != (
-                rank,
-                merged,
-            ):
+            if right == len(word):
+                continue
+            if self._merges.get((symbols[left], symbols[right])) != (rank, merged):
                 continue
             if draws.drops():
-                dropped.append(place)
+                dropped.append(candidate)
                 continue
             symbols[left], symbols[right] = merged, None
             following[left] = following[right]
@@ -162,8 +157,8 @@ class BpeDropout:
                 merge = self._merges.get((symbols[position], symbols[following[position]]))
                 if merge is not None:
                     heapq.heappush(queue, (*merge, position))
-            for place in dropped:  # drawn again in the next step
-                heapq.heappush(queue, place)
+            for candidate in dropped:  # drawn again in the next step
+                heapq.heappush(queue, candidate)
             dropped.clear()
         return tuple(symbol for symbol in symbols if symbol is not None)
 
@@ -247,11 +242,10 @@ def _encode_batch(
     with_dropout, without = segmenters
     columns = {}
     for stream, (column, side) in enumerate((("input_ids", "source"), ("labels", "target"))):
-        sentences = with_dropout.encode(
-            batch[side], seed, epoch, first_index=indices[0], stream=stream
-        )
+        texts = batch[side]
+        sentences = with_dropout.encode(texts, seed, epoch, first_index=indices[0], stream=stream)
         for position, sentence in enumerate(sentences):
             if len(sentence) > limit:
-                sentences[position] = without.encode([batch[side][position]], seed, epoch)[0]
+                sentences[position] = without.encode([texts[position]], seed, epoch)[0]
         columns[column] = sentences
     return columns

@@ -28,22 +28,21 @@ def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
     target_words, targets = _number_words([pair.target for pair in pairs], str)
     if not source_words or not target_words:
         return {}
-    both = list(zip(sources, targets, strict=True))
-    source_cells = np.concatenate([np.repeat(source, len(target)) for source, target in both])
-    target_cells = np.concatenate([np.tile(target, len(source)) for source, target in both])
+    source_rows, target_rows, sizes = [], [], []
+    for source, target in zip(sources, targets, strict=True):
+        source_rows.append(np.repeat(source, len(target)))
+        target_rows.append(np.tile(target, len(source)))
+        sizes.append(len(source) * len(target))
+    source_cells = np.concatenate(source_rows)
+    target_cells = np.concatenate(target_rows)
     if not len(source_cells):  # no sentence has words on both sides
         return {}
-    sentence = np.repeat(
-        np.arange(len(both)), [len(source) * len(target) for source, target in both]
-    )
+    sentence = np.repeat(np.arange(len(sizes)), sizes)
     (source, target), forward, counts = _fit_lexicon(source_cells, target_cells, sentence)
     (back_target, back_source), backward, _ = _fit_lexicon(target_cells, source_cells, sentence)
     backward = backward[np.lexsort((back_target, back_source))]  # in the order of `forward`
-    kept = (
-        (forward >= _LEAST_PROBABILITY)
-        & (backward >= _LEAST_PROBABILITY)
-        & (counts >= _LEAST_COUNT)
-    )
+    kept = (forward >= _LEAST_PROBABILITY) & (backward >= _LEAST_PROBABILITY)
+    kept &= counts >= _LEAST_COUNT
     probabilities: dict[str, dict[str, float]] = {}
     for index in np.flatnonzero(kept):
         forms = probabilities.setdefault(source_words[source[index]], {})
@@ -69,9 +68,8 @@ def _number_words(
         words = {change(word) for word in split_words(text) if is_word_of_letters(word)}
         sentences.append(words)
     counts = Counter(chain.from_iterable(sentences))
-    known = sorted(
-        word for word, count in counts.items() if count <= _MOST_FREQUENT * len(sentences)
-    )
+    most = _MOST_FREQUENT * len(sentences)
+    known = sorted(word for word in counts if counts[word] <= most)
     numbers = {word: number for number, word in enumerate(known)}
     rows = []
     for words in sentences:
@@ -81,13 +79,15 @@ def _number_words(
 
 
 def _fit_lexicon(
-    given: np.ndarray, word: np.ndarray, sentence: np.ndarray
+    condition: np.ndarray, word: np.ndarray, sentence: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return `(given, word)` of each kind, the probability of the word given the other, and their
-    common sentences.
+    """Return `(condition, word)` of each kind, the probability of the word under the condition, and
+    their common sentences.
     """
     words = int(word.max()) + 1
-    kinds, cells, counts = np.unique(given * words + word, return_inverse=True, return_counts=True)
+    kinds, cells, counts = np.unique(
+        condition * words + word, return_inverse=True, return_counts=True
+    )
     _, groups = np.unique(sentence * words + word, return_inverse=True)
     owners = kinds // words
     probabilities = np.ones(len(kinds))

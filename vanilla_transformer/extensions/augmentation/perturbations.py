@@ -39,16 +39,14 @@ def typos(text: str, draw: random.Random) -> str:
 
     def misspell(word: str) -> str:
         letters = split_graphemes(word)
-        place, kind = draw.randrange(1, len(letters) - 1), draw.choice(["swap", "drop", "double"])
-        letter, after = letters[place : place + 2]
-        changed = {"swap": [after, letter], "drop": [after], "double": [letter, letter, after]}[
-            kind
-        ]
-        return "".join([*letters[:place], *changed, *letters[place + 2 :]])
+        position = draw.randrange(1, len(letters) - 1)
+        kind = draw.choice(["swap", "drop", "double"])
+        letter, after = letters[position : position + 2]
+        changes = {"swap": [after, letter], "drop": [after], "double": [letter, letter, after]}
+        return "".join([*letters[:position], *changes[kind], *letters[position + 2 :]])
 
-    words = (
-        match for match in _LETTERS.finditer(text) if len(split_graphemes(match[0])) >= _LONG_WORD
-    )
+    matches = _LETTERS.finditer(text)
+    words = [match for match in matches if len(split_graphemes(match[0])) >= _LONG_WORD]
     return _change_words(words, misspell, text, draw)
 
 
@@ -61,8 +59,8 @@ def _change_words(
     words: Iterable[regex.Match[str]], change: Callable[[str], str], text: str, draw: random.Random
 ) -> str:
     """Change one of each started ten words of a text."""
-    found = [match.span() for match in words]
-    chosen = draw.sample(found, -(-len(found) // _WORDS_PER_CHANGE))
+    spans = [match.span() for match in words]
+    chosen = draw.sample(spans, -(-len(spans) // _WORDS_PER_CHANGE))
     for start, end in sorted(chosen, reverse=True):
         text = text[:start] + change(text[start:end]) + text[end:]
     return text
@@ -126,8 +124,10 @@ class Perturbation(NamedTuple):
 
     def suits(self, source: str) -> bool:
         """Return whether the change is meant for the script of a source, by most of its letters."""
-        letters = len(_LETTER.findall(source)) if self.needs else 0
-        return self.needs is None or 2 * len(_SCRIPTS_WITH[self.needs].findall(source)) >= letters
+        if self.needs is None:
+            return True
+        suitable = len(_SCRIPTS_WITH[self.needs].findall(source))
+        return 2 * suitable >= len(_LETTER.findall(source))
 
 
 PERTURBATIONS = {
@@ -159,7 +159,7 @@ def perturb(name: str, pair: SentencePair, seed: int | str) -> SentencePair:
     if not change.suits(pair.source):
         return pair
     source = change.apply(pair.source, random.Random(str(seed)))
-    return SentencePair(
-        source,
-        change.apply(pair.target, random.Random(str(seed))) if change.on_target else pair.target,
-    )
+    target = pair.target
+    if change.on_target:
+        target = change.apply(target, random.Random(str(seed)))
+    return SentencePair(source, target)

@@ -97,16 +97,16 @@ class CleanCorpusArguments(_CleaningKeys):
 
 
 def clean_corpus_command(arguments: Sequence[str]) -> None:
-    given = {
-        word[2:].partition("=")[0].replace("-", "_") for word in arguments if word.startswith("--")
-    }
+    flag_words = [word for word in arguments if word.startswith("--")]
+    flag_names = {word[2:].partition("=")[0].replace("-", "_") for word in flag_words}
     for flag, other in zip(ON_TOKENS, ("max_characters", "max_character_ratio"), strict=True):
-        if flag in given:
-            rule = f"--{flag} must be given to `train`, which counts tokens, got it in clean-corpus"
-            raise UserError(f"{rule}. Move it, or limit characters by --{other}.")
-    flags = CommandLine(
-        group_fields(CleanCorpusArguments), "vanilla-transformer clean-corpus", _MAIN
-    ).read(arguments)
+        if flag in flag_names:
+            raise UserError(
+                f"--{flag} must be given to `train`, which counts tokens, got it in clean-corpus. "
+                f"Move it, or limit characters by --{other}."
+            )
+    groups = group_fields(CleanCorpusArguments)
+    flags = CommandLine(groups, "vanilla-transformer clean-corpus", _MAIN).read(arguments)
     keys = {} if "recipe" not in flags else read_keys(flags["recipe"], keeps_null=True)
     # null turns a rule off
     chosen = {name: keys[name] for name in keys if keys[name] is not None or name in _RULE_KEYS}
@@ -119,7 +119,9 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
         )
     check_languages = "drop" not in options.model_fields_set
     values = {name: value for name, value in options if name in _keys}
-    data = DataArguments(**values | ({"drop": _DROP} if check_languages else {}))
+    if check_languages:
+        values["drop"] = _DROP
+    data = DataArguments(**values)
     check_data_arguments(data)
     check_pipes([*filter(None, [options.recipe]), *named_files(data)])
     register_models()

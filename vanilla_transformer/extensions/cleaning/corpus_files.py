@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
@@ -22,13 +23,11 @@ def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:
         return str(error)
     for spec in specs:
         for side, language in zip(("source", "target"), spec.direction, strict=True):
+            if language is None:
+                return f"`{side}_language` of {spec.name} is not given."
             if language_code(language) is None:
-                found = (
-                    "is not given"
-                    if language is None
-                    else f"{language} has no code that py3langid knows"
-                )
-                return f"`{side}_language` of {spec.name} {found}."
+                reason = f"{language} has no code that py3langid knows"
+                return f"`{side}_language` of {spec.name} {reason}."
     return None
 
 
@@ -43,24 +42,22 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
         `train.en-en.target`.
     """
     directions = [spec.direction for spec in texts.specs]
-    names = {name for direction in directions for name in _text_file_names(direction)}
-    check_outputs(
-        [Path(folder) / name for name in names],
-        [file for spec in texts.specs for file in spec.files],
-    )
+    names = {*chain.from_iterable(map(_text_file_names, directions))}
+    outputs = [Path(folder) / name for name in names]
+    check_outputs(outputs, list(chain.from_iterable(spec.files for spec in texts.specs)))
     check_output_dir(folder, own=[REPORT_FILE, *names])
     with atomic_folder(folder) as aside:
         with ExitStack() as stack:
-            files = {
-                name: stack.enter_context((aside / name).open("w", encoding="utf-8"))
-                for name in names
-            }
+            files = {}
+            for name in names:
+                file = (aside / name).open("w", encoding="utf-8")
+                files[name] = stack.enter_context(file)
             for corpus, pair in texts.training.pairs():
                 for name, text in zip(_text_file_names(directions[corpus]), pair, strict=True):
                     files[name].write(" ".join(text.splitlines()) + "\n")
         report = {"cleaning": texts.training.report.to_dict()}
         (aside / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return sorted(Path(folder) / name for name in names)
+    return sorted(outputs)
 
 
 def _text_file_names(direction: Direction) -> tuple[str, str]:

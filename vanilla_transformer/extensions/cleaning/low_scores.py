@@ -38,43 +38,51 @@ def drop_low_scores(
     """
     corpora = texts.dataset.data.column("corpus").to_numpy()
     kept = np.ones(len(corpora), dtype=bool)
-    for number, (spec, rule) in enumerate(zip(specs, rules, strict=True)):
+    keys: list[dict[str, Any] | None] = []
+    for number, (spec, score_rule) in enumerate(zip(specs, rules, strict=True)):
+        if score_rule is None:
+            keys.append(None)
+            continue
+        model_keys = _model_keys(score_rule)
+        keys.append(vars(score_rule) | {"models": model_keys})
         rows = np.flatnonzero(corpora == number)
-        if rule is not None and len(rows):
-            name = hash_json(
-                texts.key, [int(rows[0]), len(rows)], spec.direction, _model_keys(rule)
-            )
-            write = partial(
-                _write_scores, texts=texts, rows=rows, direction=spec.direction, rule=rule
-            )
-            scores = np.load(cached_folder(cache_dir, f"scores-{name}", write) / _SCORES_FILE)
-            kept[rows[scores < rule.threshold(scores.tolist())]] = False
-    key = hash_json(
-        texts.key, [rule and vars(rule) | {"models": _model_keys(rule)} for rule in rules]
-    )
-    folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_kept, texts=texts, kept=kept))
-    return load_folder(folder, key)
+        if not len(rows):
+            continue
+        direction = spec.direction
+        name = hash_json(texts.key, [int(rows[0]), len(rows)], direction, model_keys)
+        write = partial(
+            _write_scores, texts=texts, rows=rows, direction=direction, models=score_rule.models
+        )
+        scores = np.load(cached_folder(cache_dir, f"scores-{name}", write) / _SCORES_FILE)
+        kept[rows[scores < score_rule.threshold(scores.tolist())]] = False
+    key = hash_json(texts.key, keys)
+    write_kept = partial(_write_kept, texts=texts, kept=kept)
+    return load_folder(cached_folder(cache_dir, f"texts-{key}", write_kept), key)
 
 
 def _write_scores(
-    folder: Path, texts: CachedTexts, rows: np.ndarray, direction: Direction, rule: ScoreRule
+    folder: Path,
+    texts: CachedTexts,
+    rows: np.ndarray,
+    direction: Direction,
+    models: Sequence[str],
 ) -> None:
-    pairs = texts.dataset[rows.tolist()]
-    scores = corpus_scores(
-        rule.models, list(map(SentencePair, pairs["source"], pairs["target"])), direction
-    )
+    columns = texts.dataset[rows.tolist()]
+    pairs = list(map(SentencePair, columns["source"], columns["target"]))
+    scores = corpus_scores(models, pairs, direction)
     np.save(folder / _SCORES_FILE, scores.astype(np.float32))
 
 
-def _model_keys(rule: ScoreRule) -> list[Any]:
+def _model_keys(score_rule: ScoreRule) -> list[Any]:
     """Return values that identify the content of the models; of a model on the Hub, its name."""
     keys: list[Any] = []
-    for name in rule.models:
+    for name in score_rule.models:
+        if not Path(name).is_dir():
+            keys.append(name)
+            continue
         # The weights of a COMET model are in a folder.
         paths = sorted([*Path(name).glob("*.*"), *Path(name).glob("checkpoints/*.ckpt")])
-        keys.append(
-            [hash_file(path) for path in paths if path.is_file()] if Path(name).is_dir() else name
-        )
+        keys.append([hash_file(path) for path in paths if path.is_file()])
     return keys
 
 
@@ -137,11 +145,10 @@ def cross_entropies(
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.evaluation.pair_scores import score_pairs
 
-    model, tokenizer = (
-        load_seq2seq(name, "scores translations").to(PartialState().device),
-        load_tokenizer(name),
-    )
-    direction = NO_DIRECTION if find_languages(tokenizer) is None else direction
+    model = load_seq2seq(name, "scores translations").to(PartialState().device)
+    tokenizer = load_tokenizer(name)
+    if find_languages(tokenizer) is None:
+        direction = NO_DIRECTION
     scored = score_pairs(
         model, tokenizer, map(SentencePair._make, pairs), total=len(pairs), direction=direction
     )

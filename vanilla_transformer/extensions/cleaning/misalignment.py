@@ -31,9 +31,8 @@ _ITERATIONS = 5
 _SMOOTHING = 0.1  # of the probability of a word by itself
 _SHUFFLED_PAIRS = 20_000
 _PAIRS_PER_BATCH = 1_000
-_MOST_LOST = (
-    0.002  # of a corpus: pairs that are dropped beyond the ones that are estimated to be misaligned
-)
+# Of a corpus: pairs that are dropped beyond the ones that are estimated to be misaligned.
+_MOST_LOST = 0.002
 
 Sentence = np.ndarray  # 0, which is no word, and the numbers of different words
 
@@ -83,15 +82,18 @@ def find_misaligned(texts: datasets.Dataset, num_proc: int | None = None) -> np.
     )
     scores = results.data.column("score").to_numpy()
     # The first sources with targets from far away, since neighbors may share words.
-    rows, shuffled = range(min(len(texts), _SHUFFLED_PAIRS)), list[np.ndarray]()
-    sources, targets = (texts[rows][side] for side in ("source", "target"))
+    rows = range(min(len(texts), _SHUFFLED_PAIRS))
+    columns = texts[rows]
+    sources, targets = columns["source"], columns["target"]
+    shuffled: list[np.ndarray] = []
     targets = targets[len(rows) // 2 :] + targets[: len(rows) // 2]
     for start in range(0, len(rows), _PAIRS_PER_BATCH):
         part = slice(start, start + _PAIRS_PER_BATCH)
         batch = {"source": sources[part], "target": targets[part]}
         shuffled.append(_score_batch(batch, rows[part], models)["score"])
     of_shuffled = np.concatenate(shuffled)
-    return scores < find_threshold(scores[~np.isnan(scores)], of_shuffled[~np.isnan(of_shuffled)])
+    of_shuffled = of_shuffled[~np.isnan(of_shuffled)]
+    return scores < find_threshold(scores[~np.isnan(scores)], of_shuffled)
 
 
 def find_threshold(scores: np.ndarray, shuffled: np.ndarray) -> float:
@@ -104,7 +106,9 @@ def find_threshold(scores: np.ndarray, shuffled: np.ndarray) -> float:
     most = of_shuffled >= 0.5  # where few pairs are below, their share is uncertain
     misaligned = np.min(share[most] / of_shuffled[most], initial=1.0)
     dropped = np.flatnonzero((share - misaligned * of_shuffled <= _MOST_LOST) & (scores < 0))
-    return float(np.nextafter(scores[dropped[-1]], np.inf)) if len(dropped) else -np.inf
+    if not len(dropped):
+        return -np.inf
+    return float(np.nextafter(scores[dropped[-1]], np.inf))
 
 
 def _fit(texts: datasets.Dataset, half: int) -> _Model:
@@ -112,19 +116,19 @@ def _fit(texts: datasets.Dataset, half: int) -> _Model:
     rows = np.arange(half, len(texts), 2)
     rows = rows[:: -(-len(rows) // _FITTED_PAIRS)]
     pairs = texts[rows.tolist()]
-    sides = [list(map(_words, pairs[side])) for side in ("source", "target")]
-    cells = np.cumsum(
-        [(len(source) + 1) * (len(target) + 1) for source, target in zip(*sides, strict=True)]
-    )
-    sides = [side[: max(1, int(np.searchsorted(cells, _FITTED_CELLS)))] for side in sides]
-    numbers = _number_words(sides[0]), _number_words(sides[1])
-    sources, targets = (
-        _as_numbers(side, found) for side, found in zip(sides, numbers, strict=True)
-    )
-    sizes = [len(found) + 1 for found in numbers]
-    return _Model(
-        numbers, _fit_lexicon(sources, targets, sizes[1]), _fit_lexicon(targets, sources, sizes[0])
-    )
+    source_words = list(map(_words, pairs["source"]))
+    target_words = list(map(_words, pairs["target"]))
+    sizes = []
+    for source, target in zip(source_words, target_words, strict=True):
+        sizes.append((len(source) + 1) * (len(target) + 1))
+    fitted = max(1, int(np.searchsorted(np.cumsum(sizes), _FITTED_CELLS)))
+    source_numbers = _number_words(source_words[:fitted])
+    target_numbers = _number_words(target_words[:fitted])
+    sources = _as_numbers(source_words[:fitted], source_numbers)
+    targets = _as_numbers(target_words[:fitted], target_numbers)
+    forward = _fit_lexicon(sources, targets, len(target_numbers) + 1)
+    backward = _fit_lexicon(targets, sources, len(source_numbers) + 1)
+    return _Model((source_numbers, target_numbers), forward, backward)
 
 
 def _words(text: str) -> list[str]:
@@ -160,15 +164,14 @@ def _cells(
 
 def _fit_lexicon(sources: Sequence[Sentence], targets: Sequence[Sentence], words: int) -> _Lexicon:
     keys, sizes = _cells(sources, targets)
-    known, place = np.unique(keys, return_inverse=True)
-    given = np.unique(known >> 32, return_inverse=True)[1]
+    known, cells = np.unique(keys, return_inverse=True)
+    source_words = np.unique(known >> 32, return_inverse=True)[1]
     probabilities, starts = np.ones(len(known)), np.cumsum(sizes) - sizes
     for _ in range(_ITERATIONS if len(known) else 0):
-        joint = probabilities[place]
-        counts = np.bincount(
-            place, joint / np.repeat(np.add.reduceat(joint, starts), sizes), len(known)
-        )
-        probabilities = counts / np.bincount(given, counts)[given]
+        joint = probabilities[cells]
+        totals = np.add.reduceat(joint, starts)
+        counts = np.bincount(cells, joint / np.repeat(totals, sizes), len(known))
+        probabilities = counts / np.bincount(source_words, counts)[source_words]
     counts = np.bincount(np.concatenate([target[1:] for target in targets]), minlength=words)
     return _Lexicon(known, probabilities, counts / max(1, counts.sum()))
 
@@ -202,8 +205,8 @@ def _score_targets(
     scores = np.full(len(lengths), np.nan)
     if not len(keys) or not len(lexicon.keys):
         return scores
-    place = np.searchsorted(lexicon.keys, keys).clip(max=len(lexicon.keys) - 1)
-    joint = np.where(lexicon.keys[place] == keys, lexicon.probabilities[place], 0.0)
+    index = np.searchsorted(lexicon.keys, keys).clip(max=len(lexicon.keys) - 1)
+    joint = np.where(lexicon.keys[index] == keys, lexicon.probabilities[index], 0.0)
     starts = np.cumsum(sizes) - sizes
     by_themselves = lexicon.by_themselves[keys[starts] & (2**32 - 1)]
     likely = (1 - _SMOOTHING) * np.add.reduceat(joint, starts) / sizes + _SMOOTHING * by_themselves

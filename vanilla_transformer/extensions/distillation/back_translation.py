@@ -65,27 +65,26 @@ def back_translate(
         resume: Continue an interrupted run.
     """
     shards = CorpusShards.beside(output, {"input": hash_file(text), **origin}, SHARD_LINES)
-    total, seed = sum(1 for _ in stream_lines(text)), translate.default_options.get("seed")
+    total = sum(1 for _ in stream_lines(text))
+    seed = translate.default_options.get("seed")
 
     def work(shard: Shard) -> list[str]:
-        answers = translate(
-            shard.lines, batch_size, False, seed=None if seed is None else seed + shard.number
-        )
+        shard_seed = None if seed is None else seed + shard.number
+        answers = translate(shard.lines, batch_size, False, seed=shard_seed)
         return [json.dumps(answer["translation_text"], ensure_ascii=False) for answer in answers]
 
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
-    before, as_line = (
-        "" if tag is None else f"{tag} ",
-        as_tsv if file_format(output.name) == TSV else _as_json,
-    )
+    before = "" if tag is None else f"{tag} "
+    as_line = as_tsv if file_format(output.name) == TSV else _as_json
 
     def kept_lines() -> Iterator[str]:
         pairs = zip(map(json.loads, shards.result_lines(total)), stream_lines(text), strict=True)
         for source, line in pairs:
-            blank = not (source.strip() and line.strip())
-            reasons = (
-                [BLANK] if blank else [] if keep_warnings else find_warnings(line, source, limits)
-            )
+            reasons: list[str] = []
+            if not source.strip() or not line.strip():
+                reasons = [BLANK]
+            elif not keep_warnings:
+                reasons = find_warnings(line, source, limits)
             if reasons:
                 dropped[reasons[0]] += 1
             else:

@@ -5,7 +5,7 @@ their candidates.
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, Strict, ValidationError
 
@@ -53,7 +53,7 @@ class _Candidate(BaseModel, str_strip_whitespace=True):
     score: Annotated[FiniteFloat, Strict()] | None = None
 
 
-def _from_text(candidate: Any) -> Any:
+def _from_text(candidate: object) -> object:
     return _Candidate(text=candidate) if isinstance(candidate, str) else candidate
 
 
@@ -75,18 +75,19 @@ def read_candidates(path: str) -> Iterator[Entry]:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
-            reason = ": ".join(filter(None, [".".join(map(str, fault["loc"])), fault["msg"]]))
+            location = ".".join(map(str, fault["loc"]))
+            reason = f"{location}: {fault['msg']}" if location else fault["msg"]
             reason = reason.replace("at line 1 column", "at column")
             raise UserError(
                 f"Line {number} of {path} must be JSON such as {_EXAMPLE}, but: {reason}."
             ) from error
-        scores = [each.score for each in line.candidates if each.score is not None]
+        texts = [candidate.text for candidate in line.candidates]
+        scores = [candidate.score for candidate in line.candidates if candidate.score is not None]
         if line.candidates:
             scored = bool(scores) if scored is None else scored
-            if len(scores) != scored * len(line.candidates):
-                rule = "All candidates of a file must have a `score`, or none"
+            if len(scores) != scored * len(texts):
                 raise UserError(
-                    f"{rule}, but line {number} of {path} has {len(scores)} of "
-                    f"{len(line.candidates)}."
+                    "All candidates of a file must have a `score`, or none, but line "
+                    f"{number} of {path} has {len(scores)} of {len(texts)}."
                 )
-        yield Entry(0, line.source, None, [each.text for each in line.candidates], scores or None)
+        yield Entry(0, line.source, None, texts, scores or None)

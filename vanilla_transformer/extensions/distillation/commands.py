@@ -82,5 +82,6 @@ def back_translate_command(arguments: Sequence[str]) -> None:
         result = back_translate(
             translate, text, output, origin, options.tag, kept, options.resume, options.batch_size
         )
-    dropped = ", ".join(f"{count:,} {reason}" for reason, count in result.dropped.items()) or "none"
+    counts = [f"{count:,} {reason}" for reason, count in result.dropped.items()]
+    dropped = ", ".join(counts) or "none"
     print(f"{result.pairs:,} pairs of {result.lines:,} lines are in {output}. Dropped: {dropped}.")

@@ -8,7 +8,7 @@ training from its last checkpoint.
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.prepare_data import load_held_out, load_texts
+from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.engine.precision import check_precision
@@ -73,11 +74,12 @@ class DistilledModel:
     @property
     def table(self) -> str:
         """The scores in Markdown, and nothing if there are none."""
-        rows = [
-            f"| {name} | {scores.bleu:.2f} | {scores.chrf:.2f} |\n"
-            for name, scores in self.scores.items()
-        ]
-        return "".join(["| system | BLEU | chrF |\n| --- | ---: | ---: |\n", *rows]) if rows else ""
+        if not self.scores:
+            return ""
+        rows = ["| system | BLEU | chrF |\n| --- | ---: | ---: |\n"]
+        for name, scores in self.scores.items():
+            rows.append(f"| {name} | {scores.bleu:.2f} | {scores.chrf:.2f} |\n")
+        return "".join(rows)
 
 
 def distill(
@@ -116,11 +118,12 @@ def distill(
     if options.candidates is None:
         texts = load_texts(recipe.data)
         validation, test, pairs = texts.validation_sets, texts.test, texts.training
-        text = DistillationText(
-            pairs.key,
-            len(pairs.dataset),
-            lambda: (Entry(number, *pair) for number, pair in pairs.pairs()),
-        )
+
+        def read_entries() -> Iterator[Entry]:
+            for number, pair in pairs.pairs():
+                yield Entry(number, *pair)
+
+        text = DistillationText(pairs.key, len(pairs.dataset), read_entries)
         student, corpora = student_recipe(recipe, texts, folder), len(texts.specs)
     else:
         validation, test = load_held_out(recipe.data)
@@ -130,7 +133,8 @@ def distill(
             "Teacher and student are compared on test text, but the dataset has no split `test`."
         )
     limits = WarningLimits.from_config(load_config(options.teacher[0]) if options.teacher else None)
-    targets = (pair.target for pair in chain(*(each.pairs for each in validation), test))
+    held_out_pairs = [validation_set.pairs for validation_set in validation]
+    targets = (pair.target for pair in chain(*held_out_pairs, test))
     scripts = None if limits.scripts else find_scripts(targets, USED_SHARE)
     limits = replace(limits, scripts=scripts or limits.scripts)
     further = {"scripts": scripts, "direction": direction if any(direction) else None}
@@ -138,7 +142,7 @@ def distill(
 
     def rows() -> Iterator[Row]:
         for corpus, source, candidates in map(json.loads, shards.result_lines(text.total)):
-            yield Row(corpus, source, [Candidate(*each) for each in candidates])
+            yield Row(corpus, source, [Candidate(*fields) for fields in candidates])
 
     with lock_output_dir(folder):
         shards = open_shards(folder / "translations", options, text.key, further, overwrite)
@@ -151,52 +155,49 @@ def distill(
         logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
         train(student, evaluate)
         distilled = DistilledModel(run, report, compare(run, options, direction, test))
-    results = {
-        name: {"bleu": scores.bleu, "chrf": scores.chrf}
-        for name, scores in distilled.scores.items()
-    }
+    results = {}
+    for name, scores in distilled.scores.items():
+        results[name] = {"bleu": scores.bleu, "chrf": scores.chrf}
     entries = {"filter": asdict(report), "results": results}
-    write_text_atomically(
-        run / RESULTS_FILE, json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
-    )
-    write_text_atomically(run / TABLE_FILE, "\n".join(filter(None, [distilled.table, str(report)])))
+    content = json.dumps(entries, indent=2, ensure_ascii=False)
+    write_text_atomically(run / RESULTS_FILE, content + "\n")
+    page = "\n".join(filter(None, [distilled.table, str(report)]))
+    write_text_atomically(run / TABLE_FILE, page)
     return distilled
 
 
 def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:
     """Return the recipe with the translations of the teacher as its training text."""
-    corpora = [
-        {
+    corpora = []
+    for number, spec in enumerate(texts.specs):
+        corpus = {
             "file": str(folder / CORPUS_FILE.format(number)),
             "name": spec.name,
             "weight": spec.weight,
             "source_language": spec.direction.source,
             "target_language": spec.direction.target,
         }
-        for number, spec in enumerate(texts.specs)
-    ]
-    changes: dict[str, Any] = {
-        "corpora": corpora,
-        "train_source": None,
-        "train_target": None,
-        "dataset": None,
-    }
+        corpora.append(corpus)
+    changes: dict[str, Any] = {"corpora": corpora}
+    changes |= {"train_source": None, "train_target": None, "dataset": None}
     # The text was cleaned before the teacher translated it: an n-best list repeats its source.
     changes |= {"drop": None, "score": None}
     if recipe.data.dataset is not None:
         for name, pairs in texts.held_out.items():
             for side in ("source", "target"):
                 lines = (f"{one_line(getattr(pair, side))}\n" for pair in pairs)
-                changes[f"{name}_{side}"] = str(
-                    write_text_atomically(folder / f"{name}.{side}", lines)
-                )
+                path = write_text_atomically(folder / f"{name}.{side}", lines)
+                changes[f"{name}_{side}"] = str(path)
     student = recipe.replace("data", **changes)
     check_recipe(student)
     return student
 
 
 def compare(
-    run: Path, options: DistillationArguments, direction: Direction, pairs: Any
+    run: Path,
+    options: DistillationArguments,
+    direction: Direction,
+    pairs: Sequence[SentencePair],
 ) -> dict[str, Scores]:
     """Translate the test text, if there is one, by the student and the teacher, if there is one,
     and score both.
@@ -210,9 +211,8 @@ def compare(
 
     if options.teacher:
         with open_teacher(options) as translate:
-            translate_test(
-                "teacher", translate, **search_options(options) | {"num_return_sequences": 1}
-            )
+            search = search_options(options) | {"num_return_sequences": 1}
+            translate_test("teacher", translate, **search)
     if pairs:
         translate_test("student", load_pipeline(run))
     return scores

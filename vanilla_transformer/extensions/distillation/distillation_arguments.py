@@ -115,35 +115,37 @@ class DistillationArguments(Schema):
     @model_validator(mode="after")
     def _check_together(self) -> "DistillationArguments":
         if not all(self.teacher) or not (self.teacher or self.candidates):
-            rule = (
-                "`teacher` must be given: the folder or Hub name of a model, or a list of several"
+            raise UserError(
+                "`teacher` must be given: the folder or Hub name of a model, or a list of several. "
+                "Or give `candidates`, a file of translations."
             )
-            raise UserError(f"{rule}. Or give `candidates`, a file of translations.")
-        given = (
-            {name for name in self.model_fields_set if name.startswith("teacher_")}
-            if not self.teacher
-            else set()
-        )
-        for name in sorted(given - {"teacher_targets", "teacher_n_best"}):
-            raise UserError(f"`{name}` must be left out with `candidates`, which no teacher makes.")
+        teacher_keys = [name for name in self.model_fields_set if name.startswith("teacher_")]
+        without_effect = {*teacher_keys} - {"teacher_targets", "teacher_n_best"}
+        if not self.teacher and without_effect:
+            raise UserError(
+                f"`{min(without_effect)}` must be left out with `candidates`, which no teacher "
+                "makes."
+            )
         for name in ("reverse_model", "quality_model"):
             if getattr(self, name) is not None and not self.needs_scores:
                 raise UserError(
                     f"`{name}` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out."
                 )
         if self.teacher_num_beams is not None and self.hypotheses > self.teacher_num_beams:
-            rule = f"`teacher_n_best` must be at most `teacher_num_beams`={self.teacher_num_beams}"
-            raise UserError(f"{rule}, got {self.teacher_n_best}.")
-        if self.teacher_weights is not None and len(self.teacher_weights) != len(self.teacher):
-            found = len(self.teacher_weights)
             raise UserError(
-                f"`teacher_weights` must have {len(self.teacher)} numbers, got {found}."
+                "`teacher_n_best` must be at most `teacher_num_beams`="
+                f"{self.teacher_num_beams}, got {self.teacher_n_best}."
+            )
+        if self.teacher_weights is not None and len(self.teacher_weights) != len(self.teacher):
+            count = len(self.teacher_weights)
+            raise UserError(
+                f"`teacher_weights` must have {len(self.teacher)} numbers, got {count}."
             )
         if "teacher_n_best" in self.model_fields_set and self.teacher_targets == BEAM:
-            rule = (
-                f"must be left out with `teacher_targets: {BEAM}`, which takes the best translation"
+            raise UserError(
+                f"`teacher_n_best` must be left out with `teacher_targets: {BEAM}`, which takes "
+                f"the best translation, got {self.teacher_n_best}."
             )
-            raise UserError(f"`teacher_n_best` {rule}, got {self.teacher_n_best}.")
         return self
 
     @property
@@ -174,11 +176,8 @@ def parse_distillation(
     """
 
     def complete(values: dict[str, Any]) -> dict[str, Any]:
-        named = [
-            name
-            for name in ("teacher", "train_source", "train_target", "corpora", "dataset")
-            if name in values
-        ]
+        sources = ("teacher", "train_source", "train_target", "corpora", "dataset")
+        named = [name for name in sources if name in values]
         if "candidates" in values and named:
             raise UserError(
                 f"`{named[0]}` must be left out with `candidates`, which has sources and "
@@ -198,8 +197,10 @@ def parse_distillation(
     check_pipes([*filter(None, [options.candidates]), *named_files(data)])
     # The student gets other translations than the corpus has.
     if data.train_alignments not in (None, AGREEMENT):
-        rule = f"must be {AGREEMENT} or left out, since the student gets other translations"
-        raise UserError(f"`train_alignments` {rule}, got {data.train_alignments}.")
+        raise UserError(
+            f"`train_alignments` must be {AGREEMENT} or left out, since the student gets other "
+            f"translations, got {data.train_alignments}."
+        )
     if options.candidates is not None and options.teacher_targets == INTERPOLATED:
         raise UserError(
             f"`teacher_targets: {INTERPOLATED}` needs references, but {options.candidates} has "

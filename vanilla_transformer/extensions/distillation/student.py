@@ -62,10 +62,8 @@ class FilterReport:
 
     def reasons(self) -> str:
         """Return how many pairs were dropped, by reason, as text."""
-        return (
-            ", ".join(f"{count:,} by {reason}" for reason, count in self.dropped.items())
-            or "none was dropped"
-        )
+        counts = [f"{count:,} by {reason}" for reason, count in self.dropped.items()]
+        return ", ".join(counts) or "none was dropped"
 
     def __str__(self) -> str:
         """Return the report in Markdown."""
@@ -73,9 +71,8 @@ class FilterReport:
             f"{self.kept:,} of {self.translations:,} translations of {self.sentences:,} sentences "
             "are kept."
         ]
-        lines += (
-            [f"{self.untranslated:,} sentences have no translation."] if self.untranslated else []
-        )
+        if self.untranslated:
+            lines.append(f"{self.untranslated:,} sentences have no translation.")
         for reason, count in self.dropped.items():
             examples = (f"- {source} | {target}" for source, target in self.examples[reason])
             lines += ["", f"Dropped by {reason}: {count:,}, such as", "", *examples]
@@ -106,27 +103,27 @@ def write_student_corpora(
     from vanilla_transformer.data.cleaning import abbreviate  # which imports `datasets`
 
     def usable(row: Row) -> list[Candidate]:
-        return [
-            candidate
-            for candidate in row.candidates
-            if not is_dropped(candidate, options.drop_warnings)
-        ]
+        drops = options.drop_warnings
+        return [candidate for candidate in row.candidates if not is_dropped(candidate, drops)]
 
-    score = combine_scores(candidate for row in rows() for candidate in usable(row))
+    score = combine_scores(chain.from_iterable(map(usable, rows())))
 
     def choose(row: Row) -> list[Candidate]:
         return sorted(usable(row), key=score, reverse=True)[: options.most]
 
-    chosen = (candidate for row in rows() for candidate in choose(row) if candidate.scores)
-    scores = np.fromiter(map(score, chosen), float)
+    chosen = chain.from_iterable(map(choose, rows()))
+    scores = np.fromiter((score(candidate) for candidate in chosen if candidate.scores), float)
     count = math.floor(len(scores) * options.drop_lowest_scores)
-    report = FilterReport(least_score=float(np.partition(scores, count)[count]) if count else None)
+    report = FilterReport()
+    if count:
+        report.least_score = float(np.partition(scores, count)[count])
     empty = {*range(corpora)}
     with atomic_folder(folder) as temporary, ExitStack() as stack:
         paths = [temporary / Path(CORPUS_FILE.format(number)).name for number in range(corpora)]
-        files = [
-            stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths
-        ]
+        files = []
+        for path in paths:
+            file = path.open("w", encoding="utf-8", newline="\n")
+            files.append(stack.enter_context(file))
         for row in rows():
             report.sentences += 1
             report.untranslated += not row.candidates

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sacrebleu.metrics import BLEU
+from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding import TranslationPipeline
@@ -38,9 +39,8 @@ from .distillation_arguments import BEAM, INTERPOLATED, DistillationArguments
 # keep.
 UNUSABLE = EMPTY, REPEATED = "empty", "repeated"
 PLACEHOLDER = "placeholder"
-_NUMBER = (
-    " 0123456789.,:/'’()+-\u00a0\u202f"  # characters of numbers, which languages write differently
-)
+# Characters of numbers, which languages write differently.
+_NUMBER = " 0123456789.,:/'’()+-\u00a0\u202f"
 DIRECTION_SAMPLE = 64  # pairs by whose translation a teacher of another direction is noticed
 logger = logging.getLogger(__name__)
 _BLEU = BLEU(effective_order=True)
@@ -101,15 +101,13 @@ def open_shards(
         "teacher_targets",
     ]
     names = names if options.teacher else ["drop_warnings"]
-    models = {name: getattr(options, name) for name in ("reverse_model", "quality_model")}
-    origin = {
-        "text": text_key,
-        "teacher": [*map(hash_model, options.teacher)],
-        **{name: None if model is None else hash_model(model) for name, model in models.items()},
-        "options": {name: getattr(options, name) for name in names}
-        | {"scores": options.needs_scores},
-        **further,
-    }
+    origin: dict[str, Any] = {"text": text_key, "teacher": [*map(hash_model, options.teacher)]}
+    for name in ("reverse_model", "quality_model"):
+        model = getattr(options, name)
+        origin[name] = None if model is None else hash_model(model)
+    choices = {name: getattr(options, name) for name in names}
+    origin["options"] = choices | {"scores": options.needs_scores}
+    origin |= further
     shards = CorpusShards(folder, origin, SHARD_LINES)
     try:
         shards.open(resume=True)
@@ -135,60 +133,60 @@ def translate_text(
     The result is a JSON list of the number of the corpus, the source and its candidates.
     """
     scorers = load_scorers(options, direction)
-    opening: AbstractContextManager[Any] = (
-        open_teacher(options) if options.teacher else nullcontext()
-    )
+    opening: AbstractContextManager[TranslationPipeline | None] = nullcontext()
+    if options.teacher:
+        opening = open_teacher(options)
     with opening as translate:
-        languages = language_options(translate.tokenizer, direction) if translate else {}
+        languages: dict[str, str] = {}
         if translate:
-            entries = islice(text.entries(), DIRECTION_SAMPLE)
-            pairs = [
-                SentencePair(entry.source, entry.reference)
-                for entry in entries
-                if entry.reference is not None
-            ]
+            languages = language_options(translate.tokenizer, direction)
+            pairs = []
+            for entry in islice(text.entries(), DIRECTION_SAMPLE):
+                if entry.reference is not None:
+                    pairs.append(SentencePair(entry.source, entry.reference))
             check_direction(translate, pairs or test[:DIRECTION_SAMPLE], languages)
 
         def work(shard: Shard) -> list[str]:
             entries = [Entry(*json.loads(line)) for line in shard.lines]
             if translate:
-                sources, search = (
-                    [entry.source for entry in entries],
-                    search_options(options) | languages,
-                )
+                sources = [entry.source for entry in entries]
+                search = search_options(options) | languages
                 answers = translate(sources, options.teacher_batch_size, False, **search)
                 for number, (entry, answer) in enumerate(zip(entries, answers, strict=True)):
                     texts = choose_targets(answer, entry.reference or "", options.teacher_targets)
                     entries[number] = entry._replace(candidates=texts)
-            measured = measure_candidates(
-                entries, limits, scorers, options.drop_warnings and not translate
-            )
+            drop_warnings = options.drop_warnings and not translate
+            measured = measure_candidates(entries, limits, scorers, drop_warnings)
             logger.info("%s of %s are done.", shard, f"{text.total:,}")
-            return [
-                json.dumps([*entry[:2], found])
-                for entry, found in zip(entries, measured, strict=True)
-            ]
+            lines = []
+            for entry, candidates in zip(entries, measured, strict=True):
+                lines.append(json.dumps([entry.corpus, entry.source, candidates]))
+            return lines
 
         shards.complete(map(json.dumps, text.entries()), work, text.total)
 
 
 def search_options(options: DistillationArguments) -> dict[str, Any]:
     """Return the options of the teacher's search that differ from its checkpoint's."""
-    search = {} if options.teacher_num_beams is None else {"num_beams": options.teacher_num_beams}
-    return search | ({"num_return_sequences": options.hypotheses} if options.hypotheses > 1 else {})
+    search = {}
+    if options.teacher_num_beams is not None:
+        search["num_beams"] = options.teacher_num_beams
+    if options.hypotheses > 1:
+        search["num_return_sequences"] = options.hypotheses
+    return search
 
 
-def language_options(tokenizer: Any, direction: Direction) -> dict[str, str]:
+def language_options(tokenizer: PreTrainedTokenizerBase, direction: Direction) -> dict[str, str]:
     """Return the options of the pipeline that name a direction, if the model has several
     languages.
     """
     languages = find_languages(tokenizer)
     codes = NO_DIRECTION if languages is None else languages.resolve(*direction)
-    return {
-        name: code
-        for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True)
-        if code is not None
-    }
+    options = {}
+    for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True):
+        if code is not None:
+            options[name] = code
+    return options
 
 
 def check_direction(
@@ -197,7 +195,8 @@ def check_direction(
     """Check that a teacher translates in the direction of the text: better than its sources are as
     translations.
     """
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    sources = [pair.source for pair in pairs]
+    references = [pair.target for pair in pairs]
     texts = [answer["translation_text"] for answer in translate(sources, num_beams=1, **languages)]
     teacher, copies = score(texts, references).chrf, score(sources, references).chrf
     if teacher < copies:
@@ -208,11 +207,14 @@ def check_direction(
         )
 
 
-def choose_targets(answers: Any, reference: str, kind: str) -> list[str]:
+def choose_targets(
+    answers: Mapping[str, Any] | list[Mapping[str, Any]], reference: str, kind: str
+) -> list[str]:
     """Return the translations on which the student is trained, given the pipeline's answers and
     `teacher_targets`.
     """
-    answers = answers if isinstance(answers, list) else [answers]
+    if not isinstance(answers, list):
+        answers = [answers]
     texts = [*dict.fromkeys(answer["translation_text"] for answer in answers)]
     texts = [text for text in texts if text.strip()]
     if kind == BEAM:
@@ -230,9 +232,10 @@ def find_reasons(source: str, texts: Sequence[str], limits: WarningLimits) -> It
         if not text.strip() or text in seen:
             yield [REPEATED if text.strip() else EMPTY]
         else:
-            yield find_warnings(source, text, limits) + (
-                [PLACEHOLDER] if kept and locate(kept, text) is None else []
-            )
+            reasons = find_warnings(source, text, limits)
+            if kept and locate(kept, text) is None:
+                reasons.append(PLACEHOLDER)
+            yield reasons
         seen.add(text)
 
 
@@ -245,19 +248,24 @@ def measure_candidates(
     """Return the translations of each source with their warnings, and scores of those that are not
     dropped.
     """
-    measured, usable = [], list[tuple[Entry, int, Candidate]]()
+    measured: list[list[Candidate]] = []
+    usable: list[tuple[Entry, int, Candidate]] = []
     for entry in entries:
         texts = entry.candidates or []
         reasons = find_reasons(entry.source, texts, limits)
-        measured.append(
-            [Candidate(text, each, []) for text, each in zip(texts, reasons, strict=True)]
-        )
-        places = enumerate(measured[-1])
-        usable += [(entry, *each) for each in places if not is_dropped(each[1], drop_warnings)]
+        candidates = []
+        for index, (text, warnings) in enumerate(zip(texts, reasons, strict=True)):
+            candidate = Candidate(text, warnings, [])
+            candidates.append(candidate)
+            if not is_dropped(candidate, drop_warnings):
+                usable.append((entry, index, candidate))
+        measured.append(candidates)
     pairs = [SentencePair(entry.source, candidate.target) for entry, _, candidate in usable]
     columns = [scorer(pairs) for scorer in scorers if pairs]
-    for (entry, place, candidate), *scores in zip(usable, *columns, strict=True):
-        candidate.scores.extend([*scores, *(entry.scores or [])[place : place + 1]])
+    for (entry, index, candidate), *scores in zip(usable, *columns, strict=True):
+        candidate.scores.extend(scores)
+        if entry.scores:
+            candidate.scores.append(entry.scores[index])
     return measured
 
 
@@ -266,23 +274,19 @@ def load_scorers(options: DistillationArguments, direction: Direction) -> list[S
     the teacher.
     """
     name, device, scorers = options.reverse_model, process_state().device, list[Scorer]()
-    if name is not None or (
-        options.teacher and options.quality_model is None and options.needs_scores
-    ):
+    needs_teacher = options.teacher and options.quality_model is None and options.needs_scores
+    if name is not None or needs_teacher:
         model, tokenizer = load_models([name] if name else options.teacher, options.teacher_weights)
         model = model.to(device)
-        languages = language_options(
-            tokenizer, direction if name is None else Direction(*reversed(direction))
-        )
+        if name is not None:
+            direction = Direction(direction.target, direction.source)
+        languages = language_options(tokenizer, direction)
         codes = Direction(*map(languages.get, ("src_lang", "tgt_lang")))
 
         def score_all(pairs: Sequence[SentencePair]) -> list[float]:
-            sides = (
-                pairs
-                if name is None
-                else [SentencePair(pair.target, pair.source) for pair in pairs]
-            )
-            scored = score_pairs(model, tokenizer, sides, direction=codes)
+            if name is not None:
+                pairs = [SentencePair(pair.target, pair.source) for pair in pairs]
+            scored = score_pairs(model, tokenizer, pairs, direction=codes)
             return [result.log_probability / len(result.tokens) for result in scored]
 
         scorers.append(score_all)
@@ -290,9 +294,10 @@ def load_scorers(options: DistillationArguments, direction: Direction) -> list[S
         from vanilla_transformer.extensions.quality.comet import Comet
 
         comet = Comet.load(options.quality_model, without_references=True).to(device)
-        scorers.append(
-            lambda pairs: comet.score(
-                [each.source for each in pairs], [each.target for each in pairs]
-            ).tolist()
-        )
+
+        def score_quality(pairs: Sequence[SentencePair]) -> list[float]:
+            sources = [pair.source for pair in pairs]
+            return comet.score(sources, [pair.target for pair in pairs]).tolist()
+
+        scorers.append(score_quality)
     return scorers

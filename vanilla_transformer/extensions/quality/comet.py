@@ -262,7 +262,8 @@ class LayerMix(nn.Module):
 
 def _normalize(hidden: Tensor, mask: Tensor) -> Tensor:
     """Shift and scale the values of all tokens of a text together to mean 0 and variance 1."""
-    seen, count = mask[:, :, None], mask.sum(dim=1)[:, None, None] * hidden.shape[2]
+    seen = mask[:, :, None]
+    count = mask.sum(dim=1)[:, None, None] * hidden.shape[2]
     mean = (hidden * seen).sum(dim=(1, 2), keepdim=True) / count
     variance = ((hidden - mean).square() * seen).sum(dim=(1, 2), keepdim=True) / count
     return (hidden - mean) / (variance + 1e-12).sqrt()
@@ -293,7 +294,8 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
             f"{_ELSEWHERE}"
         )
     known = _OPTIONS[stored["class_identifier"]]
-    options = {key: default for key, (default, _) in known.items()} | {"hidden_sizes": [3072, 1024]}
+    options = {key: default for key, (default, _) in known.items()}
+    options["hidden_sizes"] = [3072, 1024]
     options |= stored | dict(of_checkpoint) | {"class_identifier": stored["class_identifier"]}
     if _PATCH in (stored.get("layer_transformation"), options["layer_transformation"]):
         options["layer_transformation"] = "softmax"

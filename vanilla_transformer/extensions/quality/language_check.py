@@ -136,7 +136,8 @@ class LanguageReport:
 
 
 def _show_counts(counts: Mapping[str, int], most: int = 3) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in [*counts.items()][:most]) or "none"
+    shown = [f"{name} {count:,}" for name, count in counts.items()]
+    return ", ".join(shown[:most]) or "none"
 
 
 class Numbered(NamedTuple):

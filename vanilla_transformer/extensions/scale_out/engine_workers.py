@@ -65,19 +65,16 @@ class WorkerPipeline(TranslationPipeline):
         super().__init__(loaded.model, loaded.tokenizer, device="cpu", precision=precision)
         # The workers decode, but these decide here which options a call may have.
         self._ensemble, self.reranker = loaded._ensemble, loaded.reranker
+        self.workers = workers
         # The share of each worker, and not more threads than this process has.
-        self.workers, threads = (
-            workers,
-            max(1, min(usable_cores() // workers, torch.get_num_threads())),
-        )
+        threads = max(1, min(usable_cores() // workers, torch.get_num_threads()))
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
         with starting_processes():  # the tracker of its semaphores
             self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, threads))
-        frozen = [
-            (key, tuple(value) if isinstance(value, list) else value)
-            for key, value in loading.items()
-        ]
+        frozen: list[tuple[str, Any]] = []
+        for key, value in loading.items():
+            frozen.append((key, tuple(value) if isinstance(value, list) else value))
         self._task = partial(_translate_chunk, str(name), precision, tuple(frozen))
 
     def close(self) -> None:
@@ -89,16 +86,16 @@ class WorkerPipeline(TranslationPipeline):
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         translations = dict[int, list[Translation]]()
-        order = sorted(
-            range(len(sentences)), key=lambda index: len(sentences[index].text), reverse=True
-        )
+        lengths = [len(sentence.text) for sentence in sentences]
+        order = sorted(range(len(sentences)), key=lengths.__getitem__, reverse=True)
         futures = dict[Future, list[int]]()
         options = options.without_columns()
         try:
             with starting_processes():
                 for chunk in _split(order, self.workers):
-                    some = [sentences[index] for index in chunk]
-                    futures[self._executor.submit(self._task, some, options)] = chunk
+                    chunk_sentences = [sentences[index] for index in chunk]
+                    future = self._executor.submit(self._task, chunk_sentences, options)
+                    futures[future] = chunk
             for future in as_completed(futures):
                 translations |= zip(futures[future], future.result(), strict=True)
                 report(len(futures[future]))
@@ -135,12 +132,14 @@ def open_workers(
         yield parallel
 
 
-def check_workers(workers: Any) -> None:
+def check_workers(workers: object) -> None:
     """Check a number of workers."""
     cores = usable_cores()
     if type(workers) is not int or not 1 <= workers <= cores:
-        rule = f"from 1 to {cores}, the number of cores that this process may use"
-        raise UserError(f"`workers` must be an integer {rule}, got {workers!r}.")
+        raise UserError(
+            f"`workers` must be an integer from 1 to {cores}, the number of cores that this "
+            f"process may use, got {workers!r}."
+        )
 
 
 def _split(order: list[int], workers: int) -> Iterator[list[int]]:
@@ -162,9 +161,8 @@ def _start_worker(lifeline: Connection, threads: int) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # whose threads would be as many as cores
     torch.set_num_threads(threads)
-    compiled_steps.EAGER_SECONDS = (
-        math.inf
-    )  # or each worker would compile the same steps in the background
+    # Or each worker would compile the same steps in the background.
+    compiled_steps.EAGER_SECONDS = math.inf
     logging.set_verbosity_error()  # the parent has loaded the same model, and shown its warnings
     logging.disable_progress_bar()
 

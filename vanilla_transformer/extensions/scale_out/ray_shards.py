@@ -59,17 +59,17 @@ def work_by_ray(
     try:
         gpus = int(ray.cluster_resources().get("GPU", 0))
         workers = workers or gpus or count_workers(ray.nodes(), threads)
-        blocks: list[Any] = [
-            ray.put(pyarrow.Table.from_pylist([shard._asdict()], schema)) for shard in shards
-        ]
+        blocks: list[Any] = []
+        for shard in shards:
+            block = pyarrow.Table.from_pylist([shard._asdict()], schema)
+            blocks.append(ray.put(block))
         if not blocks:
             return
         context = DataContext.get_current()
         context.enable_progress_bars = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)
-        pool = ActorPoolStrategy(
-            size=min(workers, len(blocks)), max_tasks_in_flight_per_actor=_SHARDS_PER_ACTOR
-        )
+        size = min(workers, len(blocks))
+        pool = ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=_SHARDS_PER_ACTOR)
         actor: Any = _Actor
         results = ray.data.from_arrow_refs(blocks).map(
             actor,
@@ -82,7 +82,8 @@ def work_by_ray(
             for row in results.iter_rows():
                 if row["error"]:
                     raise UserError(row["error"])
-                yield Shard(row["number"], row["start"], [*row["lines"]]), [*row["results"]]
+                shard = Shard(row["number"], row["start"], [*row["lines"]])
+                yield shard, [*row["results"]]
                 bar.update(len(row["lines"]))
     finally:
         if is_own:
@@ -98,7 +99,9 @@ class _Actor:
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a shard with its results, or with the mistake of the user that prevents them."""
-        shard, results, error = Shard(row["number"], row["start"], [*row["lines"]]), list[str](), ""
+        shard = Shard(row["number"], row["start"], [*row["lines"]])
+        results: list[str] = []
+        error = ""
         try:
             if self._work is None:
                 self._work = self._build()

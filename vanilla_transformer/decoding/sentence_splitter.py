@@ -18,6 +18,7 @@ _WORD = re.compile(r"\S+")
 _LONG_SPACES = re.compile(
     r"[^\S\x00-\x7F]"
 )  # of several bytes, within which sentencex cuts, and panics
+_LONGEST = 10_000  # characters; for some marks, sentencex takes quadratic time
 logger = logging.getLogger(__name__)
 # Languages whose ordinals end in a period, by the days of dates in CLDR, and the orthographies of
 # the last three
@@ -61,6 +62,22 @@ class AbbreviationSplitter:
         self._numbers = _ORDINALS if has_ordinals else _ITEM_NUMBERS
 
     def __call__(self, text: str) -> list[str]:
+        sentences = list[str]()
+        start = 0
+        while len(text) - start > _LONGEST:
+            part = text[start : start + _LONGEST]
+            of_part = self._split(part)
+            if len(of_part) > 1:
+                end = part.rindex(of_part.pop())  # the last one may go on
+            else:  # a sentence that is as long is cut at white space
+                end = part.rfind(" ", 1)
+                end = end if end > 0 else len(part)
+                of_part = [part[:end].strip()] if part[:end].strip() else []
+            sentences += of_part
+            start += end
+        return sentences + self._split(text[start:])
+
+    def _split(self, text: str) -> list[str]:
         try:
             with reporting_panics("sentencex failed"):
                 sentences = self._segment(self.language, plain := _LONG_SPACES.sub(" ", text))

@@ -35,7 +35,9 @@ def test_check_folder_finds_translations_that_differ_from_this_package(folder):
     code = path.read_text(encoding="utf-8")
     line = "        return [text.strip() for text in texts]\n"
     assert line in code
-    path.write_text(code.replace(line, line.replace(".strip()", ".strip() + '!'")), encoding="utf-8")
+    path.write_text(
+        code.replace(line, line.replace(".strip()", ".strip() + '!'")), encoding="utf-8"
+    )
     found = failed(add_card(folder), trust_remote_code=True)
     assert found.keys() == {"same translations"}
     assert "with this package and" in found["same translations"]

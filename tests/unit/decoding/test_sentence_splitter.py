@@ -177,3 +177,11 @@ def test_splitter_of_follows_the_options():
     assert isinstance(german, AbbreviationSplitter) and german.language == "de"
     assert splitter(True, src_lang="deu_Latn").language == "de" and splitter(True).language == "en"
     assert splitter(True, src_lang="fr", source_language="pt_BR").language == "pt"
+
+
+def test_abbreviation_splitter_splits_a_long_text_as_a_short_one():
+    paragraph = "Dr. Smith sleeps. He is tired! " * 1000
+    expected = ["Dr. Smith sleeps.", "He is tired!"] * 1000
+    assert AbbreviationSplitter("en")(paragraph) == expected
+    long = AbbreviationSplitter("en")("[a] " * 5000 + "A dog. A cat.")
+    assert "".join(long).replace(" ", "") == "[a]" * 5000 + "Adog.Acat." and long[-1] == "A cat."

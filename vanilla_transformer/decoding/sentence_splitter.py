@@ -68,7 +68,7 @@ class AbbreviationSplitter:
             part = text[start : start + _LONGEST]
             of_part = self._split(part)
             if len(of_part) > 1:
-                end = part.rindex(of_part.pop())  # the last one may go on
+                end = part.rindex(of_part.pop())  # the last one may continue
             else:  # a sentence that is as long is cut at white space
                 end = part.rfind(" ", 1)
                 end = end if end > 0 else len(part)

@@ -175,7 +175,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             >>> greedy = translate.with_options(num_beams=1)
 
         Args:
-            options: Options of calls, over those of this pipeline.
+            options: Options of calls, over the options of this pipeline.
         """
         pipeline = copy(self)
         pipeline.default_options = {**self.default_options, **options}

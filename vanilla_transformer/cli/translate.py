@@ -65,7 +65,9 @@ def _translate_document(
     from vanilla_transformer.text.languages import find_direction
 
     text, encoding = source
-    name = "Standard input" if options.input in (None, "-") else str(options.input)
+    name = str(options.input)
+    if options.input in (None, "-"):
+        name = "Standard input"
     with suppress(TargetLanguageError), _reading(name):  # the model may know the language
         parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:

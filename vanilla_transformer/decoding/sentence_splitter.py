@@ -70,10 +70,9 @@ class AbbreviationSplitter:
             if len(of_part) > 1:
                 end = part.rindex(of_part.pop())  # the last one may continue
             else:  # a sentence that is as long is cut at white space
-                end = part.rfind(" ", 1)
-                end = end if end > 0 else len(part)
-                of_part = [part[:end].strip()] if part[:end].strip() else []
-            sentences += of_part
+                end = max(0, part.rfind(" ")) or len(part)
+                of_part = [part[:end].strip()]
+            sentences += filter(None, of_part)
             start += end
         return sentences + self._split(text[start:])
 

@@ -191,20 +191,26 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     functions = {
         name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)
     }
+    texts = read_test_set(
+        options.source,
+        options.target[0],
+        options.hypotheses,
+        options.compare_with,
+        options.target[1:],
+    )
+    opening = glossary = None
+    if options.model:
+        opening = open_model(options)
+    else:
+        glossary = request_settings(options).get("glossary")
     evaluation = evaluate_test_set(
-        read_test_set(
-            options.source,
-            options.target[0],
-            options.hypotheses,
-            options.compare_with,
-            options.target[1:],
-        ),
-        open_model(options) if options.model else None,
+        texts,
+        opening,
         functions,
         with_loss="loss" in metrics,
         scoring=scoring,
         samples=options.bootstrap_samples,
-        glossary=None if options.model else request_settings(options).get("glossary"),
+        glossary=glossary,
     )
     if evaluation is not None:  # on the main process
         if options.output_file is not None:

@@ -97,8 +97,7 @@ def hash_data(texts: Texts) -> dict[str, str]:
 def _load(name: str | Path) -> PreTrainedTokenizerBase:
     try:
         check_local_model(name)
-        if not Path(name).is_dir():
-            check_hub(str(name))
+        check_hub(name)
         with reporting_panics("its library failed"):
             tokenizer = AutoTokenizer.from_pretrained(name)
             tokenizer.decode(tokenizer("a")["input_ids"])

@@ -134,7 +134,7 @@ def load_config(name: str | Path) -> PreTrainedConfig:
                 f"The model folder {name} must have a {CONFIG_NAME}, but it has none."
             )
     else:
-        check_hub(str(name))
+        check_hub(name)
     try:
         with refusing_files(name):
             if folder.is_dir():
@@ -243,8 +243,7 @@ def load_tokenizer(name: str | Path) -> Any:
     folder.
     """
     check_local_model(name)
-    if not Path(name).is_dir():
-        check_hub(str(name))
+    check_hub(name)
     try:
         with reporting_panics("its library failed"):
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)

@@ -301,7 +301,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 texts_of_sentences = self.generate_texts(
                     sources, options.batch_size, options.generate_kwargs, report, read
                 )
-            return [[Translation(text) for text in texts] for texts in texts_of_sentences]
+            rows_of_translations = []
+            for texts in texts_of_sentences:
+                rows_of_translations.append([Translation(text) for text in texts])
+            return rows_of_translations
         if not sentences:
             return []
         requests = [

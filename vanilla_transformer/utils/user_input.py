@@ -109,10 +109,13 @@ def check_repo_id(name: str) -> None:
         raise UserError(str(error)) from error
 
 
-def check_hub(name: str) -> None:
-    """Check that the Hub answers, or that its cache holds the model, which alone is read then; the
-    Hub's library would try again for half a minute for each file.
+def check_hub(name: str | Path) -> None:
+    """Check of a name that is no folder that the Hub answers, or that its cache holds the model,
+    which alone is read then; the Hub's library would try again for half a minute for each file.
     """
+    if Path(name).is_dir():
+        return
+    name = str(name)
     from huggingface_hub import constants, get_session, try_to_load_from_cache
     from huggingface_hub.errors import HTTPError
 

@@ -173,9 +173,9 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
     environment.filters["marked"] = mark_differences
     source, target = ((code or "").replace("_", "-") for code in setup.languages)
     # The meaning of each warning, how many translations have it, and the worst one
-    warned = {
-        name: [sentence for sentence in sentences if name in sentence.warnings] for name in WARNINGS
-    }
+    warned = {}
+    for name in WARNINGS:
+        warned[name] = [sentence for sentence in sentences if name in sentence.warnings]
     warnings = [
         (WARNINGS[name], len(all_), min(all_, key=attrgetter("score")))
         for name, all_ in warned.items()

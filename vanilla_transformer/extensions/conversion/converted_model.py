@@ -1,4 +1,4 @@
-"""What readers of other toolkits return."""
+"""The model that a reader of another toolkit returns."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -241,10 +241,11 @@ def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[
             if is_same
             else repeat(next(form for form in spellings if form != character))
         )
-    return [
-        "".join(next(left[character]) if character in left else character for character in text)
-        for text in texts
-    ]
+    escaped = []
+    for text in texts:
+        written = [next(left[character]) if character in left else character for character in text]
+        escaped.append("".join(written))
+    return escaped
 
 
 def _mark(tokens: Sequence[Any], content: str | None) -> str:

@@ -320,6 +320,13 @@ class TranslationOptions(BaseModel):
 
         return as_glossary(value)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if values.get("do_sample") and values.get("top_k") is None:
+            return {**values, "top_k": _USUAL_TOP_K}
+        return values
+
     @model_validator(mode="after")
     def _check_together(self) -> "TranslationOptions":
         if self.mbr is None and self.mbr_samples is not None:
@@ -340,8 +347,6 @@ class TranslationOptions(BaseModel):
                 raise OptionError(
                     f"`alternatives` are completed by one search each. Leave `{name}` out."
                 )
-        if self.do_sample and self.top_k is None:
-            object.__setattr__(self, "top_k", _USUAL_TOP_K)
         return self
 
     # --- Resolution ---

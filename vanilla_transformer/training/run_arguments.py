@@ -282,11 +282,14 @@ class OutputArguments(_Section):
     )
     dry_run: bool = changeable(False, "Print the size and time of the run, and write nothing.")
 
-    @model_validator(mode="after")
-    def _complete(self) -> "OutputArguments":
-        if self.keep_last is None:
-            object.__setattr__(self, "keep_last", self.average_checkpoints)
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: dict[str, Any]) -> dict[str, Any]:
+        averaged = cls.model_fields["average_checkpoints"]
+        kept = values.get("keep_last")
+        if kept is None:
+            kept = values.get("average_checkpoints", averaged.default)
+        return {**values, "keep_last": kept}
 
 
 KEEP, EXTEND, REPLACE = "keep", "extend", "replace"

@@ -112,6 +112,14 @@ class CorpusSpec(Schema, frozen=True):
     name: str = ""
     reverse: bool = Field(False, strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if values.get("name"):
+            return values
+        corpus = values.get("dataset") or values.get("file")
+        return {**values, "name": str(corpus or f"{values.get('source')} | {values.get('target')}")}
+
     @model_validator(mode="after")
     def _check_together(self) -> "CorpusSpec":
         if (self.source is None) != (self.target is None):
@@ -137,9 +145,6 @@ class CorpusSpec(Schema, frozen=True):
                 f"`split` must be left out for {self.dataset}, which is read as a whole, got "
                 f"{self.split!r}. Leave it out, and name another corpus for held-out text."
             )
-        object.__setattr__(
-            self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}"
-        )
         return self
 
     @property

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from vanilla_transformer.errors import UserError, is_refusal
+from vanilla_transformer.errors import UserError, UserErrors, is_refusal
 from vanilla_transformer.extensions import EXTENSIONS
 from vanilla_transformer.utils.import_utils import hide_import_messages
 from vanilla_transformer.utils.input_files import forget_pipes
@@ -252,9 +252,11 @@ def _print_usage(arguments: Sequence[str]) -> None:
 
 
 def _on_one_line(error: Exception) -> str:
-    """Return the message of an error without line breaks; the system's has a number, which is left
-    out.
+    """Return the message of an error without line breaks, or with a line for each mistake; the
+    system's has a number, which is left out.
     """
+    if isinstance(error, UserErrors):
+        return "\n".join(map(_on_one_line, error.mistakes))
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = (

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.reasons import Reasons
 from vanilla_transformer.utils.schemas import ONE_WORD, Schema, Yaml, parse_yaml
 from vanilla_transformer.utils.user_input import check_names
 
@@ -209,10 +210,16 @@ def augmentations(data: DataArguments) -> dict[str, float]:
     shares = {} if data.augment is None else data.augment
     if not isinstance(shares, dict):
         raise UserError(f"`augment` must be a mapping, such as {{typos: 0.05}}, got {shares!r}.")
-    check_names(shares, AUGMENTATIONS, "key of `augment`")
-    for name, share in shares.items():
-        if type(share) not in (int, float) or not 0.0 <= share <= 1.0:
-            raise UserError(f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.")
+    with Reasons() as reasons:
+        with reasons.collect("augment"):
+            check_names(shares, AUGMENTATIONS, "key of `augment`")
+        for name, share in shares.items():
+            if type(share) not in (int, float) or not 0.0 <= share <= 1.0:
+                reasons.add(
+                    f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.",
+                    "augment",
+                    str(name),
+                )
     return {name: shares[name] for name in AUGMENTATIONS if shares.get(name)}
 
 
@@ -234,48 +241,58 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
         entries = [files if data.dataset is None else {"dataset": data.dataset}]
     if not isinstance(entries, list) or not entries:
         raise UserError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
-    rule_keys = CleaningRules.model_fields
-    known = {
-        *CorpusSpec.model_fields,
-        _BOTH_DIRECTIONS,
-        *(rule_keys if section == "corpora" else [_FORGETTING]),
-    }
     corpora = list[_Entry]()
-    for number, entry in enumerate(entries, start=1):
-        if not isinstance(entry, dict):
-            raise UserError(
-                f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got "
-                f"{entry!r}."
-            )
-        check_names(entry, known, "key of a corpus")
-        rules = {name: entry.get(name, getattr(data, name)) for name in rule_keys}
-        values = {
-            name: value
-            for name, value in entry.items()
-            if name not in rule_keys and value is not None
-        }
-        flags = {name: values.pop(name, False) for name in (_BOTH_DIRECTIONS, _FORGETTING)}
+    with Reasons() as reasons:
+        for number, entry in enumerate(entries, start=1):
+            prefix = f"Corpus {number} of `{section}`: " if len(entries) > 1 else ""
+            with reasons.collect(section, number - 1):
+                corpora += _read_entry(data, section, entry, prefix)
+    return corpora
+
+
+def _read_entry(data: DataArguments, section: str, entry: Any, prefix: str) -> list[_Entry]:
+    """Return the one or two directions of a corpus.
+
+    Args:
+        prefix: Text before what `CorpusSpec` refuses.
+    """
+    if not isinstance(entry, dict):
+        raise UserError(
+            f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}."
+        )
+    rule_keys = CleaningRules.model_fields
+    further = rule_keys if section == "corpora" else [_FORGETTING]
+    known = {*CorpusSpec.model_fields, _BOTH_DIRECTIONS, *further}
+    flags = dict[str, Any]()
+    for name in (_BOTH_DIRECTIONS, _FORGETTING):
+        value = entry.get(name)
+        flags[name] = False if value is None else value
+    with Reasons() as reasons:
+        with reasons.collect():
+            check_names(entry, known, "key of a corpus")
         for name, value in flags.items():
             if type(value) is not bool:
-                raise UserError(f"`{name}` of a corpus must be true or false, got {value!r}.")
-        if flags[_BOTH_DIRECTIONS] and "reverse" in values:
-            raise UserError(
-                f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`, got {entry!r}."
+                reasons.add(f"`{name}` of a corpus must be true or false, got {value!r}.", name)
+        if flags[_BOTH_DIRECTIONS] and entry.get("reverse") is not None:
+            reasons.add(
+                f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`, got {entry!r}.",
+                _BOTH_DIRECTIONS,
             )
-        try:
-            spec = CorpusSpec(**data.languages | values)
-        except UserError as error:
-            raise UserError(
-                f"Corpus {number} of `{section}`: {error}" if len(entries) > 1 else str(error)
-            ) from None
-        specs = (
-            [spec, spec.model_copy(update={"reverse": True})] if flags[_BOTH_DIRECTIONS] else [spec]
-        )
-        corpora += [
-            _Entry(direction_spec, CleaningRules(**rules), flags[_FORGETTING])
-            for direction_spec in specs
-        ]
-    return corpora
+        values = data.languages
+        for name, value in entry.items():
+            if name in CorpusSpec.model_fields and value is not None:
+                values[name] = value
+        with reasons.collect(prefix=prefix):
+            spec = CorpusSpec(**values)
+        with reasons.collect():
+            rules = CleaningRules(
+                **{name: entry.get(name, getattr(data, name)) for name in rule_keys}
+            )
+    directions = [_Entry(spec, rules, flags[_FORGETTING])]
+    if flags[_BOTH_DIRECTIONS]:
+        reverse = spec.model_copy(update={"reverse": True})
+        directions.append(_Entry(reverse, rules, flags[_FORGETTING]))
+    return directions
 
 
 def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
@@ -358,6 +375,26 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
 
 def check_data_arguments(data: DataArguments) -> None:
     """Check values that cannot work, before any file is read."""
+    with Reasons() as reasons:
+        with reasons.collect():
+            _check_training_text(data)
+        if not reasons:
+            with reasons.collect():
+                _check_corpora(data)
+        for part in ("validation", "test"):
+            sides = [getattr(data, f"{part}_{side}") for side in ("source", "target")]
+            if (sides[0] is None) != (sides[1] is None):
+                reasons.add(
+                    f"`{part}_source` and `{part}_target` must be given together, got only one of "
+                    "them.",
+                    f"{part}_source" if sides[1] is None else f"{part}_target",
+                )
+        with reasons.collect():
+            _check_tokens(data)
+
+
+def _check_training_text(data: DataArguments) -> None:
+    """Refuse keys that do not name one training text."""
     kinds = ("corpora", "dataset", "train_source", "train_target")
     named = [kind for kind in kinds if getattr(data, kind) is not None]
     if named not in (["corpora"], ["dataset"], ["train_source", "train_target"]):
@@ -370,45 +407,66 @@ def check_data_arguments(data: DataArguments) -> None:
         raise UserError(
             f"`{missing}` must be given (or a `dataset`, or `corpora`): the path of a text file."
         )
-    for name in ("source_language", "target_language"):
-        if data.dataset is not None and getattr(data, name) is None:
-            raise UserError(
-                f"`{name}` must be given with a `dataset`: its key in the `translation` column."
-            )
-    for part in ("validation", "test"):
-        if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
-            raise UserError(
-                f"`{part}_source` and `{part}_target` must be given together, got only one of them."
-            )
-    specs = corpus_specs(data)
-    if data.dataset is not None and specs[0].is_downloaded:
-        raise UserError(
-            f"`dataset` must have splits, but {data.dataset} has none. Put it into `corpora`, and "
-            "name held-out text in `validation`."
-        )
-    others = [name for name in ("validation_source", "dataset") if getattr(data, name) is not None]
-    if validation_specs(data) and others:
-        raise UserError(f"Give either `validation` or `{others[0]}`, got both.")
-    if data.stages is not None and data.sampling_temperature != 1.0:
-        raise UserError(
-            "`sampling_temperature` must be left out with `stages`, which have shares, got both."
-        )
-    augmentations(data)
-    if data.train_alignments is not None and data.bpe_dropout:
-        reason = "the links would have to be found again for each epoch's tokens of all pairs"
-        requirement = f"must be given without `bpe_dropout`, got both: {reason}"
-        raise UserError(f"`train_alignments` {requirement}. Take one of them out of the recipe.")
-    if data.train_alignments not in (None, AGREEMENT):
-        rules = [name for name in CleaningRules.model_fields if name not in ON_TOKENS]
-        for name in ("corpora", "dataset", *rules):
-            if getattr(data, name) is not None:
-                raise UserError(
-                    "`train_alignments` must be given with `train_source` and `train_target` and "
-                    f"without `{name}`, got both: each line belongs to a line of these files. Take "
-                    "one of them out of the recipe."
+    with Reasons() as reasons:
+        for name in ("source_language", "target_language"):
+            if data.dataset is not None and getattr(data, name) is None:
+                reasons.add(
+                    f"`{name}` must be given with a `dataset`: its key in the `translation` "
+                    "column.",
+                    name,
                 )
-    if data.bpe_dropout and data.tokenizer_model != "bpe":
-        raise UserError(
-            f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} "
-            f"with {data.tokenizer_model}: it leaves out merges, which only bpe has."
-        )
+
+
+def _check_corpora(data: DataArguments) -> None:
+    """Refuse corpora that cannot be read, or whose shares are given twice."""
+    with Reasons() as reasons:
+        with reasons.collect():
+            specs = corpus_specs(data)
+            if data.dataset is not None and specs[0].is_downloaded:
+                reasons.add(
+                    f"`dataset` must have splits, but {data.dataset} has none. Put it into "
+                    "`corpora`, and name held-out text in `validation`.",
+                    "dataset",
+                )
+        with reasons.collect():
+            keys = ("validation_source", "dataset")
+            others = [name for name in keys if getattr(data, name) is not None]
+            if validation_specs(data) and others:
+                reasons.add(f"Give either `validation` or `{others[0]}`, got both.", others[0])
+        if data.stages is not None and data.sampling_temperature != 1.0:
+            reasons.add(
+                "`sampling_temperature` must be left out with `stages`, which have shares, got "
+                "both.",
+                "sampling_temperature",
+            )
+
+
+def _check_tokens(data: DataArguments) -> None:
+    """Refuse augmentations, alignments and BPE-dropout that do not fit the other keys."""
+    with Reasons() as reasons:
+        with reasons.collect():
+            augmentations(data)
+        if data.train_alignments is not None and data.bpe_dropout:
+            reasons.add(
+                "`train_alignments` must be given without `bpe_dropout`, got both: the links would "
+                "have to be found again for each epoch's tokens of all pairs. Take one of them out "
+                "of the recipe.",
+                "train_alignments",
+            )
+        if data.train_alignments not in (None, AGREEMENT):
+            rules = [name for name in CleaningRules.model_fields if name not in ON_TOKENS]
+            for name in ("corpora", "dataset", *rules):
+                if getattr(data, name) is not None:
+                    reasons.add(
+                        "`train_alignments` must be given with `train_source` and `train_target` "
+                        f"and without `{name}`, got both: each line belongs to a line of these "
+                        "files. Take one of them out of the recipe.",
+                        name,
+                    )
+        if data.bpe_dropout and data.tokenizer_model != "bpe":
+            reasons.add(
+                "`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got "
+                f"{data.bpe_dropout} with {data.tokenizer_model}: it leaves out merges, which only "
+                "bpe has.",
+                "bpe_dropout",
+            )

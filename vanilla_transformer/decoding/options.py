@@ -33,7 +33,7 @@ from vanilla_transformer.text.languages import (
     find_direction,
     find_languages,
 )
-from vanilla_transformer.utils.schemas import explain
+from vanilla_transformer.utils.schemas import find_mistakes
 
 Level = Mapping[
     str, Any
@@ -309,7 +309,8 @@ class TranslationOptions(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise OptionError(explain(error.errors()[0], type(self).model_fields)) from None
+            mistakes = find_mistakes(error, type(self).model_fields)
+            raise OptionError("\n".join(mistakes.values())) from None
 
     @field_validator("glossary")
     @classmethod

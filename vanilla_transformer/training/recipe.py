@@ -6,6 +6,7 @@ Every mistake is a `ValueError` that names it.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,10 +18,11 @@ from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.utils.command_line import CommandLine, format_table
 from vanilla_transformer.utils.import_utils import use_user_module
 from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
+from vanilla_transformer.utils.reasons import Key, Reasons, mistakes_of
 from vanilla_transformer.utils.resources import describe_recipes, find_recipe
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Schema
 from vanilla_transformer.utils.text_files import decode_text
-from vanilla_transformer.utils.user_input import check_names, load_yaml
+from vanilla_transformer.utils.user_input import check_names, find_lines, load_yaml
 
 from .recipe_checks import check_recipe
 from .run_arguments import BATCH_SIZES, KEEP, OF_NEW_TOKENIZERS, SECTIONS, Recipe
@@ -40,6 +42,12 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     return _check_mapping(recipe, f"recipe {path}")
 
 
+def _find_key_lines(path: str | Path) -> dict[Key, int]:
+    """Return the lines of the keys of a recipe that can be read, wherever their sections are."""
+    lines = find_lines(decode_text(read_input(path), f"The recipe {path}"))
+    return lines | {key[1:]: line for key, line in lines.items() if key[0] in SECTIONS and key[1:]}
+
+
 def _check_mapping(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"The {what} must hold `key: value` lines, got {type(value).__name__}.")
@@ -49,28 +57,35 @@ def _check_mapping(value: Any, what: str) -> dict[str, Any]:
     return value
 
 
-def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> dict[str, Any]:
+def flatten_sections(
+    recipe: Mapping[str, Any], sections: Mapping[str, str], reasons: Reasons
+) -> dict[str, Any]:
     """Return the keys of a recipe, which stand in sections such as `model` or at its top level.
 
     Args:
         sections: The section of each known key.
+        reasons: Gets the mistakes.
     """
     flat: dict[str, Any] = {}
     for name, value in recipe.items():
         is_section = name in sections.values()
         entries = {name: value}
         if is_section:
-            entries = {} if value is None else _check_mapping(value, f"section `{name}`")
+            entries = {}
+            with reasons.collect(name):
+                if value is not None:
+                    entries = _check_mapping(value, f"section `{name}`")
         for key, entry in entries.items():
             key = key.replace("-", "_")
             if is_section and sections.get(key, name) != name:
-                raise UserError(
+                reasons.add(
                     f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move "
-                    "it."
+                    "it.",
+                    key,
                 )
             if key in flat:
-                raise UserError(
-                    f"`{key}` must be in a recipe once, got it twice. Delete one of the two."
+                reasons.add(
+                    f"`{key}` must be in a recipe once, got it twice. Delete one of the two.", key
                 )
             flat[key] = entry
     return flat
@@ -145,37 +160,73 @@ def parse_recipe_with(
     notes = f"recipes:\n{format_table(describe_recipes())}"
     flags = CommandLine(groups, program or "parse_recipe", main, notes).read(arguments)
     name = flags.pop("recipe", None)
-    values = {} if name is None else read_keys(name, sections)
-    for keys, origin in ((values, "in the recipe"), (flags, "as flags")):
-        if keys.keys() >= {*BATCH_SIZES}:
-            raise UserError(
-                "Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, "
-                f"got both {origin}."
-            )
-    # A flag of either batch size replaces both, and one that brings a vocabulary replaces keys
-    # about another.
-    replaced = {*BATCH_SIZES} if flags.keys() & BATCH_SIZES else set[str]()
-    brings_one = "init_from" in flags and (values | flags).get("init_vocabulary", KEEP) == KEEP
-    if brings_one or "tokenizer" in flags:
-        replaced |= {*OF_NEW_TOKENIZERS}
-    values = complete({key: value for key, value in values.items() if key not in replaced} | flags)
-    parsed = {part: part(**select(part, values)) for parts in sections.values() for part in parts}
-    by_name = {field.annotation: name for name, field in Recipe.model_fields.items()}
-    sections_of_recipe = {
-        by_name[part]: section for part, section in parsed.items() if part in by_name
-    }
-    recipe = Recipe(**sections_of_recipe, given=frozenset(values))
-    if recipe.classes.user_module is not None:
-        use_user_module(recipe.classes.user_module)
-    if "tokens_per_step" in values or any(
-        variable.startswith("ACCELERATE_") for variable in os.environ
-    ):
-        from .launcher import add_launcher  # which imports torch
+    path = None if name is None else find_recipe(name)
+    content = {} if path is None else read_recipe(path)
+    lines = {} if path is None else _find_key_lines(path)
+    for key in flags:  # which override the file
+        lines.pop((key,), None)
+    with Reasons(str(path), lines) as reasons:
+        values = _flatten_known(content, sections, reasons)
+        for keys, origin in ((values, "in the recipe"), (flags, "as flags")):
+            if keys.keys() >= {*BATCH_SIZES}:
+                reasons.add(
+                    "Give either `tokens_per_step`, for all processes, or `max_tokens`, for a "
+                    f"batch, got both {origin}.",
+                    "tokens_per_step",
+                )
+        # A flag of either batch size replaces both, and one that brings a vocabulary replaces keys
+        # about another.
+        replaced = {*BATCH_SIZES} if flags.keys() & BATCH_SIZES else set[str]()
+        brings_one = "init_from" in flags and (values | flags).get("init_vocabulary", KEEP) == KEEP
+        if brings_one or "tokenizer" in flags:
+            replaced |= {*OF_NEW_TOKENIZERS}
+        values = {key: value for key, value in values.items() if key not in replaced}
+        values = complete(values | flags)
+        schemas = [part for parts in sections.values() for part in parts]
+        parsed, refused = _parse_sections(schemas, values, reasons)
+        by_name = {field.annotation: name for name, field in Recipe.model_fields.items()}
+        sections_of_recipe = {
+            by_name[part]: section for part, section in parsed.items() if part in by_name
+        }
+        recipe = Recipe(**sections_of_recipe, given=frozenset(values) - refused)
+        if recipe.classes.user_module is not None:
+            use_user_module(recipe.classes.user_module)
+        if "tokens_per_step" in values or any(
+            variable.startswith("ACCELERATE_") for variable in os.environ
+        ):
+            from .launcher import add_launcher  # which imports torch
 
-        recipe = add_launcher(recipe)
-    check_recipe(recipe)
+            recipe = add_launcher(recipe)
+        try:
+            check_recipe(recipe)
+        except UserError as error:
+            for mistake in mistakes_of(error):
+                # A rule about a key that is refused would judge its default.
+                if not refused & {*re.findall(r"`(\w+)", str(mistake))}:
+                    with reasons.collect():
+                        raise mistake from None
     check_pipes([*filter(None, [name]), *named_files(recipe.data)])
     return recipe, next((parsed[part] for part in further.values()), None)
+
+
+def _parse_sections(
+    schemas: Sequence[type[Schema]], values: Mapping[str, Any], reasons: Reasons
+) -> tuple[dict[type[Any], Any], set[str]]:
+    """Return the sections of a recipe, and the keys whose wrong values were left out."""
+    parsed = dict[type[Any], Any]()
+    refused = set[str]()
+    for schema in schemas:
+        section = select(schema, values)
+        try:
+            parsed[schema] = schema(**section)
+        except UserError as error:
+            with reasons.collect():
+                raise
+            wrong = {str(key) for mistake in mistakes_of(error) for key in mistake.key[:1]}
+            refused |= wrong
+            rest = {key: value for key, value in section.items() if key not in wrong}
+            parsed[schema] = schema(**rest)
+    return parsed, refused
 
 
 def select(schema: type[Schema], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,13 +244,27 @@ def read_keys(
         sections: The schemas whose fields are the keys, by section.
         keeps_null: Whether the values have null as None, instead.
     """
-    section_of = {
-        key: name for name, parts in sections.items() for part in parts for key in part.model_fields
-    }
-    recipe = flatten_sections(read_recipe(find_recipe(name)), section_of)
-    check_names(recipe, section_of, "recipe key")
-    kept = {key: value for key, value in recipe.items() if value is not None or keeps_null}
-    return {
-        key: value if isinstance(value, list | dict | None) else str(value)
-        for key, value in kept.items()
-    }
+    with Reasons() as reasons:
+        values = _flatten_known(read_recipe(find_recipe(name)), sections, reasons, keeps_null)
+    return values
+
+
+def _flatten_known(
+    content: Mapping[str, Any],
+    sections: Mapping[str, tuple[type[Schema], ...]],
+    reasons: Reasons,
+    keeps_null: bool = False,
+) -> dict[str, Any]:
+    """Return the known keys and their values, see [`read_keys`]."""
+    section_of = dict[str, str]()
+    for section, parts in sections.items():
+        for part in parts:
+            section_of |= dict.fromkeys(part.model_fields, section)
+    recipe = flatten_sections(content, section_of, reasons)
+    with reasons.collect():
+        check_names(recipe, section_of, "recipe key")
+    values = dict[str, Any]()
+    for key, value in recipe.items():
+        if key in section_of and (value is not None or keeps_null):
+            values[key] = value if isinstance(value, list | dict | None) else str(value)
+    return values

@@ -1,11 +1,12 @@
 """Rules that the values of a recipe must keep, by themselves and to resume a run."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vanilla_transformer.data.data_arguments import (
     TOKEN_AUGMENTATIONS,
+    DataArguments,
     augmentations,
     check_data_arguments,
     stages,
@@ -14,6 +15,7 @@ from vanilla_transformer.data.data_arguments import (
 from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import find_object
+from vanilla_transformer.utils.reasons import Reasons
 
 from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, UNUSED
 from .run_arguments import (
@@ -34,55 +36,88 @@ logger = logging.getLogger(__name__)
 
 def check_recipe(recipe: Recipe) -> None:
     """Refuse values that cannot work, before anything is read or written."""
-    data, options, output = recipe.data, recipe.optimization, recipe.output
-    if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
-        raise UserError(
-            "`learning_rate` must be given with every `lr_scheduler` except noam, whose peak is "
-            "(d_model · warmup_steps)^-0.5 times `learning_rate_scale`. Got "
-            f"lr_scheduler={options.lr_scheduler} and learning_rate={options.learning_rate}."
-        )
-    if options.fsdp and options.mixed_precision == "fp16":
-        raise UserError(
-            "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient "
-            "would scale their losses differently. Use bf16."
-        )
-    check_data_arguments(data)
-    if data.stages is not None and options.max_steps is None:
-        raise UserError("`stages` must be given with `max_steps`, got it without. Add it.")
-    stages(data, options.max_steps or PAPER_MAX_STEPS)
-    _check_partners(recipe)
-    if recipe.fine_tuning.init_from is None and options.alignment_layer is not None:
-        check_alignment_layer(options.alignment_layer, recipe.model.decoder_layers)
-    if recipe.fine_tuning.init_from is not None:
-        _check_fine_tuning(recipe)
-    _check_effects(recipe)
-    for function_name in options.loss_terms or ():
-        find_loss_term(function_name)
-    if output.report_to:  # Accelerate would ignore a tracker that is unknown or not installed
-        from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+    with Reasons() as reasons:
+        with reasons.collect():
+            _check_optimization(recipe)
+        with reasons.collect():
+            check_data_arguments(recipe.data)
+        with reasons.collect("stages"):
+            _check_stages(recipe)
+        with reasons.collect():
+            _check_partners(recipe)
+        with reasons.collect():
+            _check_fine_tuning(recipe)
+        with reasons.collect():
+            _check_effects(recipe)
+        for position, function_name in enumerate(recipe.optimization.loss_terms or ()):
+            with reasons.collect("loss_terms", position):
+                find_loss_term(function_name)
+        with reasons.collect():
+            _check_output(recipe)
 
-        known = ["all", *LOGGER_TYPE_TO_CLASS]
-        installed = ["all", *map(str, get_available_trackers())]
-        for name in output.report_to.split(","):
+
+def _check_optimization(recipe: Recipe) -> None:
+    options = recipe.optimization
+    with Reasons() as reasons:
+        if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
+            reasons.add(
+                "`learning_rate` must be given with every `lr_scheduler` except noam, whose peak "
+                "is (d_model · warmup_steps)^-0.5 times `learning_rate_scale`. Got "
+                f"lr_scheduler={options.lr_scheduler} and learning_rate={options.learning_rate}.",
+                "lr_scheduler" if options.learning_rate is None else "learning_rate",
+            )
+        if options.fsdp and options.mixed_precision == "fp16":
+            reasons.add(
+                "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a "
+                "gradient would scale their losses differently. Use bf16.",
+                "mixed_precision",
+            )
+        if recipe.fine_tuning.init_from is None and options.alignment_layer is not None:
+            with reasons.collect("alignment_layer"):
+                check_alignment_layer(options.alignment_layer, recipe.model.decoder_layers)
+
+
+def _check_stages(recipe: Recipe) -> None:
+    max_steps = recipe.optimization.max_steps
+    if recipe.data.stages is not None and max_steps is None:
+        raise UserError("`stages` must be given with `max_steps`, got it without. Add it.")
+    stages(recipe.data, max_steps or PAPER_MAX_STEPS)
+
+
+def _check_output(recipe: Recipe) -> None:
+    output = recipe.output
+    with Reasons() as reasons:
+        if output.report_to:  # Accelerate would ignore a tracker that is unknown or not installed
+            with reasons.collect("report_to"):
+                _check_trackers(output.report_to.split(","))
+        if not output.output_dir:
+            reasons.add(
+                "`output_dir` must be given: a folder for the model, such as --output_dir "
+                "runs/my-model.",
+                "output_dir",
+            )
+        if (output.keep_last or 0) < output.average_checkpoints:
+            reasons.add(
+                f"`keep_last` must be at least `average_checkpoints`={output.average_checkpoints}, "
+                f"got {output.keep_last}: checkpoints are averaged at the end.",
+                "keep_last",
+            )
+
+
+def _check_trackers(names: Sequence[str]) -> None:
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+
+    known = ["all", *LOGGER_TYPE_TO_CLASS]
+    installed = ["all", *map(str, get_available_trackers())]
+    with Reasons() as reasons:
+        for name in names:
             if name not in known:
-                raise UserError(
-                    f"`report_to` must name trackers of {', '.join(known)}, got {name!r}."
-                )
-            if name not in installed:
-                raise UserError(
+                reasons.add(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
+            elif name not in installed:
+                reasons.add(
                     f"`report_to` names {name}, which must be installed and is not. Install or "
                     "leave it out."
                 )
-    if not output.output_dir:
-        raise UserError(
-            "`output_dir` must be given: a folder for the model, such as --output_dir "
-            "runs/my-model."
-        )
-    if (output.keep_last or 0) < output.average_checkpoints:
-        raise UserError(
-            f"`keep_last` must be at least `average_checkpoints`={output.average_checkpoints}, got "
-            f"{output.keep_last}: checkpoints are averaged at the end."
-        )
 
 
 def find_loss_term(function_name: str) -> Callable[[Recipe, Any], Any]:
@@ -120,8 +155,6 @@ def _check_partners(recipe: Recipe) -> None:
         needed = {name: "init_from" for name, value in of_models.items() if value is not None}
     if alignments is None and options.alignment_layer is not None:
         needed["alignment_layer"] = "train_alignments"
-    for name, partner in needed.items():
-        raise UserError(f"`{name}` must be given with `{partner}`, got it without. Leave it out.")
     excluded = []
     if tuning.lora_rank is not None:
         reason = (
@@ -146,37 +179,61 @@ def _check_partners(recipe: Recipe) -> None:
             "compute it twice"
         )
         excluded.append(("train_alignments", "the keys of models for long sequences", reason))
-    for key, other, reason in excluded:
-        raise UserError(
-            f"`{key}` must be given without {other}, got both: {reason}. Take one of them out."
-        )
+    with Reasons() as reasons:
+        for name, partner in needed.items():
+            reasons.add(
+                f"`{name}` must be given with `{partner}`, got it without. Leave it out.",
+                name.partition("`")[0],
+            )
+        for name, other, reason in excluded:
+            reasons.add(
+                f"`{name}` must be given without {other}, got both: {reason}. Take one of them "
+                "out.",
+                name,
+            )
 
 
 def _check_fine_tuning(recipe: Recipe) -> None:
     options = recipe.fine_tuning
-    if validation_specs(recipe.data, forgetting=True):
-        directions = {spec.direction for spec in validation_specs(recipe.data)}
-        if len(directions) + bool(recipe.data.validation_source or recipe.data.dataset) != 1:
-            raise UserError(
-                "`forgetting` of `validation` must be beside validation text of one direction, got "
-                f"it beside {' and '.join(map(str, directions)) or 'none'}. Change the other text, "
-                "or take it out."
+    if options.init_from is None:
+        return
+    frozen = options.freeze or ()
+    with Reasons() as reasons:
+        with reasons.collect("validation"):
+            _check_forgetting(recipe.data)
+        if recipe.data.tokenizer is not None and options.init_vocabulary != REPLACE:
+            reasons.add(
+                "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both. To "
+                "change the tokenizer, set `init_vocabulary` to replace.",
+                "tokenizer",
             )
-    if recipe.data.tokenizer is not None and options.init_vocabulary != REPLACE:
+        for part in frozen:
+            if part not in FROZEN_PARTS:
+                reasons.add(
+                    f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.",
+                    "freeze",
+                )
+        if set(frozen) == set(FROZEN_PARTS):
+            reasons.add("`freeze` must leave a part that is trained, got all of them.", "freeze")
+        with_tokens = _token_keys(recipe)
+        if with_tokens and "embeddings" in frozen:
+            reasons.add(
+                f"{with_tokens[0]} adds tokens, whose embeddings must be trained, so `freeze` must "
+                "not name embeddings, got both. Leave one of them out.",
+                "freeze",
+            )
+
+
+def _check_forgetting(data: DataArguments) -> None:
+    """Refuse text of the former domain beside validation text of several directions."""
+    if not validation_specs(data, forgetting=True):
+        return
+    directions = {spec.direction for spec in validation_specs(data)}
+    if len(directions) + bool(data.validation_source or data.dataset) != 1:
         raise UserError(
-            "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both. To "
-            "change the tokenizer, set `init_vocabulary` to replace."
-        )
-    for part in options.freeze or ():
-        if part not in FROZEN_PARTS:
-            raise UserError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
-    if set(options.freeze or ()) == set(FROZEN_PARTS):
-        raise UserError("`freeze` must leave a part that is trained, got all of them.")
-    with_tokens = _token_keys(recipe)
-    if with_tokens and "embeddings" in (options.freeze or ()):
-        raise UserError(
-            f"{with_tokens[0]} adds tokens, whose embeddings must be trained, so `freeze` must not "
-            "name embeddings, got both. Leave one of them out."
+            "`forgetting` of `validation` must be beside validation text of one direction, got it "
+            f"beside {' and '.join(map(str, directions)) or 'none'}. Change the other text, or "
+            "take it out."
         )
 
 
@@ -227,10 +284,12 @@ def _check_effects(recipe: Recipe) -> None:
         reasons |= dict.fromkeys(
             lsh, f"`layer_types` is {recipe.long.layer_types}, which does not hash"
         )
-    for name in (key for key in reasons if key in recipe.given):
-        raise UserError(
-            f"`{name}` must be left out, since it would change nothing: {reasons[name]}."
-        )
+    with Reasons() as refused:
+        for name, reason in reasons.items():
+            if name in recipe.given:
+                refused.add(
+                    f"`{name}` must be left out, since it would change nothing: {reason}.", name
+                )
 
 
 # Keys that end a run.

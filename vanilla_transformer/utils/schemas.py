@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from vanilla_transformer.errors import UserError
 
+from .reasons import Reasons
 from .user_input import did_you_mean, load_yaml
 
 
@@ -27,18 +28,33 @@ class Schema(BaseModel):
 
     def __init__(self, /, **values: Any):
         fields = type(self).model_fields
-        for name in (
-            name for name, value in values.items() if isinstance(value, bool) and name in fields
-        ):
-            parts = [*parts_of(fields[name])]
-            if (
-                int in parts or float in parts
-            ) and bool not in parts:  # pydantic would take true for 1
-                raise UserError(f"`{name}` must be {describe(fields[name])}, got {values[name]}.")
+        mistakes = dict[str | int, str]()
+        for name, value in values.items():
+            if isinstance(value, bool) and name in fields and is_number(fields[name]):
+                mistakes[name] = f"`{name}` must be {describe(fields[name])}, got {value}."
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise UserError(explain(error.errors()[0], fields, self.noun)) from None
+            mistakes = find_mistakes(error, fields, self.noun) | mistakes
+        with Reasons() as reasons:
+            for field, reason in mistakes.items():
+                reasons.add(reason, field)
+
+
+def find_mistakes(
+    error: ValidationError, fields: Mapping[str, FieldInfo], noun: str = "option"
+) -> dict[str | int, str]:
+    """Return the line about each mistake that pydantic found, by field.
+
+    Args:
+        noun: What messages call a field.
+    """
+    mistakes = dict[str | int, str]()
+    for mistake in error.errors():
+        field = mistake["loc"][0] if mistake["loc"] else ""
+        if field not in mistakes:  # a value that fits no type of several has a mistake for each
+            mistakes[field] = explain(mistake, fields, noun)
+    return mistakes
 
 
 def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo], noun: str = "option") -> str:
@@ -128,6 +144,12 @@ def parts_of(declared: Any) -> Iterator[Any]:
             yield from parts_of(part)
     else:
         yield declared
+
+
+def is_number(field: FieldInfo) -> bool:
+    """Return whether a field is a number, for which pydantic would take true as 1."""
+    parts = [*parts_of(field)]
+    return (int in parts or float in parts) and bool not in parts
 
 
 def is_argument(field: FieldInfo) -> bool:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ from vanilla_transformer.errors import MissingFileError, UserError
 
 from .file_utils import TOKENIZER_FILES
 from .model_files import check_model_files
+from .reasons import MOST_REASONS, Key, Reasons
 
 logger = logging.getLogger(__name__)
 
 
 def check_names(names: Iterable[Any], known: Iterable[str], what: str) -> None:
-    """Refuse the first unknown name, with the nearest known one."""
-    for name in (str(name) for name in names if name not in known):
-        raise UserError(f"There is no {what} {name!r}.{did_you_mean(name, known)}")
+    """Refuse unknown names, each with the nearest known one."""
+    unknown = (str(name) for name in names if name not in known)
+    with Reasons() as reasons:
+        for name in islice(unknown, MOST_REASONS):
+            reasons.add(f"There is no {what} {name!r}.{did_you_mean(name, known)}", name)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -150,6 +154,25 @@ def refuse_pipes(folder: str | Path) -> None:
             raise UserError(
                 f"{path} must be a file or a folder, but it is a pipe or a device. Delete it."
             )
+
+
+def find_lines(text: str) -> dict[Key, int]:
+    """Return the lines of the keys and entries of YAML that [`load_yaml`] parses, from 1."""
+    lines = dict[Key, int]()
+    nodes: list[tuple[Key, yaml.Node | None]] = [((), yaml.compose(text, _StrictLoader))]
+    while nodes:
+        parent, node = nodes.pop()
+        if isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                key = (*parent, str(name.value))
+                lines[key] = name.start_mark.line + 1
+                nodes.append((key, value))
+        elif isinstance(node, yaml.SequenceNode):
+            for position, value in enumerate(node.value):
+                key = (*parent, position)
+                lines[key] = value.start_mark.line + 1
+                nodes.append((key, value))
+    return lines
 
 
 def load_yaml(text: str) -> Any:

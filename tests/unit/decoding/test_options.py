@@ -126,3 +126,13 @@ def test_resolve_refuses_values_at_the_bounds(call, message):
 
 def test_every_option_has_help():
     assert all(each.description.endswith(".") for each in options_of().values())
+
+
+def test_options_are_refused_once_with_all_mistakes():
+    with pytest.raises(OptionError) as refused:
+        TranslationOptions.resolve({"num_beams": 0, "protect": 2, "term_mode": "none"})
+    assert str(refused.value).splitlines() == [
+        "`num_beams` must be an integer from 1 to 500, got 0.",
+        "`term_mode` must be one of 'soft', 'hard', 'exact', got 'none'.",
+        "`protect` must be true or false, got 2.",
+    ]

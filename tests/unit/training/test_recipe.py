@@ -1,5 +1,6 @@
 """The recipe of a run: YAML and flags, their rules and mistakes, and the packaged recipes."""
 
+import re
 import shlex
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
+from vanilla_transformer.errors import UserErrors
 from vanilla_transformer.training.recipe import flatten_sections, parse_recipe, read_recipe
 from vanilla_transformer.training.recipe_checks import check_same_run
 from vanilla_transformer.training.run_arguments import (
@@ -23,6 +25,7 @@ from vanilla_transformer.training.run_arguments import (
     flatten,
 )
 from vanilla_transformer.training.schedule import Pace, derive_schedule
+from vanilla_transformer.utils.reasons import Reasons
 from vanilla_transformer.utils.schemas import parts_of
 from vanilla_transformer.utils.user_input import load_yaml
 
@@ -250,7 +253,10 @@ EN_DE = "--output_dir out --source_language en --target_language de"
 WITHOUT_FILES = [
     ("--train_source a.en --output_dir out", "`train_target` must be given"),
     ("--train_source a.en --train_target a.de", "`output_dir` must be given"),
-    ("--dataset x --output_dir out", "`source_language` must be given with a `dataset`"),
+    (
+        "--dataset x --target_language de --output_dir out",
+        "`source_language` must be given with a `dataset`",
+    ),
     (
         "--output_dir out --corpora '[{file: a.tsv, wieght: 2}]'",
         "no key of a corpus 'wieght'. Did you mean 'weight'?",
@@ -300,6 +306,62 @@ def test_parse_recipe_refuses(recipe_file, words, text, message):
     assert "\n" not in str(refused.value) or "YAML" in str(
         refused.value
     )  # whose errors show the place
+
+
+# With a line of mistakes for each line that begins so: "# line: message".
+MISTAKES = [
+    """\
+data:
+  vocab_size: many  # 2: `vocab_size` must be an integer from 1 to 10,000,000, got 'many'.
+  augment:
+    typoes: 0.1  # 4: There is no key of `augment` 'typoes'. Did you mean 'typos'?
+    emoji: 7  # 5: `emoji` of `augment` must be a number in [0, 1], got 7.
+model:
+  enocder_layers: 2  # 7: There is no recipe key 'enocder_layers'. Did you mean 'encoder_layers'?
+  warmup_steps: 5  # 8: `warmup_steps` must be in the section `optimization`, got it in `model`. \
+Move it.
+average_checkpoints: 4
+keep_last: 2  # 10: `keep_last` must be at least `average_checkpoints`=4, got 2: checkpoints are \
+averaged at the end.
+""",
+    """\
+corpora:
+- file: a.csv  # 2: Corpus 1 of `corpora`: The name of a `file` must end with .tsv
+- file: b.tsv
+  weight: 0  # 4: Corpus 2 of `corpora`: `weight` of a corpus must be a number above 0, got 0.
+  wieght: 2  # 5: There is no key of a corpus 'wieght'. Did you mean 'weight'?
+  min_score: high  # 6: `min_score` must be a number, got 'high'.
+""",
+    # The scheduler is known, but not whether a learning rate is given with it.
+    """\
+lr_scheduler: linear
+learning_rate: fast  # 2: `learning_rate` must be a number of 0 or more, got 'fast'.
+label_smoothing: 2  # 3: `label_smoothing` must be a number in [0, 1), got 2.
+""",
+]
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_recipe_is_refused_once_with_all_mistakes(recipe_file, text):
+    text = text.replace("\\\n", "")
+    file = recipe_file(text)
+    words = ["--output_dir", "out"] if "corpora" in text else FILES
+    with pytest.raises(UserErrors) as refused:
+        parse_recipe([file, *words])
+    messages = str(refused.value).splitlines()
+    expected = re.findall(r"# (\d+): (.*)", text)
+    assert len(messages) == len(expected)
+    for message, (line, reason) in zip(messages, expected, strict=True):
+        assert message.startswith(f"{file}, line {line}: {reason}")
+
+
+def test_mistakes_of_flags_have_no_line(recipe_file):
+    file = recipe_file("vocab_size: 5\nmax_steps: -1\n")
+    with pytest.raises(UserErrors) as refused:
+        parse_recipe([file, *FILES, "--vocab_size", "many"])
+    flag, key = str(refused.value).splitlines()
+    assert flag.startswith("`vocab_size` must be")
+    assert key.startswith(f"{file}, line 2: `max_steps` must be")
 
 
 # Keys that change nothing, with their defaults, since a default is given, too.
@@ -490,13 +552,14 @@ def test_each_key_may_stand_in_its_section_only(section, parts):
         key: name for name, found in SECTIONS.items() for part in found for key in part.model_fields
     }
     own = {key: 1 for part in parts for key in part.model_fields}
-    assert flatten_sections({section: own}, section_of) == own
+    with Reasons() as reasons:
+        assert flatten_sections({section: own}, section_of, reasons) == own
     for name in section_of.keys() - own.keys():
         message = (
             f"`{name}` must be in the section `{section_of[name]}`, got it in `{section}`. Move it."
         )
-        with pytest.raises(ValueError, match=message):
-            flatten_sections({section: {name: 1}}, section_of)
+        with pytest.raises(ValueError, match=message), Reasons() as reasons:
+            flatten_sections({section: {name: 1}}, section_of, reasons)
 
 
 @pytest.mark.parametrize(

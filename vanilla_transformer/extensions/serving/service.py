@@ -33,7 +33,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
-from vanilla_transformer.utils.schemas import explain
+from vanilla_transformer.utils.schemas import find_mistakes
 
 from . import schema
 from .document_processes import DocumentProcesses, Documents
@@ -428,7 +428,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
             reason = "The body must not be nested so deeply."
         case ValidationError():
             fields = TranslationRequest.model_fields | options_of()
-            reason = explain(error.errors()[0], fields)[:LONGEST_REASON]  # type: ignore[arg-type]
+            mistakes = find_mistakes(error, fields)
+            reason = "\n".join(mistakes.values())[:LONGEST_REASON]
         case _:
             reason = str(error)[:LONGEST_REASON]
     if status in (401, 408, 413):

@@ -22,6 +22,7 @@ from vanilla_transformer.text.scripts import normalize
 from vanilla_transformer.text.units import split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 from vanilla_transformer.utils.input_files import read_input
+from vanilla_transformer.utils.reasons import Reasons
 from vanilla_transformer.utils.text_files import decode_text
 
 _TBX = (".tbx", ".xml")
@@ -120,34 +121,26 @@ class Glossary:
             self.terms.append(Term(" ".join(source.split()), " ".join(target.split()), *line))
         self._exact, self._folded = _Tree(), _Tree()
         self._base: Glossary | None = None
-        doubles = list[str]()
         if not self.terms:
             raise UserError(f"{name} must have a term with its translation, but it is empty.")
-        for term in self.terms:
-            for side, text in zip(("source", "target"), term[:2], strict=True):
-                count = len(split_units(text))
-                if not count:
-                    raise UserError(
-                        f"{name} must have a word in each {side}, got {text!r}{_at(term)}."
-                    )
-                if count > _MAX_UNITS:
-                    raise UserError(
-                        f"{name} must have at most {_MAX_UNITS} words and signs in each {side}, "
-                        f"got {count}{_at(term)}. A glossary is for terms: split it."
-                    )
-            units = _normalize(term.source)
-            if casefold or term.source == term.source.lower():
-                known = self._folded.add([unit.casefold() for unit in units], term)
-            else:
-                known = self._exact.add(units, term)
-            if known.target != term.target:
-                both = f"{known.target!r}{_at(known)} and {term.target!r}{_at(term)}"
-                doubles.append(f"{both} of {term.source!r}")
-        if doubles:
-            raise UserError(
-                f"{name} must have one translation of each term, got {'; '.join(doubles)}. Keep "
-                "one."
-            )
+        doubles = list[str]()
+        with Reasons() as reasons:
+            for term in self.terms:
+                with reasons.collect():
+                    _check_sides(term, name)
+                units = _normalize(term.source)
+                if casefold or term.source == term.source.lower():
+                    known = self._folded.add([unit.casefold() for unit in units], term)
+                else:
+                    known = self._exact.add(units, term)
+                if known.target != term.target:
+                    both = f"{known.target!r}{_at(known)} and {term.target!r}{_at(term)}"
+                    doubles.append(f"{both} of {term.source!r}")
+            if doubles:
+                reasons.add(
+                    f"{name} must have one translation of each term, got {'; '.join(doubles)}. "
+                    "Keep one."
+                )
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._folded)
@@ -261,8 +254,15 @@ def read_glossary(
     else:
         text = decode_text(content, str(path))
         entries = _parse_tsv(text, str(path), source_language, target_language)
-    terms = [Term(source, target, f"line {number}") for source, target, number in entries]
-    return Glossary(terms, casefold, f"The glossary {path}")
+    terms = list[Term]()
+    with Reasons() as reasons:
+        with reasons.collect():
+            for source, target, number in entries:
+                terms.append(Term(source, target, f"line {number}"))
+        if terms or not reasons:
+            with reasons.collect():
+                glossary = Glossary(terms, casefold, f"The glossary {path}")
+    return glossary
 
 
 def as_glossary(value: object, *reading: Any) -> Glossary:
@@ -279,12 +279,13 @@ def as_glossary(value: object, *reading: Any) -> Glossary:
     if not isinstance(pairs, list | tuple):
         kinds = "a path, a mapping of terms to translations, or a list of pairs"
         raise UserError(f"`glossary` must be {kinds}, got {type(value).__name__}.")
-    for pair in pairs:
-        is_pair = isinstance(pair, list | tuple) and len(pair) == 2
-        if not is_pair or not all(isinstance(text, str) for text in pair):
-            raise UserError(
-                f"`glossary` must have pairs of a term and its translation, got {pair!r}."
-            )
+    with Reasons() as reasons:
+        for pair in pairs:
+            is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+            if not is_pair or not all(isinstance(text, str) for text in pair):
+                reasons.add(
+                    f"`glossary` must have pairs of a term and its translation, got {pair!r}."
+                )
     return Glossary(map(tuple, pairs))
 
 
@@ -293,22 +294,36 @@ def _parse_tsv(
 ) -> Iterator[tuple[str, str, int]]:
     """Yield each term, its translation and its line."""
     source, target = 0, 1
-    for number, line in enumerate(text.split("\n"), start=1):
-        cells = [cell.strip() for cell in line.split("\t")]
-        if not line.strip():
-            continue
-        named = None
-        if number == 1:
-            named = find_named_columns(cells, source_language, target_language)
-        if named is not None and len(cells) == 2:
-            source, target = named
-            continue
-        if len(cells) != 2 or not all(cells):
+    with Reasons() as reasons:
+        for number, line in enumerate(text.split("\n"), start=1):
+            cells = [cell.strip() for cell in line.split("\t")]
+            if not line.strip():
+                continue
+            named = None
+            if number == 1:
+                named = find_named_columns(cells, source_language, target_language)
+            if named is not None and len(cells) == 2:
+                source, target = named
+            elif len(cells) == 2 and all(cells):
+                yield cells[source], cells[target], number
+            else:
+                reasons.add(
+                    f"Each line of {path} must have a term, a tab and its translation, got "
+                    f"{line.strip()[:60]!r} in line {number}."
+                )
+
+
+def _check_sides(term: Term, name: str) -> None:
+    """Refuse a term without words, or with more than a sentence has."""
+    for side, text in (("source", term.source), ("target", term.target)):
+        count = len(split_units(text))
+        if not count:
+            raise UserError(f"{name} must have a word in each {side}, got {text!r}{_at(term)}.")
+        if count > _MAX_UNITS:
             raise UserError(
-                f"Each line of {path} must have a term, a tab and its translation, got "
-                f"{line.strip()[:60]!r} in line {number}."
+                f"{name} must have at most {_MAX_UNITS} words and signs in each {side}, got "
+                f"{count}{_at(term)}. A glossary is for terms: split it."
             )
-        yield cells[source], cells[target], number
 
 
 def _normalize(text: str) -> list[str]:

@@ -21,6 +21,7 @@ from vanilla_transformer.extensions.terms.glossary import (
     count_forms,
     read_glossary,
 )
+from vanilla_transformer.utils.reasons import mistakes_of
 
 TBX_2 = """<?xml version="1.0" encoding="UTF-8"?>
 <martif type="TBX" xml:lang="en"><text><body>
@@ -263,13 +264,30 @@ def test_as_glossary_takes_pairs_and_mappings():
     | st.builds(lambda cut: TBX_3[:cut].encode(), st.integers(0, 500)),
     name=st.sampled_from(["a.tsv", "a.tbx"]),
 )
-def test_read_glossary_raises_mistakes_of_one_line_only(content, name):
+def test_read_glossary_raises_a_line_for_each_mistake(content, name):
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), name, content)
         try:
             assert len(read_glossary(path, "en", "de"))
-        except ValueError as error:
-            assert str(error) and "\n" not in str(error)
+        except UserError as error:
+            for mistake in mistakes_of(error):
+                assert str(mistake) and "\n" not in str(mistake)
+
+
+def test_glossary_is_refused_once_with_all_mistakes(tmp_path):
+    lines = ["dog\tHund", "cat", "!\t", "?\t.", f"long\t{'a ' * 101}", "dog\tKöter"]
+    path = write(tmp_path, "a.tsv", "\n".join(lines).encode())
+    with pytest.raises(UserError) as refused:
+        read_glossary(path)
+    requirement = f"of {path} must have a term, a tab and its translation, got"
+    assert str(refused.value).splitlines() == [
+        f"Each line {requirement} 'cat' in line 2.",
+        f"Each line {requirement} '!' in line 3.",
+        f"The glossary {path} must have at most 100 words and signs in each target, got 101 in "
+        "line 5. A glossary is for terms: split it.",
+        f"The glossary {path} must have one translation of each term, got 'Hund' in line 1 and "
+        "'Köter' in line 6 of 'dog'. Keep one.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""Refuse a recipe, a request or a glossary once, with all reasons."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+
+from vanilla_transformer.errors import UserError, UserErrors
+
+# Where a mistake is: the keys and positions on the way to it, such as `("corpora", 1, "weight")`.
+Key = tuple[str | int, ...]
+MOST_REASONS = 20  # reasons that somebody reads
+
+
+class Reasons:
+    """
+    Collect reasons, and refuse with all of them at the end of the block.
+
+        >>> with Reasons() as reasons:
+        ...     reasons.add("`vocab_size` must be given.", "vocab_size")
+
+    A single reason is raised as it is.
+
+    Args:
+        name: The file that has the mistakes.
+        lines: The lines of its keys, from 1.
+    """
+
+    def __init__(self, name: str = "", lines: Mapping[Key, int] | None = None):
+        self._name = name
+        self._lines = {} if lines is None else lines
+        self._errors: list[UserError] = []
+
+    def __enter__(self) -> "Reasons":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._refuse()
+
+    def __bool__(self) -> bool:
+        """Return whether there is a reason."""
+        return bool(self._errors)
+
+    @contextmanager
+    def collect(self, *key: str | int, prefix: str = "") -> Iterator[None]:
+        """Collect the reasons of an error in a block, and continue after it.
+
+        Args:
+            key: The place that the block reads.
+            prefix: Text before each reason.
+        """
+        try:
+            yield
+        except UserError as error:
+            for mistake in mistakes_of(error):
+                if prefix:
+                    renamed = UserError(f"{prefix}{mistake}")
+                    renamed.key = mistake.key
+                    mistake = renamed
+                mistake.key = (*key, *mistake.key)
+                self._errors.append(mistake)
+
+    def add(self, reason: str, *key: str | int) -> None:
+        """Add a reason, with the key of the mistake."""
+        with self.collect(*key):
+            raise UserError(reason)
+
+    def _refuse(self) -> None:
+        errors = {str(error): error for error in self._errors}
+        if len(errors) == 1:
+            raise next(iter(errors.values()))
+        lines = {reason: self._find_line(error.key) for reason, error in errors.items()}
+        mistakes = list[UserError]()
+        for reason in sorted(errors, key=lambda reason: lines[reason] or 0):
+            mistake = errors[reason]
+            if lines[reason]:
+                mistake = UserError(f"{self._name}, line {lines[reason]}: {reason}")
+                mistake.key = errors[reason].key
+            mistakes.append(mistake)
+        if len(mistakes) > MOST_REASONS:
+            count = len(mistakes) - MOST_REASONS
+            mistakes[MOST_REASONS:] = [UserError(f"There are {count:,} more mistakes.")]
+        if mistakes:
+            raise UserErrors(mistakes)
+
+    def _find_line(self, key: Key) -> int | None:
+        """Return the line of a key, or of the nearest one around it."""
+        while key and key not in self._lines:
+            key = key[:-1]
+        return self._lines.get(key)
+
+
+def mistakes_of(error: UserError) -> tuple[UserError, ...]:
+    """Return the mistakes that an error has, each with its own line."""
+    return error.mistakes if isinstance(error, UserErrors) else (error,)

@@ -15,6 +15,7 @@ from .readers import CorpusSpec, load_splits
 from .stages import ONE_STAGE, Stages, read_stages
 
 _FORGETTING = "forgetting"  # the key of text of a model's former domain in `validation`
+_TEXT_KEYS = {"source", "target", "file", "dataset"}  # of a corpus, which must have some of them
 _BOTH_DIRECTIONS = "both_directions"  # the key of a corpus that is read forward and in reverse
 TokenizerModel = Literal["bpe", "unigram", "wordpiece", "sentencepiece"]
 Normalization = Literal["nfc", "nfkc", "none"]
@@ -282,8 +283,9 @@ def _read_entry(data: DataArguments, section: str, entry: Any, prefix: str) -> l
         for name, value in entry.items():
             if name in CorpusSpec.model_fields and value is not None:
                 values[name] = value
-        with reasons.collect(prefix=prefix):
-            spec = CorpusSpec(**values)
+        if values.keys() & _TEXT_KEYS or not reasons:  # or its key may be the unknown one
+            with reasons.collect(prefix=prefix):
+                spec = CorpusSpec(**values)
         with reasons.collect():
             rules = CleaningRules(
                 **{name: entry.get(name, getattr(data, name)) for name in rule_keys}

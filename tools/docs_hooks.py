@@ -59,6 +59,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     )
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let names of files and calls in tables break after a slash, a dot or an underscore."""
+    border = re.compile(r"([/.]|(?<=[A-Za-z0-9])_)(?=[A-Za-z0-9])(?!py\b)")
+
+    def allow_breaks(name: re.Match[str]) -> str:
+        return border.sub(r"\1<wbr>", name[0])
+
+    def allow_breaks_of_table(table: re.Match[str]) -> str:
+        return re.sub(r"(?<=<code>)[^<]*(?=</code>)", allow_breaks, table[0])
+
+    return re.sub(r"<table>.*?</table>", allow_breaks_of_table, html, flags=re.DOTALL)
+
+
 def python_page() -> str:
     """Return the reference of every public name of the package."""
     import vanilla_transformer

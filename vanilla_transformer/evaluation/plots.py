@@ -315,7 +315,7 @@ def draw_attention(
 
 # The most heads and inches, so that a page shows labels in a readable size.
 _PANELS_IN_A_ROW = 4
-_ROW_WIDTH = 12.0
+_ROW_WIDTH = 8.0  # inches, whose labels can be read on a page of 700 pixels
 _PANELS = {
     "source": (LENGTH_EDGES, "characters of the source"),
     "target": (LENGTH_EDGES, "characters of the target"),

@@ -147,7 +147,6 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateArguments, arguments)
-    from vanilla_transformer.decoding.loading import find_backend
     from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.evaluation.significance import worst_translations
@@ -160,13 +159,6 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.utils.device_utils import process_state
 
     # What does not fit the model or the processes is found before an hour of decoding.
-    if (
-        "loss" in options.metric
-        and (backend := options.backend or find_backend(options.model)) is not None
-    ):
-        raise UserError(
-            f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}."
-        )
     if options.name is not None:
         if not Path(options.model).is_dir():
             raise UserError(

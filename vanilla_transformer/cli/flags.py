@@ -324,21 +324,13 @@ class ThreadArguments(CommandArguments):
 
     threads: int | None = Field(
         None,
-        description="Threads that compute, in each worker at most, with PyTorch, ONNX Runtime and "
-        "CTranslate2; by default one per core.",
+        description="Threads that compute, in each worker at most; by default one per core.",
     )
 
 
 class ModelArguments(FurtherModelArguments, ThreadArguments):
     """Flags of the model."""
 
-    backend: str | None = Field(
-        None,
-        description=(
-            "ctranslate2 or onnx for a model converted to it; by default what its folder "
-            "was made for."
-        ),
-    )
     device: str | None = Field(
         None, description="cpu, cuda, cuda:1, …; by default the first accelerator, or the CPU."
     )
@@ -495,7 +487,6 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     ):  # of a launcher, each with its own device
         device = "cpu" if state.device.type == "cpu" else str(state.device)
     loading = {
-        "backend": options.backend,
         "device": device,
         "dtype": options.dtype,
         **further_models(options),

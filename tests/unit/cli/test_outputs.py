@@ -43,7 +43,6 @@ OTHERS |= {
     "target_format",
     "format",
     "join_lines",
-    "backend",
     "device",
     "dtype",
 }

@@ -28,13 +28,11 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 
 from .common import NO_TOKENIZER_JSON, OTHER_SIZES, check_supported, target_reasons
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Translator
-from .ctranslate2_runtime import CONVERTED_CONFIG, token_names
 from .shortlist import count_shortlist, write_vocabulary_map
 
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
 _NUM_POSITIONS = 4096
-# Files that the pipeline needs. CTranslate2 writes its own `config.json`, so ours gets another
-# name.
+# Files by which a program turns text into tokens and back, and knows how the model was searched
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 
@@ -117,6 +115,13 @@ def _start_first(config: PreTrainedConfig) -> list[int]:
     return [start, *(index for index in range(config.vocab_size) if index != start)]
 
 
+def token_names(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
+    """Return the names of tokens in the vocabulary; `convert_ids_to_tokens` may return others for
+    added ones.
+    """
+    return {index: token for token, index in tokenizer.get_vocab().items()}
+
+
 def write_ctranslate2(
     model: VanillaTransformerForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
@@ -124,8 +129,7 @@ def write_ctranslate2(
     quantization: str,
     shortlist_text: Sequence[SentencePair] = (),
 ) -> list[tuple[str, Translator]]:
-    """Write a model for CTranslate2, with its tokenizer and generation configuration for
-    `TranslationPipeline`.
+    """Write a model for CTranslate2, with its tokenizer and generation configuration.
 
     Args:
         quantization: The data type of the weights.
@@ -143,7 +147,6 @@ def write_ctranslate2(
     converter.convert(
         str(folder), quantization=None if quantization == "float32" else quantization, force=True
     )
-    model.config.to_json_file(folder / CONVERTED_CONFIG)
     if shortlist_text:
         write_vocabulary_map(
             count_shortlist(tokenizer, shortlist_text), token_names(tokenizer), folder / "vmap.txt"

@@ -85,13 +85,6 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     )
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all interfaces.")
     port: int = Field(8000, description="Port to listen on.")
-    backend: str | None = Field(
-        None,
-        description=(
-            "ctranslate2 or onnx for a model converted to it; by default what its folder "
-            "was made for."
-        ),
-    )
     precision: str | None = Field(None, description=PRECISION_HELP)
     api_key_file: Input | None = Field(
         None,
@@ -274,7 +267,6 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         load = partial(
             load_pipeline,
             options.name,
-            options.backend,
             options.precision,
             **further_models(options),
         )
@@ -325,9 +317,7 @@ def _several_models(
     from .models import ModelLoader, ServedModel
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
-        translate = load_pipeline(
-            folder, options.backend, options.precision, normalize=options.normalize
-        )
+        translate = load_pipeline(folder, options.precision, normalize=options.normalize)
         find_direction(translate.tokenizer, *direction)  # refuses a model of other languages
         languages = {}
         if find_languages(translate.tokenizer) is not None:

@@ -30,7 +30,6 @@ OTHERS |= {
     "revision",
     "base_url",
     "host",
-    "pivot",
     "direction",
     "directions",
     "languages",

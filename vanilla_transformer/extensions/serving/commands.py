@@ -72,11 +72,6 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
         description="With --model: maximum number of models in memory; the least recently used one "
         "makes room. By default all.",
     )
-    pivot: str | None = Field(
-        None,
-        description="Code of a language, such as en, through which languages are translated that "
-        "no model has together: by one model into it and by another one out of it.",
-    )
     glossary: list[str] | None = Field(
         None,
         description="File of terms and their translations for all requests, as `translate "
@@ -167,7 +162,7 @@ def serve_command(arguments: Sequence[str]) -> None:
     with bind(options.host, options.port) as listener:
         models, page = _several_models(folders, options) if folders else _one_model(options)
         service = create_service_of(
-            Models(models, options.pivot),
+            Models(models),
             options,
             api_keys=keys,
             metrics=options.metrics,

@@ -33,8 +33,9 @@ from .common import check_supported, option_reasons, rename, target_reasons
 from .comparison import Translator, greedy_translator
 from .marian import start_from_zero
 from .marian_bin import EMBEDDING, write_bin
-from .marian_npz import NAMES, NORM_PLACES, OPTIONS, OPTIONS_ITEM, POST_NORM
+from .marian_npz import NORM_PLACES, OPTIONS, OPTIONS_ITEM, POST_NORM
 from .shortlist import count_shortlist, write_bergamot_shortlist
+from .weight_names import MARIAN_NAMES
 
 _FLOAT32, _INT8, _VOCABULARY, _SHORTLIST = (
     "model.bin",
@@ -62,7 +63,7 @@ _COPIED = {
     _PROGRAM: "bergamot_translate.cjs",
 }  # names there and here
 _WIDTHS = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim")
-_NAMES = NAMES | {"..coder_Wemb": EMBEDDING, r"lm_head\.bias": _OUTPUT_BIAS}
+_NAMES = MARIAN_NAMES | {"..coder_Wemb": EMBEDDING, r"lm_head\.bias": _OUTPUT_BIAS}
 
 
 def write_bergamot(

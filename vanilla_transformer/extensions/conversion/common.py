@@ -142,6 +142,17 @@ def load_options(text: str, name: str) -> dict[str, Any]:
     return options
 
 
+def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of nested options by their paths, such as `encoder.layers`."""
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
 def side_reasons(
     encoder: Mapping[str, Any], decoder: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, bool]:

@@ -13,12 +13,8 @@ import pytest
 import torch
 from transformers import PreTrainedConfig
 
-from tests.extensions.conversion.integration.test_bad_input import (
-    REFUSALS,
-    change_arrays,
-    change_entries,
-)
 from tests.foreign_models import MAKERS
+from tests.foreign_mutations import change_arrays, change_entries
 from tests.opennmt_files import write_opennmt_text
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.cli import main
@@ -26,6 +22,14 @@ from vanilla_transformer.cli import main
 ANSWERS = Path(__file__).with_name("golden.json")
 STACKS = ("model/encoder", "model/decoder")
 CHECKPOINT = "checkpoint_best.pt"
+
+
+def change_text_and_layers(folder):
+    """Change options of the tokenizer and of the layers, whose reasons are in one refusal."""
+    change_entries("config.yaml", "data/src", level="word")(folder)
+    change_entries("config.yaml", STACKS[0], alpha=0.5)(folder)
+
+
 # A format, and a change of a model of it. Models of transformers have tests that compare logits.
 CASES = {
     "fairseq": ("fairseq", lambda folder: None),
@@ -37,6 +41,10 @@ CASES = {
         "fairseq",
         change_entries(CHECKPOINT, "cfg/model", max_source_positions=700, dropout=0.3),
     ),
+    "fairseq, refused": (
+        "fairseq",
+        change_entries(CHECKPOINT, "cfg/model", activation_fn="linear", decoder_embed_dim=8),
+    ),
     "fsmt": ("fsmt", lambda folder: None),
     "joeynmt": ("joeynmt", lambda folder: None),
     "joeynmt, search": (
@@ -47,6 +55,7 @@ CASES = {
         "joeynmt",
         change_entries("config.yaml", "model", tied_embeddings=False),
     ),
+    "joeynmt, text and layers": ("joeynmt", change_text_and_layers),
     "joeynmt, not tied": ("joeynmt", change_entries("config.yaml", "model", tied_softmax=False)),
     "opennmt-py": ("opennmt-py", lambda folder: None),
     "opennmt-py, dropout": (
@@ -63,17 +72,24 @@ CASES = {
     ),
     "eole, epsilon": ("eole", change_entries("config.json", STACKS[0], norm_eps=1)),
     "eole, transforms": ("eole", change_entries("config.json", transforms=["a", "b"])),
+    "eole, positions": (
+        "eole",
+        change_entries("config.json", *STACKS, position_encoding_type="Rotary"),
+    ),
+    "marian-npz, layers": (
+        "marian-npz",
+        change_arrays(options={"type": "rnn", "transformer-postprocess": "an"}),
+    ),
     "marian-npz": ("marian-npz", lambda folder: None),
     "marian-npz, untied": ("marian-npz", change_arrays(options={"tied-embeddings-all": False})),
     "marian-npz, vocabularies": ("marian-npz", change_arrays(options={"dim-vocabs": [3, 4]})),
 }
 SEARCH = ("num_beams", "length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens")
 SEARCH += ("max_new_tokens", "max_new_tokens_beyond_source", "suppress_tokens", "eos_token_id")
-CASES |= {f"refusal {number}": case[:2] for number, case in enumerate(REFUSALS)}
 
 
 def answer(case, text, folder):
-    """Return the configurations of a converted model, the reasons of a refusal, or None."""
+    """Return the configurations of a converted model, or the reasons of a refusal."""
     torch.manual_seed(0)
     form, change = CASES[case]
     path = MAKERS[form](folder / "theirs", text)
@@ -85,13 +101,13 @@ def answer(case, text, folder):
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as errors:
         status = main([*map(str, command), "--sentences", str(sentences)])
     if status:
-        reasons = errors.getvalue().rpartition("cannot represent this model: ")
-        return reasons[2].strip() if reasons[1] else None
+        return errors.getvalue().rpartition("cannot represent this model: ")[2].strip()
     config, search = (
         json.loads((folder / "ours" / name).read_text())
         for name in ("config.json", "generation_config.json")
     )
     fields = VanillaTransformerConfig().to_dict().keys() - PreTrainedConfig().to_dict().keys()
+    fields -= {"auto_map", "custom_pipelines"}
     found = {name: value for name, value in config.items() if name in fields}
     return found | {"search": {name: search.get(name) for name in SEARCH}}
 

@@ -92,14 +92,13 @@ def option_reasons(
     """Return a reason for each option of another toolkit that is given and has none of the allowed
     values.
     """
-    return {
-        f"`{name}` is {reprlib.repr(options[name])}, not {' or '.join(map(repr, values))}": options[
-            name
-        ]
-        not in values
-        for name, values in allowed.items()
-        if name in options
-    }
+    reasons = {}
+    for name, values in allowed.items():
+        if name in options:
+            known = " or ".join(map(repr, values))
+            reason = f"`{name}` is {reprlib.repr(options[name])}, not {known}"
+            reasons[reason] = options[name] not in values
+    return reasons
 
 
 def read_lines(path: Path, form: str, content: str) -> list[re.Match[str]]:

@@ -7,7 +7,6 @@ Importing this module registers this package's models with CTranslate2's own con
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import ctranslate2
 import torch
@@ -18,6 +17,8 @@ from ctranslate2.converters.transformers import (
     register_loader,
 )
 from ctranslate2.specs import TransformerSpec
+from ctranslate2.specs.model_spec import ModelConfig
+from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.data.readers import SentencePair
@@ -70,7 +71,9 @@ class VanillaTransformerLoader(BartLoader):
             spec.decoder.projection.bias = model.lm_head.bias[rows]
         return spec
 
-    def set_common_layers(self, spec: Any, module: PreTrainedModel) -> None:
+    def set_common_layers(
+        self, spec: TransformerEncoderSpec | TransformerDecoderSpec, module: PreTrainedModel
+    ) -> None:
         """Set embeddings, positional encodings and the final layer norm of pre-norm models."""
         spec.scale_embeddings = module.embed_tokens.embed_scale
         config = module.config
@@ -86,7 +89,7 @@ class VanillaTransformerLoader(BartLoader):
             self.set_layer_norm(spec.layer_norm, module.layer_norm)
 
     def set_config(
-        self, config: Any, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+        self, config: ModelConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         """Set the special tokens and the layer-norm epsilon."""
         config.bos_token = (

@@ -1,4 +1,8 @@
-"""How a format of another toolkit is declared, and the one way in which a model is converted."""
+"""How a format of another toolkit is declared, and the one way in which a model is converted.
+
+A new format is a module with its options, its fields and a `Format`, a table of `weight_names`, and
+an entry of `READERS`.
+"""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence

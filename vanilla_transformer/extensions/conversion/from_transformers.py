@@ -12,6 +12,7 @@ from transformers import (
     M2M100ForConditionalGeneration,
     MarianMTModel,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -60,9 +61,9 @@ def convert_in_memory(original: Any) -> Any:
     model_class, _ = _FORMATS[model_type]
     bare = merge_adapters(original)
     weights, modules = bare.state_dict(), [*original.modules(), *bare.modules()]
-    has_others = any(
-        not module.__module__.startswith(("torch.", "transformers.")) for module in bare.modules()
-    )
+    sources = {module.__module__.partition(".")[0] for module in bare.modules()}
+    is_changed = bool(sources - {"torch", "transformers"}) or not METHODS.isdisjoint(vars(bare))
+    dtypes = {parameter.dtype for parameter in bare.parameters()}
     with (
         reading(type(original).__name__, "transformers"),
         torch.no_grad(),
@@ -71,19 +72,14 @@ def convert_in_memory(original: Any) -> Any:
         reasons = {
             f"it is no {model_class.__name__}": type(bare) is not model_class,
             "it is in training mode": original.training,
-            "it has adapters or methods of another package": has_others
-            or not METHODS.isdisjoint(vars(bare)),
+            "it has adapters or methods of another package": is_changed,
             "it has hooks": any(map(is_hooked, modules)),
-            "its weights are of several types": len(
-                {parameter.dtype for parameter in bare.parameters()}
-            )
-            > 1,
+            "its weights are of several types": len(dtypes) > 1,
         }
         check_supported("This package", reasons)
         converted = convert_model(bare).to(bare.device, bare.dtype)
-        ids = torch.arange(2, 10, device=original.device)[
-            None
-        ]  # not padding, which M2M-100 gives no position
+        # Not padding, which M2M-100 gives no position.
+        ids = torch.arange(2, 10, device=original.device)[None]
         models = (original, converted)
         before, after = (
             model(ids, decoder_input_ids=ids, use_cache=False).logits for model in models
@@ -119,7 +115,9 @@ def merge_adapters(model: Any) -> Any:
     return merged
 
 
-def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, Any]:
+def load_converted(
+    name: str | Path,
+) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
     """Load a model in float32 and its tokenizer: one of this package, Marian (OPUS-MT), FSMT,
     M2M-100 or NLLB.
 

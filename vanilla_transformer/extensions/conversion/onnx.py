@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from onnxruntime import SessionOptions
-from transformers import Cache, PreTrainedTokenizerBase
+from transformers import Cache, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 from transformers.utils import ModelOutput
 
@@ -93,11 +93,8 @@ def export_graphs(model: VanillaTransformerForConditionalGeneration) -> Exported
     cache of exactly one token.
     """
     model.set_attn_implementation("eager")
-    batch_size, source_length, past_length = (
-        2,
-        5,
-        3,
-    )  # all sizes differ, so that no two axes are unified
+    # All sizes differ, so that no two axes are unified.
+    batch_size, source_length, past_length = 2, 5, 3
     input_ids = torch.ones(batch_size, source_length, dtype=torch.long)
     source = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     decoder_input_ids = torch.ones(batch_size, past_length, dtype=torch.long)
@@ -108,20 +105,18 @@ def export_graphs(model: VanillaTransformerForConditionalGeneration) -> Exported
             "attention_mask": source["attention_mask"],
             "use_cache": True,
         }
-        cache = model(**step, decoder_input_ids=decoder_input_ids)[CACHE]
-        examples: dict[str, tuple[Any, dict[str, Any]]] = {
+        start = step | {"decoder_input_ids": decoder_input_ids}
+        cache = model(**start)[CACHE]
+        further = step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache}
+        examples: dict[str, tuple[PreTrainedModel, dict[str, Any]]] = {
             ENCODER: (model.get_encoder(), source),
-            DECODER: (model, step | {"decoder_input_ids": decoder_input_ids}),
-            DECODER_WITH_PAST: (
-                model,
-                step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache},
-            ),
+            DECODER: (model, start),
+            DECODER_WITH_PAST: (model, further),
         }
-        exporter = OnnxExporter()
-        components = {
-            name: exporter.export(module, inputs, OnnxConfig(dynamic=True)).components["model"]
-            for name, (module, inputs) in examples.items()
-        }
+        exporter, components = OnnxExporter(), {}
+        for name, (module, inputs) in examples.items():
+            exported = exporter.export(module, inputs, OnnxConfig(dynamic=True))
+            components[name] = exported.components["model"]
     return ExportedModel(components, exporter.export_format, model.config, model.generation_config)
 
 

@@ -14,14 +14,14 @@ STATEMENTS = {
     "vanilla_transformer/*.py": 2452,
     "vanilla_transformer/cli": 1300,
     "vanilla_transformer/data": 2643,
-    "vanilla_transformer/decoding": 5810,
+    "vanilla_transformer/decoding": 5843,
     "vanilla_transformer/evaluation": 945,
     "vanilla_transformer/extensions": 10044,
     "vanilla_transformer/publishing": 753,
     "vanilla_transformer/text": 878,
     "vanilla_transformer/training": 3002,
     "vanilla_transformer/utils": 1563,
-    "tests": 35171,
+    "tests": 35190,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import reprlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ from vanilla_transformer.utils.file_utils import (
     read_json,
     refuse_damage,
 )
+from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.model_files import check_model_file, most_of_size
 from vanilla_transformer.utils.user_input import (
     check_hub,
@@ -117,20 +119,15 @@ def load_config(name: str | Path) -> PreTrainedConfig:
                 f"The model folder {name} is not complete: {reason}. Run that command again."
             )
         _refuse_exports(folder)
+        base = base_of_adapter(folder)
+        if base is not None:
+            return load_config(base)
         if not (folder / CONFIG_NAME).is_file():
             checkpoint = get_last_checkpoint(folder)
             if checkpoint is not None and Path(checkpoint, CONFIG_NAME).is_file():
                 raise MissingFileError(
                     f"The run {name} is not finished; its last checkpoint is {checkpoint}, "
                     "which is a usable model."
-                )
-            if (folder / ADAPTER_CONFIG_NAME).is_file():
-                merge = (
-                    f"AutoPeftModelForSeq2SeqLM.from_pretrained({str(name)!r}).merge_and_unload()"
-                )
-                raise MissingFileError(
-                    f"The model folder {name} must have a model, but it has an adapter alone. Save "
-                    f"`peft.{merge}` and the tokenizer in one folder."
                 )
             raise MissingFileError(
                 f"The model folder {name} must have a {CONFIG_NAME}, but it has none."
@@ -171,6 +168,24 @@ def _refuse_exports(folder: Path) -> None:
                 f"Translate with `{reader}` of {runtime}, as docs/convert.md shows, or give the "
                 "model that was converted."
             )
+
+
+def base_of_adapter(folder: str | Path) -> str | None:
+    """Return the name of the model that the adapter of PEFT in a folder changes.
+
+    Return None for a folder with a model, or without an adapter.
+    """
+    path = Path(folder, ADAPTER_CONFIG_NAME)
+    if Path(folder, CONFIG_NAME).is_file() or not path.is_file():
+        return None
+    content = read_json(path)
+    base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
+    if not isinstance(base, str) or not base or Path(base, ADAPTER_CONFIG_NAME).exists():
+        raise UserFileError(
+            f"{path} must name a model in `base_model_name_or_path`, and no other adapter, "
+            f"got {base!r}."
+        )
+    return base
 
 
 @contextmanager
@@ -215,6 +230,9 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         kwargs: Passed to `from_pretrained`.
     """
     refuse_damage(Path(name))
+    base = base_of_adapter(name)
+    if base is not None:
+        return _merge_adapter(load_pretrained(model_class, base, **kwargs), name)
     config = load_config(name)
     declared = max(least_parameters(config), _largest_matrix(config))
     files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
@@ -247,6 +265,21 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     return model.eval()
 
 
+def _merge_adapter(model: Model, name: str | Path) -> Model:
+    """Add the adapter of a folder to the weights of its model."""
+    with requires_extra("peft", f"The adapter {name}"):
+        from peft import PeftModel
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of transformers, to peft
+            warnings.filterwarnings("error", "Found missing adapter keys")
+            return PeftModel.from_pretrained(model, str(name)).merge_and_unload()
+    except (SafetensorError, *_INVALID_CONFIG, RuntimeError, UserWarning) as error:
+        raise UserFileError(
+            f"The adapter {name} is damaged or does not fit its model: {first_line(error)}."
+        ) from error
+
+
 def limit_threads() -> None:
     """Use no more threads than cores; torch does not know the quotas of containers."""
     if "OMP_NUM_THREADS" not in os.environ:
@@ -257,6 +290,7 @@ def load_tokenizer(name: str | Path) -> Any:
     """Load the tokenizer of a folder or of a name on the Hub, without running code of its
     folder.
     """
+    name = base_of_adapter(name) or name
     check_local_model(name)
     check_hub(name)
     try:
@@ -434,7 +468,11 @@ def hash_model(name: str | Path) -> dict[str, str]:
         path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file()
     )
     files += [folder / file for file in COMET_FILES if (folder / file).is_file()]
-    return {path.name: hash_file(path) for path in files}
+    hashes = {path.name: hash_file(path) for path in files}
+    base = base_of_adapter(folder)
+    if base is not None:
+        hashes = hash_model(base) | hashes
+    return hashes
 
 
 def load_ensemble(

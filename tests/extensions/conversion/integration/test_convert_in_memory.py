@@ -1,6 +1,7 @@
 """Models of transformers that the pipeline decodes by the engine, after a conversion in memory."""
 
 import copy
+import json
 import pickle
 import random
 
@@ -16,7 +17,9 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.conversion import WRITERS, from_transformers
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -247,7 +250,39 @@ def test_pipeline_of_a_folder_with_an_adapter_uses_the_engine(opus, tmp_path):
     opus.tokenizer.save_pretrained(base)
     translate = pipeline("translation", model=str(folder), compile=False, max_length=21)
     assert translate.uses_engine and translate(WORDS) != opus(WORDS)
-    assert translate(WORDS) == by_generate(model, opus.tokenizer, WORDS, max_length=21)
+    answers = by_generate(model, opus.tokenizer, WORDS, max_length=21)
+    assert translate(WORDS) == answers
+    assert load_pipeline(folder, compile=False)(WORDS, max_new_tokens=20) == answers
+    hashes = hash_model(folder)
+    assert {"config.json", "model.safetensors", "adapter_model.safetensors"} <= hashes.keys()
+
+
+@pytest.mark.parametrize(
+    "damage, problem",
+    [
+        ({"base_model_name_or_path": 5}, "must name a model in `base_model_name_or_path`"),
+        ({"base_model_name_or_path": "{folder}"}, "and no other adapter, got"),
+        ({"base_model_name_or_path": "./none"}, "There is no model folder ./none."),
+        ({"r": 3}, "is damaged or does not fit its model"),
+        ({"peft_type": "none"}, "is damaged or does not fit its model"),
+    ],
+    ids=["number", "adapter", "missing", "shape", "type"],
+)
+def test_damaged_adapter_is_refused(opus, damage, problem, tmp_path):
+    base = tmp_path / "base"
+    folder = tmp_path / "adapter"
+    opus.model.save_pretrained(base)
+    opus.tokenizer.save_pretrained(base)
+    adapt(type(opus.model).from_pretrained(base)).save_pretrained(folder)
+    path = folder / "adapter_config.json"
+    content = json.loads(path.read_text())
+    for name, value in damage.items():
+        content[name] = value if value != "{folder}" else str(folder)
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError) as refusal:
+        load_pipeline(folder)
+    assert problem in str(refusal.value)
+    assert "\n" not in str(refusal.value)
 
 
 def test_start_token_that_is_text_is_in_the_translation(opus):

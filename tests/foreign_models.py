@@ -1,8 +1,5 @@
 """Small models of each format that this package converts."""
 
-from contextlib import suppress
-
-import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
@@ -12,8 +9,10 @@ from tests.m2m_100_models import build_m2m_tokenizer, m2m_100
 from tests.marian_files import marian_folder
 from tests.marian_models import build_marian_tokenizer
 from tests.opennmt_files import eole_folder, opennmt_checkpoint
-from vanilla_transformer.extensions.conversion import joeynmt as joeynmt_format
+from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.extensions.conversion.common import rename
+from vanilla_transformer.extensions.conversion.joeynmt import JOEYNMT
+from vanilla_transformer.extensions.conversion.weight_names import JOEYNMT_NAMES
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
@@ -54,19 +53,11 @@ def hugging_face_m2m_100(folder, _):
 
 def joeynmt(folder, _):
     """Write a model of JoeyNMT whose weights are the ones that its configuration needs."""
-    joey, built = joey_folder(folder), []
-
-    def build(config, *_, **__):
-        built.append(VanillaTransformerForConditionalGeneration(config))
-        raise LookupError
-
+    joey = joey_folder(folder)
     torch.save({"model_state": {}}, joey / "best.ckpt")
-    with pytest.MonkeyPatch.context() as patch, suppress(LookupError):
-        patch.setattr(joeynmt_format, "build_model", build)
-        joeynmt_format.model_from_joeynmt(joeynmt_format.read_joeynmt_folder(joey))
-    weights = {
-        rename(name, joeynmt_format.NAMES): tensor for name, tensor in built[0].state_dict().items()
-    }
+    config = VanillaTransformerConfig(**JOEYNMT.fields(JOEYNMT.read(joey)))
+    model = VanillaTransformerForConditionalGeneration(config)
+    weights = {rename(name, JOEYNMT_NAMES): tensor for name, tensor in model.state_dict().items()}
     torch.save({"model_state": weights}, joey / "best.ckpt")
     return folder / "best.ckpt"
 

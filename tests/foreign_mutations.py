@@ -191,3 +191,49 @@ def _entries(tree: Any) -> Iterator[tuple[Any, Any]]:
     for key in keys:
         yield tree, key
         yield from _entries(tree[key])
+
+
+PARSERS = {yaml: yaml.safe_load, json: json.loads}
+
+
+def change_entries(name, *places, **changes):
+    """Return a function that changes the entries of mappings in a file, each at its path, such as
+    `model.encoder`.
+    """
+
+    def damage(folder):
+        path = folder / name
+        kind = {".yaml": yaml, ".json": json}.get(path.suffix)
+        content = (
+            torch.load(path, weights_only=False)
+            if kind is None
+            else PARSERS[kind](path.read_text())
+        )
+        for place in places or ("",):
+            entries = content
+            for key in filter(None, place.split("/")):
+                entries = entries[key]
+            (vars(entries) if isinstance(entries, argparse.Namespace) else entries).update(changes)
+        if kind is None:
+            torch.save(content, path)
+        else:
+            path.write_text(json.dumps(content))  # which is YAML, too
+
+    return damage
+
+
+def change_arrays(*, without=(), options=None, **added):
+    """Return a function that changes Marian's arrays, and its options: entries, or all of their
+    text.
+    """
+
+    def damage(folder):
+        with np.load(folder / "model.npz") as content:
+            arrays = {name: array for name, array in content.items() if name not in without} | added
+        if options is not None:
+            before = yaml.safe_load(arrays[OPTIONS].tobytes().rstrip(b"\0"))
+            text = options if isinstance(options, str) else yaml.safe_dump(before | options)
+            arrays[OPTIONS] = np.frombuffer(text.encode() + b"\0", dtype=np.int8)
+        np.savez(folder / "model.npz", **arrays)
+
+    return damage

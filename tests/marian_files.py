@@ -138,12 +138,12 @@ def ctranslate2_translator(folder, tokenizer):
             torch.arange(1024), files.options["dim-emb"], "tensor2tensor"
         ).numpy(),
         # CTranslate2 needs a bias under `output-omit-bias`, too.
-        "decoder_ff_logit_out_b": np.zeros((1, len(files.tokens)), dtype=np.float32),
+        "decoder_ff_logit_out_b": np.zeros((1, len(files.tokens[0])), dtype=np.float32),
         **files.weights,
     }
     lines = [
         f"{json.dumps(token, ensure_ascii=False)}: {index}\n"
-        for index, token in enumerate(files.tokens)
+        for index, token in enumerate(files.tokens[0])
     ]
     with tempfile.TemporaryDirectory() as parent:
         model, vocabulary, converted = (

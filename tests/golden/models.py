@@ -18,7 +18,7 @@ from tests import tiny
 from tests.calibrated_models import CALIBRATION, LIMITS
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from vanilla_transformer.extensions.augmentation.augmentation import add_augmentation_tokens
-from vanilla_transformer.extensions.conversion.m2m_100 import model_from_m2m_100
+from vanilla_transformer.extensions.conversion.from_transformers import convert_model
 from vanilla_transformer.text.languages import Direction, add_language_tags
 
 EOS = 2
@@ -83,7 +83,7 @@ MODELS: dict[str, tuple[Callable[..., Any], int, str, dict[str, Any]]] = {
 def build(name: str, noise: float = 0.0, noise_seed: int = 0) -> Any:
     """Return a model in evaluation mode, whose weights have relative noise."""
     if name == "nllb":
-        model, seed, vocabulary = model_from_m2m_100(m2m_100(len(tokenizer(name)))), 18, name
+        model, seed, vocabulary = convert_model(m2m_100(len(tokenizer(name)))), 18, name
     else:
         make, seed, vocabulary, fields = MODELS[name]
         model = make(**_HEAD | {"vocab_size": len(tokenizer(vocabulary))} | fields)

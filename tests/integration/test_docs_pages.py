@@ -292,7 +292,6 @@ def prepare_scores(monkeypatch):
 
 
 def prepare_serve(monkeypatch):
-    assert main(["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]) == 0
     Path("keys.txt").write_text("secret\n")
     Path("terms.tsv").write_text("dog\tHund\n")
 
@@ -501,7 +500,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "quickstart": (5, prepare_training, None),
     "reranking": (5, prepare_reranking, None),
     "scores": (6, prepare_scores, check_scores),
-    "serve": (9, prepare_serve, lambda _, printed: printed.index("Serving ")),
+    "serve": (8, prepare_serve, lambda _, printed: printed.index("Serving ")),
     "terms_and_markup": (4, prepare_terms, lambda *_: Path("text.de").read_text()[0]),
     "train_on_your_own_data": (6, prepare_training_with_pictures, check_training),
     "translate": (10, prepare_translate, None),

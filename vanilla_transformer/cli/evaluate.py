@@ -22,7 +22,7 @@ from .flags import (
     RayArguments,
     ThreadArguments,
     TranslationArguments,
-    check_workers,
+    check_one_process,
     language_settings,
     model_names,
     open_model,
@@ -147,7 +147,7 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateArguments, arguments)
-    from vanilla_transformer.decoding.loading import find_backend
+    check_one_process("--workers for several processes")
     from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.evaluation.significance import worst_translations
@@ -157,27 +157,14 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         check_record_name,
         save_record,
     )
-    from vanilla_transformer.utils.device_utils import process_state
 
-    # What does not fit the model or the processes is found before an hour of decoding.
-    if (
-        "loss" in options.metric
-        and (backend := options.backend or find_backend(options.model)) is not None
-    ):
-        raise UserError(
-            f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}."
-        )
+    # What does not fit the model is found before an hour of decoding.
     if options.name is not None:
         if not Path(options.model).is_dir():
             raise UserError(
                 "--name saves the scores in the model's folder, so a local model must translate."
             )
         check_record_name(options.name)
-    if check_workers(options.workers) != 1 and process_state().num_processes > 1:
-        raise UserError(
-            f"--workers is for one process, got {process_state().num_processes} of `accelerate "
-            "launch`."
-        )
     metrics = dict.fromkeys(options.metric)
     further = [name for name in metrics if name in SACRE_METRICS]
     scoring = partial(
@@ -212,31 +199,29 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         samples=options.bootstrap_samples,
         glossary=glossary,
     )
-    if evaluation is not None:  # on the main process
-        if options.output_file is not None:
-            write_text_atomically(options.output_file, "\n".join(evaluation.hypotheses) + "\n")
-        if options.json_file is not None:
-            _write_json(options.json_file, evaluation.report.as_dict())
-        if options.name is not None:
-            worst = worst_translations(
-                evaluation.sources,
-                evaluation.hypotheses,
-                evaluation.references,
-                evaluation.further_references,
-            )
-            save_record(
-                options.model,
-                EVALUATIONS,
-                options.name,
-                {**evaluation.report.as_dict(), "worst": worst},
-            )
-        print("\n".join(evaluation.report.lines()))
-        if setup is not None and options.report is not None:
-            from vanilla_transformer.evaluation.quality_report import render_report
+    if options.output_file is not None:
+        write_text_atomically(options.output_file, "\n".join(evaluation.hypotheses) + "\n")
+    if options.json_file is not None:
+        _write_json(options.json_file, evaluation.report.as_dict())
+    if options.name is not None:
+        worst = worst_translations(
+            evaluation.sources,
+            evaluation.hypotheses,
+            evaluation.references,
+            evaluation.further_references,
+        )
+        save_record(
+            options.model,
+            EVALUATIONS,
+            options.name,
+            {**evaluation.report.as_dict(), "worst": worst},
+        )
+    print("\n".join(evaluation.report.lines()))
+    if setup is not None and options.report is not None:
+        from vanilla_transformer.evaluation.quality_report import render_report
 
-            write_text_atomically(options.report, render_report(evaluation, setup))
-            print(f"The report is {options.report}.")
-    process_state().destroy_process_group()
+        write_text_atomically(options.report, render_report(evaluation, setup))
+        print(f"The report is {options.report}.")
 
 
 def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Setup":
@@ -250,7 +235,6 @@ def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Se
 
     name = options.model or None
     shown = name or str(options.hypotheses)
-    state = process_state()
     files = {label: getattr(options, name) for name, label in _READ.items()}
     files["Reference"], *further = options.target
     files |= {f"Reference {number}": path for number, path in enumerate(further, 2)}
@@ -271,7 +255,7 @@ def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Se
         baseline=baseline,
         limits=limits,
         languages=(options.source_language, options.target_language),
-        hardware=describe_hardware(state.device, state.num_processes),
+        hardware=describe_hardware(process_state().device),
         training=training,
     )
 
@@ -316,8 +300,7 @@ class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
 
 def evaluate_directions_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateDirectionsArguments, arguments)
-    from vanilla_transformer.utils.device_utils import process_state
-
+    check_one_process("--workers for several processes")
     name = options.model
     if options.source_language is not None or options.target_language is not None:
         raise UserError(
@@ -343,11 +326,9 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     directions, texts = read_test_sets(options.text, wanted, languages)
     with opening as translate:
         results = score_directions(translate, languages, directions, texts)
-    if process_state().is_main_process:
-        if options.json_file is not None:
-            _write_json(options.json_file, [result.as_dict() for result in results])
-        print(render_table([result.as_row() for result in results], options.format))
-    process_state().destroy_process_group()
+    if options.json_file is not None:
+        _write_json(options.json_file, [result.as_dict() for result in results])
+    print(render_table([result.as_row() for result in results], options.format))
 
 
 class CompareRunsArguments(OverwriteArguments):

@@ -324,21 +324,13 @@ class ThreadArguments(CommandArguments):
 
     threads: int | None = Field(
         None,
-        description="Threads that compute, in each worker at most, with PyTorch, ONNX Runtime and "
-        "CTranslate2; by default one per core.",
+        description="Threads that compute, in each worker at most; by default one per core.",
     )
 
 
 class ModelArguments(FurtherModelArguments, ThreadArguments):
     """Flags of the model."""
 
-    backend: str | None = Field(
-        None,
-        description=(
-            "ctranslate2 or onnx for a model converted to it; by default what its folder "
-            "was made for."
-        ),
-    )
     device: str | None = Field(
         None, description="cpu, cuda, cuda:1, …; by default the first accelerator, or the CPU."
     )
@@ -347,6 +339,18 @@ class ModelArguments(FurtherModelArguments, ThreadArguments):
     )
     precision: str | None = Field(None, description=PRECISION_HELP)
     workers: int = Field(1, description=WORKERS_HELP)
+
+
+def check_one_process(instead: str) -> None:
+    """Refuse a command that a launcher started in several processes, and name what to use
+    instead.
+    """
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes > 1:
+        raise UserError(
+            "This command must be started once, since processes of a launcher divide no lines any "
+            f"more, got {processes}. Use {instead}."
+        )
 
 
 class RayArguments(CommandArguments):
@@ -365,14 +369,7 @@ class RayArguments(CommandArguments):
 
     @model_validator(mode="after")
     def _check_cluster(self) -> "RayArguments":
-        if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
-            requirement = (
-                "This command must be started once, since processes of a launcher divide no "
-                "lines any more"
-            )
-            raise UserError(
-                f"{requirement}, got {processes}. Use --engine ray for several GPUs or machines."
-            )
+        check_one_process("--engine ray for several GPUs or machines")
         if self.engine is None and self.model_fields_set & {"ray_workers", "ray_threads"}:
             raise UserError(
                 "--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them "
@@ -487,16 +484,9 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     """
     settings, workers = request_settings(options), check_workers(options.workers)
     from vanilla_transformer.decoding.open_pipeline import open_pipeline
-    from vanilla_transformer.utils.device_utils import process_state
 
-    device = options.device
-    if (
-        device is None and (state := process_state()).num_processes > 1
-    ):  # of a launcher, each with its own device
-        device = "cpu" if state.device.type == "cpu" else str(state.device)
     loading = {
-        "backend": options.backend,
-        "device": device,
+        "device": options.device,
         "dtype": options.dtype,
         **further_models(options),
     }

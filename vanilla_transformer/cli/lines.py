@@ -167,11 +167,9 @@ class LineTranslator:
         self.options = options
         self.total = total
         model = translate.model
-        self.is_scored = translate.uses_engine  # another runtime or architecture gives texts only
+        self.is_scored = translate.uses_engine  # another architecture gives texts only
         if options.n_best is not None and not self.is_scored:
-            requirement = (
-                "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
-            )
+            requirement = "`n_best` needs a model that the engine decodes, since it lists scores"
             raise UserError(
                 f"{requirement}, got {type(model).__name__}. Give --num_return_sequences instead."
             )

@@ -9,7 +9,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.user_input import check_local_model
 
 from .engine.precision import check_precision
-from .pretrained import RUNTIME_FILES, load_seq2seq, load_tokenizer
+from .pretrained import load_seq2seq, load_tokenizer
 from .translation_pipeline import TranslationPipeline
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -17,7 +17,6 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 def load_pipeline(
     name: str | Path,
-    backend: str | None = None,
     precision: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
@@ -27,43 +26,27 @@ def load_pipeline(
     does.
 
     Args:
-        backend, precision: See [`TranslationPipeline`]. A folder that was converted for another
-            runtime is run by it.
+        precision: See [`TranslationPipeline`].
         device: See [`check_device`]; by default the accelerator if there is one.
         dtype: One of `DTYPES`, in which weights are loaded; by default the checkpoint's.
         further_models: `ensemble`, `rerank_quality` and others, see [`TranslationPipeline`].
     """
     check_local_model(name)
-    backend = backend or find_backend(name)
     if precision is not None:
         check_precision(precision)
     if device is not None:
         check_device(device)
     if dtype not in (None, *DTYPES):
         raise UserError(f"`dtype` must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
-    if dtype is not None and backend is not None:
-        hint = "Convert the model with `--target_format ctranslate2-float16` or another format."
-        raise UserError(f"`dtype` is for PyTorch's weights, but `backend` is {backend!r}. {hint}")
     if dtype is not None and precision is not None:
         raise UserError(f"Give `dtype` or `precision`, not both: got {dtype!r} and {precision!r}.")
+    model = load_seq2seq(name, "translates", **({} if dtype is None else {"dtype": dtype}))
     options: dict[str, Any] = {"precision": precision, "device": device, **further_models}
-    if backend is not None:
-        translate = TranslationPipeline(name, backend=backend, **options)
-    else:
-        model = load_seq2seq(name, "translates", **({} if dtype is None else {"dtype": dtype}))
-        translate = TranslationPipeline(model, load_tokenizer(name), **options)
+    translate = TranslationPipeline(model, load_tokenizer(name), **options)
     if precision is not None:
         # Fail now, not at the first text, if the model cannot decode with this precision.
         translate([], protect=False)
     return translate
-
-
-def find_backend(name: str | Path) -> str | None:
-    """Return the runtime for which a folder was converted, or None for PyTorch."""
-    for backend, file in RUNTIME_FILES.items():
-        if (Path(name) / file).is_file():
-            return backend
-    return None
 
 
 def check_device(device: str) -> None:

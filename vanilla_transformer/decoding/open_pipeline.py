@@ -25,7 +25,7 @@ def open_pipeline(
 
     Args:
         workers: The number of processes.
-        loading: `backend`, `device`, `dtype` and further models, see [`load_pipeline`].
+        loading: `device`, `dtype` and further models, see [`load_pipeline`].
     """
     if workers == 1:
         yield load_pipeline(name, precision=precision, **loading)

@@ -95,10 +95,11 @@ _MODEL_FILES = {
     ".onnx",
     ".onnx_data",
 }  # suffixes
-# A file that only the folders of a runtime have
-RUNTIME_FILES = {
-    "ctranslate2": "vanilla_transformer_config.json",
-    "onnx": "encoder_model.onnx",
+# A file that only exports for another runtime have, the runtime, and what reads the folder there
+_EXPORTS = {
+    "shared_vocabulary.json": ("CTranslate2", "ctranslate2.Translator"),
+    "encoder_model.onnx": ("ONNX Runtime", "onnxruntime.InferenceSession"),
+    "onnx/encoder_model.onnx": ("transformers.js", "pipeline"),
 }
 COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")  # of a model that scores translations
 _SMALL = 10**8  # parameters that fit any memory
@@ -117,6 +118,7 @@ def load_config(name: str | Path) -> PreTrainedConfig:
             raise MissingFileError(
                 f"The model folder {name} is not complete: {reason}. Run that command again."
             )
+        _refuse_exports(folder)
         base = base_of_adapter(folder)
         if base is not None:
             return load_config(base)
@@ -153,6 +155,19 @@ def load_config(name: str | Path) -> PreTrainedConfig:
         raise MissingFileError(
             f"There is no model folder {name}, and the Hub gives no such model: {error}"
         ) from error
+
+
+def _refuse_exports(folder: Path) -> None:
+    """Refuse a folder that `convert` wrote for another runtime."""
+    if has_weights(folder) or any(folder.glob("pytorch_model*")):
+        return
+    for file, (runtime, reader) in _EXPORTS.items():
+        if (folder / file).is_file():
+            raise UserError(
+                f"{folder} must have the weights of a model, but it is an export for {runtime}. "
+                f"Translate with `{reader}` of {runtime}, as docs/convert.md shows, or give the "
+                "model that was converted."
+            )
 
 
 def base_of_adapter(folder: str | Path) -> str | None:

@@ -30,7 +30,7 @@ from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .engine.requests import DecodeRequest
 from .options import RERANKING, OptionError, TranslationOptions, check_languages
-from .pretrained import RUNTIME_FILES, load_ensemble
+from .pretrained import load_ensemble
 from .protection.protected_search import keep_protected, remove_masks
 from .segments import Sentence, SentenceReader
 from .steps import Decode, Report, Step, complete_alternatives
@@ -64,8 +64,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
     `confidence` (see [`Calibration`]) and `warnings` (see [`find_warnings`]).
 
     Args:
-        backend (`str`, *optional*): `"ctranslate2"` or `"onnx"` if `model` is a folder that was
-            converted for CTranslate2 or ONNX Runtime. [`load_pipeline`] recognizes such folders.
         precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor
             multiplies it), `"int8"` (by torchao) or `"auto"`, see [`Engine`]. It needs the engine.
         compile (`bool` or `str`): See [`Engine`].
@@ -83,8 +81,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             a tokenizer that does not, see [`with_normalization`].
 
     Raises:
-        ValueError: The backend, the precision or `compile` is unknown.
-        OSError: The folder is not one for the backend, or the backend is not installed.
+        ValueError: The precision or `compile` is unknown.
     """
 
     def __init__(
@@ -92,7 +89,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
         model: Any,
         tokenizer: Any = None,
         *,
-        backend: str | None = None,
         precision: str | None = None,
         compile: bool | str = "auto",
         ensemble: Sequence[str | Path] | None = None,
@@ -108,22 +104,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 "Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best "
                 "list."
             )
-        if backend is not None:
-            for name, value in {"ensemble": ensemble, **rerankers}.items():
-                if value is not None:
-                    hint = f"but `backend` is {backend!r}. Leave one of them out."
-                    raise UserError(f"`{name}` is for models that PyTorch decodes, {hint}")
-            if backend not in RUNTIME_FILES:
-                known = ", ".join(["None", *map(repr, RUNTIME_FILES)])
-                raise UserError(f"`backend` must be one of {known}, got {backend!r}.")
-            from vanilla_transformer.extensions.conversion.runtimes import RUNTIMES
-
-            model, tokenizer = RUNTIMES[backend](model, tokenizer, kwargs.get("device"))
-            kwargs["device"] = model.device
-        elif isinstance(model, str | Path):
-            description = f"got the folder or name {str(model)!r}"
-            hint = "Call `load_pipeline` of vanilla_transformer.decoding.loading."
-            raise UserError(f"Without `backend`, `model` must be a model, {description}. {hint}")
+        if isinstance(model, str | Path):
+            raise UserError(
+                f"`model` must be a model, got the folder or name {str(model)!r}. Call "
+                "`load_pipeline` of vanilla_transformer.decoding.loading."
+            )
         super().__init__(model, with_normalization(tokenizer) if normalize else tokenizer, **kwargs)
         self.inputs = TaskInputs(self.model, self.tokenizer, self.task, self.default_options)
         self.task: str = self.inputs.task

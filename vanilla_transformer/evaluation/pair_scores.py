@@ -43,12 +43,11 @@ def score_pairs(
     its device.
 
     Args:
-        total: The number of pairs, for the progress bar on a terminal of the main process.
+        total: The number of pairs, for the progress bar on a terminal.
         direction: The languages of the pairs, for a model that has several.
     """
     pairs = iter(pairs)
-    hidden = None if process_state().is_main_process else True
-    with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
+    with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=None) as bar:
         while window := list(islice(pairs, WINDOW)):
             texts = [pair.source for pair in window], [pair.target for pair in window]
             sources, targets = encode_as_trained(model, tokenizer, *texts, direction)

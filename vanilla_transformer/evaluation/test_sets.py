@@ -13,11 +13,10 @@ from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.options import TERMS, TranslationOptions
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.device_utils import process_state
 
 from .named_metrics import Metric
 from .pair_scores import measure_loss
-from .scores import corpus_metrics, measure_metrics, translate_on_all_processes
+from .scores import corpus_metrics
 from .significance import Report, Scoring, build_report
 
 
@@ -101,12 +100,9 @@ def evaluate_test_set(
     scoring: Scoring = corpus_metrics,
     samples: int = 1000,
     glossary: Any = None,
-) -> Evaluation | None:
+) -> Evaluation:
     """
     Score the translations of a test set.
-
-    With several processes, all must call this function. Each translates its share, and all but the
-    main one return None.
 
     Args:
         texts: Its lines. Without a baseline, a glossary is compared with the same model without it.
@@ -123,20 +119,19 @@ def evaluate_test_set(
             options = translate.default_options
             glossary = TranslationOptions.resolve({}, options).glossary
             start = time.perf_counter()
-            hypotheses = translate_on_all_processes(translate, sources)
+            hypotheses = _translate(translate, sources)
             seconds = time.perf_counter() - start
             if glossary is not None and baseline is None:
                 plain = translate.with_options(**dict.fromkeys(TERMS))
-                baseline = translate_on_all_processes(plain, sources)
+                baseline = _translate(plain, sources)
         assert hypotheses is not None
         if metrics:
             rows = [row for row, reference in enumerate(references) if reference]
             scored_sources = [sources[row] for row in rows if sources]
             scored_hypotheses = [hypotheses[row] for row in rows]
             scored_references = [references[row] for row in rows]
-            values |= measure_metrics(metrics, scored_sources, scored_hypotheses, scored_references)
-        if not process_state().is_main_process:
-            return None
+            for name, metric in metrics.items():
+                values[name] = metric(scored_sources, scored_hypotheses, scored_references)
         if with_loss and translate is not None:
             pairs = (pair for pair in zip(sources, references, strict=True) if any(pair))
             direction = Direction(options.get("src_lang"), options.get("tgt_lang"))
@@ -151,3 +146,7 @@ def evaluate_test_set(
             term_uses=[glossary.measure_use(sources, translations) for translations in systems],
         )
     return Evaluation(sources, references, hypotheses, report, baseline, seconds, further)
+
+
+def _translate(translate: TranslationPipeline, sources: list[str]) -> list[str]:
+    return [answer["translation_text"] for answer in translate(sources)]

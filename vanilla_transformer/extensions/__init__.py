@@ -68,8 +68,7 @@ EXTENSIONS: Mapping[str, Extension] = {
         },
     ),
     "conversion": Extension(
-        "Models of other toolkits are converted into models of this package, and back, and their "
-        "runtimes run them.",
+        "Models of other toolkits are converted into models of this package, and back.",
         "convert.md",
         {"convert": {"convert": "convert models from and to the formats of other toolkits"}},
     ),

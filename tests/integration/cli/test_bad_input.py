@@ -373,12 +373,8 @@ MISTAKES = {
     + "0" * 30: "`num_beams` must be an integer from 1 to 500, got 1000",
     "translate model A --length_penalty=-1000000000": r"`length_penalty` must be a number in \[-100, 100\]",
     "translate model A --device gpu": "`device` .*'cpu'.*'gpu'",
-    "translate model A --backend tf": "`backend` must be .*'tf'",
     "translate model A --dtype int8": "`dtype` must be .*'int8'",
     "translate model A --dtype float32 --precision float32": "Give `dtype` or `precision`, not both",
-    "translate model A --dtype float32 --backend ctranslate2": (
-        "`dtype` is for PyTorch's weights, but `backend` is"
-    ),
     "translate model A --threads 0": "`threads` must be from 1 to",
     "translate model A --n_best 2 --num_return_sequences 2": (
         "Give --n_best .* or --num_return_sequences .*, not both"
@@ -578,7 +574,6 @@ MISTAKES = {
     "serve model --port 65536": "port",
     "serve model --port http": "port",
     "serve model --host nowhere.invalid": "nowhere.invalid",
-    "serve model --backend tf": "backend",
     "serve model model": "takes .MODEL., got",
     "convert model dangling --target_format marian": (
         "dangling is a link to nowhere, which does not exist"

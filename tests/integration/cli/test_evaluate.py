@@ -1,13 +1,11 @@
 """`evaluate` scores a model or a file of translations, alone or against a baseline."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
-from tests.forked import TwoProcesses
 from vanilla_transformer.cli import main
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -124,32 +122,19 @@ def test_evaluate_decodes_by_the_search_that_flags_name(folder, texts):
     assert (texts / "out.de").read_text() == (texts / "same.de").read_text()
 
 
-def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys):
-    given = flags(texts, source=texts / "a.en", compare_with=texts / "theirs.de")
-    assert (
-        main(
-            [
-                "evaluate",
-                folder,
-                *given,
-                "--output_file",
-                f"{texts}/one.de",
-                "--json",
-                f"{texts}/one.json",
-            ]
-        )
-        == 0
-    )
-    alone = capsys.readouterr().out
-    words = [folder, *given, "--output_file", f"{texts}/two.de", "--json", f"{texts}/two.json"]
-    process = TwoProcesses(
-        [ROOT / "scripts" / "evaluate.py", *words], os.environ | {"ACCELERATE_USE_CPU": "true"}
-    )
-    printed, errors = process.communicate()
-    assert process.returncode == 0, errors
-    assert printed == alone
-    for kind in ("de", "json"):
-        assert (texts / f"two.{kind}").read_text() == (texts / f"one.{kind}").read_text()
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["evaluate", "model", "--source", "a", "--target", "a"],
+        ["evaluate-directions", "model", "--text", "a"],
+    ],
+)
+def test_evaluate_refuses_several_processes_of_a_launcher(words, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: This command must be started once")
+    assert line.endswith("got 2. Use --workers for several processes.")
 
 
 SECOND = ["Ein Mann ruht.", "Zwei Hunde.", "", ""]

@@ -136,10 +136,6 @@ def others(folders, tmp_path_factory):
             "`ensemble_weights` must be 2 positive numbers, one for each model",
         ),
         ("--ensemble_weights 1 2", "`ensemble_weights` needs `ensemble`"),
-        (
-            "--ensemble b --backend ctranslate2",
-            "`ensemble` is for models that PyTorch decodes, but `backend` is 'ctr",
-        ),
     ],
 )
 def test_translate_refuses_models_that_are_no_ensemble(flags, words, others, capsys):

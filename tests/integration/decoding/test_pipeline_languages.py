@@ -10,7 +10,7 @@ from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.extensions.conversion.m2m_100 import model_from_m2m_100
+from vanilla_transformer.extensions.conversion.from_transformers import convert_model
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -94,7 +94,7 @@ def test_pipeline_reranks_by_a_model_of_several_languages(tagged, tmp_path):
 
 def test_pipeline_of_nllb_forces_the_target_language():
     tokenizer = build_nllb_tokenizer()
-    model = model_from_m2m_100(m2m_100(len(tokenizer)))
+    model = convert_model(m2m_100(len(tokenizer)))
     german, french = tokenizer.convert_tokens_to_ids(["deu_Latn", "fra_Latn"])
     for options in ({}, {"precision": "float32"}):
         translate = TranslationPipeline(model, tokenizer, max_new_tokens=4, num_beams=1, **options)

@@ -30,7 +30,6 @@ OTHERS |= {
     "revision",
     "base_url",
     "host",
-    "pivot",
     "direction",
     "directions",
     "languages",
@@ -43,7 +42,6 @@ OTHERS |= {
     "target_format",
     "format",
     "join_lines",
-    "backend",
     "device",
     "dtype",
 }

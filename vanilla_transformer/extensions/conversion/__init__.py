@@ -1,7 +1,7 @@
 """Convert models from and to the formats of other toolkits, one module per format.
 
-A reader takes the name of a model, and for `LANGUAGES` perhaps two languages, and returns a
-`ConvertedModel`. A writer takes a model of this package, its tokenizer and the folder to write
+A reader takes the name of a model, and for `LANGUAGES` perhaps two languages, and converts it as
+its `Format` declares. A writer takes a model of this package, its tokenizer and the folder to write
 into, and for `SHORTLISTS` perhaps the pairs of a shortlist, and returns what translates with it.
 """
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 Converter = Callable[..., "Comparison | None"]
 
 
-def _load(path: str, extra: str | None = None) -> Callable[..., Any]:
-    """Import a function, such as `marian.read_marian`, whose module may need an extra."""
-    module, function = path.split(".")
+def _load(path: str, extra: str | None = None) -> Any:
+    """Import a format or a function, such as `marian.MARIAN`, whose module may need an extra."""
+    module, name = path.split(".")
     with nullcontext() if extra is None else requires_extra(extra, "This format"):
-        return getattr(import_module(f"{__name__}.{module}"), function)
+        return getattr(import_module(f"{__name__}.{module}"), name)
 
 
-def _read(toolkit: str, path: str, *arguments: Any, **languages: Any) -> "Comparison | None":
-    return _load("comparison.convert_from")(toolkit, _load(path), *arguments, **languages)
+def _read(path: str, *arguments: Any, **languages: Any) -> "Comparison | None":
+    return _load("comparison.convert_from")(_load(path), *arguments, **languages)
 
 
 def _write(
@@ -40,14 +40,14 @@ def _write(
 
 
 READERS: dict[str, Converter] = {
-    "marian": partial(_read, "MarianMTModel", "marian.read_marian"),
-    "marian-npz": partial(_read, "Marian", "marian_npz.read_marian_npz"),
-    "m2m_100": partial(_read, "M2M-100", "m2m_100.read_m2m_100"),
-    "fsmt": partial(_read, "FSMT", "fairseq.read_fsmt"),
-    "fairseq": partial(_read, "fairseq", "fairseq.read_fairseq"),
-    "joeynmt": partial(_read, "JoeyNMT", "joeynmt.read_joeynmt"),
-    "opennmt-py": partial(_read, "OpenNMT-py", "opennmt.read_opennmt_py"),
-    "eole": partial(_read, "eole", "opennmt.read_eole"),
+    "marian": partial(_read, "marian.MARIAN"),
+    "marian-npz": partial(_read, "marian_npz.MARIAN_NPZ"),
+    "m2m_100": partial(_read, "m2m_100.M2M_100"),
+    "fsmt": partial(_read, "fairseq.FSMT"),
+    "fairseq": partial(_read, "fairseq.FAIRSEQ"),
+    "joeynmt": partial(_read, "joeynmt.JOEYNMT"),
+    "opennmt-py": partial(_read, "opennmt.OPENNMT_PY"),
+    "eole": partial(_read, "opennmt.EOLE"),
 }
 LANGUAGES = ("fairseq", "m2m_100")
 SHORTLISTS = ("ctranslate2", "ctranslate2-float16", "ctranslate2-int8", "bergamot")

@@ -33,8 +33,9 @@ from .common import check_supported, option_reasons, rename, target_reasons
 from .comparison import Translator, greedy_translator
 from .marian import start_from_zero
 from .marian_bin import EMBEDDING, write_bin
-from .marian_npz import NAMES, NORM_PLACES, OPTIONS, OPTIONS_ITEM, POST_NORM
+from .marian_npz import NORM_PLACES, OPTIONS, OPTIONS_ITEM, POST_NORM
 from .shortlist import count_shortlist, write_bergamot_shortlist
+from .weight_names import MARIAN_NAMES
 
 _FLOAT32, _INT8, _VOCABULARY, _SHORTLIST = (
     "model.bin",
@@ -62,7 +63,7 @@ _COPIED = {
     _PROGRAM: "bergamot_translate.cjs",
 }  # names there and here
 _WIDTHS = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim")
-_NAMES = NAMES | {"..coder_Wemb": EMBEDDING, r"lm_head\.bias": _OUTPUT_BIAS}
+_NAMES = MARIAN_NAMES | {"..coder_Wemb": EMBEDDING, r"lm_head\.bias": _OUTPUT_BIAS}
 
 
 def write_bergamot(
@@ -117,12 +118,11 @@ def write_bergamot(
         statistics[f"{part}_parameters"] += array.size
         statistics[f"{part}_bytes"] += array.size if name in alphas else array.nbytes
     direction = NO_DIRECTION if find_languages(tokenizer) else find_direction(tokenizer)
+    architecture = "base"
+    if config.d_model < 512:
+        architecture = "tiny" if config.d_model <= 256 else "base-memory"
     description = {
-        "architecture": "tiny"
-        if config.d_model <= 256
-        else "base-memory"
-        if config.d_model < 512
-        else "base",
+        "architecture": architecture,
         "byteSize": (folder / _INT8).stat().st_size,
         "hash": hash_file(folder / _INT8),
         "modelConfig": options,
@@ -151,31 +151,23 @@ def find_vocabulary(
     files = files if of_ours is None else [of_ours]
     spm: Any = sentencepiece.SentencePieceProcessor(model_proto=files[0]) if len(files) == 1 else ()
     pieces = [spm.id_to_piece(index) for index in range(len(spm))]
-    tokens, padding = (
-        tokenizer.convert_ids_to_tokens([*range(len(tokenizer))]),
-        tokenizer.pad_token_id,
-    )
-    other_tokens = tokens[:-1] != pieces or not padding == config.pad_token_id == len(pieces)
+    tokens = tokenizer.convert_ids_to_tokens([*range(len(tokenizer))])
+    is_padded = tokenizer.pad_token_id == config.pad_token_id == len(pieces)
+    has_others = bool(pieces) and not (tokens[:-1] == pieces and is_padded)
     forced = model.generation_config.forced_bos_token_id
-    heads = {config.encoder_attention_heads, config.decoder_attention_heads}
-    reasons = {
-        **option_reasons(config.to_dict(), _FIELDS),
-        **{
-            f"`{name}` is no multiple of {_MULTIPLE}": getattr(config, name) % _MULTIPLE > 0
-            for name in _WIDTHS
-        },
-        "encoder and decoder have different numbers of heads (`decoder_attention_heads`)": len(
-            heads
-        )
-        > 1,
+    has_other_heads = config.encoder_attention_heads != config.decoder_attention_heads
+    has_rest = len(pieces) % _MULTIPLE > 0
+    reasons = option_reasons(config.to_dict(), _FIELDS)
+    for name in _WIDTHS:
+        reasons[f"`{name}` is no multiple of {_MULTIPLE}"] = getattr(config, name) % _MULTIPLE > 0
+    heads = "encoder and decoder have different numbers of heads (`decoder_attention_heads`)"
+    reasons |= {
+        heads: has_other_heads,
         **target_reasons(config),
         "it begins translations with a language (`forced_bos_token_id`)": forced is not None,
         "it has not one SentencePiece model (`tokenizer_model: sentencepiece`)": not pieces,
-        "its tokens are not the pieces of its SentencePiece model and then padding": bool(pieces)
-        and other_tokens,
-        f"`vocab_size` gives {len(pieces)} pieces, no multiple of {_MULTIPLE}": len(pieces)
-        % _MULTIPLE
-        > 0,
+        "its tokens are not the pieces of its SentencePiece model and then padding": has_others,
+        f"`vocab_size` gives {len(pieces)} pieces, no multiple of {_MULTIPLE}": has_rest,
     }
     check_supported("Bergamot", reasons)
     return files[0]
@@ -183,12 +175,10 @@ def find_vocabulary(
 
 def marian_options(config: VanillaTransformerConfig) -> dict[str, Any]:
     """Return Marian's options of a model."""
-    return {
-        **{name: values[0] for name, values in OPTIONS.items()},
-        **{
-            f"transformer-{layer_place}": value
-            for layer_place, value in zip(NORM_PLACES, POST_NORM, strict=True)
-        },
+    options = {name: values[0] for name, values in OPTIONS.items()}
+    for norm, letters in zip(NORM_PLACES, POST_NORM, strict=True):
+        options[f"transformer-{norm}"] = letters
+    return options | {
         "dim-emb": config.d_model,
         "dim-vocabs": [config.pad_token_id] * 2,
         "enc-depth": config.encoder_layers,

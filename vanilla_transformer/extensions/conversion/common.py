@@ -92,14 +92,13 @@ def option_reasons(
     """Return a reason for each option of another toolkit that is given and has none of the allowed
     values.
     """
-    return {
-        f"`{name}` is {reprlib.repr(options[name])}, not {' or '.join(map(repr, values))}": options[
-            name
-        ]
-        not in values
-        for name, values in allowed.items()
-        if name in options
-    }
+    reasons = {}
+    for name, values in allowed.items():
+        if name in options:
+            known = " or ".join(map(repr, values))
+            reason = f"`{name}` is {reprlib.repr(options[name])}, not {known}"
+            reasons[reason] = options[name] not in values
+    return reasons
 
 
 def read_lines(path: Path, form: str, content: str) -> list[re.Match[str]]:
@@ -140,6 +139,17 @@ def load_options(text: str, name: str) -> dict[str, Any]:
     if left:  # by aliases of aliases, a few lines stand for billions of values
         raise UserError(f"{name} must have at most {_MOST_OPTIONS:,} values, also by its aliases.")
     return options
+
+
+def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of nested options by their paths, such as `encoder.layers`."""
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
 
 
 def side_reasons(

@@ -22,7 +22,7 @@ from vanilla_transformer.utils.file_utils import (
 )
 
 from .common import load_model, reading
-from .converted_model import ConvertedModel, Translator
+from .formats import Format, Translator, convert
 
 # The same for every comparison.
 BATCH_SIZE = 16
@@ -68,8 +68,7 @@ class Comparisons(dict[str, Comparison]):
 
 
 def convert_from(
-    toolkit: str,
-    read: Callable[..., ConvertedModel],
+    form: Format,
     source: str | Path,
     output_dir: str | Path,
     sentences: Sequence[str],
@@ -78,15 +77,14 @@ def convert_from(
     """Convert a model of a toolkit to a model folder of this package.
 
     Args:
-        read: Takes `source`, and perhaps `languages`.
         sentences: Sentences to translate with both models.
 
     Returns:
         None if the original cannot run here.
     """
     check_output_dir_is_empty(output_dir)
-    with reading(source, toolkit):
-        model, tokenizer, original = read(source, **languages)
+    with reading(source, form.toolkit):
+        model, tokenizer, original = convert(form, source, **languages)
         comparison = None if original is None else compare(original, model, tokenizer, sentences)
         if comparison is not None:
             require_same(comparison, model, tokenizer, sentences)

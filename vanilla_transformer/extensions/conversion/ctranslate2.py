@@ -7,7 +7,6 @@ Importing this module registers this package's models with CTranslate2's own con
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import ctranslate2
 import torch
@@ -18,6 +17,8 @@ from ctranslate2.converters.transformers import (
     register_loader,
 )
 from ctranslate2.specs import TransformerSpec
+from ctranslate2.specs.model_spec import ModelConfig
+from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.data.readers import SentencePair
@@ -28,13 +29,11 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 
 from .common import NO_TOKENIZER_JSON, OTHER_SIZES, check_supported, target_reasons
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Translator
-from .ctranslate2_runtime import CONVERTED_CONFIG, token_names
 from .shortlist import count_shortlist, write_vocabulary_map
 
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
 _NUM_POSITIONS = 4096
-# Files that the pipeline needs. CTranslate2 writes its own `config.json`, so ours gets another
-# name.
+# Files by which a program turns text into tokens and back, and knows how the model was searched
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 
@@ -72,7 +71,9 @@ class VanillaTransformerLoader(BartLoader):
             spec.decoder.projection.bias = model.lm_head.bias[rows]
         return spec
 
-    def set_common_layers(self, spec: Any, module: PreTrainedModel) -> None:
+    def set_common_layers(
+        self, spec: TransformerEncoderSpec | TransformerDecoderSpec, module: PreTrainedModel
+    ) -> None:
         """Set embeddings, positional encodings and the final layer norm of pre-norm models."""
         spec.scale_embeddings = module.embed_tokens.embed_scale
         config = module.config
@@ -88,7 +89,7 @@ class VanillaTransformerLoader(BartLoader):
             self.set_layer_norm(spec.layer_norm, module.layer_norm)
 
     def set_config(
-        self, config: Any, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+        self, config: ModelConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         """Set the special tokens and the layer-norm epsilon."""
         config.bos_token = (
@@ -117,6 +118,13 @@ def _start_first(config: PreTrainedConfig) -> list[int]:
     return [start, *(index for index in range(config.vocab_size) if index != start)]
 
 
+def token_names(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
+    """Return the names of tokens in the vocabulary; `convert_ids_to_tokens` may return others for
+    added ones.
+    """
+    return {index: token for token, index in tokenizer.get_vocab().items()}
+
+
 def write_ctranslate2(
     model: VanillaTransformerForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
@@ -124,8 +132,7 @@ def write_ctranslate2(
     quantization: str,
     shortlist_text: Sequence[SentencePair] = (),
 ) -> list[tuple[str, Translator]]:
-    """Write a model for CTranslate2, with its tokenizer and generation configuration for
-    `TranslationPipeline`.
+    """Write a model for CTranslate2, with its tokenizer and generation configuration.
 
     Args:
         quantization: The data type of the weights.
@@ -143,7 +150,6 @@ def write_ctranslate2(
     converter.convert(
         str(folder), quantization=None if quantization == "float32" else quantization, force=True
     )
-    model.config.to_json_file(folder / CONVERTED_CONFIG)
     if shortlist_text:
         write_vocabulary_map(
             count_shortlist(tokenizer, shortlist_text), token_names(tokenizer), folder / "vmap.txt"

@@ -6,14 +6,14 @@ positions, which ends at `max_position_embeddings`.
 """
 
 import argparse
-import copy
 import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import permutations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import (
@@ -31,19 +31,9 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     sinusoidal_positions,
 )
 
-from .common import (
-    ForeignWeights,
-    build_model,
-    check_supported,
-    load_model,
-    option_reasons,
-    read_lines,
-    side_reasons,
-)
-from .converted_model import ConvertedModel
+from .common import ForeignWeights, option_reasons, read_lines, side_reasons
+from .formats import Checkpoint, Format, Options, library_search, read_library_model
 
-Weights = Mapping[str, torch.Tensor]
-_LAYER_NORM_EPS = 1e-5  # the default of torch's LayerNorm, which both use
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of every fairseq dictionary
 _BOS, PAD, _EOS, _ = range(len(_SPECIAL_TOKENS))
 _TOKEN_IDS = {
@@ -67,7 +57,7 @@ SHARED_FIELDS = (
 FIXED_FIELDS = {
     "attention_bias": True,
     "position_embedding_type": "learned",
-    "layer_norm_eps": _LAYER_NORM_EPS,
+    "layer_norm_eps": 1e-5,  # the default of torch's LayerNorm, which both use
 }
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "tanh": "tanh"}
 _PROJECTION, _OLD_PROJECTION = "decoder.output_projection.weight", "decoder.embed_out"
@@ -87,18 +77,29 @@ _OPTIONS: dict[str, Sequence[Any]] = {
     "adaptive_softmax_cutoff": [None, "", []],
     "cross_self_attention": [False, None],
 }
+_FIELDS = {
+    "d_model": "encoder_embed_dim",
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "encoder_attention_heads": "encoder_attention_heads",
+    "decoder_attention_heads": "decoder_attention_heads",
+    "encoder_ffn_dim": "encoder_ffn_embed_dim",
+    "decoder_ffn_dim": "decoder_ffn_embed_dim",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+}
+_MAX_POSITIONS = 1024
+_DEFAULTS = {
+    "activation_fn": "relu",
+    **dict.fromkeys(["dropout", "attention_dropout", "activation_dropout"], 0.0),
+    **dict.fromkeys(["share_all_embeddings", "share_decoder_input_output_embed"], False),
+    **dict.fromkeys(["encoder_normalize_before", "no_scale_embedding"], False),
+    **dict.fromkeys(["max_source_positions", "max_target_positions"], _MAX_POSITIONS),
+}
 _DICTIONARY = re.compile(r"dict\.(.+)\.txt")
 _ENTRY = r"(.+) \d+(?: #fairseq:overwrite)?"
 _MERGE = r"#version.*|\s*(\S+)\s+(\S+)(?:\s+\d+)?\s*"
-
-
-def read_fsmt(name: str | Path) -> ConvertedModel:
-    """Read an FSMT model, such as `facebook/wmt19-en-de`.
-
-    Its tokenizer and generation configuration stay the same.
-    """
-    original = load_model(FSMTForConditionalGeneration, name)
-    return ConvertedModel(model_from_fsmt(original), load_fsmt_tokenizer(name), original)
 
 
 def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
@@ -110,47 +111,24 @@ def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
     return tokenizer
 
 
-def model_from_fsmt(
-    original: FSMTForConditionalGeneration,
-) -> VanillaTransformerForConditionalGeneration:
-    """Return the same model with copies of the parameters."""
-    theirs = original.config
-    check_supported("This package", {f"its padding id is not {PAD}": theirs.pad_token_id != PAD})
-    config = VanillaTransformerConfig(
-        vocab_size=theirs.src_vocab_size,
-        decoder_vocab_size=theirs.tgt_vocab_size,
-        share_encoder_decoder_embeddings=theirs.tie_word_embeddings,
-        tie_word_embeddings=theirs.tie_word_embeddings,
-        **{name: getattr(theirs, name) for name in SHARED_FIELDS},
+def _fsmt_reasons(checkpoint: Checkpoint) -> dict[str, bool]:
+    return {f"its padding id is not {PAD}": checkpoint.options["pad_token_id"] != PAD}
+
+
+def _fsmt_fields(checkpoint: Checkpoint) -> Options:
+    options = checkpoint.options
+    return {
+        **{name: options[name] for name in SHARED_FIELDS},
         **FIXED_FIELDS,
-    )
-    weights = {
-        name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()
+        "vocab_size": options["src_vocab_size"],
+        "decoder_vocab_size": options["tgt_vocab_size"],
+        "share_encoder_decoder_embeddings": options["tie_word_embeddings"],
+        "tie_word_embeddings": options["tie_word_embeddings"],
     }
-    model = load_fairseq_weights(config, weights)
-    model.generation_config = copy.deepcopy(original.generation_config)
-    return model
 
 
-class FairseqCheckpoint(NamedTuple):
-    """Contents of a fairseq folder: arguments and weights of the checkpoint, two dictionaries and
-    BPE merges.
-    """
-
-    arguments: Mapping[str, Any]
-    weights: Weights
-    languages: tuple[str, str]
-    source_tokens: list[str]
-    target_tokens: list[str]
-    merges: list[str]
-
-
-def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> ConvertedModel:
-    """Read a checkpoint of fairseq's `transformer`.
-
-    The generation configuration has the defaults of `fairseq-generate`. The original is FSMT,
-    transformers' port of fairseq, with the same weights, unless FSMT does not support the model
-    (pre-norm, learned positions, other activation functions).
+def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> Checkpoint:
+    """Read the files of a fairseq folder.
 
     Args:
         folder: A checkpoint (`*.pt`), `dict.LANGUAGE.txt` of both languages, and `bpecodes` of
@@ -159,57 +137,41 @@ def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> 
             own or, if it was trained without `--source-lang` and `--target-lang`, the only
             direction that the sizes of the dictionaries allow.
     """
-    checkpoint = read_fairseq_folder(folder, languages)
-    model = model_from_fairseq(checkpoint)
-    return ConvertedModel(
-        model, _build_tokenizer(checkpoint), _build_fsmt_reference(checkpoint, model)
-    )
-
-
-def read_fairseq_folder(
-    folder: str | Path, languages: Sequence[str] | None = None
-) -> FairseqCheckpoint:
-    """Read the files of a fairseq folder."""
     folder = Path(folder)
-    checkpoints = sorted(folder.glob("*.pt"))
-    if len(checkpoints) != 1:
+    paths = [*folder.glob("*.pt")]
+    if len(paths) != 1:
         raise MissingFileError(
-            f"There must be one checkpoint (*.pt) in {folder}, got {len(checkpoints)}."
+            f"There must be one checkpoint (*.pt) in {folder}, got {len(paths)}."
         )
     content = load_pickled_checkpoint(
-        checkpoints[0], "fairseq", "model", allowed_types=[argparse.Namespace]
+        paths[0], "fairseq", "model", allowed_types=[argparse.Namespace]
     )
     config = content.get("cfg") or {}
-    arguments: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for part in (content.get("args"), config.get("task"), config.get("model")):
-        arguments |= vars(part) if isinstance(part, argparse.Namespace) else dict(part or {})
-    weights = {
-        name: tensor.float()
-        for name, tensor in content["model"].items()
-        if not _BUFFERS.fullmatch(name)
-    }
-    source, target = languages or _find_languages(folder, arguments, weights)
-    source_tokens, target_tokens = (
-        _read_dictionary(folder / f"dict.{language}.txt") for language in (source, target)
+        options |= vars(part) if isinstance(part, argparse.Namespace) else dict(part or {})
+    weights = {}
+    for name, tensor in content["model"].items():
+        if not _BUFFERS.fullmatch(name):
+            weights[name] = tensor.float()
+    source, target = languages or _find_languages(folder, options, weights)
+    tokens = (
+        _read_dictionary(folder / f"dict.{source}.txt"),
+        _read_dictionary(folder / f"dict.{target}.txt"),
     )
-    merges = read_lines(folder / "bpecodes", _MERGE, "two pieces that merge, or the version")
-    return FairseqCheckpoint(
-        arguments,
-        weights,
-        (source, target),
-        source_tokens,
-        target_tokens,
-        [" ".join(merge.groups()) for merge in merges if merge[1]],
-    )
+    lines = read_lines(folder / "bpecodes", _MERGE, "two pieces that merge, or the version")
+    merges = [" ".join(line.groups()) for line in lines if line[1]]
+    build_tokenizer = partial(_build_tokenizer, [source, target], tokens, merges)
+    return Checkpoint(options, weights, tokens, build_tokenizer)
 
 
 def _find_languages(
-    folder: Path, arguments: Mapping[str, Any], weights: Weights
+    folder: Path, options: Options, weights: Mapping[str, torch.Tensor]
 ) -> tuple[str, str]:
-    """Return the languages that the arguments of the checkpoint name, or that only fit the
+    """Return the languages that the options of the checkpoint name, or that only fit the
     dictionaries' sizes.
     """
-    source, target = arguments.get("source_lang"), arguments.get("target_lang")
+    source, target = options.get("source_lang"), options.get("target_lang")
     if source and target:
         return source, target
     names = (_DICTIONARY.fullmatch(path.name) for path in sorted(folder.iterdir()))
@@ -239,74 +201,66 @@ def _read_dictionary(path: Path) -> list[str]:
     ]
 
 
-def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForConditionalGeneration:
-    """Build the model of a checkpoint."""
-    arguments = checkpoint.arguments
-    encoder = {name.removeprefix("encoder_"): value for name, value in arguments.items()}
-    decoder = {name.removeprefix("decoder_"): value for name, value in arguments.items()}
+def _reasons(checkpoint: Checkpoint) -> dict[str, bool]:
+    options = checkpoint.options
+    encoder = {name.removeprefix("encoder_"): value for name, value in options.items()}
+    decoder = {name.removeprefix("decoder_"): value for name, value in options.items()}
     reasons = side_reasons(encoder, decoder, ["embed_dim", "normalize_before", "learned_pos"])
-    check_supported("This package", reasons | option_reasons(arguments, _OPTIONS))
-    learned = bool(arguments.get("encoder_learned_pos"))
-    config = VanillaTransformerConfig(
-        vocab_size=len(checkpoint.source_tokens),
-        decoder_vocab_size=len(checkpoint.target_tokens),
-        share_encoder_decoder_embeddings=bool(arguments.get("share_all_embeddings")),
-        tie_word_embeddings=bool(
-            arguments.get("share_all_embeddings")
-            or arguments.get("share_decoder_input_output_embed")
-        ),
-        d_model=arguments["encoder_embed_dim"],
-        **{f"{side}_layers": arguments[f"{side}_layers"] for side in ("encoder", "decoder")},
-        **{
-            f"{side}_attention_heads": arguments[f"{side}_attention_heads"]
-            for side in ("encoder", "decoder")
-        },
-        **{
-            f"{side}_ffn_dim": arguments[f"{side}_ffn_embed_dim"] for side in ("encoder", "decoder")
-        },
-        activation_function=_ACTIVATIONS[arguments.get("activation_fn", "relu")],
-        **{
-            name: arguments.get(name, 0.0)
-            for name in ("dropout", "attention_dropout", "activation_dropout")
-        },
-        normalize_before=bool(arguments.get("encoder_normalize_before")),
-        scale_embedding=not arguments.get("no_scale_embedding"),
-        max_position_embeddings=min(
-            arguments.get(f"max_{side}_positions") or 1024 for side in ("source", "target")
-        ),
+    return reasons | option_reasons(options, _OPTIONS)
+
+
+def _fields(checkpoint: Checkpoint) -> Options:
+    source, target = checkpoint.tokens
+    options: Options = {**_DEFAULTS, **checkpoint.options}
+    limits = [options[f"max_{side}_positions"] or _MAX_POSITIONS for side in ("source", "target")]
+    is_shared = bool(options["share_all_embeddings"])
+    return {
+        **{ours: options[theirs] for ours, theirs in _FIELDS.items()},
         **_TOKEN_IDS,
         **FIXED_FIELDS,
-    )
-    model = load_fairseq_weights(config, checkpoint.weights, learned)
-    # The defaults of `fairseq-generate`: a sentence ends with its fifth finished hypothesis, and
-    # none is empty.
+        "vocab_size": len(source),
+        "decoder_vocab_size": len(target),
+        "share_encoder_decoder_embeddings": is_shared,
+        "tie_word_embeddings": is_shared or bool(options["share_decoder_input_output_embed"]),
+        "activation_function": _ACTIVATIONS[options["activation_fn"]],
+        "normalize_before": bool(options["encoder_normalize_before"]),
+        "scale_embedding": not options["no_scale_embedding"],
+        "max_position_embeddings": min(limits),
+    }
+
+
+def _search(checkpoint: Checkpoint, config: VanillaTransformerConfig) -> GenerationConfig:
+    """Return the defaults of `fairseq-generate`: a sentence ends with its fifth finished
+    hypothesis, and none is empty.
+    """
     search = {"num_beams": 5, "length_penalty": 1.0, "early_stopping": True}
     limits = {"min_new_tokens": 1, "max_new_tokens": 200, "suppress_tokens": [PAD]}
-    model.generation_config = GenerationConfig(**search, **limits, **_TOKEN_IDS)
-    return model
+    return GenerationConfig(**search, **limits, **_TOKEN_IDS)
 
 
-def load_fairseq_weights(
-    config: VanillaTransformerConfig, weights: Weights, learned: bool = False
-) -> VanillaTransformerForConditionalGeneration:
-    """Build a model of weights that have fairseq's names."""
+def find_fairseq_weight(
+    checkpoint: Checkpoint,
+    config: VanillaTransformerConfig,
+    name: str,
+    initial: torch.Tensor,
+    weights: ForeignWeights,
+) -> torch.Tensor:
+    """Return fairseq's tensor for our parameter `name`."""
+    theirs = name.removeprefix("model.")
+    if name == "lm_head.weight":
+        tied = ["decoder.embed_tokens.weight"] if config.tie_word_embeddings else []
+        return weights.first(_PROJECTION, _OLD_PROJECTION, *tied)
+    if not theirs.endswith("embed_positions.weight"):
+        return weights.first(theirs)
     count = config.max_position_embeddings
-
-    def find(name: str, _: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
-        theirs = name.removeprefix("model.")
-        if name == "lm_head.weight":
-            tied = ["decoder.embed_tokens.weight"] if config.tie_word_embeddings else []
-            return weights.first(_PROJECTION, _OLD_PROJECTION, *tied)
-        if not theirs.endswith("embed_positions.weight"):
-            return weights.first(theirs)
-        if learned:
-            return weights.first(theirs)[PAD + 1 :][:count]
-        return sinusoidal_positions(torch.arange(count) + PAD + 1, config.d_model, "tensor2tensor")
-
-    return build_model(config, weights, find, unused=_UNUSED)
+    if checkpoint.options.get("encoder_learned_pos"):
+        return weights.first(theirs)[PAD + 1 :][:count]
+    return sinusoidal_positions(torch.arange(count) + PAD + 1, config.d_model, "tensor2tensor")
 
 
-def _build_tokenizer(checkpoint: FairseqCheckpoint) -> FSMTTokenizer:
+def _build_tokenizer(
+    languages: list[str], tokens: tuple[list[str], list[str]], merges: list[str]
+) -> FSMTTokenizer:
     """Build FSMT's tokenizer, which applies Moses and then BPE, as is usual for fairseq."""
 
     def mark(token: str) -> str:
@@ -315,37 +269,33 @@ def _build_tokenizer(checkpoint: FairseqCheckpoint) -> FSMTTokenizer:
             return token
         return token.removesuffix("@@") if token.endswith("@@") else f"{token}</w>"
 
-    sides = {"src_vocab_file": checkpoint.source_tokens, "tgt_vocab_file": checkpoint.target_tokens}
     with tempfile.TemporaryDirectory() as folder:
         files = {"merges_file": str(Path(folder, "merges.txt"))}
         Path(files["merges_file"]).write_text(
-            "".join(f"{merge}\n" for merge in checkpoint.merges), encoding="utf-8"
+            "".join(f"{merge}\n" for merge in merges), encoding="utf-8"
         )
-        for name, tokens in sides.items():
+        for name, side in zip(("src_vocab_file", "tgt_vocab_file"), tokens, strict=True):
             files[name] = str(Path(folder, f"{name}.json"))
-            entries = {mark(token): index for index, token in enumerate(tokens)}
+            entries = {mark(token): index for index, token in enumerate(side)}
             Path(files[name]).write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
-        tokenizer = FSMTTokenizer(list(checkpoint.languages), **files)
+        tokenizer = FSMTTokenizer(languages, **files)
     tokenizer.eos_token = tokenizer.sep_token
     return tokenizer
 
 
-def _build_fsmt_reference(
-    checkpoint: FairseqCheckpoint, model: VanillaTransformerForConditionalGeneration
+def _build_reference(
+    checkpoint: Checkpoint, model: VanillaTransformerForConditionalGeneration
 ) -> FSMTForConditionalGeneration | None:
-    """Build an FSMT model with the same weights, or return None if FSMT does not support the
-    architecture.
+    """Build a model of FSMT, transformers' port of fairseq, with the same weights, or return None
+    if FSMT does not support the architecture.
     """
     config = model.config
-    if (
-        config.normalize_before
-        or checkpoint.arguments.get("encoder_learned_pos")
-        or config.activation_function != "relu"
-    ):
+    has_learned_positions = checkpoint.options.get("encoder_learned_pos")
+    is_relu = config.activation_function == "relu"
+    if config.normalize_before or has_learned_positions or not is_relu:
         return None
     reference = FSMTForConditionalGeneration(
         FSMTConfig(
-            langs=list(checkpoint.languages),
             src_vocab_size=config.vocab_size,
             tgt_vocab_size=config.decoder_vocab_size,
             tie_word_embeddings=False,  # each weight is loaded below
@@ -354,12 +304,30 @@ def _build_fsmt_reference(
         )
     ).eval()
     reference.generation_config = GenerationConfig(**_TOKEN_IDS)
-    ours = model.state_dict()
-    names = {f"model.{_PROJECTION}": "lm_head.weight"}
-    reference.load_state_dict(
-        {
-            name: tensor if "embed_positions" in name else ours[names.get(name, name)]
-            for name, tensor in reference.state_dict().items()
-        }
-    )
+    weights = model.state_dict()
+    weights[f"model.{_PROJECTION}"] = weights["lm_head.weight"]
+    for name, tensor in reference.state_dict().items():
+        if "embed_positions" not in name:
+            tensor.copy_(weights[name])
     return reference
+
+
+FSMT = Format(
+    "FSMT",
+    partial(read_library_model, FSMTForConditionalGeneration, load_fsmt_tokenizer),
+    _fsmt_reasons,
+    _fsmt_fields,
+    library_search,
+    find_fairseq_weight,
+    _UNUSED,
+)
+FAIRSEQ = Format(
+    "fairseq",
+    read_fairseq,
+    _reasons,
+    _fields,
+    _search,
+    find_fairseq_weight,
+    _UNUSED,
+    _build_reference,
+)

@@ -1,7 +1,6 @@
 """Load translation models of transformers as models of this package, without writing a folder."""
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ from transformers import (
     FSMTTokenizer,
     M2M100ForConditionalGeneration,
     MarianMTModel,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -24,16 +25,25 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 )
 
 from .common import check_supported, load_model, reading
-from .fairseq import load_fsmt_tokenizer, model_from_fsmt
-from .m2m_100 import model_from_m2m_100
-from .marian import model_from_marian
+from .fairseq import FSMT, load_fsmt_tokenizer
+from .formats import Format, convert_checkpoint, library_checkpoint
+from .m2m_100 import M2M_100
+from .marian import MARIAN
 
-# By the type of the model: its class in transformers, and the function that converts it.
-_CONVERTERS: dict[str, tuple[Any, Callable[[Any], VanillaTransformerForConditionalGeneration]]] = {
-    "marian": (MarianMTModel, model_from_marian),
-    "fsmt": (FSMTForConditionalGeneration, model_from_fsmt),
-    "m2m_100": (M2M100ForConditionalGeneration, model_from_m2m_100),
+# By the type of the model: its class in transformers, and its format.
+_FORMATS: dict[str, tuple[type[PreTrainedModel], Format]] = {
+    "marian": (MarianMTModel, MARIAN),
+    "fsmt": (FSMTForConditionalGeneration, FSMT),
+    "m2m_100": (M2M100ForConditionalGeneration, M2M_100),
 }
+
+
+def convert_model(original: PreTrainedModel) -> VanillaTransformerForConditionalGeneration:
+    """Return a Marian, FSMT or M2M-100 model as one of this package, with copies of the
+    parameters.
+    """
+    _, form = _FORMATS[original.config.model_type]
+    return convert_checkpoint(form, library_checkpoint(original))
 
 
 def convert_in_memory(original: Any) -> Any:
@@ -46,14 +56,14 @@ def convert_in_memory(original: Any) -> Any:
     if isinstance(original, Ensemble):
         return Ensemble([*map(convert_in_memory, original.models)], original.weights)
     model_type = getattr(getattr(original, "config", None), "model_type", None)
-    if model_type not in _CONVERTERS:
+    if model_type not in _FORMATS:
         return original
-    model_class, convert = _CONVERTERS[model_type]
+    model_class, _ = _FORMATS[model_type]
     bare = merge_adapters(original)
     weights, modules = bare.state_dict(), [*original.modules(), *bare.modules()]
-    has_others = any(
-        not module.__module__.startswith(("torch.", "transformers.")) for module in bare.modules()
-    )
+    sources = {module.__module__.partition(".")[0] for module in bare.modules()}
+    is_changed = bool(sources - {"torch", "transformers"}) or not METHODS.isdisjoint(vars(bare))
+    dtypes = {parameter.dtype for parameter in bare.parameters()}
     with (
         reading(type(original).__name__, "transformers"),
         torch.no_grad(),
@@ -62,19 +72,14 @@ def convert_in_memory(original: Any) -> Any:
         reasons = {
             f"it is no {model_class.__name__}": type(bare) is not model_class,
             "it is in training mode": original.training,
-            "it has adapters or methods of another package": has_others
-            or not METHODS.isdisjoint(vars(bare)),
+            "it has adapters or methods of another package": is_changed,
             "it has hooks": any(map(is_hooked, modules)),
-            "its weights are of several types": len(
-                {parameter.dtype for parameter in bare.parameters()}
-            )
-            > 1,
+            "its weights are of several types": len(dtypes) > 1,
         }
         check_supported("This package", reasons)
-        converted = convert(bare).to(bare.device, bare.dtype)
-        ids = torch.arange(2, 10, device=original.device)[
-            None
-        ]  # not padding, which M2M-100 gives no position
+        converted = convert_model(bare).to(bare.device, bare.dtype)
+        # Not padding, which M2M-100 gives no position.
+        ids = torch.arange(2, 10, device=original.device)[None]
         models = (original, converted)
         before, after = (
             model(ids, decoder_input_ids=ids, use_cache=False).logits for model in models
@@ -110,7 +115,9 @@ def merge_adapters(model: Any) -> Any:
     return merged
 
 
-def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, Any]:
+def load_converted(
+    name: str | Path,
+) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
     """Load a model in float32 and its tokenizer: one of this package, Marian (OPUS-MT), FSMT,
     M2M-100 or NLLB.
 
@@ -122,12 +129,12 @@ def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGe
         return load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(
             name
         )
-    if config.model_type not in _CONVERTERS:
-        known = ", ".join([VanillaTransformerConfig.model_type, *_CONVERTERS])
+    if config.model_type not in _FORMATS:
+        known = ", ".join([VanillaTransformerConfig.model_type, *_FORMATS])
         raise UserError(
             f"{name} must be a translation model of type {known}, got type {config.model_type!r}."
         )
-    model_class, convert = _CONVERTERS[config.model_type]
+    model_class, _ = _FORMATS[config.model_type]
     tokenizer = load_fsmt_tokenizer(name) if config.model_type == "fsmt" else load_tokenizer(name)
     if isinstance(tokenizer, FSMTTokenizer) and tokenizer.encoder != {
         v: k for k, v in tokenizer.decoder.items()
@@ -136,4 +143,4 @@ def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGe
             f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and "
             "encodes sources only."
         )
-    return convert(load_model(model_class, name)), tokenizer
+    return convert_model(load_model(model_class, name)), tokenizer

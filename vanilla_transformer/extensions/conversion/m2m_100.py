@@ -5,25 +5,22 @@ encodings of fairseq. The first token of a source names its language. The first 
 translation, which decoding forces, names the other.
 """
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 
 from transformers import M2M100ForConditionalGeneration
 
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
-)
 from vanilla_transformer.text.languages import set_languages
 
-from .common import check_supported, load_model
-from .converted_model import ConvertedModel
-from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights
+from .common import load_model
+from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, find_fairseq_weight
+from .formats import Checkpoint, Format, Options, library_checkpoint, library_search
+
+_ENDS_IN_EOS = "ends_in_eos"  # whether sources do, as their tokenizer encodes them
 
 
-def read_m2m_100(name: str | Path, languages: Sequence[str] | None = None) -> ConvertedModel:
+def read_m2m_100(name: str | Path, languages: Sequence[str] | None = None) -> Checkpoint:
     """Read an M2M-100 or NLLB model, such as `facebook/nllb-200-distilled-600M`: a folder, or a
     name on the Hub.
 
@@ -37,33 +34,36 @@ def read_m2m_100(name: str | Path, languages: Sequence[str] | None = None) -> Co
     original = load_model(M2M100ForConditionalGeneration, name)
     tokenizer = load_tokenizer(name)
     ends_in_eos = tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id
-    check_supported(
-        "This package", {"its sources end in the language, not in EOS": not ends_in_eos}
-    )
     if languages is not None:
         set_languages(original, tokenizer, *languages)
-    return ConvertedModel(model_from_m2m_100(original), tokenizer, original)
-
-
-def model_from_m2m_100(
-    original: M2M100ForConditionalGeneration,
-) -> VanillaTransformerForConditionalGeneration:
-    """Return the same model with copies of the parameters."""
-    theirs = original.config
-    reasons = {f"its padding id is not {PAD}": theirs.pad_token_id != PAD}
-    reasons["its embeddings are not tied"] = not theirs.tie_word_embeddings
-    check_supported("This package", reasons)
-    config = VanillaTransformerConfig(
-        vocab_size=theirs.vocab_size,
-        normalize_before=True,
-        init_std=theirs.init_std,
-        **{name: getattr(theirs, name) for name in SHARED_FIELDS},
-        **FIXED_FIELDS,
+    checkpoint = library_checkpoint(original)
+    return checkpoint._replace(
+        options={**checkpoint.options, _ENDS_IN_EOS: ends_in_eos},
+        build_tokenizer=lambda: tokenizer,
     )
-    weights = {
-        name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()
+
+
+def _reasons(checkpoint: Checkpoint) -> dict[str, bool]:
+    options = checkpoint.options
+    return {
+        "its sources end in the language, not in EOS": not options.get(_ENDS_IN_EOS, True),
+        f"its padding id is not {PAD}": options["pad_token_id"] != PAD,
+        "its embeddings are not tied": not options["tie_word_embeddings"],
     }
-    del weights["shared.weight"], weights["lm_head.weight"]  # the embedding, which is tied
-    model = load_fairseq_weights(config, weights)
-    model.generation_config = copy.deepcopy(original.generation_config)
-    return model
+
+
+def _fields(checkpoint: Checkpoint) -> Options:
+    names = ("vocab_size", "init_std", *SHARED_FIELDS)
+    shared = {name: checkpoint.options[name] for name in names}
+    return {**shared, **FIXED_FIELDS, "normalize_before": True}
+
+
+M2M_100 = Format(
+    "M2M-100",
+    read_m2m_100,
+    _reasons,
+    _fields,
+    library_search,
+    find_fairseq_weight,
+    unused=r"shared\.weight|lm_head\.weight",  # the embedding, which is tied
+)

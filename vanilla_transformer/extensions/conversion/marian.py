@@ -7,6 +7,7 @@ attention and to its logits, and its positional encodings hold all sines before 
 import copy
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 )
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
-from .common import OTHER_SIZES, check_supported, load_model, target_reasons
-from .converted_model import ConvertedModel
+from .common import OTHER_SIZES, ForeignWeights, check_supported, target_reasons
+from .formats import Checkpoint, Format, Options, library_search, read_library_model
 
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
 # Configuration fields with the same meaning in both.
@@ -71,32 +72,37 @@ _STREAM_IN = (
 )
 
 
-def read_marian(name: str | Path) -> ConvertedModel:
-    """Read a Marian model of transformers, such as `Helsinki-NLP/opus-mt-en-de`: a folder, or a
-    name on the Hub.
+def _fields(checkpoint: Checkpoint) -> Options:
+    return {
+        **{name: checkpoint.options[name] for name in (*SHARED_FIELDS, "init_std")},
+        "attention_bias": True,
+        "lm_head_bias": True,
+        "sinusoid_layout": "halves",
+        "layer_norm_eps": _LAYER_NORM_EPS,
+    }
 
-    The tokenizer and the generation configuration stay the same.
-    """
-    original = load_model(MarianMTModel, name)
-    return ConvertedModel(model_from_marian(original), load_tokenizer(name), original)
+
+def _find_weight(
+    checkpoint: Checkpoint,
+    config: VanillaTransformerConfig,
+    name: str,
+    initial: torch.Tensor,
+    weights: ForeignWeights,
+) -> torch.Tensor:
+    if name == "lm_head.bias":
+        return weights.first(_LOGITS_BIAS)[0]
+    return weights.first(name.removeprefix("model."))
 
 
-def model_from_marian(original: MarianMTModel) -> VanillaTransformerForConditionalGeneration:
-    """Return the same model with copies of the parameters."""
-    config = VanillaTransformerConfig(
-        **{name: getattr(original.config, name) for name in SHARED_FIELDS},
-        attention_bias=True,
-        lm_head_bias=True,
-        sinusoid_layout="halves",
-        layer_norm_eps=_LAYER_NORM_EPS,
-        init_std=original.config.init_std,
-    )
-    model = VanillaTransformerForConditionalGeneration(config)
-    weights = original.state_dict()
-    weights["lm_head.bias"] = weights[_LOGITS_BIAS][0]
-    model.load_state_dict({name: weights[name] for name in model.state_dict()})
-    model.generation_config = copy.deepcopy(original.generation_config)
-    return model.eval()
+MARIAN = Format(
+    "MarianMTModel",
+    partial(read_library_model, MarianMTModel, load_tokenizer),
+    lambda checkpoint: {},
+    _fields,
+    library_search,
+    _find_weight,
+    unused=r"shared\.weight|(en|de)coder\.embed_positions\.weight",
+)
 
 
 def write_marian(

@@ -7,10 +7,10 @@ table if Marian learned them.
 
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -21,21 +21,17 @@ from transformers import GenerationConfig
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
-)
 
 from .common import (
     ForeignWeights,
-    build_model,
     build_sentencepiece_tokenizer,
-    check_supported,
     load_options,
     option_reasons,
     rename,
 )
-from .converted_model import ConvertedModel
+from .formats import Checkpoint, Format, Options, special_ids
 from .marian_bin import read_bin
+from .weight_names import MARIAN_NAMES
 
 OPTIONS_ITEM = "special:model.yml"
 _ACTIVATIONS = {
@@ -43,7 +39,6 @@ _ACTIVATIONS = {
     "swish": "swish",
     "gelu": "quick_gelu",
 }  # Marian's gelu is x · sigmoid(1.702 x)
-_LAYER_NORM_EPS = 1e-6
 _BANNED_LOGIT = (
     -1e9
 )  # the bias of an entry that must not be generated; finite, since 0 · infinity is NaN
@@ -61,59 +56,24 @@ OPTIONS: dict[str, Sequence[Any]] = {
     "transformer-ffn-depth": [2],
     "transformer-decoder-ffn-depth": [2, 0, None],
 }
-# Marian's names of our parameters, see `rename`: `encoder_l1_self_Wq` is the query projection of
-# the first layer.
-NAMES: dict[str, Any] = {
-    r"^model\.": "",
-    r"\.layers\.(\d+)\.": lambda match: f"_l{int(match[1]) + 1}_",
-    r"\.embed_tokens\.weight": "_Wemb",
-    r"lm_head\.weight": "decoder_Wemb",
-    r"self_attn": "self",
-    r"encoder_attn": "context",
-    r"(self|context)_layer_norm": r"\1_Wo_ln",
-    r"final_layer_norm": "ffn_ffn_ln",
-    r"coder\.layer_norm": "coder_top_ln",
-    r"ln\.weight": "ln_scale",
-    r"ln\.bias": "ln_bias",
-    r"fc(\d)\.weight": r"ffn_W\1",
-    r"fc(\d)\.bias": r"ffn_b\1",
-    r"\.([qkvo])\w*\.weight": r"_W\1",
-    r"\.([qkvo])\w*\.bias": r"_b\1",
+_FIELDS = {
+    "d_model": "dim-emb",
+    "encoder_layers": "enc-depth",
+    "decoder_layers": "dec-depth",
+    "encoder_attention_heads": "transformer-heads",
+    "decoder_attention_heads": "transformer-heads",
+    "encoder_ffn_dim": "transformer-dim-ffn",
 }
 
 
-class MarianFiles(NamedTuple):
-    """Contents of a Marian folder.
-
-    Weights have Marian's names; tokens are in the order of their ids.
-    """
-
-    options: Mapping[str, Any]
-    weights: Mapping[str, np.ndarray]
-    tokens: list[str]
-    source_spm: Path
-    target_spm: Path
-
-
-def read_marian_npz(folder: str | Path) -> ConvertedModel:
-    """Read a model in Marian's own format, with which this package has nothing to compare it.
+def read_marian_folder(folder: str | Path) -> Checkpoint:
+    """Read the files of a Marian folder.
 
     Args:
         folder: The weights (`*.npz`, or else `model.bin` or one `model*.bin`), the vocabulary
             (`*.yml` other than `decoder.yml`), `source.spm` and `target.spm`. If Marian used
             SentencePiece as its vocabulary, `vocab.spm` replaces the latter three.
     """
-    files = read_marian_folder(folder)
-    model = model_from_marian_npz(files)
-    tokens = [*files.tokens, _PAD]
-    tokenizer = build_sentencepiece_tokenizer(
-        (files.source_spm, files.target_spm), (tokens, tokens), {}
-    )
-    return ConvertedModel(model, tokenizer)
-
-
-def read_marian_folder(folder: str | Path) -> MarianFiles:
-    """Read the files of a Marian folder."""
     folder = Path(folder)
     path = _find_one(folder, "*.npz", "model.bin", "model*.bin")
     if path.suffix == ".npz":
@@ -126,19 +86,22 @@ def read_marian_folder(folder: str | Path) -> MarianFiles:
         raise UserError(
             f"The weights in {folder} must contain Marian's options ({OPTIONS_ITEM}), but do not."
         )
-    content = weights.pop(OPTIONS_ITEM).tobytes().rstrip(b"\0").decode()
-    options = load_options(content, OPTIONS_ITEM)
+    text = weights.pop(OPTIONS_ITEM).tobytes().rstrip(b"\0").decode()
+    options = load_options(text, OPTIONS_ITEM)
     single = folder / "vocab.spm"
     if single.exists():
         model = sentencepiece.SentencePieceProcessor(model_file=str(single))
-        return MarianFiles(
-            options, weights, [model.id_to_piece(i) for i in range(len(model))], single, single
-        )
-    sides = [folder / f"{side}.spm" for side in ("source", "target")]
-    for path in sides:
-        if not path.exists():
-            raise MissingFileError(f"There is neither {path.name} nor vocab.spm in {folder}.")
-    return MarianFiles(options, weights, _read_vocabulary(folder), *sides)
+        tokens = [model.id_to_piece(index) for index in range(len(model))]
+        paths = single, single
+    else:
+        paths = folder / "source.spm", folder / "target.spm"
+        for path in paths:
+            if not path.exists():
+                raise MissingFileError(f"There is neither {path.name} nor vocab.spm in {folder}.")
+        tokens = read_vocabulary(folder)
+    entries = [*tokens, _PAD]
+    build_tokenizer = partial(build_sentencepiece_tokenizer, paths, (entries, entries), {})
+    return Checkpoint(options, weights, (tokens, tokens), build_tokenizer)
 
 
 def _find_one(folder: Path, *patterns: str, exclude: str = "") -> Path:
@@ -155,7 +118,7 @@ def _find_one(folder: Path, *patterns: str, exclude: str = "") -> Path:
     return paths[0]
 
 
-def _read_vocabulary(folder: Path) -> list[str]:
+def read_vocabulary(folder: Path) -> list[str]:
     """Read the tokens in the order of their ids.
 
     Marian writes `token: id`, or `? token` and `: id` on two lines, and does not quote every token
@@ -181,85 +144,71 @@ def _read_vocabulary(folder: Path) -> list[str]:
     return [entries[index] for index in range(len(entries))]
 
 
-def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditionalGeneration:
-    """Build the model of Marian's files, with one more vocabulary entry."""
-    options = files.options
-    norm = tuple(options.get(f"transformer-{place}") or "" for place in NORM_PLACES)
-    check_supported(
-        "This package",
-        {
-            **option_reasons(
-                {"type": None, "transformer-ffn-activation": None, **options}, OPTIONS
-            ),
-            f"its normalization is {norm}, not {POST_NORM} or {_PRE_NORM}": norm
-            not in (POST_NORM, _PRE_NORM),
-            "source and target have different vocabularies": len({*options.get("dim-vocabs", [0])})
-            > 1,
-            f"its vocabulary has no {_EOS}": _EOS not in files.tokens,
-        },
-    )
-    pad, eos = len(files.tokens), files.tokens.index(_EOS)
-    ids = {
-        "pad_token_id": pad,
-        "bos_token_id": None,
-        "eos_token_id": eos,
-        "decoder_start_token_id": pad,
+def _reasons(checkpoint: Checkpoint) -> dict[str, bool]:
+    options = checkpoint.options
+    norms = tuple(options.get(f"transformer-{place}") or "" for place in NORM_PLACES)
+    required = {"type": None, "transformer-ffn-activation": None}
+    is_other = norms not in (POST_NORM, _PRE_NORM)
+    return {
+        **option_reasons({**required, **options}, OPTIONS),
+        f"its normalization is {norms}, not {POST_NORM} or {_PRE_NORM}": is_other,
+        "source and target have different vocabularies": len({*options.get("dim-vocabs", [0])}) > 1,
+        f"its vocabulary has no {_EOS}": _EOS not in checkpoint.tokens[0],
     }
+
+
+def _fields(checkpoint: Checkpoint) -> Options:
+    """Return the fields of a model with one more vocabulary entry."""
+    options, weights, tokens = checkpoint.options, checkpoint.weights, checkpoint.tokens[0]
+    positions: Options = {"sinusoid_layout": "tensor2tensor"}
+    if "Wpos" in weights:
+        count = len(weights["Wpos"])
+        positions = {"position_embedding_type": "learned", "max_position_embeddings": count}
+    ffn_dim = options["transformer-dim-ffn"]
     # `tied-embeddings-src` ties only both embeddings.
-    stored = any(f"{_OUTPUT}_{name}" in files.weights for name in ("W", "Wt"))
-    tied = not stored or any(
-        options.get(name) for name in ("tied-embeddings", "tied-embeddings-all")
-    )
-    positions: dict[str, Any] = {"sinusoid_layout": "tensor2tensor"}
-    if "Wpos" in files.weights:
-        positions = {
-            "position_embedding_type": "learned",
-            "max_position_embeddings": len(files.weights["Wpos"]),
-        }
-    config = VanillaTransformerConfig(
-        vocab_size=pad + 1,
-        d_model=options["dim-emb"],
-        encoder_layers=options["enc-depth"],
-        decoder_layers=options["dec-depth"],
-        encoder_attention_heads=options["transformer-heads"],
-        decoder_attention_heads=options["transformer-heads"],
-        encoder_ffn_dim=options["transformer-dim-ffn"],
-        decoder_ffn_dim=options.get("transformer-decoder-dim-ffn")
-        or options["transformer-dim-ffn"],
-        activation_function=_ACTIVATIONS[options["transformer-ffn-activation"]],
-        normalize_before=norm == _PRE_NORM,
-        share_encoder_decoder_embeddings="Wemb" in files.weights,
-        tie_word_embeddings=tied,
-        attention_bias=True,
-        lm_head_bias=True,
+    is_tied = bool(options.get("tied-embeddings") or options.get("tied-embeddings-all"))
+    has_projection = f"{_OUTPUT}_W" in weights or f"{_OUTPUT}_Wt" in weights
+    return {
+        **{ours: options[theirs] for ours, theirs in _FIELDS.items()},
         **positions,
-        layer_norm_eps=_LAYER_NORM_EPS,
-        **ids,
-    )
-    model = build_model(
-        config, files.weights, partial(_find_weight, files, tied), unused="special:.*|.*_QuantMultA"
-    )
-    model.generation_config = GenerationConfig(
-        num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids
-    )
-    return model
+        "vocab_size": len(tokens) + 1,
+        "decoder_ffn_dim": options.get("transformer-decoder-dim-ffn") or ffn_dim,
+        "activation_function": _ACTIVATIONS[options["transformer-ffn-activation"]],
+        "normalize_before": bool(options.get("transformer-preprocess")),
+        "share_encoder_decoder_embeddings": "Wemb" in weights,
+        "tie_word_embeddings": is_tied or not has_projection,
+        "attention_bias": True,
+        "lm_head_bias": True,
+        "layer_norm_eps": 1e-6,
+        "pad_token_id": len(tokens),
+        "bos_token_id": None,
+        "eos_token_id": tokens.index(_EOS),
+        "decoder_start_token_id": len(tokens),
+    }
+
+
+def _search(checkpoint: Checkpoint, config: VanillaTransformerConfig) -> GenerationConfig:
+    ids = special_ids(config)
+    return GenerationConfig(num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids)
 
 
 def _find_weight(
-    files: MarianFiles, tied: bool, name: str, _: torch.Tensor, weights: ForeignWeights
+    checkpoint: Checkpoint,
+    config: VanillaTransformerConfig,
+    name: str,
+    initial: torch.Tensor,
+    weights: ForeignWeights,
 ) -> torch.Tensor:
     """Return Marian's tensor for our parameter `name`, with a row or a bias for the added entry."""
-    theirs = rename(name, NAMES)
-    if name == "lm_head.weight" and not tied:
-        transposed = f"{_OUTPUT}_W" in weights
-        return _add_zero_row(
-            weights.first(f"{_OUTPUT}_W").T if transposed else weights.first(f"{_OUTPUT}_Wt")
-        )
+    theirs = rename(name, MARIAN_NAMES)
+    if name == "lm_head.weight" and not config.tie_word_embeddings:
+        if f"{_OUTPUT}_W" in weights:
+            return _add_zero_row(weights.first(f"{_OUTPUT}_W").T)
+        return _add_zero_row(weights.first(f"{_OUTPUT}_Wt"))
     if name == "lm_head.bias":
-        omitted = files.options.get("output-omit-bias")
-        bias = (
-            torch.zeros(len(files.tokens)) if omitted else weights.first(f"{_OUTPUT}_b").flatten()
-        )
+        bias = torch.zeros(len(checkpoint.tokens[0]))
+        if not checkpoint.options.get("output-omit-bias"):
+            bias = weights.first(f"{_OUTPUT}_b").flatten()
         return torch.cat([bias, torch.tensor([_BANNED_LOGIT])])
     if theirs.endswith("_Wemb"):  # also the tied output projection
         return _add_zero_row(weights.first("Wemb", theirs))
@@ -272,3 +221,15 @@ def _find_weight(
 
 def _add_zero_row(matrix: torch.Tensor) -> torch.Tensor:
     return torch.cat([matrix, torch.zeros(1, matrix.shape[1])])
+
+
+# Nothing runs Marian's own files here, so nothing is compared.
+MARIAN_NPZ = Format(
+    "Marian",
+    read_marian_folder,
+    _reasons,
+    _fields,
+    _search,
+    _find_weight,
+    unused="special:.*|.*_QuantMultA",
+)

@@ -9,12 +9,15 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from onnxruntime import SessionOptions
+from transformers import Cache, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
+from transformers.utils import ModelOutput
 
 from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.modeling_vanilla_transformer import (
@@ -23,7 +26,10 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 
 from .common import SOURCES_WITHOUT_EOS, check_supported
 from .comparison import Translator, greedy_translator
-from .onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
+
+# Names of the graphs
+ENCODER = "encoder_model"
+DECODER, DECODER_WITH_PAST = "decoder_model", "decoder_with_past_model"
 
 
 def write_onnx(
@@ -31,15 +37,53 @@ def write_onnx(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
 ) -> list[tuple[str, Translator]]:
-    """Write three ONNX graphs in float32, with the configurations and the tokenizer.
-
-    `TranslationPipeline(folder, backend="onnx")` translates by ONNX Runtime, and so does the
-    command `translate`.
-    """
+    """Write three ONNX graphs in float32, with the configurations and the tokenizer."""
     check_supported("ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
     export_graphs(model).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return [("float32", greedy_translator(OnnxModel(folder), tokenizer))]
+    return [("float32", greedy_translator(run_by_graphs(model, folder), tokenizer))]
+
+
+def run_by_graphs(
+    model: VanillaTransformerForConditionalGeneration, folder: Path
+) -> VanillaTransformerForConditionalGeneration:
+    """Return a model that generates by the graphs in `folder`, with the configurations of `model`.
+
+    Its own layers are the ones of `model`, and are not used.
+    """
+    session_options = SessionOptions()
+    session_options.intra_op_num_threads = torch.get_num_threads()
+    graphs = ExportedModel.from_pretrained(
+        folder, device="cpu", session_options=session_options
+    ).runners
+
+    def decode(
+        decoder_input_ids: torch.Tensor,
+        encoder_outputs: ModelOutput,
+        attention_mask: torch.Tensor,
+        cache: Cache | None = None,
+        **_: object,
+    ) -> ModelOutput:
+        inputs = {
+            "decoder_input_ids": decoder_input_ids,
+            "encoder_outputs": encoder_outputs,
+            "attention_mask": attention_mask,
+        }
+        if cache is None or cache.get_seq_length() == 0:
+            return graphs[DECODER](**inputs)
+        return graphs[DECODER_WITH_PAST](**inputs, cache=cache)
+
+    def generate(
+        input_ids: torch.Tensor, attention_mask: torch.Tensor, **options: Any
+    ) -> torch.Tensor:
+        source = {"input_ids": input_ids, "attention_mask": attention_mask}
+        encoder_outputs = graphs[ENCODER](**source)
+        return model_class.generate(exported, **source, encoder_outputs=encoder_outputs, **options)
+
+    exported, model_class = copy(model), type(model)
+    exported.generate = generate  # type: ignore[assignment, method-assign]
+    exported.forward = decode  # type: ignore[method-assign]
+    return exported
 
 
 def export_graphs(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:
@@ -49,11 +93,8 @@ def export_graphs(model: VanillaTransformerForConditionalGeneration) -> Exported
     cache of exactly one token.
     """
     model.set_attn_implementation("eager")
-    batch_size, source_length, past_length = (
-        2,
-        5,
-        3,
-    )  # all sizes differ, so that no two axes are unified
+    # All sizes differ, so that no two axes are unified.
+    batch_size, source_length, past_length = 2, 5, 3
     input_ids = torch.ones(batch_size, source_length, dtype=torch.long)
     source = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     decoder_input_ids = torch.ones(batch_size, past_length, dtype=torch.long)
@@ -64,20 +105,18 @@ def export_graphs(model: VanillaTransformerForConditionalGeneration) -> Exported
             "attention_mask": source["attention_mask"],
             "use_cache": True,
         }
-        cache = model(**step, decoder_input_ids=decoder_input_ids)[CACHE]
-        examples: dict[str, tuple[Any, dict[str, Any]]] = {
+        start = step | {"decoder_input_ids": decoder_input_ids}
+        cache = model(**start)[CACHE]
+        further = step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache}
+        examples: dict[str, tuple[PreTrainedModel, dict[str, Any]]] = {
             ENCODER: (model.get_encoder(), source),
-            DECODER: (model, step | {"decoder_input_ids": decoder_input_ids}),
-            DECODER_WITH_PAST: (
-                model,
-                step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache},
-            ),
+            DECODER: (model, start),
+            DECODER_WITH_PAST: (model, further),
         }
-        exporter = OnnxExporter()
-        components = {
-            name: exporter.export(module, inputs, OnnxConfig(dynamic=True)).components["model"]
-            for name, (module, inputs) in examples.items()
-        }
+        exporter, components = OnnxExporter(), {}
+        for name, (module, inputs) in examples.items():
+            exported = exporter.export(module, inputs, OnnxConfig(dynamic=True))
+            components[name] = exported.components["model"]
     return ExportedModel(components, exporter.export_format, model.config, model.generation_config)
 
 

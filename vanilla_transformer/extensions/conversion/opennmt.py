@@ -16,30 +16,25 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from transformers import GenerationConfig
+from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
-)
 from vanilla_transformer.utils.file_utils import read_json
 
 from .common import (
     ForeignWeights,
-    build_model,
     build_sentencepiece_tokenizer,
-    check_supported,
     find_sentencepiece_model,
+    flatten,
     option_reasons,
     rename,
     side_reasons,
 )
-from .converted_model import ConvertedModel
+from .formats import Checkpoint, Format, Options, special_ids
+from .weight_names import EOLE_NAMES, OPENNMT_PY_NAMES, Names
 
-Weights = dict[str, torch.Tensor]
-_SIDES = ("encoder", "decoder")
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}
 _SPECIAL_TOKENS = {
     "unk_token": "<unk>",
@@ -47,44 +42,15 @@ _SPECIAL_TOKENS = {
     "bos_token": "<s>",
     "eos_token": "</s>",
 }
+_SPECIAL = "special_tokens"  # the entry of a checkpoint's options with the special tokens
+# Parameters that may share the weights of another one.
+_ALIASES = {
+    "model.decoder.embed_tokens.weight": ["model.encoder.embed_tokens.weight"],
+    "lm_head.weight": ["model.decoder.embed_tokens.weight", "model.encoder.embed_tokens.weight"],
+}
+_UNUSED = r".*(?<!\.weight)(?<!\.bias)"  # positional encodings and other buffers
 # Supported text transforms. The tokenizer would have to apply any other.
 _TRANSFORMS = {"sentencepiece", "filtertoolong"}
-# The defaults of both toolkits.
-_BEAMS, _MAX_NEW_TOKENS = 5, 250
-# The toolkits' names of our parameters, see `rename`.
-_PROJECTIONS = {
-    r"\.encoder_attn\.": ".context_attn.",
-    r"\.q_proj": ".linear_query",
-    r"\.k_proj": ".linear_keys",
-    r"\.v_proj": ".linear_values",
-    r"\.out_proj": ".final_linear",
-}
-OPENNMT_PY = {
-    r"^model\.": "",
-    r"^(encoder|decoder)\.embed_tokens": r"\1.embeddings.make_embedding.emb_luts.0",
-    r"^lm_head": "generator",
-    r"^encoder\.layers": "encoder.transformer",
-    r"^decoder\.layers": "decoder.transformer_layers",
-    r"^(encoder.*)\.self_attn_layer_norm": r"\1.layer_norm",
-    r"^(decoder.*)\.self_attn_layer_norm": r"\1.layer_norm_1",
-    r"\.encoder_attn_layer_norm": ".layer_norm_2",
-    r"\.fc([12])": r".feed_forward.w_\1",
-    r"\.final_layer_norm": ".feed_forward.layer_norm",
-    **_PROJECTIONS,
-}
-EOLE = {
-    r"^model\.": "",
-    r"^encoder\.embed_tokens": "src_emb.embeddings",
-    r"^decoder\.embed_tokens": "tgt_emb.embeddings",
-    r"^lm_head": "generator",
-    r"\.layers": ".transformer_layers",
-    r"\.self_attn_layer_norm": ".input_layernorm",
-    r"\.encoder_attn_layer_norm": ".precontext_layernorm",
-    r"\.fc1": ".mlp.gate_up_proj",
-    r"\.fc2": ".mlp.down_proj",
-    r"\.final_layer_norm": ".post_attention_layernorm",
-    **_PROJECTIONS,
-}
 # The values of options that this package has a counterpart for.
 _OPENNMT_PY_OPTIONS: dict[str, Sequence[Any]] = {
     **{"encoder_type": ["transformer"], "decoder_type": ["transformer"], "model_task": ["seq2seq"]},
@@ -136,13 +102,39 @@ _EOLE_ENCODER_OPTIONS: dict[str, Sequence[Any]] = {
     "final_encoder_layer_norm": [True],
 }
 _EOLE_DECODER_OPTIONS = {"decoder_type": ["transformer"], **_EOLE_OPTIONS, "layer_types": [None]}
+# Our fields, and the options that declare them.
+_FIELDS = {
+    "d_model": "hidden_size",
+    "encoder_layers": "enc_layers",
+    "decoder_layers": "dec_layers",
+    "encoder_attention_heads": "heads",
+    "decoder_attention_heads": "heads",
+    "encoder_ffn_dim": "transformer_ff",
+    "decoder_ffn_dim": "transformer_ff",
+    "layer_norm_eps": "norm_eps",
+}
+_EOLE_FIELDS = {
+    "d_model": "decoder.hidden_size",
+    "encoder_layers": "encoder.layers",
+    "decoder_layers": "decoder.layers",
+    "encoder_attention_heads": "encoder.heads",
+    "decoder_attention_heads": "decoder.heads",
+    "encoder_ffn_dim": "encoder.transformer_ff",
+    "decoder_ffn_dim": "decoder.transformer_ff",
+    "layer_norm_eps": "decoder.norm_eps",
+}
+_STACK_DEFAULTS = {"layers": 2, "heads": 8, "transformer_ff": 2048}
+_EOLE_DEFAULTS = {
+    **{f"encoder.{name}": value for name, value in _STACK_DEFAULTS.items()},
+    **{f"decoder.{name}": value for name, value in _STACK_DEFAULTS.items()},
+    "decoder.hidden_size": 512,
+    "decoder.mlp_activation_fn": "relu",
+    "decoder.norm_eps": 1e-5,
+}
 
 
-def read_opennmt_py(path: str | Path) -> ConvertedModel:
-    """Read an OpenNMT-py checkpoint (`*.pt`).
-
-    The original is None, since OpenNMT-py's requirements conflict with this package's.
-    """
+def read_opennmt_py(path: str | Path) -> Checkpoint:
+    """Read an OpenNMT-py checkpoint (`*.pt`)."""
     path = Path(path)
     content = load_pickled_checkpoint(
         path, "OpenNMT-py", "generator", allowed_types=[argparse.Namespace]
@@ -153,44 +145,41 @@ def read_opennmt_py(path: str | Path) -> ConvertedModel:
             f"{path} must be a checkpoint of OpenNMT-py 3. Convert older ones with the scripts in "
             "its tools/."
         )
-    used = {name for corpus in options["data"].values() for name in corpus.get("transforms", [])}
-    check_supported(
-        "This package",
-        {
-            **option_reasons(options, _OPENNMT_PY_OPTIONS),
-            "it uses average attention": options.get("self_attn_type") == "average",
-            **_text_reasons(used, options),
-        },
-    )
-    weights = content["model"] | {
-        f"generator.{name}": tensor for name, tensor in content["generator"].items()
+    weights = dict(content["model"])
+    for name, tensor in content["generator"].items():
+        weights[f"generator.{name}"] = tensor
+    names = options.get("default_specials", _SPECIAL_TOKENS.values())
+    special = dict(zip(_SPECIAL_TOKENS, names, strict=True))
+    return _checkpoint(options, weights, vocab, special, options, path.parent)
+
+
+def _reasons(checkpoint: Checkpoint) -> dict[str, bool]:
+    options = checkpoint.options
+    transforms: set[str] = set()
+    for corpus in options["data"].values():
+        transforms.update(corpus.get("transforms", []))
+    return {
+        **option_reasons(options, _OPENNMT_PY_OPTIONS),
+        "it uses average attention": options.get("self_attn_type") == "average",
+        **_text_reasons(transforms, options),
     }
-    fields = {
-        "d_model": options["hidden_size"],
-        **{f"{side}_layers": options[f"{side[:3]}_layers"] for side in _SIDES},
-        **{f"{side}_attention_heads": options["heads"] for side in _SIDES},
-        **{f"{side}_ffn_dim": options["transformer_ff"] for side in _SIDES},
+
+
+def _fields(checkpoint: Checkpoint) -> Options:
+    options = {"norm_eps": 1e-6, **checkpoint.options}
+    return {
+        **{ours: options[theirs] for ours, theirs in _FIELDS.items()},
         "activation_function": _ACTIVATIONS[options["pos_ffn_activation_fn"]],
-        "layer_norm_eps": options.get("norm_eps", 1e-6),
-        **_dropouts(options),
+        **_common_fields(checkpoint, options, options),
     }
-    fields |= _tying(options, vocab["src"] == vocab["tgt"])
-    special = _SPECIAL_TOKENS | dict(
-        zip(_SPECIAL_TOKENS, options.get("default_specials", _SPECIAL_TOKENS.values()), strict=True)
-    )
-    return _build(fields, weights, OPENNMT_PY, vocab, special, options, path.parent)
 
 
-def read_eole(folder: str | Path) -> ConvertedModel:
-    """Read an eole model folder.
-
-    The original is None, since eole's requirements conflict with this package's.
-    """
+def read_eole(folder: str | Path) -> Checkpoint:
+    """Read an eole model folder."""
     folder = Path(folder)
     config, vocab = (read_json(folder / name) for name in ("config.json", "vocab.json"))
-    if not isinstance(vocab, dict) or not all(
-        isinstance(vocab.get(s), list) for s in ("src", "tgt")
-    ):
+    sides = [vocab.get(side) for side in ("src", "tgt")] if isinstance(vocab, dict) else [None]
+    if not all(isinstance(tokens, list) for tokens in sides):
         raise UserError(f"{folder / 'vocab.json'} must map src and tgt to lists of tokens.")
     parts = config.get("model") if isinstance(config, dict) else None
     if not isinstance(parts, dict) or "encoder" not in parts:
@@ -198,43 +187,43 @@ def read_eole(folder: str | Path) -> ConvertedModel:
             f"{folder / 'config.json'} must have eole's format, with encoder and decoder under "
             "`model`."
         )
-    model, options = (
-        config["model"],
-        (config.get("transforms_configs") or {}).get("sentencepiece", {}),
-    )
-    encoder, decoder = model["encoder"], model["decoder"]
-    check_supported(
-        "This package",
-        {
-            **option_reasons({"encoder_type": None} | encoder, _EOLE_ENCODER_OPTIONS),
-            **option_reasons({"decoder_type": None} | decoder, _EOLE_DECODER_OPTIONS),
-            **option_reasons(
-                model.get("embeddings") or {}, {**_EOLE_POSITIONS, "normalize": [False]}
-            ),
-            **side_reasons(encoder, decoder, ["hidden_size", "mlp_activation_fn", "norm_eps"]),
-            **_text_reasons(set(config.get("transforms") or []), options),
-        },
-    )
     weights = load_file(folder / "model.00.safetensors")
-    fields = {
-        "d_model": decoder.get("hidden_size", 512),
-        **{f"{side}_layers": model[side].get("layers", 2) for side in _SIDES},
-        **{f"{side}_attention_heads": model[side].get("heads", 8) for side in _SIDES},
-        **{f"{side}_ffn_dim": model[side].get("transformer_ff", 2048) for side in _SIDES},
-        "activation_function": _ACTIVATIONS[decoder.get("mlp_activation_fn", "relu")],
-        "layer_norm_eps": decoder.get("norm_eps", 1e-5),
-        **_dropouts(config.get("training") or {}),
-        **_tying(model, vocab["src"] == vocab["tgt"]),
-    }
-    paths = {
-        name: str(value).replace("${MODEL_PATH}", os.fspath(folder))
-        for name, value in options.items()
-    }
+    paths = {}
+    for name, value in _subword_options(config).items():
+        paths[name] = str(value).replace("${MODEL_PATH}", os.fspath(folder))
     special = _SPECIAL_TOKENS | vocab.get("specials", {})
-    return _build(fields, weights, EOLE, vocab, special, paths, folder)
+    return _checkpoint(config, weights, vocab, special, paths, folder)
 
 
-def _text_reasons(transforms: set[str], options: Mapping[str, Any]) -> dict[str, bool]:
+def _subword_options(config: Options) -> Options:
+    return (config.get("transforms_configs") or {}).get("sentencepiece", {})
+
+
+def _eole_reasons(checkpoint: Checkpoint) -> dict[str, bool]:
+    config = checkpoint.options
+    model = config["model"]
+    encoder, decoder = model["encoder"], model["decoder"]
+    embeddings = model.get("embeddings") or {}
+    return {
+        **option_reasons({"encoder_type": None} | encoder, _EOLE_ENCODER_OPTIONS),
+        **option_reasons({"decoder_type": None} | decoder, _EOLE_DECODER_OPTIONS),
+        **option_reasons(embeddings, {**_EOLE_POSITIONS, "normalize": [False]}),
+        **side_reasons(encoder, decoder, ["hidden_size", "mlp_activation_fn", "norm_eps"]),
+        **_text_reasons({*(config.get("transforms") or [])}, _subword_options(config)),
+    }
+
+
+def _eole_fields(checkpoint: Checkpoint) -> Options:
+    model = checkpoint.options["model"]
+    options = _EOLE_DEFAULTS | flatten(model)
+    return {
+        **{ours: options[theirs] for ours, theirs in _EOLE_FIELDS.items()},
+        "activation_function": _ACTIVATIONS[str(options["decoder.mlp_activation_fn"])],
+        **_common_fields(checkpoint, model, checkpoint.options.get("training") or {}),
+    }
+
+
+def _text_reasons(transforms: set[str], options: Options) -> dict[str, bool]:
     others = sorted(transforms - _TRANSFORMS)
     return {
         f"it also transforms text with {', '.join(others)}": bool(others),
@@ -242,109 +231,118 @@ def _text_reasons(transforms: set[str], options: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _dropouts(options: Mapping[str, Any]) -> dict[str, float]:
-    """Return the dropout rates. Training can change them; the last value counts."""
-    dropout = options.get("dropout", [0.3])[-1]
-    attention_dropout = options.get("attention_dropout", [0.1])[-1]
-    return {
-        "dropout": dropout,
-        "activation_dropout": dropout,
-        "attention_dropout": attention_dropout,
-    }
-
-
-def _tying(options: Mapping[str, Any], same_vocabulary: bool) -> dict[str, bool]:
-    """Return our tying options.
-
-    Source and target embeddings are shared only if the output projection is tied.
-    """
-    shared, tied = (
-        bool(options.get(name)) for name in ("share_embeddings", "share_decoder_embeddings")
-    )
-    return {
-        "share_encoder_decoder_embeddings": shared and tied and same_vocabulary,
-        "tie_word_embeddings": tied,
-    }
-
-
-def _build(
-    fields: dict[str, Any],
-    weights: Weights,
-    names: Mapping[str, str],
-    vocab: Mapping[str, Any],
+def _checkpoint(
+    options: Options,
+    weights: dict[str, torch.Tensor],
+    vocab: Options,
     special_tokens: Mapping[str, str],
-    options: Mapping[str, Any],
+    paths: Options,
     folder: Path,
-) -> ConvertedModel:
-    """Build the model, with the ids of the special tokens, and the tokenizer of both SentencePiece
-    models.
+) -> Checkpoint:
+    """Return the checkpoint of either toolkit, with the special tokens among its options.
+
+    Args:
+        paths: The SentencePiece models, as the toolkit declares them.
     """
-    source, target = vocab["src"], vocab["tgt"]
     start = vocab.get("decoder_start_token", special_tokens["bos_token"])
-    missing = sorted({*special_tokens.values(), start} - set(target))
+    special = {**special_tokens, "decoder_start_token": start}
+    tokens = (vocab["src"], vocab["tgt"])
+
+    def build_tokenizer() -> MarianTokenizer:
+        names = paths["src_subword_model"], paths.get("tgt_subword_model")
+        source, target = (find_sentencepiece_model(name or names[0], folder) for name in names)
+        return build_sentencepiece_tokenizer((source, target), tokens, special_tokens)
+
+    return Checkpoint({**options, _SPECIAL: special}, weights, tokens, build_tokenizer)
+
+
+def _common_fields(checkpoint: Checkpoint, tying: Options, training: Options) -> Options:
+    """Return the fields that both toolkits declare alike.
+
+    Args:
+        tying: Has the options of shared embeddings.
+        training: Has the dropout rates. Training can change them; the last value counts.
+    """
+    source, target = checkpoint.tokens
+    special = checkpoint.options[_SPECIAL]
+    missing = sorted({*special.values()} - {*target})
     if missing:
         raise UserError(f"The target vocabulary must contain {', '.join(missing)}.")
-    if source.index(special_tokens["pad_token"]) != target.index(special_tokens["pad_token"]):
+    if source.index(special["pad_token"]) != target.index(special["pad_token"]):
         raise UserError("Padding must have the same id in both vocabularies.")
-    fields |= {
+    ids = {}
+    for name in ("pad_token", "bos_token", "eos_token", "decoder_start_token"):
+        ids[f"{name}_id"] = target.index(special[name])
+    dropout = training.get("dropout", [0.3])[-1]
+    is_tied = bool(tying.get("share_decoder_embeddings"))
+    # Source and target embeddings are shared only if the output projection is tied.
+    is_shared = bool(tying.get("share_embeddings")) and is_tied and source == target
+    return {
+        **ids,
         "vocab_size": len(source),
         "decoder_vocab_size": len(target),
+        "dropout": dropout,
+        "activation_dropout": dropout,
+        "attention_dropout": training.get("attention_dropout", [0.1])[-1],
+        "share_encoder_decoder_embeddings": is_shared,
+        "tie_word_embeddings": is_tied,
         "normalize_before": True,
         "lm_head_bias": True,
-        "attention_bias": any(name.endswith("linear_query.bias") for name in weights),
+        "attention_bias": any(name.endswith("linear_query.bias") for name in checkpoint.weights),
         "source_eos": False,
-        "decoder_start_token_id": target.index(start),
-        **{
-            f"{name}_token_id": target.index(special_tokens[f"{name}_token"])
-            for name in ("pad", "bos", "eos")
-        },
     }
-    source_spm = options["src_subword_model"]
-    target_spm = options.get("tgt_subword_model") or source_spm
-    paths = (
-        find_sentencepiece_model(source_spm, folder),
-        find_sentencepiece_model(target_spm, folder),
-    )
-    tokenizer = build_sentencepiece_tokenizer(paths, (source, target), special_tokens)
-    return ConvertedModel(model_from_opennmt(fields, weights, names), tokenizer)
 
 
-def model_from_opennmt(
-    fields: Mapping[str, Any], weights: Weights, names: Mapping[str, str]
-) -> VanillaTransformerForConditionalGeneration:
-    """Build the model of our configuration fields, and of weights with the names of a toolkit."""
-    unused = r".*(?<!\.weight)(?<!\.bias)"  # positional encodings and other buffers
-    model = build_model(
-        VanillaTransformerConfig(**fields), weights, partial(_find_weight, names), unused
-    )
-    # The default of both toolkits: hypotheses are ranked by the mean of their log-probabilities.
-    ids = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
-    model.generation_config = GenerationConfig(
-        num_beams=_BEAMS,
+def _search(checkpoint: Checkpoint, config: VanillaTransformerConfig) -> GenerationConfig:
+    """Return the defaults of both toolkits: hypotheses are ranked by the mean of their
+    log-probabilities.
+    """
+    ids = special_ids(config)
+    del ids["bos_token_id"]
+    return GenerationConfig(
+        num_beams=5,
         length_penalty=1.0,
         length_penalty_type="power",
-        max_new_tokens=_MAX_NEW_TOKENS,
-        suppress_tokens=[model.config.pad_token_id],
-        **{name: getattr(model.config, name) for name in ids},
+        max_new_tokens=250,
+        suppress_tokens=[config.pad_token_id],
+        **ids,
     )
-    return model
 
 
 def _find_weight(
-    names: Mapping[str, str], name: str, initial: torch.Tensor, weights: ForeignWeights
+    names: Names,
+    checkpoint: Checkpoint,
+    config: VanillaTransformerConfig,
+    name: str,
+    initial: torch.Tensor,
+    weights: ForeignWeights,
 ) -> torch.Tensor:
     """Return the toolkit's tensor for our parameter `name`.
 
     Shared weights may be saved once or several times.
     """
-    others = {
-        "model.decoder.embed_tokens.weight": ["model.encoder.embed_tokens.weight"],
-        "lm_head.weight": [
-            "model.decoder.embed_tokens.weight",
-            "model.encoder.embed_tokens.weight",
-        ],
-    }
-    candidates = [rename(candidate, names) for candidate in [name, *others.get(name, [])]]
+    candidates = [rename(ours, names) for ours in (name, *_ALIASES.get(name, ()))]
     if name.endswith(".bias") and not name.endswith("norm.bias") and candidates[0] not in weights:
         return torch.zeros_like(initial)  # a projection without a bias
     return weights.first(*candidates)
+
+
+# Their requirements conflict with this package's, so nothing is compared.
+OPENNMT_PY = Format(
+    "OpenNMT-py",
+    read_opennmt_py,
+    _reasons,
+    _fields,
+    _search,
+    partial(_find_weight, OPENNMT_PY_NAMES),
+    _UNUSED,
+)
+EOLE = Format(
+    "eole",
+    read_eole,
+    _eole_reasons,
+    _eole_fields,
+    _search,
+    partial(_find_weight, EOLE_NAMES),
+    _UNUSED,
+)

@@ -10,7 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.readers import SentencePair, stream_text_files
 from vanilla_transformer.errors import UserError
@@ -35,7 +36,7 @@ def read_shortlist_text(files: Sequence[str | Path]) -> list[SentencePair]:
     return pairs
 
 
-def count_shortlist(tokenizer: Any, pairs: Sequence[SentencePair]) -> Shortlist:
+def count_shortlist(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair]) -> Shortlist:
     """Return the target tokens with the highest p(target token | source token) in aligned text.
 
     [`align_lexically`] aligns tokens, whose numbers are its words. Languages that write no spaces

@@ -23,7 +23,7 @@ from transformers.utils import logging
 
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.engine.precision import resolve_precision
-from vanilla_transformer.decoding.loading import find_backend, load_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Report
@@ -114,19 +114,14 @@ def open_workers(
 ) -> Iterator[TranslationPipeline]:
     """Yield the pipeline of a model for several workers, see [`open_pipeline`]."""
     check_workers(workers)
-    backend = loading["backend"] = loading.get("backend") or find_backend(name)
     translate = load_pipeline(name, precision=precision, **loading)
     model = translate.model
     precision = None if precision is None else resolve_precision(model, precision)
-    if backend is not None:
-        raise UserError(
-            f"Workers translate with PyTorch, but `backend` is {backend!r}. Use one worker."
-        )
     if model.device.type != "cpu":
         raise UserError(
             f"Workers translate on the CPU, but this process uses {model.device}. Use one worker."
         )
-    of_workers = {key: value for key, value in loading.items() if key not in ("backend", "device")}
+    of_workers = {key: value for key, value in loading.items() if key != "device"}
     with closing(WorkerPipeline(name, translate, workers, precision, **of_workers)) as parallel:
         del translate
         yield parallel

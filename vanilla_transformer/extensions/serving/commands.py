@@ -72,11 +72,6 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
         description="With --model: maximum number of models in memory; the least recently used one "
         "makes room. By default all.",
     )
-    pivot: str | None = Field(
-        None,
-        description="Code of a language, such as en, through which languages are translated that "
-        "no model has together: by one model into it and by another one out of it.",
-    )
     glossary: list[str] | None = Field(
         None,
         description="File of terms and their translations for all requests, as `translate "
@@ -85,13 +80,6 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     )
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all interfaces.")
     port: int = Field(8000, description="Port to listen on.")
-    backend: str | None = Field(
-        None,
-        description=(
-            "ctranslate2 or onnx for a model converted to it; by default what its folder "
-            "was made for."
-        ),
-    )
     precision: str | None = Field(None, description=PRECISION_HELP)
     api_key_file: Input | None = Field(
         None,
@@ -174,7 +162,7 @@ def serve_command(arguments: Sequence[str]) -> None:
     with bind(options.host, options.port) as listener:
         models, page = _several_models(folders, options) if folders else _one_model(options)
         service = create_service_of(
-            Models(models, options.pivot),
+            Models(models),
             options,
             api_keys=keys,
             metrics=options.metrics,
@@ -274,7 +262,6 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         load = partial(
             load_pipeline,
             options.name,
-            options.backend,
             options.precision,
             **further_models(options),
         )
@@ -325,9 +312,7 @@ def _several_models(
     from .models import ModelLoader, ServedModel
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
-        translate = load_pipeline(
-            folder, options.backend, options.precision, normalize=options.normalize
-        )
+        translate = load_pipeline(folder, options.precision, normalize=options.normalize)
         find_direction(translate.tokenizer, *direction)  # refuses a model of other languages
         languages = {}
         if find_languages(translate.tokenizer) is not None:

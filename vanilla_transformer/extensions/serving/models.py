@@ -14,13 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .document_processes import DocumentProcesses, Documents
-from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
 from .queue import (
     Batcher,
@@ -36,15 +34,6 @@ VERSION = version("vanilla-transformer")
 _WEIGHTS = (".safetensors", ".bin", ".onnx", ".onnx_data")
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
-_OF_BOTH = ("format", "split_sentences", "protect")  # options of both models of a pair
-_ABOUT_THE_SOURCE = (
-    *TERMS,
-    SOFT_TERMS,
-    *LANGUAGES,
-    "return_alignments",
-    "return_confidence",
-    "return_warnings",
-)
 
 
 @dataclass(frozen=True)
@@ -282,136 +271,19 @@ def hash_models(models: Sequence[ServedModel], names: Sequence[str]) -> None:
             model.sha256 = " ".join(value for file, value in files if Path(file).suffix in _WEIGHTS)
 
 
-def language_entries(
-    directions: Sequence[Direction], direction: Direction | None
-) -> dict[str, str]:
-    """Return the entries of requests by which a model translates in one of its directions."""
-    if direction is None or len(directions) < 2:
-        return {}
-    return {"src_lang": str(direction.source), "tgt_lang": str(direction.target)}
-
-
-class PivotModels:
-    """Two models that translate one after the other, for two languages that no model has together.
-
-    A request has options of the second model. Those about the source would be about the text
-    between, so requests have none of them.
-
-    Args:
-        first, second: Each model, and the direction in which it translates. They may be the same
-            model.
-
-    The service treats it as a model.
-    """
-
-    def __init__(self, first: tuple[ServedModel, Direction], second: tuple[ServedModel, Direction]):
-        (self._first, into), (self._second, out) = first, second
-        self._languages = [
-            language_entries(model.directions, direction) for model, direction in (first, second)
-        ]
-        self.directions = [Direction(into.source, out.target)]
-        self.default = self.directions[0]
-        self.name = str(self.default)
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether both models were in memory; one of them may have made room for the other."""
-        return all(model.is_loaded or model.last_used > 0 for model in (self._first, self._second))
-
-    @property
-    def known(self) -> list[str]:
-        """The options of requests, once both models were loaded."""
-        return [
-            name
-            for name in self._second.known
-            if name not in _ABOUT_THE_SOURCE and (name not in _OF_BOTH or name in self._first.known)
-        ]
-
-    async def load(self) -> None:
-        """Load both models, one after the other."""
-        await self._first.load()
-        await self._second.load()
-
-    async def translate(self, request: TextRequest) -> list[list[Any]]:
-        """Translate the best translations of the first model by the second one, as
-        [`ServedModel.translate`] does.
-        """
-        options, (into, out), limits = dict(request.options), self._languages, self._second.limits
-        if options.get("format") in (
-            "xliff",
-            "po",
-            "ts",
-        ):  # of which the second model would find nothing to do
-            raise Refusal(
-                422,
-                f"{options['format'].upper()} needs one model from "
-                f"{' to '.join(map(str, self.default))}, got two.",
-            )
-        limits.check_request(request.texts, request.num_hypotheses, options.get("format", "text"))
-        into = into | {name: value for name, value in options.items() if name in _OF_BOTH}
-        first = TextRequest(
-            request.texts, client=request.client, options=tuple(sorted(into.items()))
-        )
-        try:
-            async with asyncio.timeout(limits.request_seconds):
-                between = [row[0] for row in await self._first.translate(first)]
-                second = request._replace(
-                    texts=between, options=tuple(sorted((options | out).items()))
-                )
-                return await self._second.translate(second)
-        except TimeoutError as error:
-            raise limits.late() from error
-
-
-Choice = ServedModel | PivotModels  # for which requests may ask
-
-
 class Models:
-    """The models of a service, at least one.
+    """The models of a service, at least one."""
 
-    Args:
-        pivot: Code of the language through which two models translate languages that no model has
-            together.
-
-    Attributes:
-        choices: The models, and the pairs of them, for which requests may ask.
-    """
-
-    def __init__(self, models: Sequence[ServedModel], pivot: str | None = None):
+    def __init__(self, models: Sequence[ServedModel]):
         self._models = models
-        self.choices: list[Choice] = [*models]
-        if pivot is None:
-            return
-        steps = [
-            (model, direction)
-            for model in models
-            for direction in model.directions
-            if direction.source is not None
-        ]
-        direct = {direction for _, direction in steps}
-        before = [step for step in steps if step[1].target == pivot]
-        after = [step for step in steps if step[1].source == pivot]
-        pairs = [PivotModels(first, second) for first in before for second in after]
-        chosen = {
-            pair.name: pair
-            for pair in pairs
-            if pair.default not in direct and len({*pair.default}) > 1
-        }
-        if not chosen:
-            example = "such as en with de-en and en-fr"
-            requirement = (
-                f"a language between two others that no model translates directly, {example}"
-            )
-            raise UserError(f"`pivot` must be {requirement}, got {pivot!r}.")
-        self.choices += chosen.values()
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models)
 
     @property
     def directions(self) -> list[Direction]:
-        """The directions of all choices, as far as they are known."""
-        return [direction for choice in self.choices for direction in choice.directions]
+        """The directions of all models, as far as they are known."""
+        return [direction for model in self for direction in model.directions]
 
     @property
     def is_busy(self) -> bool:
@@ -421,16 +293,16 @@ class Models:
             for model in self
         )
 
-    def find(self, name: Any, status: int = 422) -> Choice:
-        """Return the choice that a request names, or refuse it with a status; the only model needs
+    def find(self, name: Any, status: int = 422) -> ServedModel:
+        """Return the model that a request names, or refuse it with a status; the only model needs
         no name.
         """
         if name is None and len(self._models) == 1:
             return self._models[0]
-        for choice in self.choices:
-            if choice.name == name:
-                return choice
-        known = ", ".join([choice.name for choice in self.choices][:_MOST_SHOWN])
+        for model in self:
+            if model.name == name:
+                return model
+        known = ", ".join([model.name for model in self][:_MOST_SHOWN])
         raise Refusal(status, f"`model` must be one of the models of this service: {known}.")
 
     def stop(self) -> None:

@@ -57,7 +57,7 @@ def add_page(
     settings = {
         "models": {}
         if loaded
-        else {str(pair): model.name for model in models.choices for pair in model.directions},
+        else {str(pair): model.name for model in models for pair in model.directions},
         "features": list(loaded.known) if loaded else None,
         "returned": _RETURNED,
         "warnings": WARNINGS,

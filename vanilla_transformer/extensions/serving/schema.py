@@ -35,10 +35,7 @@ _STRING: dict[str, Any] = {"type": "string"}
 # --- Requests -------------------------------------------------------------------------------------
 
 
-_MODEL_HELP = (
-    "Name of the model, if the service has several: its languages, such as en-de. With a pivot, "
-    "also languages that two models translate one after the other."
-)
+_MODEL_HELP = "Name of the model, if the service has several: its languages, such as en-de."
 
 
 class _Texts(BaseModel):

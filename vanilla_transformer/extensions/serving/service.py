@@ -42,7 +42,7 @@ from .incoming import BodyLimit, read_content, read_form, read_texts, unless_dis
 from .language_detection import Detected, DetectLanguages
 from .libretranslate import DETECTED, Question, TranslatedFiles, name_language, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
-from .models import VERSION, Choice, LoadedModel, Models, ServedModel, language_entries
+from .models import VERSION, LoadedModel, Models, ServedModel
 from .prometheus import CountRequests
 from .queue import CountTokens, ModelFailure, TextRequest, Translate, count_bytes
 from .schema import TranslationRequest
@@ -520,23 +520,23 @@ class _Translator:
         self, request: Request, question: Question, client: str
     ) -> list[list[Any]]:
         direction = question.find_direction(self.models.directions)
-        choices = self.models.choices
         model = next(
-            choice for choice in choices if direction is None or direction in choice.directions
+            model for model in self.models if direction is None or direction in model.directions
         )
         content = {
             "text": question.q,
             "num_return_sequences": question.num_hypotheses,
             "format": question.format,
         }
-        content |= language_entries(model.directions, direction)
+        if direction is not None and len(model.directions) > 1:
+            content |= {"src_lang": str(direction.source), "tgt_lang": str(direction.target)}
         resolved = await self._resolve(
             request, model, TranslationRequest.model_validate(content), client
         )
         return await unless_disconnected(request, model.translate(resolved))
 
     async def _resolve(
-        self, request: Request, model: Choice, content: TranslationRequest, client: str
+        self, request: Request, model: ServedModel, content: TranslationRequest, client: str
     ) -> TextRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
@@ -551,7 +551,7 @@ class _Translator:
         return content.resolve(client, model.known, self.limits.max_mbr_samples)
 
 
-async def stream_events(model: Choice, request: TextRequest) -> AsyncIterator[str]:
+async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterator[str]:
     """Yield a server-sent event for each text, as soon as it is translated or refused."""
 
     async def translate(position: int) -> dict[str, Any]:

@@ -1,19 +1,16 @@
 """Every format, with weights that are truncated or damaged: an error message, and no file left."""
 
-import json
 import os
 import re
 import zipfile
-from argparse import Namespace
 
 import numpy as np
 import pytest
 import torch
-import yaml
 from transformers import MarianConfig, MarianMTModel
 
 from tests.foreign_models import MAKERS, SIZES
-from tests.foreign_mutations import OPTIONS, check_mutations
+from tests.foreign_mutations import OPTIONS, change_arrays, change_entries, check_mutations
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import READERS, WRITERS
@@ -152,49 +149,6 @@ def change_lines(name, pattern, by):
     )
 
 
-def change_entries(name, *places, **changes):
-    """Return a function that changes the entries of mappings in a file, each at its path, such as
-    `model.encoder`.
-    """
-
-    def damage(folder):
-        path = folder / name
-        kind = {".yaml": yaml, ".json": json}.get(path.suffix)
-        content = (
-            torch.load(path, weights_only=False)
-            if kind is None
-            else PARSERS[kind](path.read_text())
-        )
-        for place in places or ("",):
-            entries = content
-            for key in filter(None, place.split("/")):
-                entries = entries[key]
-            (vars(entries) if isinstance(entries, Namespace) else entries).update(changes)
-        if kind is None:
-            torch.save(content, path)
-        else:
-            path.write_text(json.dumps(content))  # which is YAML, too
-
-    return damage
-
-
-def change_arrays(*, without=(), options=None, **added):
-    """Return a function that changes Marian's arrays, and its options: entries, or all of their
-    text.
-    """
-
-    def damage(folder):
-        with np.load(folder / "model.npz") as content:
-            arrays = {name: array for name, array in content.items() if name not in without} | added
-        if options is not None:
-            before = yaml.safe_load(arrays[OPTIONS].tobytes().rstrip(b"\0"))
-            text = options if isinstance(options, str) else yaml.safe_dump(before | options)
-            arrays[OPTIONS] = np.frombuffer(text.encode() + b"\0", dtype=np.int8)
-        np.savez(folder / "model.npz", **arrays)
-
-    return damage
-
-
 def drop_norm_bias(folder):
     """Remove a tensor that, unlike the bias of a projection, every model has."""
     content = torch.load(folder / "model.pt", weights_only=False)
@@ -211,7 +165,6 @@ def declare_too_much(folder):
         archive.writestr("weight.npy", header.ljust(127) + b"\n")
 
 
-PARSERS = {yaml: yaml.safe_load, json: json.loads}
 DAMAGED = "a file is damaged or of another format"
 SIDES = ("model/encoder", "model/decoder")
 UNLIKE_MARIAN = {"transformer-decoder-autoreg": "rnn", "transformer-ffn-activation": "tanh"}

@@ -19,8 +19,9 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.conversion import READERS, WRITERS, bergamot
 from vanilla_transformer.extensions.conversion.bergamot import _find_engines, find_alphas
+from vanilla_transformer.extensions.conversion.formats import convert
 from vanilla_transformer.extensions.conversion.marian_bin import read_bin, write_bin
-from vanilla_transformer.extensions.conversion.marian_npz import read_marian_folder, read_marian_npz
+from vanilla_transformer.extensions.conversion.marian_npz import MARIAN_NPZ, read_marian_folder
 from vanilla_transformer.utils.file_utils import hash_file, save_model_folder
 
 FLOAT32, INT8 = "model.bin", "model.intgemm.alphas.bin"
@@ -42,14 +43,14 @@ def imported(tmp_path):
     folder = marian_folder(
         tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"}
     )
-    model, tokenizer, _ = read_marian_npz(folder)
+    model, tokenizer, _ = convert(MARIAN_NPZ, folder)
     tokenizer.init_kwargs["directions"] = [["en", "de"]]
     save_model_folder(model, tokenizer, tmp_path / "ours")
     return model, tokenizer
 
 
 def translate_in_float32(folder):
-    model, tokenizer, _ = read_marian_npz(folder)
+    model, tokenizer, _ = convert(MARIAN_NPZ, folder)
     return lambda sentences: bergamot._translate(model, tokenizer, sentences)
 
 
@@ -143,7 +144,7 @@ def test_to_bergamot_starts_from_zero_and_adds_biases(imported, tmp_path):
     nn.init.normal_(model.model.encoder.embed_tokens.weight, std=0.5)
     folder = save_model_folder(model, tokenizer, tmp_path / "moved")
     WRITERS["bergamot"](folder, tmp_path / "bergamot", MARIAN_SENTENCES)
-    converted, again, _ = read_marian_npz(tmp_path / "bergamot")
+    converted, again, _ = convert(MARIAN_NPZ, tmp_path / "bergamot")
     batch = again(MARIAN_SENTENCES, padding=True, return_tensors="pt")
     targets = torch.tensor([[config.pad_token_id, 4, 5]] * 3)
     expected, found = (
@@ -174,7 +175,7 @@ def test_to_bergamot_rounds_weights_to_half_a_step_and_stores_a_factor_for_each(
         assert np.abs(rounded[name].astype(float) - array).max() <= step * 0.5001, name
         assert name not in matrices or np.any(rounded[name] != array)
     (tmp_path / "bergamot" / FLOAT32).unlink()  # int8 alone, as Mozilla publishes it, is read, too
-    read_marian_npz(tmp_path / "bergamot")
+    convert(MARIAN_NPZ, tmp_path / "bergamot")
 
 
 @torch.no_grad()
@@ -291,9 +292,9 @@ def test_to_bergamot_names_vocabularies_that_it_cannot_hold(imported, tiny_token
     model, tokenizer = imported
     tokenizer.add_tokens(["<x>"])
     model.generation_config.forced_bos_token_id = 3
-    sides = read_marian_npz(marian_folder(tmp_path / "sides")).tokenizer
-    uneven = read_marian_npz(
-        marian_folder(tmp_path / "uneven", single=True, num_pieces=25)
+    sides = convert(MARIAN_NPZ, marian_folder(tmp_path / "sides")).tokenizer
+    uneven = convert(
+        MARIAN_NPZ, marian_folder(tmp_path / "uneven", single=True, num_pieces=25)
     ).tokenizer
     for other, words in (
         (tokenizer, "its tokens are not the pieces"),

@@ -3,8 +3,6 @@ tokens.
 """
 
 import json
-import shutil
-from types import SimpleNamespace
 
 import ctranslate2
 import pytest
@@ -16,15 +14,13 @@ from tests.forked import run_python
 from tests.m2m_100_models import build_nllb_tokenizer
 from tests.marian_models import build_marian_tokenizer
 from vanilla_transformer import (
-    TranslationPipeline,
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.conversion import WRITERS, ctranslate2_runtime
+from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.comparison import greedy_translator
 from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator
-from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 SENTENCES = [
@@ -75,18 +71,6 @@ def test_writers_keep_separate_embeddings(form, tied, tmp_path, tiny_tokenizer):
     assert comparison.num_identical == comparison.num_sentences == len(SENTENCES)
 
 
-def test_ctranslate2_has_as_many_threads_as_torch(tmp_path, tiny_config, monkeypatch):
-    used = []
-    monkeypatch.setattr(
-        ctranslate2, "Translator", lambda folder, **options: used.append(options["intra_threads"])
-    )
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    monkeypatch.setattr(ctranslate2_runtime, "read_converted_config", lambda folder: tiny_config)
-    tiny.tiny_model().generation_config.save_pretrained(tmp_path)
-    ctranslate2_runtime.CTranslate2Model(tmp_path, tiny.tiny_tokenizer(), torch.device("cpu"))
-    assert used == [3]
-
-
 def test_to_ctranslate2_compares_translations_that_begin_with_their_language(tmp_path):
     tokenizer = build_nllb_tokenizer()
     model = tiny.tiny_model(vocab_size=len(tokenizer))
@@ -111,13 +95,11 @@ def test_ctranslate2_reads_added_tokens_as_we_do(is_old, tmp_path):
     folder = save_model_folder(model, tokenizer, tmp_path / "ours")
     comparison = WRITERS["ctranslate2"](folder, tmp_path / "fast", SENTENCES)
     assert comparison.num_identical == comparison.num_sentences == len(SENTENCES) + 1
-    texts, options = (
-        ["A <ph0> man", "<ph1>", "(<ph0>)"],
-        {"num_beams": 1, "max_new_tokens": 9, "protect": False},
-    )
-    ours = TranslationPipeline(model, tokenizer)(texts, **options)
-    assert TranslationPipeline(tmp_path / "fast", backend="ctranslate2")(texts, **options) == ours
-    assert len({answer["translation_text"] for answer in ours}) == len(ours)
+    texts = ["A <ph0> man", "<ph1>", "(<ph0>)"]
+    translator = ctranslate2.Translator(str(tmp_path / "fast"))
+    ours = greedy_translator(model, tokenizer)(texts)
+    assert ctranslate2_greedy_translator(translator, tokenizer)(texts) == ours
+    assert len({*map(tuple, ours)}) == len(ours)
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-int8", "ctranslate2-float16"])
@@ -172,110 +154,21 @@ def converted(tiny_tokenizer, tmp_path_factory):
     return folder / "fast"
 
 
-def test_pipeline_with_ctranslate2_answers_as_with_torch(converted, tiny_model, tiny_tokenizer):
-    ours = TranslationPipeline(tiny_model, tiny_tokenizer)
-    fast = TranslationPipeline(converted, backend="ctranslate2")
-    texts = [*SENTENCES, "", "Two dogs.\n\nA man."]
-    options = {"num_beams": 1, "max_new_tokens": 20}
-    assert fast(texts, **options) == ours(texts, **options)
-    assert list(fast(iter(texts), **options)) == ours(texts, **options)
-    assert [len(answers) for answers in fast(SENTENCES, num_return_sequences=3)] == [3] * 4
-    assert fast("Two dogs.", do_sample=True, top_k=5)[0].keys() == {"translation_text"}
-
-
-def test_ctranslate2_follows_the_limit_closest_to_the_call(converted, tiny_tokenizer):
-    model = TranslationPipeline(converted, backend="ctranslate2").model
-    model.generation_config.max_new_tokens = 3
-    batch = tiny_tokenizer(["A man is sleeping."], return_tensors="pt")
-    length = batch["input_ids"].shape[1]
-    assert model.generate(**batch, num_beams=1).shape[1] <= 3
-    assert (
-        3
-        < model.generate(**batch, num_beams=1, max_new_tokens_beyond_source=2).shape[1]
-        <= length + 2
-    )
-
-
-def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsys, monkeypatch):
-    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 2)
-
-    def shown(*words, status=0):
-        assert main(["translate", str(converted), *words]) == status
-        return getattr(capsys.readouterr(), "err" if status else "out")
-
-    assert shown("A man is sleeping.", "Two dogs run.", "--backend", "ctranslate2", "--quiet")
-    message = "Workers translate with PyTorch, but `backend` is 'ctranslate2'"
-    assert message in shown("A man.", "--workers", "2", "--quiet", status=2)
-    (answer,) = json.loads(shown("A man.", "--json"))["translations"]
-    assert answer.keys() == {"text"}
-    message = "`n_best` needs a model of this package that PyTorch decodes"
-    assert message in shown("A man.", "--n_best", "2", status=2)
-
-
-def test_ctranslate2_model_ranks_hypotheses_by_the_requested_length_penalty(
-    converted, tiny_tokenizer
-):
-    """CTranslate2 returns log-probability / length ** α; the paper divides by ((5 + length) / 6) **
-    α.
-    """
-    model = TranslationPipeline(converted, backend="ctranslate2").model
-    short, long = (
-        tiny_tokenizer.convert_ids_to_tokens([7, 8]),
-        tiny_tokenizer.convert_ids_to_tokens([9] * 11),
-    )
-    log_probabilities, alpha = {3: -3.5, 12: -6.0}, 0.6
-    found = SimpleNamespace(hypotheses=[long, short], scores=[-6.0 / 12**alpha, -3.5 / 3**alpha])
-    papers = {
-        length: total / ((5 + length) / 6) ** alpha for length, total in log_probabilities.items()
-    }
-    assert papers[3] > papers[12] and found.scores[0] > found.scores[1], (
-        "the two penalties must disagree"
-    )
-    options = {"num_return_sequences": 2, "length_penalty": alpha}
-    orders = {
-        kind: [
-            len(ids)
-            for ids in model._best_hypotheses(
-                found, model._options(options | {"length_penalty_type": kind})
-            )
-        ]
-        for kind in ("wu", "power")
-    }
-    assert orders == {"wu": [2, 11], "power": [11, 2]}
-
-
 @pytest.mark.parametrize(
-    ("call", "kind", "message"),
+    "command",
     [
-        (
-            lambda folder: TranslationPipeline(folder, backend="tensorrt"),
-            ValueError,
-            "got 'tensorrt'",
-        ),
-        (
-            lambda folder: TranslationPipeline(str(folder)),
-            ValueError,
-            "must be a model, got the folder or name '",
-        ),
-        (
-            lambda folder: TranslationPipeline(folder.parent, backend="ctranslate2"),
-            OSError,
-            "convert` wrote",
-        ),
-        (
-            lambda folder: TranslationPipeline(folder, backend="ctranslate2")("a", top_h=1),
-            ValueError,
-            "'top_h'",
-        ),
+        ["translate", "A man."],
+        ["evaluate", "--source", "text", "--target", "text", "--metric", "loss"],
+        ["serve", "--port", "0"],
+        ["convert", "out", "--target_format", "marian"],
     ],
 )
-def test_pipeline_with_ctranslate2_names_mistakes(call, kind, message, converted):
-    with pytest.raises(kind, match=message):
-        call(converted)
-
-
-def test_pipeline_with_ctranslate2_refuses_a_truncated_model(converted, tmp_path):
-    converted = shutil.copytree(converted, tmp_path / "truncated")
-    (converted / "model.bin").write_bytes((converted / "model.bin").read_bytes()[:500])
-    with pytest.raises(OSError, match="Cannot load .* with CTranslate2"):
-        TranslationPipeline(converted, backend="ctranslate2")
+def test_commands_refuse_an_export_for_ctranslate2(command, converted, capsys, monkeypatch):
+    monkeypatch.chdir(converted.parent)
+    (converted.parent / "text").write_text("A man.\n")
+    name, *words = command
+    capsys.readouterr()
+    assert main([name, str(converted), *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is an export for CTranslate2. Translate with `ctranslate2.Translator`" in line
+    assert "docs/convert.md" in line

@@ -16,10 +16,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from tests.fairseq_files import FSMT_SENTENCES, build_fsmt_tokenizer, fairseq_folder
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import READERS
-from vanilla_transformer.extensions.conversion.fairseq import (
-    model_from_fairseq,
-    read_fairseq_folder,
-)
+from vanilla_transformer.extensions.conversion.fairseq import FAIRSEQ
+from vanilla_transformer.extensions.conversion.formats import convert
 
 CHECKPOINT = Path(__file__).parent / "fairseq_0_12_2"
 
@@ -36,14 +34,14 @@ def test_from_fairseq_generates_the_tokens_of_fairseq_generate(tmp_path):
         kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
     )
     assert tokenizer.init_kwargs["langs"] == ["en", "de"]
-    tokens = read_fairseq_folder(CHECKPOINT).target_tokens
+    tokens = FAIRSEQ.read(CHECKPOINT).tokens[1]
     answers = model.generate(**tokenizer(sources, padding=True, return_tensors="pt"))
     found = [" ".join(tokens[index] for index in row if index > 2) for row in answers.tolist()]
     assert found == expected
 
 
 def test_model_from_fairseq_decodes_as_fairseq_generate(tmp_path):
-    model = model_from_fairseq(read_fairseq_folder(fairseq_folder(tmp_path / "fairseq")))
+    model = convert(FAIRSEQ, fairseq_folder(tmp_path / "fairseq")).model
     options = model.generation_config
     assert (options.num_beams, options.early_stopping, options.min_new_tokens) == (5, True, 1)
     with torch.no_grad():  # a model that prefers to say nothing, which `--min-len 1` rules out
@@ -54,9 +52,7 @@ def test_model_from_fairseq_decodes_as_fairseq_generate(tmp_path):
 def test_read_fairseq_ignores_copies_of_untrained_weights(tmp_path):
     names = torch.load(CHECKPOINT / "checkpoint_best.pt", weights_only=False)["model"].keys()
     assert {"encoder.layers.0.in_proj_weight", "encoder.layers.0.fc2_bias"} <= names
-    assert not any(
-        name.endswith(("_weight", "_bias")) for name in read_fairseq_folder(CHECKPOINT).weights
-    )
+    assert not any(name.endswith(("_weight", "_bias")) for name in FAIRSEQ.read(CHECKPOINT).weights)
 
 
 def equal_dictionaries(folder):
@@ -76,8 +72,9 @@ def test_read_fairseq_needs_languages_that_nothing_names(tmp_path):
     with pytest.raises(
         ValueError, match=r"\(de, en\) fit 2 directions. Name both .*`--languages en de`"
     ):
-        read_fairseq_folder(folder)
-    assert read_fairseq_folder(folder, ["de", "en"]).languages == ("de", "en")
+        FAIRSEQ.read(folder)
+    tokenizer = FAIRSEQ.read(folder, ["de", "en"]).build_tokenizer()
+    assert tokenizer.init_kwargs["langs"] == ["de", "en"]
 
 
 def test_convert_takes_languages(tmp_path, capsys):
@@ -124,7 +121,7 @@ def test_from_fairseq_keeps_the_options_of_the_model(tmp_path):
     }
     choices |= {"max_source_positions": 64, "max_target_positions": 64, "no_scale_embedding": True}
     folder = fairseq_folder(tmp_path / "fairseq", **choices)
-    model = model_from_fairseq(read_fairseq_folder(folder))
+    model = convert(FAIRSEQ, folder).model
     config = model.config
     assert (
         config.normalize_before
@@ -132,7 +129,7 @@ def test_from_fairseq_keeps_the_options_of_the_model(tmp_path):
         and not config.share_encoder_decoder_embeddings
     )
     assert (config.max_position_embeddings, config.scale_embedding) == (64, False)
-    theirs = read_fairseq_folder(folder).weights["encoder.embed_positions.weight"]
+    theirs = FAIRSEQ.read(folder).weights["encoder.embed_positions.weight"]
     assert torch.equal(model.model.encoder.embed_positions.weight, theirs[2:])
     assert READERS["fairseq"](folder, tmp_path / "ours", FSMT_SENTENCES) is None
 

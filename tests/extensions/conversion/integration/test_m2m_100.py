@@ -8,7 +8,7 @@ from tests.m2m_100_models import M2M_SENTENCES, build_m2m_tokenizer, build_nllb_
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import READERS
-from vanilla_transformer.extensions.conversion.m2m_100 import model_from_m2m_100
+from vanilla_transformer.extensions.conversion.from_transformers import convert_model
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 LANGUAGES = {NllbTokenizer: ("eng_Latn", "deu_Latn"), M2M100Tokenizer: ("en", "de")}
@@ -76,7 +76,7 @@ def test_convert_m2m_100_refuses_an_unknown_language(folder, tmp_path, capsys):
 
 def test_from_m2m_100_lists_every_reason(tmp_path):
     with pytest.raises(ValueError, match=r"its padding id is not 1; its embeddings are not tied"):
-        model_from_m2m_100(m2m_100(31, pad_token_id=3, tie_word_embeddings=False))
+        convert_model(m2m_100(31, pad_token_id=3, tie_word_embeddings=False))
     former = build_nllb_tokenizer(former_layout=True)
     save_model_folder(m2m_100(len(former)), former, tmp_path / "former")
     with pytest.raises(ValueError, match="its sources end in the language, not in EOS"):

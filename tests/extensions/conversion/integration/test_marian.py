@@ -223,7 +223,7 @@ def test_conversion_that_is_wrong_on_both_sides_writes_nothing(
         monkeypatch.setattr(decoder, "forward", wrong)
     # Exporting takes many seconds, so the wrong model stands for its graphs.
     monkeypatch.setattr(onnx, "export_graphs", lambda model: model)
-    monkeypatch.setattr(onnx, "OnnxModel", lambda _: tiny_model())
+    monkeypatch.setattr(onnx, "run_by_graphs", lambda model, _: tiny_model())
     # Or the engine would see other methods, and leave the model to `generate()`.
     monkeypatch.setattr(engine, "is_supported", lambda model: True)
     with pytest.raises(

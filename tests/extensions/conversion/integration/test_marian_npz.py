@@ -13,8 +13,9 @@ from tests.marian_models import MARIAN_SENTENCES
 from tests.sweeps import rare, sample
 from vanilla_transformer.extensions.conversion import READERS
 from vanilla_transformer.extensions.conversion.comparison import compare
+from vanilla_transformer.extensions.conversion.formats import convert
 from vanilla_transformer.extensions.conversion.marian_npz import (
-    model_from_marian_npz,
+    MARIAN_NPZ,
     read_marian_folder,
 )
 
@@ -57,7 +58,7 @@ def test_from_marian_npz_reads_a_sentencepiece_vocabulary(tmp_path):
 
 
 def test_from_marian_npz_never_generates_the_added_entry(tmp_path):
-    model = model_from_marian_npz(read_marian_folder(marian_folder(tmp_path / "marian")))
+    model = convert(MARIAN_NPZ, marian_folder(tmp_path / "marian")).model
     pad = model.config.pad_token_id
     assert model.lm_head.bias[pad] == -1e9 and not model.lm_head.weight[pad].any()
 

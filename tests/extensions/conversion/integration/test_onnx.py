@@ -1,7 +1,6 @@
 """ONNX export: the graphs in ONNX Runtime against the model in PyTorch."""
 
 import json
-from unittest import mock
 
 import pytest
 import torch
@@ -9,13 +8,12 @@ import torch
 from tests.onnx_parity import assert_graphs_translate_alike
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.conversion.onnx import DECODER_WITH_PAST
-from vanilla_transformer.extensions.conversion.onnx_runtime import OnnxModel
+from vanilla_transformer.extensions.conversion.onnx import DECODER_WITH_PAST, run_by_graphs
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 
-def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp_path, capsys):
-    """Export once, which takes seconds, and compare commands, greedy search and beam search."""
+def test_onnx_graphs_translate_as_pytorch_does(tiny_config, tiny_tokenizer, tmp_path, capsys):
+    """Export once, which takes seconds, and compare greedy search and beam search."""
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(tiny_config).eval()
     ours, onnx = (
@@ -30,24 +28,9 @@ def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp
     assert "is not empty" in capsys.readouterr().err
     assert main(["convert", ours, onnx, "--target_format", "onnx"]) == 0
     assert "2 of 2 outputs identical, chrF between both 100.0, speedup" in capsys.readouterr().out
-    texts = ["A man is sleeping.", "Two dogs run across the green grass.", ""]
-    for flags in (
-        [],
-        ["--num_beams", "1"],
-        ["--num_beams", "3", "--num_return_sequences", "2", "--length_penalty", "1"],
-    ):
-        assert main(["translate", ours, *texts, *flags, "--quiet"]) == 0
-        expected = capsys.readouterr().out
-        assert main(["translate", onnx, *texts, *flags, "--quiet"]) == 0
-        assert capsys.readouterr().out == expected != "\n\n\n"
-    assert main(["translate", onnx, "A man.", "--json", "--quiet"]) == 0
-    assert json.loads(capsys.readouterr().out)["translations"][0].keys() == {"text"}
-    assert main(["translate", onnx, "A man.", "--device", "cuda"]) == 2
-    with mock.patch("torch.get_num_threads", return_value=3):
-        graphs = OnnxModel(onnx)._graphs.values()
-    assert [graph.session.get_session_options().intra_op_num_threads for graph in graphs] == [3] * 3
-
+    assert main(["translate", onnx, "A man."]) == 2
+    assert "is an export for ONNX Runtime. Translate with" in capsys.readouterr().err
     assert_graphs_translate_alike(model, tiny_tokenizer, tmp_path / "onnx")
     (tmp_path / "onnx" / f"{DECODER_WITH_PAST}.onnx").unlink()
     with pytest.raises(OSError, match=DECODER_WITH_PAST):
-        OnnxModel(tmp_path / "onnx")
+        run_by_graphs(model, tmp_path / "onnx")

@@ -13,15 +13,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tests.tiny import TINY_VOCAB_SIZE, tiny_model
-from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.extensions.conversion import shortlist
 from vanilla_transformer.extensions.conversion.ctranslate2 import (
     ctranslate2_greedy_translator,
+    token_names,
     write_ctranslate2,
 )
-from vanilla_transformer.extensions.conversion.ctranslate2_runtime import token_names
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 NOUNS = {"dog": "Hund", "cat": "Kater", "tree": "Baum", "table": "Tisch"}
@@ -127,10 +126,8 @@ def converted(tiny_tokenizer, tmp_path_factory):
 
 
 def generate(folder, tokenizer):
-    model = TranslationPipeline(folder, backend="ctranslate2").model
-    return model.generate(
-        **tokenizer(TEXTS, padding=True, return_tensors="pt"), num_beams=2
-    ).tolist()
+    translator = ctranslate2.Translator(str(folder))
+    return ctranslate2_greedy_translator(translator, tokenizer, use_vmap=True)(TEXTS)
 
 
 def test_ctranslate2_chooses_among_the_tokens_of_the_shortlist(converted, tiny_tokenizer, tmp_path):

@@ -12,38 +12,36 @@ from tests.m2m_100_models import m2m_100
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.conversion import READERS
-from vanilla_transformer.extensions.conversion.fairseq import model_from_fsmt
-from vanilla_transformer.extensions.conversion.m2m_100 import model_from_m2m_100
-from vanilla_transformer.extensions.conversion.marian import model_from_marian
+from vanilla_transformer.extensions.conversion.from_transformers import convert_model
 from vanilla_transformer.publishing.card import render_card
 from vanilla_transformer.publishing.checks import check_folder, failed_checks
 from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-# How to build an original, how to convert it, and its fields; tolerances are relative to their
+# How to build an original, and its fields; tolerances are relative to their
 # positional encodings.
 EXACT, CLOSE = {}, {"atol": 1e-4, "rtol": 1e-4}
 MODELS = [
     *(
-        (marian_model, model_from_marian, changes, EXACT)
+        (marian_model, changes, EXACT)
         for changes in (
             {},
             {"scale_embedding": True},
             {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 31},
         )
     ),
-    (fsmt, model_from_fsmt, {}, CLOSE),
-    (fsmt, model_from_fsmt, {"scale_embedding": False, "tgt_vocab_size": 29}, CLOSE),
-    (fsmt, model_from_fsmt, {"tie_word_embeddings": True}, CLOSE),
-    (m2m_100, model_from_m2m_100, {}, CLOSE),
-    (m2m_100, model_from_m2m_100, {"scale_embedding": False, "activation_function": "gelu"}, CLOSE),
+    (fsmt, {}, CLOSE),
+    (fsmt, {"scale_embedding": False, "tgt_vocab_size": 29}, CLOSE),
+    (fsmt, {"tie_word_embeddings": True}, CLOSE),
+    (m2m_100, {}, CLOSE),
+    (m2m_100, {"scale_embedding": False, "activation_function": "gelu"}, CLOSE),
 ]
 
 
-@pytest.mark.parametrize(("build", "convert", "changes", "tolerance"), MODELS)
-def test_converted_model_has_the_logits_of_the_original(build, convert, changes, tolerance):
+@pytest.mark.parametrize(("build", "changes", "tolerance"), MODELS)
+def test_converted_model_has_the_logits_of_the_original(build, changes, tolerance):
     original = build(31, **changes)
-    converted = convert(original)
+    converted = convert_model(original)
     source, target = torch.randint(4, 29, (3, 9)), torch.randint(4, 29, (3, 7))
     mask = torch.tensor([[1] * 9, [1] * 5 + [0] * 4, [1] * 2 + [0] * 7])
     source = source.masked_fill(mask == 0, original.config.pad_token_id)

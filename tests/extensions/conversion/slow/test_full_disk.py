@@ -7,7 +7,8 @@ import sys
 
 from tests.marian_files import marian_folder
 from vanilla_transformer.extensions.conversion import WRITERS
-from vanilla_transformer.extensions.conversion.marian_npz import read_marian_npz
+from vanilla_transformer.extensions.conversion.formats import convert
+from vanilla_transformer.extensions.conversion.marian_npz import MARIAN_NPZ
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 # The limit holds for a child process that writes no bytecode: Python would cache truncated modules
@@ -31,7 +32,7 @@ def test_writers_leave_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp_pa
     theirs = marian_folder(
         tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"}
     )
-    save_model_folder(*read_marian_npz(theirs)[:2], tmp_path / "ours" / "pieces")
+    save_model_folder(*convert(MARIAN_NPZ, theirs)[:2], tmp_path / "ours" / "pieces")
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours" / "bytes")
     before = sorted(tmp_path.rglob("*"))
     command = [

@@ -2,15 +2,18 @@
 
 import copy
 
+import ctranslate2
 import pytest
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.pretrained import load_seq2seq
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.comparison import greedy_translator
-from vanilla_transformer.extensions.conversion.onnx_runtime import OnnxModel
+from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator
+from vanilla_transformer.extensions.conversion.onnx import run_by_graphs
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -43,23 +46,13 @@ def with_source(translate, source):
 
 def test_to_ctranslate2_keeps_language_tags(folder, tmp_path):
     WRITERS["ctranslate2"](folder, tmp_path / "ct2", TEXTS)
-    theirs = with_source(TranslationPipeline(tmp_path / "ct2", backend="ctranslate2"), "en")
-    ours = with_source(load_pipeline(folder), "en")
-    assert translations(theirs, "de", "fr") == translations(ours, "de", "fr")
-    options = {
-        "src_lang": "en",
-        "tgt_lang": "de",
-        "num_beams": 1,
-        "max_new_tokens": 6,
-        "forced_bos_token_id": 290,
-    }
-    assert (
-        theirs(TEXTS, **options)
-        == ours(TEXTS, **options)
-        != ours(TEXTS, **options | {"forced_bos_token_id": None})
-    )
-    with pytest.raises(ValueError, match="The target language must be one of de, fr; got none"):
-        theirs(TEXTS)
+    model, tokenizer = load_seq2seq(folder, "translates"), AutoTokenizer.from_pretrained(folder)
+    texts = [f">>{code}<< {text}" for code in ("de", "fr") for text in TEXTS]
+    translator = ctranslate2.Translator(str(tmp_path / "ct2"))
+    exported = AutoTokenizer.from_pretrained(tmp_path / "ct2")
+    theirs = ctranslate2_greedy_translator(translator, exported)(texts)
+    assert theirs == greedy_translator(model, tokenizer)(texts)
+    assert theirs[:2] != theirs[2:]
 
 
 def test_to_marian_keeps_language_tags(folder, tmp_path):
@@ -91,6 +84,6 @@ def test_to_onnx_keeps_language_tags(tiny_tokenizer, tmp_path):
     )
     ours, theirs = (
         greedy_translator(model, tokenizer),
-        greedy_translator(OnnxModel(tmp_path / "onnx"), exported),
+        greedy_translator(run_by_graphs(model, tmp_path / "onnx"), exported),
     )
     assert theirs(texts) == ours(texts)

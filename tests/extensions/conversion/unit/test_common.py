@@ -10,7 +10,6 @@ import torch
 from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.extensions.conversion import fairseq, joeynmt, marian_npz, opennmt
 from vanilla_transformer.extensions.conversion.common import (
     build_model,
     find_sentencepiece_model,
@@ -19,9 +18,15 @@ from vanilla_transformer.extensions.conversion.common import (
     rename,
 )
 from vanilla_transformer.extensions.conversion.comparison import Comparison, require_same
+from vanilla_transformer.extensions.conversion.fairseq import FAIRSEQ
+from vanilla_transformer.extensions.conversion.formats import Checkpoint, convert_checkpoint
+from vanilla_transformer.extensions.conversion.joeynmt import JOEYNMT
+from vanilla_transformer.extensions.conversion.marian_npz import MARIAN_NPZ, read_vocabulary
+from vanilla_transformer.extensions.conversion.opennmt import OPENNMT_PY
+from vanilla_transformer.extensions.conversion.weight_names import JOEYNMT_NAMES
 from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
 
-JOEYNMT_NAMES = {
+IN_JOEYNMT = {
     "lm_head.weight": "decoder.output_layer.weight",
     "model.encoder.embed_tokens.weight": "src_embed.lut.weight",
     "model.decoder.embed_tokens.weight": "trg_embed.lut.weight",
@@ -41,7 +46,7 @@ JOEYNMT_NAMES = {
 
 
 def test_rename_gives_the_names_of_joeynmts_checkpoints():
-    assert {ours: rename(ours, joeynmt.NAMES) for ours in JOEYNMT_NAMES} == JOEYNMT_NAMES
+    assert {ours: rename(ours, JOEYNMT_NAMES) for ours in IN_JOEYNMT} == IN_JOEYNMT
 
 
 def test_sinusoids_of_tensor2tensor_equal_fsmt():
@@ -77,16 +82,14 @@ def build_marian(ffn, layers, width):
     options |= {"dim-emb": width, "enc-depth": layers, "dec-depth": layers, "transformer-heads": 2}
     options |= {"transformer-dim-ffn": ffn}
     weights = {"Wemb": np.zeros((4, 8), np.float32)}
-    marian_npz.model_from_marian_npz(marian_npz.MarianFiles(options, weights, TOKENS, None, None))
+    convert_checkpoint(MARIAN_NPZ, Checkpoint(options, weights, (TOKENS, TOKENS)))
 
 
 def build_fairseq(ffn, layers, width):
     sizes = {"embed_dim": width, "layers": layers, "attention_heads": 2, "ffn_embed_dim": ffn}
     options = {f"{side}_{name}": value for side in SIDES for name, value in sizes.items()}
     weights = {"encoder.embed_tokens.weight": torch.zeros(4, 8)}
-    fairseq.model_from_fairseq(
-        fairseq.FairseqCheckpoint(options, weights, ("en", "de"), TOKENS, TOKENS, [])
-    )
+    convert_checkpoint(FAIRSEQ, Checkpoint(options, weights, (TOKENS, TOKENS)))
 
 
 def build_joeynmt(ffn, layers, width):
@@ -98,17 +101,27 @@ def build_joeynmt(ffn, layers, width):
         "num_layers": layers,
     }
     side |= {"layer_norm": "pre", "embeddings": {"scale": True}}
-    config = {"model": {"encoder": side, "decoder": side}, "data": {}}
+    data = dict.fromkeys(("src", "trg"), {"level": "bpe"})
+    config = {"model": {"encoder": side, "decoder": side}, "data": data}
     weights = {"src_embed.lut.weight": torch.zeros(4, 8)}
-    joeynmt.model_from_joeynmt(joeynmt.JoeyNMTModel(config, weights, TOKENS, TOKENS, None, None))
+    convert_checkpoint(JOEYNMT, Checkpoint(config, weights, (TOKENS, TOKENS)))
 
 
 def build_opennmt(ffn, layers, width, weights=None):
-    fields = {"vocab_size": 4, "decoder_vocab_size": 4, "d_model": width}
-    for side in SIDES:
-        fields |= {f"{side}_layers": layers, f"{side}_ffn_dim": ffn, f"{side}_attention_heads": 2}
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    options = {
+        "hidden_size": width,
+        "enc_layers": layers,
+        "dec_layers": layers,
+        "heads": 2,
+        "transformer_ff": ffn,
+        "pos_ffn_activation_fn": "relu",
+        "src_subword_model": "sp.model",
+        "data": {},
+        "special_tokens": special | {"decoder_start_token": "<s>"},
+    }
     weights = weights or {"model.encoder.embed_tokens.weight": torch.zeros(4, 8)}
-    opennmt.model_from_opennmt(fields, weights, opennmt.OPENNMT_PY)
+    convert_checkpoint(OPENNMT_PY, Checkpoint(options, weights, (TOKENS, TOKENS)))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +154,7 @@ def test_build_model_refuses_a_huge_table_of_positions():
         build_model(config, MANY, None)
 
 
-def test_model_from_opennmt_names_missing_weights():
+def test_convert_checkpoint_names_missing_weights():
     with pytest.raises(ValueError, match="there are no weights for"):
         build_opennmt(**SIZES, weights=MANY)
 
@@ -199,4 +212,4 @@ def test_marian_vocabulary_names_its_file_and_line(line, tmp_path):
     (tmp_path / "vocab.yml").write_text(f"a: 0\n{line}\n")
     words = "vocab.yml must have a token, a colon and its number in each line, got 'token"
     with pytest.raises(ValueError, match=words):
-        marian_npz._read_vocabulary(tmp_path)
+        read_vocabulary(tmp_path)

@@ -108,16 +108,6 @@ QUALITY, REVERSE = {"rerank_quality": "quality"}, {"rerank_reverse": "reverse"}
     ("models", "options", "message"),
     [
         (QUALITY | REVERSE, {}, "Give `rerank_reverse` or `rerank_quality`, not both"),
-        (
-            QUALITY | {"backend": "ctranslate2"},
-            {},
-            "`rerank_quality` is for models that PyTorch decodes",
-        ),
-        (
-            REVERSE | {"backend": "ctranslate2"},
-            {},
-            "models that PyTorch decodes, but `backend` is 'ctranslate2'",
-        ),
         ({"rerank_quality": "regression"}, {}, "A model of quality must be a unified_metric"),
         ({"rerank_reverse": "causal"}, {}, "A model with an encoder and a decoder translates, but"),
         ({}, {"rerank_length_weight": 1.0}, "`rerank_length_weight` needs `rerank_reverse`"),

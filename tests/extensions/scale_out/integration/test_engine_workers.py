@@ -1,7 +1,6 @@
 """Worker pipelines: order, reports and errors, with threads for workers."""
 
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
@@ -147,20 +146,3 @@ def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
         outputs.append((capsys.readouterr().out, (tmp_path / "out").read_text()))
     assert outputs[0] == outputs[1] and len(outputs[0][0].splitlines()) > 5
     assert executors == [(2, 2)] * 2
-
-
-def test_evaluate_refuses_workers_beside_other_processes(
-    executors, folder, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(
-        "vanilla_transformer.utils.device_utils.process_state",
-        lambda: SimpleNamespace(num_processes=2),
-    )
-    (tmp_path / "a").write_text("a\n")
-    files = ["--source", f"{tmp_path}/a", "--target", f"{tmp_path}/a"]
-    assert main(["evaluate", folder, *files, "--workers", "2"]) == 2
-    assert (
-        "error: --workers is for one process, got 2 of `accelerate launch`."
-        in capsys.readouterr().err
-    )
-    assert executors == []

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.service_models import echo, shout
+from tests.service_models import shout
 from tests.waiting import wait_until
 from vanilla_transformer import __version__
 from vanilla_transformer.extensions.serving.limits import Limits
@@ -63,7 +63,7 @@ class Shelf:
 
 
 @contextmanager
-def serving(shelf, names=NAMES, max_loaded=None, limits=None, pivot=None, **options):
+def serving(shelf, names=NAMES, max_loaded=None, limits=None, **options):
     limits, loader = limits or Limits(), ModelLoader(max_loaded)
     models = [
         ServedModel(
@@ -76,17 +76,8 @@ def serving(shelf, names=NAMES, max_loaded=None, limits=None, pivot=None, **opti
         )
         for name in names
     ]
-    with TestClient(create_service_of(Models(models, pivot), limits, **options)) as client:
+    with TestClient(create_service_of(Models(models), limits, **options)) as client:
         yield client
-
-
-def loaded_models(loaded, names=("de-en", "en-fr"), limits=None):
-    """Return models of two directions that are in memory."""
-    directions = [Direction(*name.split("-")) for name in names]
-    return [
-        ServedModel(str(each), limits or Limits(), loaded=loaded, directions=[each])
-        for each in directions
-    ]
 
 
 def ask(client, name, text="a", **entries):
@@ -354,101 +345,3 @@ def test_a_broken_model_breaks_the_service():
         assert health.status_code == 503 and health.json()["status"] == "broken"
         assert states(client) == {"en-de": "broken", "de-en": "not loaded", "en-fr": "not loaded"}
         assert models_of(client)[0].batcher.last_failure == "RuntimeError"
-
-
-# --- Pivot ----------------------------------------------------------------------------------------
-
-
-def test_a_pivot_translates_languages_that_no_model_has():
-    shelf = Shelf()
-    with serving(shelf, pivot="en") as client:
-        assert client.get("/languages").json()[1] == {
-            "code": "de",
-            "name": "German",
-            "targets": ["en", "fr"],
-        }
-        answer = ask_question(client, "de", "fr", ["a", "b"])
-        assert answer.json() == {"translatedText": ["en-fr de-en a", "en-fr de-en b"]}
-        assert shelf.loaded == ["de-en", "en-fr"] and states(client)["en-de"] == "not loaded"
-        assert ask(client, "de-fr", num_return_sequences=2).json() == {
-            "translations": [["en-fr de-en a"] * 2]
-        }
-        assert ask(client, "de-fr", stream=True).text.endswith(
-            '"translations": ["en-fr de-en a"]}\n\n'
-        )
-        assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
-        answer = client.post(
-            "/translate_file",
-            files={"file": ("a.txt", b"a")},
-            data={"source": "de", "target": "fr"},
-        )
-        assert client.get(answer.json()["translatedFileUrl"]).text == "en-fr de-en a"
-
-
-def test_a_pivot_knows_the_options_of_its_second_model_but_those_about_the_source():
-    with serving(Shelf(), max_loaded=1, pivot="en") as client:
-        assert client.get("/models/de-fr").json() == {
-            "name": "de-fr",
-            "features": ["return_scores"],
-        }
-        for _ in range(2):  # the models take turns in memory
-            answer = ask(client, "de-fr", return_scores=True)
-            assert answer.json() == {"translations": [["en-fr de-en a"]]}
-        assert "Leave `glossary` out" in ask(client, "de-fr", glossary={"a": "b"}).json()["detail"]
-        answer = ask(client, "fr-de")
-        assert answer.status_code == 422 and answer.json()["detail"].endswith(
-            "en-de, de-en, en-fr, de-fr."
-        )
-
-
-def test_a_pivot_fails_as_its_models_do():
-    with serving(Shelf(), pivot="en") as client:
-        assert ask(client, "de-fr", "break").status_code == 500
-        assert client.get("/health").json()["models"]["de-en"]["failures"] == 1
-    with serving(Shelf(en_fr=OSError("secret")), pivot="en") as client:
-        answer = ask(client, "de-fr")
-        assert (
-            answer.status_code == 500
-            and "The model en-fr cannot be loaded" in answer.json()["detail"]
-        )
-
-
-@pytest.mark.parametrize("form", ["xliff", "po", "ts"])
-def test_a_pivot_refuses_formats_whose_sources_both_models_would_translate(form):
-    loaded = LoadedModel(
-        lambda texts, count, **options: [[text.upper()] for text in texts], known=["format"]
-    )
-    with TestClient(create_service_of(Models(loaded_models(loaded), "en"))) as client:
-        answer = ask(client, "de-fr", format=form)
-        assert answer.status_code == 422
-        assert answer.json()["detail"] == f"{form.upper()} needs one model from de to fr, got two."
-        assert ask(client, "de-fr", format="html").json() == {"translations": [["A"]]}
-
-
-def test_a_pivot_has_the_time_of_one_request():
-    def translate(texts, hypotheses):
-        time.sleep(0.7)
-        return [[text] for text in texts]
-
-    models = loaded_models(LoadedModel(translate), limits=Limits(request_seconds=1))
-    with TestClient(create_service_of(Models(models, "en"))) as client:
-        answer = ask(client, "de-fr")
-        assert answer.status_code == 503 and "took longer than 1 seconds" in answer.json()["detail"]
-
-
-def test_a_pivot_of_a_model_with_several_languages_names_them():
-    loaded = LoadedModel(echo, known=["src_lang", "tgt_lang"])
-    directions = [Direction("de", "en"), Direction("en", "fr")]
-    models = Models([ServedModel("many", Limits(), loaded=loaded, directions=directions)], "en")
-    with TestClient(create_service_of(models)) as client:
-        assert ask_question(client, "de", "fr").json() == {"translatedText": "en-fr de-en a"}
-
-
-@pytest.mark.parametrize(
-    ("pivot", "names"),
-    [("de", ["de-en", "en-fr"]), ("it", ["de-en", "en-fr"]), ("", []), ("en", ["de-en", "en-de"]),
-     ("en", ["de-en", "en-fr", "de-fr"])],
-)  # fmt: skip
-def test_a_pivot_must_be_between_two_languages_without_a_model(pivot, names):
-    with pytest.raises(ValueError, match="`pivot` must be a language between two others"):
-        Models(loaded_models(None, names), pivot)

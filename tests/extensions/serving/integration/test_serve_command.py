@@ -126,13 +126,6 @@ def test_serve_has_a_page_unless_a_flag_turns_it_off(flags, status, served, tmp_
         assert '"models":{"en-de":"en-de","de-en":"de-en"}' in page.text
 
 
-def test_serve_offers_the_languages_of_a_pivot(served, tmp_path):
-    assert serve("--model", f"de-en={tmp_path}", f"en-fr={tmp_path}", "--pivot", "en") == 0
-    with TestClient(served[0]) as client:
-        assert '"de-fr":"de-fr"' in client.get("/").text
-        assert client.get("/languages").json()[0]["targets"] == ["en", "fr"]
-
-
 def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -362,7 +355,6 @@ REFUSED = [
     ),
     (("--max_loaded", "1"), "`max_loaded` is for several models."),
     (("mine", *ONE), "Name one MODEL or several by --model, got 'mine' and --model en-de=first."),
-    ((*ONE, "--pivot", "de"), "`pivot` must be a language between two others"),
     ((*ONE, "--port", "65536"), "`port` must be from 0 to 65535, got 65536"),
     ((*ONE, "--port", "-1"), "`port` must be from 0 to 65535, got -1"),
     ((*ONE, "--host", "not a host"), "Cannot listen on not a host:0"),

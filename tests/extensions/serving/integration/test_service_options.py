@@ -147,7 +147,7 @@ def test_service_reranks_like_the_pipeline(tiny_tokenizer, reverse, tmp_path):
 
 
 def test_serve_loads_further_models(monkeypatch):
-    def load(name, backend, precision, **further):
+    def load(name, precision, **further):
         raise ValueError(f"{name} with {further}")
 
     monkeypatch.setattr("vanilla_transformer.decoding.loading.load_pipeline", load)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 from vanilla_transformer.utils.text_files import fit_encoding, stream_lines
 

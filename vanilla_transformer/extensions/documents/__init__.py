@@ -6,7 +6,6 @@ from vanilla_transformer.decoding.protection.blocks import Block, Span
 
 from .block_translator import BlockTranslator
 from .translation import (
-    FORMATS,
     DocumentTranslator,
     parse_document,
     read_document,
@@ -18,7 +17,6 @@ from .wrapped_text import WrappedText
 from .xliff_format import TargetLanguageError
 
 __all__ = [
-    "FORMATS",
     "Block",
     "BlockTranslator",
     "DocumentTranslator",

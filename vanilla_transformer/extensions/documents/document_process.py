@@ -22,6 +22,7 @@ from typing import Any
 
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.formats import DOCUMENT_FORMATS, FORMATS
 from vanilla_transformer.utils.import_utils import starting_processes
 from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
 
@@ -36,7 +37,10 @@ Ask = Callable[..., Sequence[Any]]
 # the system can do so.
 _METHOD = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
 _context: Any = get_context(_METHOD)
-_MODULES = [__name__, "vanilla_transformer.decoding.protection.protected_search"]
+_MODULES = [
+    __name__,
+    *{f"{__package__}.{FORMATS[name].reader.partition(':')[0]}" for name in DOCUMENT_FORMATS},
+]
 _REQUIREMENT = "The document must be read and written"
 _MOST_SENTENCES = 1024  # in a question, so that reading it does not hold Python's lock for long
 _starting = threading.Lock()

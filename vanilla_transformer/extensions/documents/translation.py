@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,34 +17,12 @@ from vanilla_transformer.decoding.steps import split_on_error
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
+from vanilla_transformer.utils.formats import DOCUMENT_FORMATS, FORMATS, Format
+from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.input_files import STDIN, open_input
 from vanilla_transformer.utils.text_files import ZIP, decode_document, decompress
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
-from .catalog_format import CatalogDocument
-from .html_format import HtmlDocument
-from .markdown_format import MarkdownDocument
-from .message_format import FluentDocument, ResxDocument, ValuesDocument
-from .srt_format import SrtDocument, VttDocument
-from .wrapped_text import WrappedText
-from .xliff_format import XliffDocument
-from .xml_format import XmlDocument
-from .zip_format import ZIP_FORMATS, ZipDocument
-
-FORMATS: dict[str, Callable[[str, Direction], Document]] = {
-    "html": HtmlDocument,
-    "xml": XmlDocument,
-    "markdown": MarkdownDocument,
-    "srt": SrtDocument,
-    "vtt": VttDocument,
-    "xliff": XliffDocument,
-    **{form: partial(CatalogDocument, form=form) for form in ("po", "ts")},
-    **{form: partial(ValuesDocument, form=form) for form in ("json", "strings", "properties")},
-    "fluent": FluentDocument,
-    "resx": ResxDocument,
-    "wrapped": WrappedText,
-    **{format: partial(ZipDocument, format) for format in ZIP_FORMATS},
-}
 
 
 def translate_document(
@@ -59,7 +38,7 @@ def translate_document(
     Return a document with its text translated and its markup kept.
 
     Args:
-        format: One of `FORMATS`.
+        format: One of `DOCUMENT_FORMATS`.
         direction: The languages, as far as they are known: attributes such as `lang` name the
             target language then, and XLIFF must be of these languages.
     """
@@ -89,17 +68,26 @@ def render_documents(documents: Sequence[Document], translator: BlockTranslator)
 
 def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) -> Document:
     """Return the document of a text."""
-    if format not in FORMATS:
-        raise UserError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
-    if text.startswith(ZIP) and format not in ZIP_FORMATS:
+    if format not in DOCUMENT_FORMATS:
+        raise UserError(f"`format` must be one of {', '.join(DOCUMENT_FORMATS)}, got {format!r}.")
+    row = FORMATS[format]
+    if text.startswith(ZIP) and row.is_text:
         raise UserError(
             f"A file of the format {format} must be text, got a zip. Name it as its format, such "
             "as a.docx."
         )
     try:
-        return FORMATS[format](text, direction)
+        with requires_extra(row.extra, f"The format {format}"):
+            read = find_reader(row)
+            return read(text, direction, form=format) if row.is_shared else read(text, direction)
     except RecursionError as error:
         raise UserError("A document must not be nested as deeply as one that was given.") from error
+
+
+def find_reader(row: Format) -> Callable[..., Document]:
+    """Return the class of the documents of a format, whose module is imported when it is needed."""
+    module, _, name = row.reader.partition(":")
+    return getattr(import_module(f".{module}", __package__), name)
 
 
 def read_document(path: str | None, format: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.utils.formats import FORMATS
 
 from .document_processes import DocumentProcesses, Documents
 from .features import LANGUAGES, SOFT_TERMS
@@ -337,14 +338,11 @@ class PivotModels:
         [`ServedModel.translate`] does.
         """
         options, (into, out), limits = dict(request.options), self._languages, self._second.limits
-        if options.get("format") in (
-            "xliff",
-            "po",
-            "ts",
-        ):  # of which the second model would find nothing to do
+        form = FORMATS.get(options.get("format", "text"))
+        if form is not None and form.is_bilingual:  # the second model would find nothing to do
             raise Refusal(
                 422,
-                f"{options['format'].upper()} needs one model from "
+                f"{form.name.upper()} needs one model from "
                 f"{' to '.join(map(str, self.default))}, got two.",
             )
         limits.check_request(request.texts, request.num_hypotheses, options.get("format", "text"))

@@ -32,7 +32,7 @@ from vanilla_transformer.decoding.options import EXACT, SOFT, OptionError, choos
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import explain
 
 from . import schema

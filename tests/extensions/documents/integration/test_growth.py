@@ -27,7 +27,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter, split_simply
-from vanilla_transformer.extensions.documents import FORMATS, BlockTranslator, parse_document
+from vanilla_transformer.extensions.documents import BlockTranslator, parse_document
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
 from vanilla_transformer.extensions.terms.glossary import Glossary
 from vanilla_transformer.text.damage import has_bad_encoding, has_markup
@@ -40,6 +40,7 @@ from vanilla_transformer.text.translation_warnings import (
     letter_ratio,
 )
 from vanilla_transformer.text.units import split_units
+from vanilla_transformer.utils.formats import DOCUMENT_FORMATS
 from vanilla_transformer.utils.text_files import (
     HEAD_BYTES,
     decode_document,
@@ -270,7 +271,7 @@ def find_slow(
 
 
 def test_frames_cover_every_format():
-    assert FRAMES.keys() == FORMATS.keys()
+    assert FRAMES.keys() == {*DOCUMENT_FORMATS}
 
 
 PLACES = [(format, number) for format, frames in FRAMES.items() for number in range(len(frames))]

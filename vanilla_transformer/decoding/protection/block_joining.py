@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation, join_pieces
 from vanilla_transformer.text.protection import Range, overlapping
 

@@ -3,15 +3,15 @@ changes.
 """
 
 from vanilla_transformer.decoding.protection.blocks import Block, Span
+from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
+from vanilla_transformer.decoding.translations import Translation
 
-from .block_translator import BlockTranslator
+from .block_translator import BlockTranslator, keep_spans
 from .translation import (
     DocumentTranslator,
     parse_document,
     read_document,
     translate_document,
-    translate_documents,
-    translator_by,
 )
 from .wrapped_text import WrappedText
 from .xliff_format import TargetLanguageError
@@ -20,12 +20,14 @@ __all__ = [
     "Block",
     "BlockTranslator",
     "DocumentTranslator",
+    "Sentence",
     "Span",
     "TargetLanguageError",
+    "TranslateSentences",
+    "Translation",
     "WrappedText",
+    "keep_spans",
     "parse_document",
     "read_document",
     "translate_document",
-    "translate_documents",
-    "translator_by",
 ]

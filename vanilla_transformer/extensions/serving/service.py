@@ -612,8 +612,7 @@ def translate_with(
         if format is not None:
             assert documents is not None
             options = choose_beams(options, pipeline.model.generation_config.num_beams)
-            phrases = options.pop("constraints", None)
-            return [[answer] for answer in documents.answer(texts, phrases, **options)]
+            return [[translation] for translation in documents.translate(texts, **options)]
         if num_hypotheses > 1 and "alternatives" not in options:
             options |= {"num_return_sequences": num_hypotheses}
         options = choose_beams(

@@ -11,10 +11,11 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.protection.protected_search import (
     ProtectedSearch,
-    keep_protected,
     remove_masks,
 )
-from vanilla_transformer.decoding.segments import Sentence, join_cut
+from vanilla_transformer.decoding.segments import join_cut
+from vanilla_transformer.decoding.sentences import Sentence
+from vanilla_transformer.decoding.steps import keep_protected
 from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 

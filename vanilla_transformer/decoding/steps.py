@@ -18,6 +18,7 @@ from .constraints import tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .forced_decoding import decoder_logits, pad, plan_scoring_batches
 from .options import OptionError, TranslationOptions
+from .protection.projection import proportional_links
 from .protection.protected_search import ProtectedSearch
 from .segments import Encode
 from .sentences import Decode, Report, Sentence, ignore
@@ -132,7 +133,8 @@ def translate_parts(decode: Decode, encode: Encode, config: PreTrainedConfig) ->
             for part in parts:
                 copied = [copy_sentence(part.text)] * options.count
                 translated.append(next(rows) if part.tokens else copied)
-            answers.append(_join_parts(sentence.text, parts, translated))
+            answer = _join_parts(sentence.text, parts, translated)
+            answers.append(answer if sentence.tokens else _link(sentence.text, answer))
         return answers
 
     return decode_parts
@@ -151,6 +153,15 @@ def _join_parts(
         pieces = list(zip(starts, texts, translations, strict=False))
         joined.append(join_pieces(text, pieces, " "))
     return joined
+
+
+def _link(text: str, translations: Sequence[Translation]) -> list[Translation]:
+    """Return translations with links; without an alignment, words are in the order of the text."""
+    linked = []
+    for translation in translations:
+        links = translation.alignment or proportional_links(len(text), translation.text)
+        linked.append(translation._replace(alignment=links))
+    return linked
 
 
 def keep_protected(

@@ -38,6 +38,15 @@ from .steps import complete_alternatives, keep_protected, translate_parts
 from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
 
+# Options with values for each text, or for several translations of one
+_OF_TEXTS = (
+    "alternatives",
+    "constraints",
+    "force_words_ids",
+    "seed",
+    "target_prefix",
+)
+
 
 class TranslationPipeline(CarriedTranslationPipeline):
     """
@@ -252,11 +261,17 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
         Args:
             sentences: Sentences of any length, without tokens.
+
+        Raises:
+            OptionError: An option asks for several translations, or has values for each text.
         """
         options = {"protect": True, **options}
         if getattr(self.model.config, "alignment_heads", None):
             options["return_alignments"] = True
         call = self.begin(options, len(sentences))
+        for name in _OF_TEXTS:
+            if getattr(call.options, name) is not None:
+                raise OptionError(f"`{name}` is for texts, not for sentences. Leave it out.")
         with self.decoding(len(sentences), progress_bar) as report:
             rows = call.decode(sentences, batch_size or self.default_batch_size, report)
         return [row[0] for row in rows]

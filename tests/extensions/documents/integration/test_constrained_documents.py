@@ -6,6 +6,7 @@ import pytest
 
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.extensions.documents import translate_document
@@ -58,3 +59,17 @@ def test_translate_sentences_translates_long_sentences_in_parts(pipeline):
     )
     assert "{place}" in translation.text
     assert pipeline("A man is sleeping.")[0]["translation_text"] in translation.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_prefix": "a"},
+        {"constraints": [["a"]]},
+        {"seed": 1, "do_sample": True},
+        {"alternatives": 2},
+    ],
+)
+def test_translate_sentences_refuses_options_of_texts(pipeline, options):
+    with pytest.raises(OptionError, match=rf"^`{[*options][0]}` is for texts"):
+        pipeline.translate_sentences([Sentence("A man.", "", ())], **options)

@@ -22,8 +22,8 @@ def to_rows(texts, answers):
     return rows
 
 
-def keep_spans(translate, masks=(), constrain=None, protect=True):
-    """Return a function of sentences.
+def by_texts(translate, masks=(), constrain=None, protect=True):
+    """Return a function that translates sentences, as documents need it.
 
     Args:
         translate: Returns the translation of each text and its alignment, or None.
@@ -40,19 +40,21 @@ def keep_spans(translate, masks=(), constrain=None, protect=True):
         return to_rows(texts, constrain(texts, [list(words) for words in phrases]))
 
     options = TranslationOptions(protect=protect)
+    if not masks and constrain is None:
+        return lambda sentences: [row[0] for row in decode(sentences, options, ignore)]
     again = constrain and constrain_sentences
     search = ProtectedSearch(decode, options, masks, constrain=again)
     return lambda sentences: [row[0] for row in search(sentences, ignore)]
 
 
 def block_translator(translate, splitter, masks=(), constrain=None, protect=True):
-    """Return the translator of blocks by a function of texts, see [`keep_spans`]."""
-    kept = keep_spans(translate, masks, constrain, protect)
+    """Return the translator of blocks by a function of texts, see [`by_texts`]."""
+    kept = by_texts(translate, masks, constrain, protect)
     return documents.BlockTranslator(kept, splitter, protect)
 
 
 def translate_document(text, format, translate, splitter, direction=None, **options):
-    """Return a document that a function of texts has translated, see [`keep_spans`]."""
+    """Return a document that a function of texts has translated, see [`by_texts`]."""
     further = {} if direction is None else {"direction": direction}
-    translate = keep_spans(translate, **options)
+    translate = by_texts(translate, **options)
     return documents.translate_document(text, format, translate, splitter, **further)

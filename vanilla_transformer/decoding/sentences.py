@@ -64,11 +64,7 @@ Step = Callable[[Decode], Decode]
 
 
 class TranslateSentences(Protocol):
-    """
-    Return the translation of each sentence, in which the text at [`Sentence.kept`] survives.
-
-    Any engine that does so translates documents, see [`keep_spans`] for one that does not.
-    """
+    """Return the translation of each sentence, with the text at [`Sentence.kept`] if it can."""
 
     def __call__(self, sentences: Sequence[Sentence]) -> Sequence[Translation]: ...
 

@@ -67,10 +67,11 @@ class _Protected:
         self._kept, self._protect = kept, protect
         self._kept_texts = _texts_at(self._source, kept)
         self._is_formatted = any(map(SIGN.search, self._kept_texts))
-        self.shown, self._places = sentence, kept
+        self._places = kept
+        self.shown = sentence._replace(kept=kept)
         if 0 < len(kept) <= len(masks) and not sentence.phrases:
             text, self._places = mask(sentence.text, kept, masks[: len(kept)])
-            self.shown = sentence._replace(text=text, tokens=())
+            self.shown = sentence._replace(text=text, tokens=(), kept=self._places)
         self.shown_texts = _texts_at(self.shown.text, self._places)
         edges = [0, *chain.from_iterable(kept), len(self._source)]
         gaps = zip(edges[::2], edges[1::2], strict=True)

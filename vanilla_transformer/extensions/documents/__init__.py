@@ -6,7 +6,7 @@ from vanilla_transformer.decoding.protection.blocks import Block, Span
 from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
 from vanilla_transformer.decoding.translations import Translation
 
-from .block_translator import BlockTranslator, keep_spans
+from .block_translator import BlockTranslator
 from .translation import (
     DocumentTranslator,
     parse_document,
@@ -26,7 +26,6 @@ __all__ = [
     "TranslateSentences",
     "Translation",
     "WrappedText",
-    "keep_spans",
     "parse_document",
     "read_document",
     "translate_document",

@@ -21,7 +21,6 @@ from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
-TranslateTexts = Callable[[list[str]], Sequence[str | Translation]]
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -30,12 +29,13 @@ class BlockTranslator:
     """
     Translate blocks.
 
-    The text of a block is split into sentences, and those of all blocks are translated together.
-    URLs, placeholders and so on survive, and fixed spans too. Where the spans of a translation
-    would cross, only the text around what survives is translated.
+    The text of a block is split into sentences. [`ProtectedSearch`] translates all sentences of all
+    blocks, such that URLs, placeholders and so on survive, and fixed spans too. Where the spans of
+    a translation would cross, only the text around what survives is translated.
 
     Args:
-        translate: Without links between words, these are taken to be in the order of the source.
+        translate: Translates sentences. Where it loses text that must survive, it gets the text
+            around that. Without an alignment, words are taken to be in the order of the source.
         splitter: Returns the sentences of a text.
         protect: Whether text survives that [`find_protected`] finds, and formulas such as H₂O,
             besides fixed spans.
@@ -47,47 +47,47 @@ class BlockTranslator:
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
-        answers = self._translate(blocks, self.translate)
+        search = ProtectedSearch(self._decode, TranslationOptions(protect=self.protect))
+        answers = self._translate(blocks, lambda sentences: search(sentences, ignore))
         crossing = [block for block, answer in zip(blocks, answers, strict=True) if answer is None]
-        again = iter(filter(None, self._translate(crossing, self._translate_around)))
+        again = iter(filter(None, self._translate(crossing, search.translate_around)))
         return [next(again) if answer is None else answer for answer in answers]
 
     def _translate(
-        self, blocks: Sequence[Block], translate: TranslateSentences
+        self,
+        blocks: Sequence[Block],
+        search: Callable[[list[Sentence]], Sequence[Sequence[Translation]]],
     ) -> list[Block | None]:
         """Return the translated blocks, or None for one whose spans cannot be nested as in the
         source.
         """
         sentences = [list(self._split(block)) for block in blocks]
         flat = [sentence for _, sentence in chain.from_iterable(sentences)]
-        translations = translate(flat)
-        if len(translations) != len(flat):
-            raise UserError(
-                f"`translate` must return {len(flat)} translations, got {len(translations)}."
-            )
-        rows = iter(translations)
+        rows = iter(search(flat))
         joined = []
         for block, of_block in zip(blocks, sentences, strict=True):
-            pieces = []
-            for start, sentence in of_block:
-                translation = next(rows)
-                line = _on_one_line(translation.text, sentence.text)
-                pieces.append((start, sentence, translation._replace(text=line)))
+            pieces = [(start, sentence, next(rows)[0]) for start, sentence in of_block]
             joined.append(join_block(block, pieces))
         return joined
 
-    def _translate_around(self, sentences: Sequence[Sentence]) -> list[Translation]:
-        """Return translations of sentences of which only the text around what survives is
-        translated.
-        """
-
-        def decode(
-            sentences: Sequence[Sentence], options: TranslationOptions, report: Report
-        ) -> list[list[Translation]]:
-            return [[translation] for translation in self.translate(sentences)]
-
-        search = ProtectedSearch(decode, TranslationOptions(protect=self.protect))
-        return [row[0] for row in search.translate_around(sentences)]
+    def _decode(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        """Return one translation on one line for each sentence, with links, in a list."""
+        lines = []
+        for sentence in sentences:
+            lines.append(sentence._replace(text=_LINE_BREAK.sub(" ", sentence.text)))
+        translations = self.translate(lines)
+        if len(translations) != len(lines):
+            raise UserError(
+                f"`translate` must return {len(lines)} translations, got {len(translations)}."
+            )
+        rows = []
+        for sentence, translation in zip(lines, translations, strict=True):
+            text = _LINE_BREAK.sub(" ", translation.text)
+            links = translation.alignment or proportional_links(len(sentence.text), text)
+            rows.append([translation._replace(text=text, alignment=links)])
+        return rows
 
     def _split(self, block: Block) -> Iterator[tuple[int, Sentence]]:
         """Yield the sentences and their starts.
@@ -121,44 +121,6 @@ class BlockTranslator:
                 for first, last in overlapping((start, end), kept):
                     inside.append((first - start, last - start))
                 yield low + start, Sentence(part, "", (), kept=inside)
-
-
-def keep_spans(translate: TranslateTexts, protect: bool = True) -> TranslateSentences:
-    """
-    Return a function whose translations keep what must survive, given one that may lose it.
-
-    Where `translate` loses text, it gets the text around that.
-
-    Args:
-        translate: Returns the translation of each text, as a string, or as a [`Translation`] with
-            links between its words and those of the text.
-        protect: As of [`BlockTranslator`].
-    """
-
-    def decode(
-        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
-    ) -> list[list[Translation]]:
-        texts = [_LINE_BREAK.sub(" ", sentence.text) for sentence in sentences]
-        answers = translate(texts)
-        if len(answers) != len(texts):
-            raise UserError(
-                f"`translate` must return {len(texts)} translations, got {len(answers)}."
-            )
-        rows = []
-        for text, answer in zip(texts, answers, strict=True):
-            translation = Translation(answer) if isinstance(answer, str) else answer
-            line = _LINE_BREAK.sub(" ", translation.text)
-            links = translation.alignment or proportional_links(len(text), line)
-            rows.append([translation._replace(text=line, alignment=links)])
-        return rows
-
-    search = ProtectedSearch(decode, TranslationOptions(protect=protect))
-    return lambda sentences: [row[0] for row in search(sentences, ignore)]
-
-
-def _on_one_line(text: str, source: str) -> str:
-    """Return a text with spaces instead of line breaks that its source does not have."""
-    return _LINE_BREAK.sub(lambda match: match[0] if match[0] in source else " ", text)
 
 
 def _inside(ranges: Sequence[Range], low: int, high: int) -> list[Range]:

@@ -133,35 +133,29 @@ def translate_parts(decode: Decode, encode: Encode, config: PreTrainedConfig) ->
             for part in parts:
                 copied = [copy_sentence(part.text)] * options.count
                 translated.append(next(rows) if part.tokens else copied)
-            answer = _join_parts(sentence.text, parts, translated)
-            answers.append(answer if sentence.tokens else _link(sentence.text, answer))
+            is_whole = bool(sentence.tokens)
+            answers.append(translated[0] if is_whole else _join(sentence.text, parts, translated))
         return answers
 
     return decode_parts
 
 
-def _join_parts(
+def _join(
     text: str, parts: Sequence[Sentence], rows: Sequence[Sequence[Translation]]
 ) -> list[Translation]:
-    """Return the translations of a text, given the ones of its parts."""
-    if len(rows) == 1:
-        return list(rows[0])
+    """Return the translations of a text, given the ones of its parts. Without an alignment, words
+    are in the order of the text.
+    """
     starts = list(accumulate((len(part.text + part.separator) for part in parts), initial=0))
     texts = [part.text for part in parts]
     joined = []
     for translations in zip(*rows, strict=True):
-        pieces = list(zip(starts, texts, translations, strict=False))
-        joined.append(join_pieces(text, pieces, " "))
+        answer = translations[0]
+        if len(parts) > 1:
+            answer = join_pieces(text, list(zip(starts, texts, translations, strict=False)), " ")
+        links = answer.alignment or proportional_links(len(text), answer.text)
+        joined.append(answer._replace(alignment=links))
     return joined
-
-
-def _link(text: str, translations: Sequence[Translation]) -> list[Translation]:
-    """Return translations with links; without an alignment, words are in the order of the text."""
-    linked = []
-    for translation in translations:
-        links = translation.alignment or proportional_links(len(text), translation.text)
-        linked.append(translation._replace(alignment=links))
-    return linked
 
 
 def keep_protected(

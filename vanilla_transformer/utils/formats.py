@@ -20,7 +20,7 @@ class Format:
 
     Attributes:
         name: Its name on the command line and in requests.
-        endings: How the names of its files end, without a compression.
+        endings: Endings of the names of its files, without a compression.
         reader: Module of the extension `documents` and its class, which reads a document and writes
             its translation; empty for lines and rows.
         extra: The extra that has the packages of its readers.
@@ -28,8 +28,8 @@ class Format:
         is_text: It is text, and not a zip or another binary file.
         names_languages: A document says its language.
         is_bilingual: A document has sources and their translations.
-        corpus: As parallel text it is one file with both languages, or two files of messages with
-            the same keys; or it is none.
+        corpus: Files of parallel text: one with both languages, two of messages with the same keys,
+            or none.
         store: Module and class of translate-toolkit for its messages.
     """
 

@@ -88,7 +88,7 @@ def test_an_engine_that_keeps_spans_gets_them_with_each_sentence():
 
 
 @pytest.mark.parametrize("lose", [str.swapcase, lambda text: "x", lambda text: ""])
-def test_documents_keep_what_an_engine_loses(lose):
+def test_documents_keep_text_that_an_engine_loses(lose):
     def translate(sentences):
         return [Translation(lose(sentence.text)) for sentence in sentences]
 

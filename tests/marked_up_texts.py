@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.document_translation import translate_document
 from tests.fake_translation import contain, copy, copy_kept, reverse, shout, without_alignment
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.extensions.documents import translate_document
 
 VOID = {
     "area",

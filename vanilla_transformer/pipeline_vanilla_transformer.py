@@ -5,6 +5,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -271,24 +272,32 @@ class TranslationPipeline(Pipeline):
             report(len(batch))
         return [translations[index] for index in range(len(sources))]
 
+    @contextmanager
+    def decoding(self, total: int, progress_bar: bool | None) -> Iterator[Callable[[int], object]]:
+        """Yield a function that reports decoded sentences, of which a bar shows the number, while
+        the model is not in training.
+        """
+        hidden = None if progress_bar is None and total >= _LONG_WORK else not progress_bar
+        was_training = self.model.training
+        if was_training:  # visiting all layers of a model takes longer than a step of its decoder
+            self.model.eval()
+        try:
+            with logging.tqdm(
+                total=total, unit="sentence", desc="Translating", disable=hidden
+            ) as bar:
+                yield bar.update
+        finally:
+            if was_training:
+                self.model.train()
+
     def _translate(
         self, request: Any, batch_size: int, progress_bar: bool | None, texts: list[str]
     ) -> list[Any]:
         """Return the answer of each text, or a list of them, best first."""
         segments = request.segments(texts)
         sentences = [segment for segment in chain.from_iterable(segments) if segment.tokens]
-        hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
-        was_training = self.model.training
-        if was_training:  # visiting all layers of a model takes longer than a step of its decoder
-            self.model.eval()
-        try:
-            with logging.tqdm(
-                total=len(sentences), unit="sentence", desc="Translating", disable=hidden
-            ) as bar:
-                translations = iter(request.decode(sentences, batch_size, bar.update))
-        finally:
-            if was_training:
-                self.model.train()
+        with self.decoding(len(sentences), progress_bar) as report:
+            translations = iter(request.decode(sentences, batch_size, report))
         answers, count = [], request.num_return_sequences
         for text, text_segments in zip(texts, segments, strict=True):
             n_best = []

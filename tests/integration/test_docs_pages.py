@@ -33,6 +33,7 @@ from tests.inline_terms import model_with_inline_terms
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.evaluation import plots
 from vanilla_transformer.extensions.conversion.commands import WRITERS
 from vanilla_transformer.extensions.distillation.distill import distill
@@ -179,6 +180,7 @@ def prepare_distill(monkeypatch):
 def prepare_documents(monkeypatch):
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
     Path("messages.po").write_text('msgid "Dogs."\nmsgstr ""\n')
+    assert main(["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]) == 0
     Path("project.sdlxliff").write_text(
         "<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>"
     )
@@ -384,7 +386,10 @@ def check_documents(names, printed):
     assert (
         re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL) and "dogs" not in translated
     )
-    assert printed.splitlines()[-1] == "<p>DR. <b>SMITH</b> SLEPT.</p>"
+    assert printed.splitlines()[-1] == "<p>zwei <b>Hunde</b> schlafen.</p>"
+    sentences = [Sentence("Two dogs run.", "", ()), Sentence("A man.", "", ())]
+    (first, second) = names["translate_by_ctranslate2"](sentences)
+    assert first.text != second.text and second.text
 
 
 def check_evaluate(names, printed):

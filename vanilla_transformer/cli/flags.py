@@ -20,6 +20,7 @@ from vanilla_transformer.decoding.options import FLAG, TranslationOptions, optio
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.command_line import CommandLine
 from vanilla_transformer.utils.file_utils import check_outputs
+from vanilla_transformer.utils.formats import FORMATS
 from vanilla_transformer.utils.import_utils import (
     collection_paused,
     freeze_modules,
@@ -211,15 +212,8 @@ def read_keys(path: str) -> list[str]:
     return lines
 
 
-_NAMING = {
-    "html",
-    "xml",
-    "xliff",
-    "po",
-    "ts",
-    "json",
-    "epub",
-}  # formats of documents that name their language
+# Formats of documents that name their language
+_NAMING = [name for name, row in FORMATS.items() if row.names_languages]
 DEFAULT_LANGUAGE = "en"  # of terms in TBX
 
 
@@ -235,8 +229,8 @@ class LanguageArguments(CommandArguments):
     target_language: str | None = Field(
         None,
         description="Code of the language of the translations, such as de: for models that "
-        "translate into several, for terms in TBX, and for the language that HTML, XML, XLIFF, "
-        "PO, TS, ARB and EPUB name.",
+        "translate into several, for terms in TBX, and for the language that documents name "
+        f"({', '.join(_NAMING)}).",
     )
 
 

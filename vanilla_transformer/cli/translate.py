@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 from vanilla_transformer.utils.text_files import fit_encoding, stream_lines
 
@@ -58,9 +58,9 @@ def _translate_document(
         note: A line to print once the document is read, if there is one.
     """
     from vanilla_transformer.extensions.documents import (
+        BlockTranslator,
         TargetLanguageError,
         parse_document,
-        translator_by,
     )
     from vanilla_transformer.text.languages import find_direction
 
@@ -79,8 +79,8 @@ def _translate_document(
         with _reading(name):
             document: Any = parse_document(text, options.format, direction)
         search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
-        translator = translator_by(pipeline, splitter, options.protect, **search)
-        blocks = translator(document.blocks)
+        translate = partial(pipeline.translate_sentences, protect=options.protect, **search)
+        blocks = BlockTranslator(translate, splitter, options.protect)(document.blocks)
         with _reading(name):
             translated = document.render(blocks)
     print_texts([fit_encoding(translated, encoding)], options.output, encoding)

@@ -12,7 +12,7 @@ from vanilla_transformer.text.translation_warnings import WarningLimits, find_wa
 from .confidence import Calibration, measure_features
 from .engine.search_state import Hypothesis
 from .options import TranslationOptions
-from .segments import Sentence
+from .sentences import Sentence
 from .token_texts import Token, locate_tokens, to_entries
 from .translations import Link, Translation, join_pieces
 from .unit_links import align, token_spans

@@ -6,8 +6,8 @@ token ids and numbers of each sentence, so that later steps see only sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from itertools import accumulate, chain, islice, repeat, starmap
-from typing import Any, NamedTuple
+from itertools import accumulate, chain, islice, pairwise, repeat, starmap
+from typing import Any
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import (
@@ -16,47 +16,21 @@ from vanilla_transformer.pipeline_vanilla_transformer import (
     source_limits,
     split_lines,
 )
-from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.text.protection import Range, find_protected, merge
+from vanilla_transformer.text.protection import find_protected, merge
 
 from .constraints import check_token_ids, encode_words, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
 from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
-from .sentence_splitter import SentenceSplitter, find_splitter, split_line
+from .sentence_splitter import SentenceSplitter, find_splitter, sentence_ranges
+from .sentences import Sentence
 
 Encode = Callable[
     [list[str], TranslationOptions], list[list[int]]
 ]  # returns the token ids of each text
 _CONSTRAINTS_RULE = f"`constraints` must be {PHRASES}"
 _PREFIX_RULE = f"`target_prefix` must be {PREFIXES}"
-
-
-class Sentence(NamedTuple):
-    """
-    A line or sentence that is decoded by itself.
-
-    Attributes:
-        separator: The white space before the next sentence of the text.
-        tokens: Token ids, which may begin with tokens of languages; a search encodes sentences
-            without them.
-        seed: Seed of its samples, if the request has a seed.
-        phrases: Token ids of the phrases that its translation must contain.
-        prefix: Token ids with which its translation must begin; None if the request has no
-            prefixes.
-        annotation: The text with inline terms, if `tokens` are the ids of that.
-        kept: Places of text that must survive, if patterns do not tell; see [`ProtectedSearch`].
-    """
-
-    text: str
-    separator: str
-    tokens: Sequence[int]
-    seed: int | None = None
-    phrases: Phrases = ()
-    prefix: Sequence[int] | None = None
-    annotation: AnnotatedText | None = None
-    kept: Sequence[Range] | None = None
 
 
 class SentenceReader:
@@ -239,6 +213,14 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
         language = options.source_language or options.src_lang
         return find_splitter("abbreviations" if splitter is None else splitter, language)
     return splitter
+
+
+def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
+    """Split a line into sentences; the last one keeps the line's separator."""
+    ranges = sentence_ranges(line.text, splitter)
+    for (start, end), (following, _) in pairwise(ranges):
+        yield Segment(line.text[start:end], line.text[end:following])
+    yield Segment(line.text[ranges[-1][0] :], line.separator)
 
 
 # --- Languages ------------------------------------------------------------------------------------

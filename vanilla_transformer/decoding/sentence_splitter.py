@@ -2,13 +2,12 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 import regex
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.utils.import_utils import find_object, requires_extra
 from vanilla_transformer.utils.user_input import reporting_panics
@@ -104,6 +103,8 @@ def split_simply(text: str) -> list[str]:
     """Split a text after each mark that ends a sentence in some script, as the pipeline of a
     checkpoint does.
     """
+    from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
+
     return [segment.text for segment in split_sentences(Segment(text.strip(), ""))]
 
 
@@ -117,14 +118,6 @@ def find_splitter(name: str, language: str | None = None) -> SentenceSplitter:
         return split_simply
     known = "'abbreviations', 'simple' or the place of a function, such as 'my_module:split'"
     return find_object(name, f"`sentence_splitter` must be {known}")
-
-
-def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
-    """Split a line into sentences; the last one keeps the line's separator."""
-    ranges = sentence_ranges(line.text, splitter)
-    for (start, end), (following, _) in pairwise(ranges):
-        yield Segment(line.text[start:end], line.text[end:following])
-    yield Segment(line.text[ranges[-1][0] :], line.separator)
 
 
 def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, int]]:

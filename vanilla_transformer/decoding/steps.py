@@ -1,40 +1,29 @@
-"""
-The protocol of decoding, and the step that belongs to no capability.
-
-Whatever decodes is a [`Decode`]: an engine, or `generate()` of any model. A step takes a decode and
-returns one, so reranking, terms and the text that must survive are steps around a search, and a new
-one needs no change of the others:
-
-    def add_full_stop(decode: Decode) -> Decode:
-        def decode_with_full_stop(sentences, options, report):
-            rows = decode(sentences, options, report)
-            return [[each._replace(text=each.text + ".") for each in row] for row in rows]
-
-        return decode_with_full_stop
-"""
+"""The steps around a search that belong to no extension, see [`Step`]."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from itertools import accumulate, chain
+from typing import Any
 
 import torch
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from vanilla_transformer.pipeline_vanilla_transformer import (
+    Segment,
+    encode_segments,
+    source_limits,
+)
+from vanilla_transformer.text.protection import find_masks
+
+from .constraints import tokenize_constraint
+from .engine.phrase_constraints import ConstraintError, Phrases
 from .forced_decoding import decoder_logits, pad, plan_scoring_batches
 from .options import OptionError, TranslationOptions
-from .segments import Sentence
-from .translations import Translation
+from .protection.projection import proportional_links
+from .protection.protected_search import ProtectedSearch
+from .segments import Encode
+from .sentences import Decode, Report, Sentence, ignore
+from .translations import Translation, copy_sentence, join_pieces
 
-Report = Callable[[int], object]  # of the sentences that were translated since the last report
-
-
-class Decode(Protocol):
-    """Return the translations of each sentence, best first, as the options of their request say."""
-
-    def __call__(
-        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
-    ) -> list[list[Translation]]: ...
-
-
-Step = Callable[[Decode], Decode]
 _MOST_TOKENS = 4096  # in a batch of prefixes
 
 
@@ -106,6 +95,121 @@ def next_tokens(
         last[:, list(special)] = -torch.inf
         best |= zip(batch, last.topk(count)[1].tolist(), strict=True)
     return [best[index] for index in range(len(sizes))]
+
+
+def translate_parts(decode: Decode, encode: Encode, config: PreTrainedConfig) -> Decode:
+    """
+    Return a decode that also takes sentences without tokens, of any length: the parts of one that
+    is too long are translated and joined, see [`encode_segments`].
+
+    Args:
+        encode: Returns the token ids of sources.
+        config: Configuration of the model, which has its limits.
+    """
+
+    def decode_parts(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        lines = [[Segment(sentence.text, "", ())] for sentence in sentences if not sentence.tokens]
+        if not lines:
+            return decode(sentences, options, report)
+        longest, most = source_limits(config)
+        if options.split_sentences or options.sentence_splitter is not None:
+            longest = most
+        segments = iter(encode_segments(lines, lambda texts: encode(texts, options), longest, most))
+        rows_of_parts = []
+        for sentence in sentences:
+            parts = [sentence]
+            if not sentence.tokens:
+                parts = [sentence._replace(**segment._asdict()) for segment in next(segments)]
+            if sentence.phrases and len(parts) > 1:
+                raise ConstraintError("A sentence with constraints must not be too long.")
+            rows_of_parts.append(parts)
+        flat = [part for part in chain.from_iterable(rows_of_parts) if part.tokens]
+        rows = iter(decode(flat, options, report))
+        answers = []
+        for sentence, parts in zip(sentences, rows_of_parts, strict=True):
+            translated = []
+            for part in parts:
+                copied = [copy_sentence(part.text)] * options.count
+                translated.append(next(rows) if part.tokens else copied)
+            is_whole = bool(sentence.tokens)
+            answers.append(translated[0] if is_whole else _join(sentence.text, parts, translated))
+        return answers
+
+    return decode_parts
+
+
+def _join(
+    text: str, parts: Sequence[Sentence], rows: Sequence[Sequence[Translation]]
+) -> list[Translation]:
+    """Return the translations of a text, given the ones of its parts. Without an alignment, words
+    are in the order of the text.
+    """
+    starts = list(accumulate((len(part.text + part.separator) for part in parts), initial=0))
+    texts = [part.text for part in parts]
+    joined = []
+    for translations in zip(*rows, strict=True):
+        answer = translations[0]
+        if len(parts) > 1:
+            answer = join_pieces(text, list(zip(starts, texts, translations, strict=False)), " ")
+        links = answer.alignment or proportional_links(len(text), answer.text)
+        joined.append(answer._replace(alignment=links))
+    return joined
+
+
+def keep_protected(
+    decode: Decode,
+    tokenizer: PreTrainedTokenizerBase,
+    uses_masks: bool = True,
+    can_constrain: bool = True,
+    aligns: bool = False,
+) -> Decode:
+    """
+    Return a decode whose translations keep what must survive, see [`ProtectedSearch`].
+
+    Args:
+        tokenizer: The tokenizer of the model, with the masks that it knows.
+        uses_masks: Whether whatever reads the sentences knows the masks.
+        can_constrain: Whether an engine decodes the model.
+        aligns: Whether it also aligns words.
+    """
+
+    def decode_protected(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        is_beam_search = can_constrain and not options.do_sample and options.mbr is None
+
+        def constrain(
+            lost: Sequence[Sentence], texts: Sequence[Sequence[str]]
+        ) -> list[list[Translation] | None]:
+            phrases = list[Phrases]()
+            for kept in texts:
+                try:
+                    phrases.append([tokenize_constraint(tokenizer, text) for text in kept])
+                except ConstraintError:  # there are no tokens for one of them
+                    phrases.append([])
+            constrained = []
+            for sentence, kept_phrases in zip(lost, phrases, strict=True):
+                if kept_phrases:
+                    both = [*sentence.phrases, *kept_phrases]
+                    constrained.append(sentence._replace(phrases=both))
+            if not constrained:
+                return [None] * len(lost)
+            beams = options.with_beams()
+            rows = iter(split_on_error(lambda part: decode(part, beams, ignore), constrained))
+            return [next(rows) if kept_phrases else None for kept_phrases in phrases]
+
+        masks = find_masks(tokenizer)
+        # Tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as
+        # text
+        marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
+        shown = masks if uses_masks else ()
+        constrained_decode = constrain if is_beam_search else None
+        search = ProtectedSearch(decode, options, shown, marks, constrained_decode, aligns)
+        return search(sentences, report)
+
+    return decode_protected
 
 
 def split_on_error(

@@ -31,11 +31,21 @@ from .engine.engine_pool import EnginePool
 from .engine.requests import DecodeRequest
 from .options import RERANKING, OptionError, TranslationOptions, check_languages
 from .pretrained import load_ensemble
-from .protection.protected_search import keep_protected, remove_masks
-from .segments import Sentence, SentenceReader
-from .steps import Decode, Report, Step, complete_alternatives
+from .protection.protected_search import remove_masks
+from .segments import SentenceReader
+from .sentences import Decode, Report, Sentence, Step
+from .steps import complete_alternatives, keep_protected, translate_parts
 from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
+
+# Options with values for each text, or for several translations of one
+_OF_TEXTS = (
+    "alternatives",
+    "constraints",
+    "force_words_ids",
+    "seed",
+    "target_prefix",
+)
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -221,6 +231,36 @@ class TranslationPipeline(CarriedTranslationPipeline):
         texts = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True, **cleaning)
         return texts if is_whole else [text.strip() for text in texts]
 
+    def translate_sentences(
+        self,
+        sentences: Sequence[Sentence],
+        batch_size: int | None = None,
+        progress_bar: bool | None = None,
+        **options: Any,
+    ) -> list[Translation]:
+        """
+        Return the best translation of each sentence, in which the text at [`Sentence.kept`]
+        survives, with an alignment if the model gives one.
+
+            >>> translate.translate_sentences([Sentence("See `a.py` now.", "", (), kept=[(4, 10)])])
+
+        Args:
+            sentences: Sentences of any length, without tokens.
+
+        Raises:
+            OptionError: An option asks for several translations, or has values for each text.
+        """
+        options = {"protect": True, **options}
+        if getattr(self.model.config, "alignment_heads", None):
+            options["return_alignments"] = True
+        call = self.begin(options, len(sentences))
+        for name in _OF_TEXTS:
+            if getattr(call.options, name) is not None:
+                raise OptionError(f"`{name}` is for texts, not for sentences. Leave it out.")
+        with self.decoding(len(sentences), progress_bar) as report:
+            rows = call.decode(sentences, batch_size or self.default_batch_size, report)
+        return [row[0] for row in rows]
+
     def decode(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
@@ -232,12 +272,17 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 call.
         """
         decode: Decode = self.search
-        for step in () if options.return_tensors else self.steps(options):
+        keeps = options.protect or any(sentence.kept is not None for sentence in sentences)
+        for step in () if options.return_tensors else self.steps(options, keeps):
             decode = step(decode)
         return decode(sentences, options, report)
 
-    def steps(self, options: TranslationOptions) -> Iterator[Step]:
-        """Yield the steps around the search of a request, from the inner to the outer ones."""
+    def steps(self, options: TranslationOptions, keeps: bool) -> Iterator[Step]:
+        """Yield the steps around the search of a request, from the inner to the outer ones.
+
+        Args:
+            keeps: Whether text of sentences must survive.
+        """
         if options.alternatives is not None:
             yield partial(complete_alternatives, model=self.model, tokenizer=self.tokenizer)
         if options.glossary is not None:
@@ -250,7 +295,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             )
 
             yield from steps_of_reranking(self, options)
-        if options.protect and options.alternatives is None:
+        if keeps and options.alternatives is None:
+            yield partial(translate_parts, encode=self.encode, config=self.model.config)
             yield partial(
                 keep_protected,
                 tokenizer=self.tokenizer,

@@ -8,6 +8,7 @@ from typing import Any
 import regex
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.formats import FORMATS
 from vanilla_transformer.utils.import_utils import requires_extra
 
 from .languages import Direction
@@ -18,14 +19,6 @@ ACCELERATOR = r"(?<=\A|[\s(])[&_](?=\p{L})(?!\w*[;=_(])"
 MESSAGE_FORMAT = regex.compile(r"\{\d+[,}]")  # of Java, in which '' is an apostrophe
 # But no files and names of controls
 RESX_TEXTS = "data[not(@type or @mimetype or starts-with(@name, '>>'))]"
-_STORES = {
-    "po": ("pypo", "pofile"),
-    "ts": ("ts2", "tsfile"),
-    **dict.fromkeys(("json", "arb"), ("jsonl10n", "JsonNestedFile")),
-    "properties": ("properties", "javautf8file"),
-    "strings": ("properties", "stringsutf8file"),
-    "ftl": ("fluent", "FluentFile"),
-}
 _STRINGS = regex.compile(
     r'(?P<kept>"(?:[^"\\]|\\.)*+(?:"|\Z)|;)|/\*.*?(?:\*/|\Z)|//[^\n]*+|\s++', regex.DOTALL
 )
@@ -36,11 +29,7 @@ _WITHIN_WORD = regex.compile(
 
 
 def read_catalog(text: str, form: str) -> Any:
-    """Return the store of a text.
-
-    Args:
-        form: po, ts, json, arb, properties, strings or ftl.
-    """
+    """Return the store of a text in a format that has one, see [`Format.store`]."""
     with requires_extra("documents", "Reading catalogs of messages"):
         from translate.storage import base, factory
     if form == "ts":
@@ -56,7 +45,7 @@ def read_catalog(text: str, form: str) -> Any:
             lambda match: (match["kept"] or " ").replace("\n", r"\n") + "\n" * (match[0] == ";"),
             text,
         )
-    store: Any = factory.getclass("", form, classes_str=_STORES)()
+    store: Any = factory.getclass("", form, classes_str={form: FORMATS[form].store})()
     try:
         store.parse(DECLARATION.sub("", text).encode())
     except (ValueError, RecursionError, base.ParseError) as error:
@@ -96,7 +85,7 @@ def read_messages(text: str, form: str) -> dict[str, str]:
         if isinstance(message, str) and ".@" not in key:  # which describes messages in ARB
             if form == "properties" and MESSAGE_FORMAT.search(message):
                 message = message.replace("''", "'")
-            pieces = ["", *(_ATTRIBUTE.split(message) if form == "ftl" else [message])]
+            pieces = ["", *(_ATTRIBUTE.split(message) if form == "fluent" else [message])]
             texts |= {
                 key + name: piece
                 for name, piece in zip(pieces[::2], pieces[1::2], strict=True)

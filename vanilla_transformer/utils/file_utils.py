@@ -25,9 +25,9 @@ from safetensors import SafetensorError
 
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
+from .formats import DOCUMENT_ENDINGS, FORMAT_OF_ENDING
 from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
 from .private_folders import find_problem, is_own
-from .resources import DOCUMENT_ENDINGS
 
 if TYPE_CHECKING:
     from filelock import AcquireReturnProxy, BaseFileLock
@@ -367,7 +367,8 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         is_document = ending in DOCUMENT_ENDINGS and any(
             str(source).lower().endswith(ending) for source in inputs
         )
-        if ending in BINARY_ENDINGS and not is_document:
+        is_binary = ending in FORMAT_OF_ENDING and not FORMAT_OF_ENDING[ending].is_text
+        if (is_binary or ending in BINARY_ENDINGS) and not is_document:
             requirement = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
             raise UserError(
                 f"{requirement}, but the name {output} is one of another format. Choose "

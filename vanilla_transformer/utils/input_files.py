@@ -128,22 +128,19 @@ COMPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     ".bz2": bz2.BZ2File,
     ".zst": _open_zst,
 }
-# Endings of files that are not text, which no command writes.
+# Endings of other files that are not text, which no command reads or writes.
 BINARY_ENDINGS = {
-    *(
-        ".zip",
-        ".7z",
-        ".rar",
-        ".tar",
-        ".tgz",
-        ".tbz2",
-        ".txz",
-        ".lz",
-        ".lz4",
-        ".lzma",
-        ".br",
-        ".z",
-        ".parquet",
-    ),
-    *(".docx", ".pptx", ".xlsx", ".odt", ".epub", ".pdf"),
+    ".7z",
+    ".rar",
+    ".tar",
+    ".tgz",
+    ".tbz2",
+    ".txz",
+    ".lz",
+    ".lz4",
+    ".lzma",
+    ".br",
+    ".z",
+    ".xlsx",
+    ".pdf",
 }

@@ -108,39 +108,3 @@ METRIC_LABELS = {
 }
 
 LOWER_IS_BETTER = ("loss", "ter", "wer", "cer", "perplexity")  # metrics
-
-# The formats of files by the endings of their names.
-DOCUMENT_ENDINGS = {
-    ".txt": "text",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".xml": "xml",
-    ".svg": "xml",
-    ".dita": "xml",
-    ".ditamap": "xml",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".mdx": "markdown",
-    ".srt": "srt",
-    ".vtt": "vtt",
-    ".xlf": "xliff",
-    ".xliff": "xliff",
-    ".sdlxliff": "xliff",
-    ".mqxliff": "xliff",
-    ".po": "po",
-    ".pot": "po",
-    ".ts": "ts",
-    ".resx": "resx",
-    ".strings": "strings",
-    ".properties": "properties",
-    ".json": "json",
-    ".arb": "json",
-    ".ftl": "fluent",
-    ".docx": "docx",
-    ".pptx": "pptx",
-    ".odt": "odf",
-    ".ods": "odf",
-    ".odp": "odf",
-    ".epub": "epub",
-}

@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from vanilla_transformer.cli import main, translate
-from vanilla_transformer.extensions.documents.translation import FORMATS
+from vanilla_transformer.extensions.documents import html_format
 from vanilla_transformer.text.languages import Direction, store_direction
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -148,7 +148,7 @@ def test_translate_names_a_document_that_takes_too_long(monkeypatch, page, capsy
     def read_endlessly(text, direction):
         re.match(r"(a+)+$", "a" * 60 + "!")
 
-    monkeypatch.setitem(FORMATS, "html", read_endlessly)
+    monkeypatch.setattr(html_format, "HtmlDocument", read_endlessly)
     monkeypatch.setattr(translate, "_DOCUMENT_SECONDS", 1)
     output = page.with_name("out.html")
     assert main(["translate", "no/model", "--input", str(page), "--output", str(output)]) == 2

@@ -249,7 +249,7 @@ def test_java_doubles_the_apostrophes_of_formats_only(tmp_path):
         (
             "ftl",
             ("a = b", "hello world"),
-            "de.ftl: The text must be in the format ftl: Parsing error for fluent source: hello",
+            "de.ftl: The text must be in the format fluent: Parsing error for fluent source: hello",
         ),
         ("resx", ("<root>", "<root/>"), "en.resx: The text must be well-formed XML"),
     ],

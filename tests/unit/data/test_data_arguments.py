@@ -8,6 +8,7 @@ from vanilla_transformer.data.data_arguments import (
     check_data_arguments,
     cleaning_rules,
 )
+from vanilla_transformer.utils.formats import corpus_endings
 
 MODELS = {"forward": "there", "backward": "back"}
 
@@ -38,8 +39,7 @@ ENTRIES = {  # of `corpora`
     "needs `source` and `target`, or `file`, or `dataset`; got none of them": [{"file": None}],
     "got `file` and `dataset`": [FILE | {"dataset": "x"}],
     "together, got only a.en": [{"source": "a.en"}],
-    "must end with .tsv, .jsonl, .tmx, .xliff, .xlf, .sdlxliff, .mqxliff, .po, .ts, .parquet, "
-    ".zip .*got a.csv": [{"file": "a.csv"}],
+    f"must end with {', '.join(corpus_endings('one file'))} .*got a.csv": [{"file": "a.csv"}],
     "must end with": [{"file": "a.parquet.gz"}],
     "`file` of a corpus must be text, got 3": [{"file": 3}],
     "`weight` of a corpus must be a number above 0, got": [

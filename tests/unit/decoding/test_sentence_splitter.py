@@ -6,13 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.segments import splitter_of
+from vanilla_transformer.decoding.segments import split_line, splitter_of
 from vanilla_transformer.decoding.sentence_splitter import (
     _WITH_ORDINALS,
     AbbreviationSplitter,
     find_splitter,
     sentence_ranges,
-    split_line,
     split_simply,
 )
 from vanilla_transformer.pipeline_vanilla_transformer import Segment

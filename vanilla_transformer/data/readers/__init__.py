@@ -5,6 +5,7 @@ datasets.
 from collections.abc import Iterator
 from itertools import count
 
+from vanilla_transformer.utils.formats import FORMAT_OF_ENDING
 from vanilla_transformer.utils.text_files import (
     check_version,
     has_invalid_unicode,
@@ -13,7 +14,6 @@ from vanilla_transformer.utils.text_files import (
 )
 
 from .corpora import (
-    MESSAGE_FORMATS,
     ROWS_PER_BATCH,
     CorpusRow,
     CorpusSpec,
@@ -37,9 +37,8 @@ from .line_formats import (
     stream_text_files,
 )
 
-# Parsers by the suffix of `file`: some give the score of a pair, and its line where that is not its
-# number.
-_ROW_PARSERS = {".tsv": parse_tsv, ".jsonl": parse_jsonl, ".parquet": parse_parquet}
+# Parsers that give the score of a pair, and its line where that is not its number, by formats
+_ROW_PARSERS = {"tsv": parse_tsv, "jsonl": parse_jsonl, "parquet": parse_parquet}
 
 
 def read_rows(corpus: OpenCorpus) -> Iterator[CorpusRow]:
@@ -68,21 +67,21 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
 def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     if corpus.rows is not None:
         return parse_tables(corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH), corpus.spec)
-    form = corpus.format
-    if form in _ROW_PARSERS:
-        return _ROW_PARSERS[form](corpus)
-    if form == "":
+    form = FORMAT_OF_ENDING.get(corpus.format)
+    if form is None:
         pairs = parse_parallel_lines(corpus)
-    elif form == ".zip":
+    elif form.name in _ROW_PARSERS:
+        return _ROW_PARSERS[form.name](corpus)
+    elif form.name == "zip":
         pairs = parse_moses_zip(corpus)
-    elif form in (".po", ".ts", *MESSAGE_FORMATS):
+    elif form.store is not None or form.corpus == "two files":
         from .catalogs import parse_catalog, parse_messages
 
-        pairs = parse_messages(corpus) if form in MESSAGE_FORMATS else parse_catalog(corpus)
+        pairs = parse_catalog(corpus) if form.is_bilingual else parse_messages(corpus)
     else:
         from .xml_formats import parse_tmx, parse_xliff
 
-        pairs = parse_tmx(corpus) if form == ".tmx" else parse_xliff(corpus)
+        pairs = parse_tmx(corpus) if form.name == "tmx" else parse_xliff(corpus)
     return map(CorpusRow, count(1), pairs)
 
 

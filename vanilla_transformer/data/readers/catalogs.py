@@ -16,6 +16,7 @@ from vanilla_transformer.text.catalogs import (
     strings_of,
 )
 from vanilla_transformer.text.languages import is_of_language
+from vanilla_transformer.utils.formats import FORMAT_OF_ENDING
 from vanilla_transformer.utils.text_files import decode_document, decompress
 
 from .corpora import OpenCorpus, SentencePair
@@ -37,7 +38,7 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     first form are a pair, and so are the plural and the last form. Forms between them have a blank
     source.
     """
-    languages, form = corpus.spec.require_languages(), corpus.spec.format[1:]
+    languages, form = corpus.spec.require_languages(), FORMAT_OF_ENDING[corpus.spec.format].name
     (store,) = _read_files(corpus, read_catalog)
     named, has_pairs = find_catalog_languages(store, form), False
     order = 0  # in which the file has the languages; 0 if it has others
@@ -78,7 +79,7 @@ def parse_messages(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
 
 def _read_files(corpus: OpenCorpus, read: Callable[[str, str], Any]) -> Iterator[Any]:
-    form = corpus.spec.format[1:]
+    form = FORMAT_OF_ENDING[corpus.spec.format].name
     for file in corpus.files:
         with decompress(file) as stream:
             text, _ = decode_document(stream.read(), file.name, form)

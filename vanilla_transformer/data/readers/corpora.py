@@ -18,33 +18,14 @@ from pydantic import Field, model_validator
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
+from vanilla_transformer.utils.formats import FORMAT_OF_ENDING, corpus_endings
 from vanilla_transformer.utils.import_utils import child_environment, requires_extra
 from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
 from vanilla_transformer.utils.schemas import Schema
 from vanilla_transformer.utils.text_files import file_version, open_file
 
-FILE_FORMATS = (
-    ".tsv",
-    ".jsonl",
-    ".tmx",
-    ".xliff",
-    ".xlf",
-    ".sdlxliff",
-    ".mqxliff",
-    ".po",
-    ".ts",
-    ".parquet",
-    ".zip",
-)
-MESSAGE_FORMATS = (
-    ".json",
-    ".arb",
-    ".properties",
-    ".strings",
-    ".resx",
-    ".ftl",
-)  # of each of two files
-_NEVER_COMPRESSED = (".parquet", ".zip")
+FILE_ENDINGS = corpus_endings("one file")
+MESSAGE_ENDINGS = corpus_endings("two files")
 _CONVERT_CSV = (
     "from pyarrow import csv, parquet as p; p.write_table(csv.read_csv('A.csv'), 'A.parquet')"
 )
@@ -76,13 +57,12 @@ class CorpusSpec(Schema, frozen=True):
     One corpus of a mix: two parallel text files, one file with both sides, or a dataset.
 
     Args:
-        source, target (`str`): Text files with one sentence per line, or `.json`, `.arb`,
-            `.properties`, `.strings`, `.resx` or `.ftl` files with messages of the same keys;
-            `.gz`, `.xz`, `.bz2` and `.zst` are decompressed.
+        source, target (`str`): Text files with one sentence per line, or files with messages of
+            the same keys, such as `.json`; `.gz`, `.xz`, `.bz2` and `.zst` are decompressed.
         file (`str`):
-            A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`,
-            `.sdlxliff`, `.mqxliff`, `.po` or `.ts` (of Qt) file, also compressed; a `.parquet`
-            file; or a `.zip` file of OPUS with a text file for each language.
+            A file with both sides, such as `.tsv` (source TAB target, and maybe a score), `.tmx`,
+            `.xlf` or `.po`, also compressed; a `.parquet` file; or a `.zip` file of OPUS with a
+            text file for each language.
         dataset (`str`):
             A folder written by `datasets.Dataset.save_to_disk`, or a name for
             `datasets.load_dataset`, optionally followed by a colon and a configuration, as in
@@ -133,9 +113,9 @@ class CorpusSpec(Schema, frozen=True):
             raise UserError(
                 f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}."
             )
-        if self.file is not None and self.format not in FILE_FORMATS:
+        if self.file is not None and self.format not in FILE_ENDINGS:
             raise UserError(
-                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} "
+                f"The name of a `file` must end with {', '.join(FILE_ENDINGS)} "
                 f"({', '.join(COMPRESSIONS)} may follow all but the last two), got {self.file}."
                 + f' Convert CSV: python -c "{_CONVERT_CSV}".'
                 * (self.format == ".csv")
@@ -164,7 +144,7 @@ class CorpusSpec(Schema, frozen=True):
         compression.
         """
         form = file_format(self.file or self.source or "")
-        return form if self.source is None or form in MESSAGE_FORMATS else ""
+        return form if self.source is None or form in MESSAGE_ENDINGS else ""
 
     @property
     def is_downloaded(self) -> bool:
@@ -191,10 +171,11 @@ class CorpusSpec(Schema, frozen=True):
 def file_format(name: str) -> str:
     """Return the suffix of a file without the suffix of a compression."""
     suffixes = Path(name).suffixes
-    compressed = (
-        len(suffixes) > 1 and compression_of(name) and suffixes[-2] not in _NEVER_COMPRESSED
-    )
-    return "".join(suffixes[-2:-1] if compressed else suffixes[-1:])
+    if len(suffixes) > 1 and compression_of(name):
+        inner = FORMAT_OF_ENDING.get(suffixes[-2])
+        if inner is None or not inner.corpus or inner.is_text:
+            return suffixes[-2]
+    return "".join(suffixes[-1:])
 
 
 class OpenCorpus(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation, join_pieces
 from vanilla_transformer.text.protection import Range, overlapping
 
@@ -20,21 +20,17 @@ def join_block(
     pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
     for start, sentence, translation in sentences:
         kept_here = set(sentence.kept or ())
-        if (
-            sentence.kept is None
-        ):  # words are linked also in the syntax of a message, which is linked as a whole
-            links = [
-                link.shift(first, low)._replace(weight=weight)
-                for first, last, low, high, weight in translation.alignment
-                for link in proportional_links(last - first, translation.text[low:high])
-            ]
-            translation = translation._replace(alignment=links)
-        elif all(
-            link[:2] in kept_here for link in translation.alignment
-        ):  # and no words are linked
+        links = list(translation.alignment)
+        if sentence.kept is None:
+            # Words are linked also in the syntax of a message, which is linked as a whole.
+            links = []
+            for first, last, low, high, weight in translation.alignment:
+                for link in proportional_links(last - first, translation.text[low:high]):
+                    links.append(link.shift(first, low)._replace(weight=weight))
+        elif all(link[:2] in kept_here for link in links):  # and no words are linked
             words = proportional_links(len(sentence.text), translation.text)
-            free = [link for link in words if not overlapping(link[:2], sentence.kept)]
-            translation = translation._replace(alignment=[*translation.alignment, *free])
+            links += [link for link in words if not overlapping(link[:2], sentence.kept)]
+        translation = translation._replace(alignment=links)
         pieces.append((start, sentence.text, translation))
         kept |= {(start + low, start + high) for low, high in kept_here}
     joined = join_pieces(block.text, pieces)

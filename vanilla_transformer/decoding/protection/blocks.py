@@ -5,7 +5,7 @@ spans.
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from vanilla_transformer.text.protection import (
 )
 
 BYTE_ORDER_MARK = "\ufeff"
+OPEN = "open"  # a message that has no translation yet
 LINE_END = r"\r{,3}\n"  # also of a file that was written several times in text mode of Windows
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _STARTS_WORD = regex.compile(r"[^\s.,:;!?…、。，：；！？\p{Pe}\p{Pf}]")
@@ -116,9 +117,23 @@ def leave_open(
     return checked
 
 
-def report_open(count: int) -> str:
-    """Return the sentence of a summary that says how many messages stay open."""
-    return f" 0 messages that break your build; {count} stayed open."
+def summarize(done: str, still_open: int | None, counts: Mapping[str, int] | None = None) -> str:
+    """
+    Return the summary of a document of messages.
+
+    Args:
+        done: A sentence that says how many of them were translated.
+        still_open: The number that stayed open, if any was open before.
+        counts: Numbers of messages by the reason why they were skipped, besides open ones.
+    """
+    summary = done
+    if counts is not None:
+        reasons = sorted(counts.keys() - {"", OPEN})
+        skipped = "; ".join(f"{counts[reason]} {reason}" for reason in reasons)
+        summary += f" Skipped: {skipped or 'none'}."
+    if still_open is not None:
+        summary += f" 0 messages that break your build; {still_open} stayed open."
+    return summary
 
 
 def is_part_of_word(base: str, text: str) -> bool:

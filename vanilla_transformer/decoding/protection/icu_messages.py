@@ -74,20 +74,14 @@ class Message:
         Returns: the message, without scores; and the place of each part of the syntax in the first
         one and in it.
         """
-        message, text, end, moved = (
-            next(translations),
-            self.spaces[0],
-            0,
-            list[tuple[Range, Range]](),
-        )
-        syntax = [
-            [Translation(p) if isinstance(p, str) else p.render(translations)[0] for p in some]
-            for some in self.syntax
-        ]
-        tokens = list[Token]()
-        for match in (
-            _STAND_IN.finditer(message.text) if syntax else ()
-        ):  # otherwise braces are the model's own
+        message = next(translations)
+        syntax = [self._render_parts(parts, translations) for parts in self.syntax]
+        # Without syntax, braces are the model's own.
+        stand_ins = _STAND_IN.finditer(message.text) if syntax else ()
+        text, end = self.spaces[0], 0
+        moved: list[tuple[Range, Range]] = []
+        tokens: list[Token] = []
+        for match in stand_ins:
             text += self._quote(message.text[end : match.start()], text, True)
             end, start = match.end(), len(text)
             for part in syntax[int(match[1])]:
@@ -96,10 +90,21 @@ class Message:
             moved.append((match.span(), (start, len(text))))
         is_before_syntax = self._is_branch and not self.spaces[1]
         text += self._quote(message.text[end:], text, is_before_syntax) + self.spaces[1]
-        tokens += move_tokens(
-            message.tokens, message.text.replace("'", " "), text.replace("'", " "), moved
-        )  # some are new
-        return Translation(text, tokens=sorted(tokens, key=lambda each: each.end)), moved
+        # Some apostrophes are new.
+        before, after = message.text.replace("'", " "), text.replace("'", " ")
+        tokens += move_tokens(message.tokens, before, after, moved)
+        return Translation(text, tokens=sorted(tokens, key=lambda token: token.end)), moved
+
+    def _render_parts(
+        self, parts: "Sequence[str | Message]", translations: Iterator[Translation]
+    ) -> list[Translation]:
+        rendered = []
+        for part in parts:
+            if isinstance(part, str):
+                rendered.append(Translation(part))
+            else:
+                rendered.append(part.render(translations)[0])
+        return rendered
 
     def _quote(self, text: str, before: str, is_before_syntax: bool) -> str:
         """Return a text as a message writes it: one apostrophe beside syntax or another one would

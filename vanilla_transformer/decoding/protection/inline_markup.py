@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import regex
 
-from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.token_texts import move_tokens
 from vanilla_transformer.decoding.translations import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.text.protection import CODE_ELEMENT, adds_signs

@@ -16,13 +16,9 @@ from itertools import chain, pairwise
 from operator import itemgetter
 
 import regex
-from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.decoding.constraints import tokenize_constraint
-from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintError, Phrases
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
+from vanilla_transformer.decoding.sentences import Decode, Report, Sentence, ignore
 from vanilla_transformer.decoding.token_texts import move_tokens
 from vanilla_transformer.decoding.translations import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.text.protection import (
@@ -30,7 +26,6 @@ from vanilla_transformer.text.protection import (
     SIGN,
     Range,
     adds_signs,
-    find_masks,
     find_protected,
     find_texts,
     mask,
@@ -72,10 +67,11 @@ class _Protected:
         self._kept, self._protect = kept, protect
         self._kept_texts = _texts_at(self._source, kept)
         self._is_formatted = any(map(SIGN.search, self._kept_texts))
-        self.shown, self._places = sentence, kept
+        self._places = kept
+        self.shown = sentence._replace(kept=kept)
         if 0 < len(kept) <= len(masks) and not sentence.phrases:
             text, self._places = mask(sentence.text, kept, masks[: len(kept)])
-            self.shown = sentence._replace(text=text, tokens=())
+            self.shown = sentence._replace(text=text, tokens=(), kept=self._places)
         self.shown_texts = _texts_at(self.shown.text, self._places)
         edges = [0, *chain.from_iterable(kept), len(self._source)]
         gaps = zip(edges[::2], edges[1::2], strict=True)
@@ -86,7 +82,8 @@ class _Protected:
         sentences = []
         for _, text, is_kept in self._pieces():
             if not is_kept and _LETTER.search(text):
-                sentences.append(self._sentence._replace(text=text, separator="", tokens=()))
+                part = self._sentence._replace(text=text, separator="", tokens=(), kept=())
+                sentences.append(part)
         return sentences
 
     def _pieces(self) -> Iterator[tuple[int, str, bool]]:
@@ -356,7 +353,7 @@ class ProtectedSearch:
         aligns = self.aligns or self.options.return_alignments
         aligned = self.options.model_copy(update={"return_alignments": aligns})
         rows = iter(self._translate(plain, report))
-        of_parts = iter(replace(self, options=aligned)._translate(parts, _ignore))
+        of_parts = iter(replace(self, options=aligned)._translate(parts, ignore))
         if parts:
             report(len(sentences) - len(plain))
         answers = list[list[Translation]]()
@@ -420,7 +417,7 @@ class ProtectedSearch:
         parts = [self._protect(sentence) for sentence in sentences]
         pieces = [part.around() for part in parts]
         flat = list(chain.from_iterable(pieces))
-        rows = iter(self.decode(flat, self.options, _ignore) if flat else [])
+        rows = iter(self.decode(flat, self.options, ignore) if flat else [])
         answers = []
         for part, part_pieces in zip(parts, pieces, strict=True):
             piece_rows = [next(rows) for _ in part_pieces]
@@ -435,64 +432,6 @@ class ProtectedSearch:
             spans = find_protected(text, protect)
             kept = [span for span in spans if text[slice(*span)] not in self.marks]
         return _Protected(sentence, kept, self.masks, protect)
-
-
-def _ignore(done: int) -> None:
-    """Report nothing: these sentences are parts of others."""
-
-
-def keep_protected(
-    decode: Decode,
-    tokenizer: PreTrainedTokenizerBase,
-    uses_masks: bool = True,
-    can_constrain: bool = True,
-    aligns: bool = False,
-) -> Decode:
-    """
-    Return a decode whose translations keep what must survive, see [`ProtectedSearch`].
-
-    Args:
-        tokenizer: The tokenizer of the model, with the masks that it knows.
-        uses_masks: Whether whatever reads the sentences knows the masks.
-        can_constrain: Whether an engine decodes the model.
-        aligns: Whether it also aligns words.
-    """
-
-    def decode_protected(
-        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
-    ) -> list[list[Translation]]:
-        is_beam_search = can_constrain and not options.do_sample and options.mbr is None
-
-        def constrain(
-            lost: Sequence[Sentence], texts: Sequence[Sequence[str]]
-        ) -> list[list[Translation] | None]:
-            phrases = list[Phrases]()
-            for kept in texts:
-                try:
-                    phrases.append([tokenize_constraint(tokenizer, text) for text in kept])
-                except ConstraintError:  # there are no tokens for one of them
-                    phrases.append([])
-            constrained = []
-            for sentence, kept_phrases in zip(lost, phrases, strict=True):
-                if kept_phrases:
-                    both = [*sentence.phrases, *kept_phrases]
-                    constrained.append(sentence._replace(phrases=both))
-            if not constrained:
-                return [None] * len(lost)
-            beams = options.with_beams()
-            rows = iter(split_on_error(lambda part: decode(part, beams, _ignore), constrained))
-            return [next(rows) if kept_phrases else None for kept_phrases in phrases]
-
-        masks = find_masks(tokenizer)
-        # Tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as
-        # text
-        marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
-        shown = masks if uses_masks else ()
-        constrained_decode = constrain if is_beam_search else None
-        search = ProtectedSearch(decode, options, shown, marks, constrained_decode, aligns)
-        return search(sentences, report)
-
-    return decode_protected
 
 
 def remove_masks(decode: Decode) -> Decode:

@@ -3,31 +3,30 @@ changes.
 """
 
 from vanilla_transformer.decoding.protection.blocks import Block, Span
+from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
+from vanilla_transformer.decoding.translations import Translation
 
 from .block_translator import BlockTranslator
 from .translation import (
-    FORMATS,
     DocumentTranslator,
     parse_document,
     read_document,
     translate_document,
-    translate_documents,
-    translator_by,
 )
 from .wrapped_text import WrappedText
 from .xliff_format import TargetLanguageError
 
 __all__ = [
-    "FORMATS",
     "Block",
     "BlockTranslator",
     "DocumentTranslator",
+    "Sentence",
     "Span",
     "TargetLanguageError",
+    "TranslateSentences",
+    "Translation",
     "WrappedText",
     "parse_document",
     "read_document",
     "translate_document",
-    "translate_documents",
-    "translator_by",
 ]

@@ -4,9 +4,7 @@ translation tell.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
 
 import regex
 
@@ -17,18 +15,12 @@ from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.protection.projection import proportional_links
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch
-from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
-from vanilla_transformer.decoding.translations import Link, Translation
+from vanilla_transformer.decoding.sentences import Report, Sentence, TranslateSentences, ignore
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
-# The translation of a text, and its alignment or None.
-Answer = tuple[str, Sequence[tuple[int, int, int, int, float]] | None]
-Translate = Callable[[list[str]], Sequence[Answer]]
-# Return a translation of each text that contains the phrases given for it, or None where there is
-# none.
-Constrain = Callable[[list[str], list[list[str]]], Sequence[Answer | None]]
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -42,36 +34,23 @@ class BlockTranslator:
     a translation would cross, only the text around what survives is translated.
 
     Args:
-        translate: Returns the translation of each text and its alignment, with character offsets.
-            Without one, words are taken to be in the order of the source.
+        translate: Translates sentences. Where it loses text that must survive, it gets the text
+            around that. Without an alignment, words are taken to be in the order of the source.
         splitter: Returns the sentences of a text.
-        masks: Words that the model copies, such as `<ph0>`.
-        constrain: Returns a translation of each text that contains the given phrases.
         protect: Whether text survives that [`find_protected`] finds, and formulas such as H₂O,
             besides fixed spans.
     """
 
-    translate: Translate
+    translate: TranslateSentences
     splitter: SentenceSplitter
-    masks: Sequence[str] = ()
-    constrain: Constrain | None = None
     protect: bool = True
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
-        search = ProtectedSearch(
-            lambda sentences, options, report: _search(self.translate, sentences),
-            TranslationOptions(protect=self.protect),
-            self.masks,
-            constrain=None if self.constrain is None else partial(_search, self.constrain),
-        )
-        answers = self._translate(blocks, lambda sentences: search(sentences, lambda done: None))
+        search = ProtectedSearch(self._decode, TranslationOptions(protect=self.protect))
+        answers = self._translate(blocks, lambda sentences: search(sentences, ignore))
         crossing = [block for block, answer in zip(blocks, answers, strict=True) if answer is None]
-        again = (
-            answer
-            for answer in self._translate(crossing, search.translate_around)
-            if answer is not None
-        )
+        again = iter(filter(None, self._translate(crossing, search.translate_around)))
         return [next(again) if answer is None else answer for answer in answers]
 
     def _translate(
@@ -83,85 +62,74 @@ class BlockTranslator:
         source.
         """
         sentences = [list(self._split(block)) for block in blocks]
-        rows = iter(search([sentence for of_block in sentences for _, sentence in of_block]))
-        return [
-            join_block(block, [(start, sentence, next(rows)[0]) for start, sentence in of_block])
-            for block, of_block in zip(blocks, sentences, strict=True)
-        ]
+        flat = [sentence for _, sentence in chain.from_iterable(sentences)]
+        rows = iter(search(flat))
+        joined = []
+        for block, of_block in zip(blocks, sentences, strict=True):
+            pieces = [(start, sentence, next(rows)[0]) for start, sentence in of_block]
+            joined.append(join_block(block, pieces))
+        return joined
+
+    def _decode(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        """Return one translation on one line for each sentence, with links, in a list."""
+        lines = []
+        for sentence in sentences:
+            lines.append(sentence._replace(text=_LINE_BREAK.sub(" ", sentence.text)))
+        translations = self.translate(lines)
+        if len(translations) != len(lines):
+            raise UserError(
+                f"`translate` must return {len(lines)} translations, got {len(translations)}."
+            )
+        rows = []
+        for sentence, translation in zip(lines, translations, strict=True):
+            text = _LINE_BREAK.sub(" ", translation.text)
+            links = translation.alignment or proportional_links(len(sentence.text), text)
+            rows.append([translation._replace(text=text, alignment=links)])
+        return rows
 
     def _split(self, block: Block) -> Iterator[tuple[int, Sentence]]:
         """Yield the sentences and their starts.
 
         None ends in text that is kept; each ends at a break.
         """
-        fixed = sorted(
-            (span.start, span.end)
-            for span in walk(block.spans)
-            if span.fixed and span.end > span.start
-        )
+        fixed = []
+        for span in walk(block.spans):
+            if span.fixed and span.end > span.start:
+                fixed.append((span.start, span.end))
+        fixed.sort()
         formulas = find_formulas(block) if self.protect else []
         for low, high in pairwise([0, *sorted({*find_breaks(block)}), len(block.text)]):
             text = block.text[low:high]
-            marked, formulas_here = (
-                [
-                    (start - low, end - low)
-                    for start, end in overlapping((low, high), places)
-                    if low <= start and end <= high
-                ]
-                for places in (fixed, formulas)
-            )
-            protected = merge([*find_protected(text, self.protect), *formulas_here])
-            kept = sorted(
-                [
-                    *marked,
-                    *(
-                        piece
-                        for protected_range in protected
-                        for piece in _without(protected_range, marked)
-                    ),
-                ]
-            )
-            others = merge(marked + formulas_here)
+            marked = _inside(fixed, low, high)
+            others = marked + _inside(formulas, low, high)
+            protected = merge([*find_protected(text, self.protect), *others[len(marked) :]])
+            kept = list(marked)
+            for protected_range in protected:
+                kept += _without(protected_range, marked)
+            kept.sort()
+            others = merge(others)
             for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *protected]):
-                is_plain, part = (
-                    self.protect and not overlapping((start, end), others),
-                    text[start:end],
-                )
-                is_parted = is_plain and (parse_message(part) or parse_markup(part))
-                inside = [
-                    (first - start, last - start) for first, last in overlapping((start, end), kept)
-                ]
-                yield low + start, Sentence(part, "", (), kept=None if is_parted else inside)
+                part = text[start:end]
+                is_plain = self.protect and not overlapping((start, end), others)
+                if is_plain and (parse_message(part) or parse_markup(part)):
+                    # The branches and texts in it are sentences.
+                    yield low + start, Sentence(part, "", ())
+                    continue
+                inside = []
+                for first, last in overlapping((start, end), kept):
+                    inside.append((first - start, last - start))
+                yield low + start, Sentence(part, "", (), kept=inside)
 
 
-def _search(
-    translate: Callable[..., Sequence[Any]],
-    sentences: Sequence[Sentence],
-    phrases: Sequence[Sequence[str]] | None = None,
-) -> Any:
-    """Return one translation on one line for each sentence, with links, in a list; None where there
-    is none.
-    """
-    texts = [_LINE_BREAK.sub(" ", sentence.text) for sentence in sentences]
-    answers = (
-        translate(texts)
-        if phrases is None
-        else translate(texts, [[*sentence_phrases] for sentence_phrases in phrases])
-    )
-    if len(answers) != len(texts):
-        raise UserError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
-    rows = list[list[Translation] | None]()
-    for text, answer in zip(texts, answers, strict=True):
-        if answer is None:
-            rows.append(None)
-            continue
-        translation, alignment = answer
-        # Without an alignment, words are in the order of the source.
-        links = [Link(*link) for link in alignment or ()] or proportional_links(
-            len(text), translation
-        )
-        rows.append([Translation(_LINE_BREAK.sub(" ", translation), alignment=links)])
-    return rows
+def _inside(ranges: Sequence[Range], low: int, high: int) -> list[Range]:
+    """Return the ranges that are whole in a part of a text, from its start."""
+    inside = []
+    for start, end in overlapping((low, high), ranges):
+        if low <= start and end <= high:
+            inside.append((start - low, end - low))
+    return inside
 
 
 def _without(whole: Range, others: Sequence[Range]) -> Iterator[Range]:

@@ -9,11 +9,12 @@ from typing import Any
 import regex
 
 from vanilla_transformer.decoding.protection.blocks import (
+    OPEN,
     Block,
     Document,
     SpanBuilder,
     leave_open,
-    report_open,
+    summarize,
     unify_line_ends,
     write_block,
 )
@@ -74,7 +75,7 @@ class CatalogDocument(Document):
         for unit in self._store.units:
             kind = _kind_of(unit)
             self._counts[kind] += 1
-            if kind == "open":
+            if kind == OPEN:
                 forms = self._plural_forms(unit) if unit.hasplural() else [0]
                 used, sources = sorted({*forms}), strings_of(unit.source)
                 self._units.append((unit, len(self.blocks), [used.index(form) for form in forms]))
@@ -100,15 +101,9 @@ class CatalogDocument(Document):
                 continue
             unit.target = [written[at] for at in numbers] if unit.hasplural() else written[number]
             unit.markfuzzy()
-        skipped = [
-            f"{count} {kind}"
-            for kind, count in sorted(self._counts.items())
-            if kind not in ("", "open")
-        ]
-        done, total = self._counts["open"] - count, self._counts.total() - self._counts[""]
-        self.summary = f"Translated {done} of {total} messages."
-        self.summary += f" Skipped: {'; '.join(skipped) or 'none'}."
-        self.summary += report_open(count) if blocks else ""
+        done, total = self._counts[OPEN] - count, self._counts.total() - self._counts[""]
+        done_of_all = f"Translated {done} of {total} messages."
+        self.summary = summarize(done_of_all, count if blocks else None, self._counts)
         if count == len(self._units):
             return self._mark + self._text.replace("\n", self._line_end)
         if self._form == "po" and self._store.header():
@@ -156,10 +151,9 @@ class CatalogDocument(Document):
             raise UserError(
                 f"`Plural-Forms` must be an expression of C, got {equation:.60}: {error}."
             ) from None
-        kept = [
-            {text[slice(*kept_range)] for kept_range in find_protected(text)}
-            for text in strings_of(unit.source)
-        ]
+        kept = []
+        for text in strings_of(unit.source):
+            kept.append({text[start:end] for start, end in find_protected(text)})
         is_often = numbers[form_of(1)] >= _OFTEN
         singular = -1 if int(count) == 1 or (is_often and kept[1] - kept[0]) else form_of(1)
         return [int(form != singular) for form in range(int(count))]
@@ -175,4 +169,4 @@ def _kind_of(unit: Any) -> str:
     """
     if not unit.istranslatable() or not any(strings_of(unit.source)):
         return "obsolete" if unit.isobsolete() else ""
-    return "with a translation" if any(strings_of(unit.target)) else "open"
+    return "with a translation" if any(strings_of(unit.target)) else OPEN

@@ -20,23 +20,21 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
-from vanilla_transformer.decoding.sentence_splitter import find_splitter
+from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.formats import DOCUMENT_FORMATS, FORMATS
 from vanilla_transformer.utils.import_utils import starting_processes
 from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
-
-from .block_translator import Answer, BlockTranslator
-from .translation import DocumentTask, parse_document, render_documents
-
-# Return translations of sentences, with the phrases that each one must contain unless there are
-# none.
-Ask = Callable[..., Sequence[Any]]
 
 # A new process is a copy of one that has imported these modules, which takes milliseconds, where
 # the system can do so.
 _METHOD = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
 _context: Any = get_context(_METHOD)
-_MODULES = [__name__, "vanilla_transformer.decoding.protection.protected_search"]
+_MODULES = [
+    __name__,
+    *{f"{__package__}.{FORMATS[name].reader.partition(':')[0]}" for name in DOCUMENT_FORMATS},
+]
 _REQUIREMENT = "The document must be read and written"
 _MOST_SENTENCES = 1024  # in a question, so that reading it does not hold Python's lock for long
 _starting = threading.Lock()
@@ -61,7 +59,7 @@ def _do_nothing() -> None:
 
 class DocumentProcess:
     """
-    A process that calls a function with [`Ask`] and its arguments.
+    A process that calls a function with a [`TranslateSentences`] and its arguments.
 
     Args:
         seconds: Time of the processor after which it ends by itself, for a process whose parent is
@@ -85,7 +83,7 @@ class DocumentProcess:
         self._process.kill()
 
     def receive(self, seconds: float) -> tuple[bool, Any]:
-        """Return whether the process asks, and the arguments of [`Ask`] or what the function has
+        """Return whether the process asks, and the sentences to translate or what the function has
         returned.
 
         Raises:
@@ -101,7 +99,7 @@ class DocumentProcess:
             raise content
         return asks, content
 
-    def send(self, answers: Sequence[Answer | None]) -> None:
+    def send(self, answers: Sequence[Translation]) -> None:
         """Answer what the process has asked."""
         with suppress(ConnectionError):  # which `receive` reports
             self._connection.send(answers)
@@ -162,13 +160,12 @@ def _work(
 ) -> None:
     """Call the function in its process, and send what it returns or raises."""
 
-    def ask(texts: list[str], phrases: list[list[str]] | None = None) -> list[Answer | None]:
-        answers = list[Answer | None]()
-        for start in range(0, len(texts), _MOST_SENTENCES):
-            chunk = slice(start, start + _MOST_SENTENCES)
-            connection.send((True, (texts[chunk], phrases and phrases[chunk])))
-            answers += connection.recv()
-        return answers
+    def ask(sentences: Sequence[Sentence]) -> list[Translation]:
+        translations = list[Translation]()
+        for start in range(0, len(sentences), _MOST_SENTENCES):
+            connection.send((True, sentences[start : start + _MOST_SENTENCES]))
+            translations += connection.recv()
+        return translations
 
     limit_memory(memory)
     if sys.platform == "linux":
@@ -191,31 +188,13 @@ def _work(
 # --------------------------------------------------------------------------------------
 
 
-def translate_task(ask: Ask, task: DocumentTask) -> list[str]:
-    """Return translated documents; their sentences are translated together.
-
-    An error of one of them has its position as a note.
-    """
-
-    splitter, constrain = find_splitter(*task.splitter), ask if task.constrains else None
-    translator = BlockTranslator(ask, splitter, task.masks, constrain, task.protect)
-    documents = []
-    for position, text in enumerate(task.texts):
-        try:
-            documents.append(parse_document(text, task.format, task.direction))
-        except UserError as error:
-            error.add_note(f"at position {position}")
-            raise
-    return render_documents(documents, translator)
-
-
-def decode_file(ask: Ask, content: bytes, name: str, format: str) -> tuple[str, str]:
+def decode_file(ask: TranslateSentences, content: bytes, name: str, format: str) -> tuple[str, str]:
     """Return the text and the encoding of a file: of a document, or of lines of text."""
     if format == "text":
         return decode_text(content, name), "UTF-8"
     return decode_document(content, name, format)
 
 
-def encode_file(ask: Ask, text: str, encoding: str) -> bytes:
+def encode_file(ask: TranslateSentences, text: str, encoding: str) -> bytes:
     """Return the content of a file with a translated document."""
     return fit_encoding(text, encoding).encode(encoding)

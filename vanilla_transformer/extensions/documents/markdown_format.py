@@ -26,7 +26,6 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-from vanilla_transformer.utils.import_utils import requires_extra
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"
@@ -367,14 +366,14 @@ class _Place(NamedTuple):
 
 def _build_parser() -> Any:
     """Return a parser whose inline tokens have their source in `meta`."""
-    with requires_extra("documents", "Translating Markdown"):
-        from markdown_it import MarkdownIt
-        from mdit_py_plugins.admon import admon_plugin
-        from mdit_py_plugins.amsmath import amsmath_plugin
-        from mdit_py_plugins.container import container_plugin
-        from mdit_py_plugins.deflist import deflist_plugin
-        from mdit_py_plugins.dollarmath import dollarmath_plugin
-        from mdit_py_plugins.footnote import footnote_plugin
+    from markdown_it import MarkdownIt
+    from mdit_py_plugins.admon import admon_plugin
+    from mdit_py_plugins.amsmath import amsmath_plugin
+    from mdit_py_plugins.container import container_plugin
+    from mdit_py_plugins.deflist import deflist_plugin
+    from mdit_py_plugins.dollarmath import dollarmath_plugin
+    from mdit_py_plugins.footnote import footnote_plugin
+
     parser: Any = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.use(admon_plugin).use(deflist_plugin).use(amsmath_plugin)

@@ -19,7 +19,6 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.catalogs import MESSAGE_FORMAT, RESX_TEXTS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import SIGN
-from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.text_files import has_invalid_unicode
 
 from .source_text import Place, SourceDocument
@@ -187,8 +186,8 @@ class FluentDocument(MessageDocument):
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
-        with requires_extra("documents", "Reading Fluent"):
-            from fluent.syntax import FluentParser, ast, visitor
+        from fluent.syntax import FluentParser, ast, visitor
+
         document = self
 
         class Patterns(visitor.Visitor):

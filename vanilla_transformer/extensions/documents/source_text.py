@@ -21,7 +21,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     Document,
     SpanBuilder,
     leave_open,
-    report_open,
+    summarize,
     write_block,
 )
 from vanilla_transformer.text.protection import Range
@@ -272,8 +272,8 @@ class SourceDocument(Document):
         if self.signs is not None:
             blocks = leave_open(self.blocks, blocks, self.signs)
             count = sum(block.is_open for block in blocks)
-            self.summary = f"Translated {len(blocks) - count} of {len(blocks)} messages."
-            self.summary += report_open(count)
+            done = f"Translated {len(blocks) - count} of {len(blocks)} messages."
+            self.summary = summarize(done, count)
         rest, outer = iter(blocks[len(self.places) :]), [*self.replaced]
         for start, end, write, part in self.parts:
             text = part.render([*islice(rest, len(part.blocks))])

@@ -66,9 +66,9 @@ class WrappedText(Document):
                 paragraph.append(line)
             else:
                 self._paragraphs.append([line])
-        self.blocks = [
-            Block(join_lines(line.content for line in lines)) for lines in self._paragraphs
-        ]
+        self.blocks = []
+        for paragraph in self._paragraphs:
+            self.blocks.append(Block(join_lines(line.content for line in paragraph)))
 
     @property
     def is_wrapped(self) -> bool:

@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 from vanilla_transformer.decoding.protection.blocks import (
+    OPEN,
     Block,
     SpanBuilder,
     leave_open,
-    report_open,
+    summarize,
 )
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import (
@@ -51,9 +52,9 @@ _LINE_BREAK = re.compile(r"\s*+(?:<br\b[^<>]*+>|\\n)\s*+|[^\S\n]*+\n\s*+", re.IG
 _MARK = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
 _MARK_2 = {"state": "translated", "subState": "vanilla-transformer:mt"}
 _MARK_OF_TRADOS = {"conf": "Draft", "origin": "mt"}
-_OPEN = "open"
+
 _KINDS = {
-    Status.OPEN: _OPEN,
+    Status.OPEN: OPEN,
     Status.DONE: "with a translation",
     Status.FIXED: "not to be translated",
 }
@@ -126,7 +127,7 @@ class XliffDocument(MarkupDocument):
             segments, numbers = read_segments(unit), list[int | None]()
             for segment in segments:
                 kind, number = _KINDS[segment.status], len(self.blocks)
-                if kind == _OPEN:
+                if kind == OPEN:
                     index = self._numbers[segment.source]
                     spaces = (
                         element.get(XML_SPACE)
@@ -137,9 +138,9 @@ class XliffDocument(MarkupDocument):
                     self.add_run(
                         index + 1, last, keeps_space=True, breaks=breaks, needs_letters=False
                     )
-                    kind = _OPEN if len(self.blocks) > number else "without text"
+                    kind = OPEN if len(self.blocks) > number else "without text"
                 self._counts[kind] += 1
-                numbers.append(number if kind == _OPEN else None)
+                numbers.append(number if kind == OPEN else None)
             if any(number is not None for number in numbers):
                 self._units.append((unit, segments, numbers))
 
@@ -163,14 +164,12 @@ class XliffDocument(MarkupDocument):
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
             if _WIDTH.fullmatch(limit):
                 longer += length > int(limit)
-        skipped = [
-            f"{count} {name}" for name, count in sorted(self._counts.items()) if name != _OPEN
-        ]
-        count = sum(block.is_open for block in blocks)
-        done = f"Translated {len(blocks) - count} of {self._counts.total()} segments."
-        done = done if blocks else "No segment is open, so the file stays as it is."
-        self.summary = f"{done} Skipped: {'; '.join(skipped) or 'none'}."
-        self.summary += report_open(count) if blocks else ""
+        count: int | None = None
+        done = "No segment is open, so the file stays as it is."
+        if blocks:
+            count = sum(block.is_open for block in blocks)
+            done = f"Translated {len(blocks) - count} of {self._counts.total()} segments."
+        self.summary = summarize(done, count, self._counts)
         self.summary += f" Longer than their maxwidth: {longer}." if longer else ""
         return self.splice(edits)
 

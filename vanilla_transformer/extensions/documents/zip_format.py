@@ -33,7 +33,7 @@ _CONTAINER = "META-INF/container.xml"  # of EPUB, with the names of its packages
 _ENCRYPTIONS = "META-INF/encryption.xml", "META-INF/manifest.xml"
 _DRAWINGS = r"charts/chart|diagrams/(?:data|drawing)"
 # The name of each format, a member that its files have, and the members that are translated.
-ZIP_FORMATS = {
+_ZIP_FORMATS = {
     "docx": (
         "DOCX",
         "word/",
@@ -73,12 +73,12 @@ class ZipDocument(Document):
     and compression.
 
     Args:
-        format: One of `docx`, `pptx`, `odf`, `epub`.
         text: The bytes of the file, as Latin-1.
+        form: One of `docx`, `pptx`, `odf`, `epub`.
     """
 
-    def __init__(self, format: str, text: str, direction: Direction = NO_DIRECTION):
-        name, main, _ = ZIP_FORMATS[format]
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "docx"):
+        name, main, _ = _ZIP_FORMATS[form]
         try:
             content = text.encode("latin-1")
             self._archive = ZipFile(BytesIO(content))
@@ -94,7 +94,7 @@ class ZipDocument(Document):
                 raise BadZipFile(f"it has no member {main}")
             if damaged := self._archive.testzip():
                 raise BadZipFile(f"{damaged} is damaged")
-            kinds = self._find_parts(format)
+            kinds = self._find_parts(form)
             sources = {name: decode_document(self._archive.read(name), name) for name in kinds}
         except (*_UNREADABLE, BadZipFile) as error:
             raise UserError(
@@ -123,14 +123,14 @@ class ZipDocument(Document):
                 )
         return written.getvalue().decode("latin-1")
 
-    def _find_parts(self, format: str) -> dict[str, Any]:
+    def _find_parts(self, form: str) -> dict[str, Any]:
         """Return the members that are translated, with the classes that read them."""
         names, read = dict.fromkeys(self._archive.namelist()), self._archive.read
-        kind = XmlDocument if format == "odf" else RunDocument
+        kind = XmlDocument if form == "odf" else RunDocument
         parts: dict[str, Any] = {
-            name: kind for name in names if re.fullmatch(ZIP_FORMATS[format][2], name)
+            name: kind for name in names if re.fullmatch(_ZIP_FORMATS[form][2], name)
         }
-        packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if format == "epub" else ()
+        packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if form == "epub" else ()
         for package in [rootfile.get("full-path", "") for rootfile in packages]:
             parts[package] = PackageDocument
             for item in parse_xml(read(package)).iter("{*}item"):

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vanilla_transformer.decoding.options import MBR_SAMPLES, OptionError, TranslationOptions
-from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.decoding.steps import Decode, Report
+from vanilla_transformer.decoding.sentences import Decode, Report, Sentence
 from vanilla_transformer.decoding.translations import Translation
 
 # As Freitag et al. (2023).

@@ -20,8 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.decoding.options import RERANKING, OptionError, TranslationOptions
 from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.decoding.steps import Decode, Report, Step
+from vanilla_transformer.decoding.sentences import Decode, Report, Sentence, Step
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 

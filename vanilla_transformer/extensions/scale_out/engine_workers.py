@@ -25,8 +25,7 @@ from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.engine.precision import resolve_precision
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.decoding.steps import Report
+from vanilla_transformer.decoding.sentences import Report, Sentence
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import LostProcessError, UserError

@@ -10,15 +10,15 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from vanilla_transformer.decoding.sentences import Sentence
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 
 from .limits import LONGEST_REASON, Limits, Refusal
 from .queue import ModelFailure
 
-# Return translations of sentences, with the phrases that each one must contain unless there are
-# none.
-Answer = Callable[[list[str], list[list[str]] | None], Awaitable[Sequence[Any]]]
+Answer = Callable[[list[Sentence]], Awaitable[list[Translation]]]
 _MOST_AT_ONCE, _MOST_OF_A_CLIENT = 4, 2  # processes
 # To refuse a document whose process takes too long, before the whole request is too late
 _SECONDS_TO_REFUSE = 1.0
@@ -26,16 +26,14 @@ _STOPPED = "The service is shutting down."
 
 
 class Documents(Protocol):
-    """What describes documents to their process and answers its questions, such as
+    """What describes documents to their process and translates their sentences, such as
     [`DocumentTranslator`].
     """
 
     def describe(
         self, texts: Sequence[str], format: str, default: Direction, **options: Any
     ) -> Any: ...
-    def answer(
-        self, texts: list[str], phrases: list[list[str]] | None = None, **options: Any
-    ) -> Sequence[Any]: ...
+    def translate(self, sentences: Sequence[Sentence], **options: Any) -> list[Translation]: ...
 
 
 class DocumentProcesses:
@@ -86,7 +84,11 @@ class DocumentProcesses:
         *arguments: Any,
         answer: Answer | None = None,
     ) -> Any:
-        """Return the result of a function for documents of a client; `answer` is its [`Ask`]."""
+        """Return the result of a function for documents of a client.
+
+        Args:
+            answer: Translates the sentences for which it asks.
+        """
         await self.start()
         deadline = asyncio.get_running_loop().time() + self._limits.request_seconds
         turns = self._turns_of_clients.setdefault(client, asyncio.Semaphore(_MOST_OF_A_CLIENT))
@@ -117,7 +119,7 @@ class DocumentProcesses:
             asks, content = await call(process.receive, deadline - loop.time())
             while asks:
                 assert answer is not None
-                await call(process.send, await answer(*content))
+                await call(process.send, await answer(content))
                 asks, content = await call(process.receive, deadline - loop.time())
             return content
         except TimeoutError:

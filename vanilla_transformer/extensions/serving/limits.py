@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.utils.schemas import Schema
 
 Limit = Annotated[int, Field(ge=1, le=10**12)]
@@ -92,7 +93,7 @@ class Limits(Schema):
             )
             raise Refusal(422, f"`num_return_sequences` {reason}"[:LONGEST_REASON])
         for position, text in enumerate(texts):
-            if not isinstance(text, str):
+            if not isinstance(text, str | Sentence):  # which no request has
                 raise Refusal(
                     422, f"Each text must be a string, got {_type(text)} at position {position}."
                 )
@@ -103,10 +104,12 @@ class Limits(Schema):
                 )
                 raise Refusal(422, f"{reason}, got {len(text)} at position {position}.")
 
-    def check_sentences(self, sentences: Sequence[str]) -> None:
-        """Check sentences of documents: one that takes more than a batch would keep others out."""
+    def check_sentences(self, lengths: Sequence[int]) -> None:
+        """Check the characters of sentences of documents: one that takes more than a batch would
+        keep others out.
+        """
         most = max(self.max_batch_tokens, self.max_characters)
-        longest = max(map(len, sentences), default=0)
+        longest = max(lengths, default=0)
         if longest > most:
             requirement = f"at most {most} characters (--max_batch_tokens)"
             raise Refusal(

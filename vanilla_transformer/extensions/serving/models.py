@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.decoding.pretrained import hash_model
+from vanilla_transformer.decoding.sentences import Sentence
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
@@ -207,26 +209,24 @@ class ServedModel:
         self, request: TextRequest, documents: Documents
     ) -> list[list[Any]]:
         """Translate documents, whose sentences wait in the queue as other texts do."""
-        from vanilla_transformer.extensions.documents.document_process import translate_task
+        from vanilla_transformer.extensions.documents.translation import translate_task
 
         options = dict(request.options)
         self.limits.check_request(request.texts, request.num_hypotheses, options["format"])
         task = documents.describe(request.texts, default=self.default, **options)
 
-        async def answer(texts: list[str], phrases: list[list[str]] | None) -> list[Any]:
-            self.limits.check_sentences(texts)
-            by_length = sorted(range(len(texts)), key=lambda position: len(texts[position]))
-            limits, answers = self.limits, dict[int, Any]()
+        async def answer(sentences: list[Sentence]) -> list[Translation]:
+            limits, answers = self.limits, dict[int, Translation]()
+            lengths = [len(sentence.text) for sentence in sentences]
+            limits.check_sentences(lengths)
+            by_length = sorted(range(len(sentences)), key=lengths.__getitem__)
             most = min(limits.max_batch_size, limits.max_texts, limits.max_waiting_per_client)
-            for start in range(0, len(texts), most):
+            for start in range(0, len(sentences), most):
                 chunk = by_length[start : start + most]
-                part = request._replace(texts=[texts[position] for position in chunk])
-                if phrases is not None:
-                    required = [tuple(phrases[position]) for position in chunk]
-                    part = part._replace(constraints=required)
+                part = request._replace(texts=[sentences[position] for position in chunk])
                 rows = await self.batcher.translate(part)
                 answers |= zip(chunk, [row[0] for row in rows], strict=True)
-            return [answers[position] for position in range(len(texts))]
+            return [answers[position] for position in range(len(sentences))]
 
         call = self.processes.call
         translated = await call(request.client, translate_task, task, answer=answer)

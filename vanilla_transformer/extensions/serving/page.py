@@ -7,7 +7,8 @@ from fastapi.responses import HTMLResponse
 
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WARNINGS
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, fill_page
+from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.resources import fill_page
 
 from .language_detection import language_name
 from .models import Models

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.decoding.sentences import Sentence
 
 from .features import LANGUAGES
 from .limits import LONGEST_REASON, Limits, Refusal
@@ -46,13 +47,13 @@ class TextRequest(NamedTuple):
 
 class QueuedText(NamedTuple):
     """
-    A text that waits for its translations, which must contain the `constraints` and begin with the
-    `target_prefix`.
+    A text, or a sentence of a document, that waits for its translations, which must contain the
+    `constraints` and begin with the `target_prefix`.
 
     `arrived` is the time of `time.monotonic`.
     """
 
-    text: str
+    text: str | Sentence
     tokens: int
     num_hypotheses: int
     future: asyncio.Future[list[Any]]
@@ -278,7 +279,9 @@ class Batcher:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts: list[int] = []
                 if format != "text":  # which would take long to encode
-                    counts = [1 + len(text) // _CHARACTERS_PER_TOKEN for text in texts]
+                    for text in texts:
+                        plain = text.text if isinstance(text, Sentence) else text
+                        counts.append(1 + len(plain) // _CHARACTERS_PER_TOKEN)
                 for start in range(len(counts), len(texts), _TEXTS_TO_COUNT):
                     some = texts[start : start + _TEXTS_TO_COUNT]
                     counts += await loop.run_in_executor(

@@ -32,7 +32,7 @@ from vanilla_transformer.decoding.options import EXACT, SOFT, OptionError, choos
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import find_mistakes
 
 from . import schema
@@ -613,8 +613,7 @@ def translate_with(
         if format is not None:
             assert documents is not None
             options = choose_beams(options, pipeline.model.generation_config.num_beams)
-            phrases = options.pop("constraints", None)
-            return [[answer] for answer in documents.answer(texts, phrases, **options)]
+            return [[translation] for translation in documents.translate(texts, **options)]
         if num_hypotheses > 1 and "alternatives" not in options:
             options |= {"num_return_sequences": num_hypotheses}
         options = choose_beams(

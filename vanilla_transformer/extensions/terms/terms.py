@@ -19,8 +19,8 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.constraints import tokenize_phrase
 from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError, TranslationOptions
-from vanilla_transformer.decoding.segments import Encode, Sentence
-from vanilla_transformer.decoding.steps import Decode, Report
+from vanilla_transformer.decoding.segments import Encode
+from vanilla_transformer.decoding.sentences import Decode, Report, Sentence
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate, knows_inline_terms
 

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.catalogs import FORMS, HEADER, PLURALS, PO, translate
+from tests.document_translation import translate_document
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
-from vanilla_transformer.extensions.documents import translate_document
 from vanilla_transformer.text.catalogs import read_catalog, strings_of
 
 FIELD = re.compile(r"%\W*(?:\(\w+\)|\d+\$)?\w|%|\{[^{}]*\}")

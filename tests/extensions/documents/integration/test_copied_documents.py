@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.document_translation import translate_document
 from tests.fake_translation import copy, shout
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.extensions.documents import translate_document
 
 LINE_ENDS = ["\n", "\r\n", "\r\r\n"]
 WORDS = [

@@ -19,6 +19,7 @@ import pytest
 import regex
 
 import vanilla_transformer
+from tests.document_translation import block_translator
 from tests.fake_translation import copy, shout
 from tests.growth import MOST, measure_growth
 from tests.sweeps import rare
@@ -27,7 +28,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter, split_simply
-from vanilla_transformer.extensions.documents import FORMATS, BlockTranslator, parse_document
+from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
 from vanilla_transformer.extensions.terms.glossary import Glossary
 from vanilla_transformer.text.damage import has_bad_encoding, has_markup
@@ -40,6 +41,7 @@ from vanilla_transformer.text.translation_warnings import (
     letter_ratio,
 )
 from vanilla_transformer.text.units import split_units
+from vanilla_transformer.utils.formats import DOCUMENT_FORMATS
 from vanilla_transformer.utils.text_files import (
     HEAD_BYTES,
     decode_document,
@@ -242,7 +244,7 @@ def translate(format: str, content: bytes) -> None:
     text, encoding = decode_document(content, "a document", format)
     for model in (copy, shout):
         document = parse_document(text, format, Direction("en", "de"))
-        translator = BlockTranslator(model, split_simply)
+        translator = block_translator(model, split_simply)
         translated = document.render(translator(document.blocks))
         fit_encoding(translated, encoding)
 
@@ -270,7 +272,7 @@ def find_slow(
 
 
 def test_frames_cover_every_format():
-    assert FRAMES.keys() == FORMATS.keys()
+    assert FRAMES.keys() == {*DOCUMENT_FORMATS}
 
 
 PLACES = [(format, number) for format, frames in FRAMES.items() for number in range(len(frames))]

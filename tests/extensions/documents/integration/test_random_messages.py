@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.catalogs import HEADER
+from tests.document_translation import translate_document
 from tests.fake_translation import by_word, copy, copy_kept
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.extensions.documents import translate_document
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.xml_tree import parse_xml
 

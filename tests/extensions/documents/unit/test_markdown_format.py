@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.document_translation import translate_document
 from tests.fake_translation import by_word, shout
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.extensions.documents.markdown_format import MarkdownDocument
 
 DOCUMENTS = {

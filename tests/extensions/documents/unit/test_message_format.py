@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from tests.document_translation import block_translator, translate_document
 from tests.fake_translation import shout
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions.documents import parse_document, translate_document
-from vanilla_transformer.extensions.documents.block_translator import BlockTranslator
+from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 # Format → a text, and what of it changes.
@@ -127,7 +127,7 @@ def invent(texts):
 )  # fmt: skip
 def test_messages_that_would_break_a_build_stay_open(form, text):
     document = parse_document(text, form, Direction(None, "de"))
-    blocks = BlockTranslator(invent, AbbreviationSplitter())(document.blocks)
+    blocks = block_translator(invent, AbbreviationSplitter())(document.blocks)
     assert document.render(blocks) == text
     count = len(document.blocks)
     assert document.summary.endswith(f"0 messages that break your build; {count} stayed open.")

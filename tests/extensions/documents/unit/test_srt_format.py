@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.document_translation import translate_document
 from tests.fake_translation import copy, reverse, shout
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
-from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.extensions.documents import parse_document
 
 
 def subtitles(*contents, pause=0.5):

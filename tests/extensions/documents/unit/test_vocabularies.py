@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.document_translation import translate_document
 from tests.fake_translation import copy, copy_kept, shout
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
-from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.extensions.documents.html_format import HtmlDocument
 from vanilla_transformer.text.languages import Direction
 

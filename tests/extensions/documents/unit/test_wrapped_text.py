@@ -4,9 +4,10 @@ import textwrap
 
 import pytest
 
+from tests.document_translation import translate_document
 from tests.fake_translation import copy, reverse, shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.extensions.documents import WrappedText, translate_document
+from vanilla_transformer.extensions.documents import WrappedText
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
 
 WORDS = (

@@ -7,10 +7,11 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import pytest
 
+from tests.document_translation import translate_document
 from tests.fake_translation import copy, reverse, shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.text.languages import Direction
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

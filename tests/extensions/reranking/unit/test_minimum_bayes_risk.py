@@ -6,7 +6,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.extensions.reranking.minimum_bayes_risk import (
     choose,

@@ -8,7 +8,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.open_pipeline import open_pipeline
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
-from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline
 from vanilla_transformer.utils.file_utils import save_model_folder

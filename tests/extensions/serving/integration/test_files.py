@@ -16,7 +16,7 @@ from vanilla_transformer.extensions.serving.libretranslate import TranslatedFile
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
 
 LANGUAGES = {"source": "en", "target": "de"}
 FILES = {

@@ -25,8 +25,7 @@ from vanilla_transformer.decoding.options import SOFT
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
 from vanilla_transformer.extensions.documents import (
     DocumentTranslator,
-    translate_documents,
-    translator_by,
+    translate_document,
 )
 from vanilla_transformer.extensions.serving.commands import serve_command
 from vanilla_transformer.extensions.serving.features import SOFT_TERMS, known_options
@@ -308,8 +307,8 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("format", DOCUMENTS)
 def test_service_translates_documents_like_the_command(format, client, translate):
-    text, translator = DOCUMENTS[format], translator_by(translate, find_splitter("abbreviations"))
-    (expected,) = translate_documents([text], format, translator)
+    text, splitter = DOCUMENTS[format], find_splitter("abbreviations")
+    expected = translate_document(text, format, translate.translate_sentences, splitter)
     assert ask(client, text, format=format) == [[expected]] and expected != text
     assert ask(client, [text, text], format=format) == [[expected], [expected]]
 

@@ -9,13 +9,13 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.document_translation import block_translator
 from tests.sweeps import examples
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protection.blocks import Block
-from vanilla_transformer.decoding.protection.protected_search import keep_protected
-from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.sentences import Sentence
+from vanilla_transformer.decoding.steps import keep_protected
 from vanilla_transformer.decoding.translations import Translation
-from vanilla_transformer.extensions.documents.block_translator import BlockTranslator
 from vanilla_transformer.text.protection import KINDS, find_protected
 
 FIELDS = [example for kind in KINDS.values() for example in kind.examples]
@@ -90,7 +90,7 @@ def translate_block(text, random, masks):
     def translate(texts):
         return [(mangle(each, random), None) for each in texts]
 
-    translator = BlockTranslator(
+    translator = block_translator(
         translate, lambda line: [line], masks, lambda texts, phrases: translate(texts)
     )
     (block,) = translator([Block(text)])

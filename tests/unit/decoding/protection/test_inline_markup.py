@@ -6,14 +6,14 @@ import time
 
 import pytest
 
+from tests.document_translation import translate_document
 from tests.fake_translation import copy_kept, reverse, shout
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch
-from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Link, Translation
-from vanilla_transformer.extensions.documents import translate_document
 
 
 def search(text, model, count=1, marks=()):

@@ -11,10 +11,11 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.protection.protected_search import (
     ProtectedSearch,
-    keep_protected,
     remove_masks,
 )
-from vanilla_transformer.decoding.segments import Sentence, join_cut
+from vanilla_transformer.decoding.segments import join_cut
+from vanilla_transformer.decoding.sentences import Sentence
+from vanilla_transformer.decoding.steps import keep_protected
 from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 
@@ -186,7 +187,8 @@ def test_protected_search_does_not_change_sentences_with_a_prefix_or_lose_phrase
     model = Model(masks=["<ph0>"])
     prefixed, constrained = sentence("See {a}.", prefix=[5]), sentence("See {a}.", phrases=[[7]])
     assert model.translate([prefixed, constrained]) == [["SEE {A}."], ["SEE {A}."]]
-    assert model.searched == [prefixed, constrained] and model.constrained[0].phrases[0] == [7]
+    searched = [part._replace(kept=None) for part in model.searched]
+    assert searched == [prefixed, constrained] and model.constrained[0].phrases[0] == [7]
 
 
 def test_protected_search_uses_no_masks_that_a_reverse_model_lacks():

@@ -8,7 +8,7 @@ from tests.token_entries import EOS, joined
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protection import inline_markup
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch, remove_masks
-from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.token_texts import Token, move_tokens, to_entries
 from vanilla_transformer.decoding.translations import Translation
 

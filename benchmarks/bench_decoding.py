@@ -69,7 +69,7 @@ from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.decoding.engine.precision import resolve_precision
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.conversion.marian import model_to_marian
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 OPUS = "opus"
 VOCAB_SIZES = {"tiny": 100, "small": 8000, "base": 32_000, OPUS: 58_101}

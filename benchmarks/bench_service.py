@@ -36,7 +36,7 @@ from vanilla_transformer import (
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 _SENTENCE = "The old woman buys a red apple."
 _OTHERS = 4  # clients beside the hostile one

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks.harness import table
-from vanilla_transformer.utils.file_utils import write_text_atomically
+from vanilla_transformer.files.atomic import write_text_atomically
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"

@@ -57,8 +57,8 @@ from benchmarks.gpu_training import (
 from benchmarks.harness import ROOT
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data.download import download_corpus
+from vanilla_transformer.files.resources import find_recipe
 from vanilla_transformer.training.metrics import read_entries
-from vanilla_transformer.utils.resources import find_recipe
 
 Entries = list[dict[str, Any]]
 FIRST_START, SECOND_START = "first logged steps, empty caches", "first logged steps, second run"
@@ -340,10 +340,10 @@ def measure_validation(folder: Path, words: list[str], text: Path) -> dict[str, 
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.evaluation.scores import validation_scores
+    from vanilla_transformer.machine.attention import without_cudnn_attention
     from vanilla_transformer.training.distributed import create_accelerator
     from vanilla_transformer.training.recipe import parse_recipe
     from vanilla_transformer.training.validation import Validation
-    from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
     recipe = parse_recipe([*words, "--output_dir", str(folder)])
     model = VanillaTransformerForConditionalGeneration.from_pretrained(folder).to(DEVICE)

@@ -58,13 +58,13 @@ from vanilla_transformer.data.batches import (
     round_up,
 )
 from vanilla_transformer.data.packing import pack_pairs, packed_shape, plan_packed_batches
+from vanilla_transformer.machine.cuda_graphs import WARM_UPS
 from vanilla_transformer.training.compilation import choose_padding
 from vanilla_transformer.training.distributed import create_accelerator
 from vanilla_transformer.training.graphed_train_step import capture_steps
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_train_step, train_step
-from vanilla_transformer.utils.cuda_graphs import WARM_UPS
 
 OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
 NOT_CAPTURED = "train_step, not captured"

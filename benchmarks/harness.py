@@ -83,8 +83,8 @@ def parse_flags(
 
     from pydantic import Field, create_model
 
-    from vanilla_transformer.utils.command_line import CommandLine
-    from vanilla_transformer.utils.schemas import ARGUMENT, Schema
+    from vanilla_transformer.user_input.command_line import CommandLine
+    from vanilla_transformer.user_input.schemas import ARGUMENT, Schema
 
     hints = get_type_hints(arguments_class)
     flags: dict[str, Any] = {

@@ -21,8 +21,8 @@ from huggingface_hub import create_repo
 
 from vanilla_transformer.cli import run
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.resources import find_facts, find_recipe
 from vanilla_transformer.publishing.facts import read_facts
-from vanilla_transformer.utils.resources import find_facts, find_recipe
 
 OUTPUT = "runs/job"
 

@@ -40,7 +40,7 @@ def save(parent):
         tiny_model,
         tiny_tokenizer,
     )
-    from vanilla_transformer.utils.file_utils import save_model_folder
+    from vanilla_transformer.loading.model_folders import save_model_folder
 
     tokenizer, found = tiny_tokenizer(), {}
     for build in (tiny_model, tiny_causal_lm, tiny_long_model, tiny_long_causal_lm):

@@ -35,7 +35,7 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.evaluation import plots
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=30)

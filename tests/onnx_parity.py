@@ -8,7 +8,7 @@ from transformers.exporters import ExportedModel
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.onnx import DECODER, DECODER_WITH_PAST, ENCODER
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1", ""]
 

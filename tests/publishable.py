@@ -7,10 +7,10 @@ import torch
 
 from tests import tiny
 from vanilla_transformer import VanillaTransformerForSequenceClassification
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.publishing.card import render_card
 from vanilla_transformer.publishing.facts import read_facts
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 CARDS = Path(__file__).parents[1] / "model_card"
 

@@ -7,7 +7,7 @@ from tests.tiny_runs import TINY, no_scores
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.extensions.distillation.distill import distill
 from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 SIDES = (("source", "a"), ("target", "b"))
 # Translations of a random model have warnings.

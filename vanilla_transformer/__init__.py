@@ -9,7 +9,7 @@ mistakes do not wait for torch.
 
 from typing import TYPE_CHECKING
 
-from .utils.import_utils import is_command_line, lazy_names
+from vanilla_transformer.machine.imports import is_command_line, lazy_names
 
 if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig

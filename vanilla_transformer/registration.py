@@ -3,7 +3,8 @@
 from multiprocessing import parent_process
 from typing import Any
 
-from .utils.import_utils import collection_paused, hide_import_messages, import_user_module
+from vanilla_transformer.machine.imports import collection_paused, hide_import_messages
+from vanilla_transformer.user_input.user_modules import import_user_module
 
 if parent_process() is not None:  # a worker, whose parent has shown them unless it hides them
     hide_import_messages()

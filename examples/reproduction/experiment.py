@@ -15,7 +15,8 @@ import datasets
 from vanilla_transformer.cli import run
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure, save_figure
-from vanilla_transformer.utils.file_utils import lock_folder, write_text_atomically
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.files.outputs import lock_folder
 
 Values = dict[str, Any]
 TEXT = {"data": ("data/multi30k", "folder of train.en, train.de, val.en and val.de")}

@@ -21,11 +21,11 @@ from experiment import ROWS, TEXT, Experiment
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
+from vanilla_transformer.files.hashes import hash_file
 from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
 from vanilla_transformer.training.recipe import Recipe, parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import hash_file
 
 TIMED_STEPS = 2
 

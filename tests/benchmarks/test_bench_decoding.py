@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import bench_decoding, peers
 from benchmarks.bench_decoding import PEERS, Task
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 AT_ONCE = ["engine, at once, float32", "engine, at once, auto"]
 COMPILED = ["engine, compiled, float32", "engine, compiled, auto"]

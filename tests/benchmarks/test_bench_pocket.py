@@ -11,7 +11,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import bergamot
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 # Answers each line by itself in capitals, as `node translate.cjs int8 LINES` answers by its
 # translation.

@@ -19,7 +19,7 @@ from vanilla_transformer.decoding.engine.requests import DecodeRequest
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.extensions.documents import DocumentTranslator
 from vanilla_transformer.extensions.serving import server
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 from . import models
 

@@ -33,13 +33,13 @@ from tests.tiny_runs import (
     read_without_corpus,
     start_two,
 )
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.seq2seq_trainer import (
     TokenBudgetTrainingArguments,
     VanillaSeq2SeqTrainer,
 )
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 ANSWERS = Path(__file__).parent / "training.json"
 STEPS = 20

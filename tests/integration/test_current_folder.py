@@ -10,7 +10,7 @@ from vanilla_transformer.data.readers import corpora
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.open_pipeline import open_pipeline
 from vanilla_transformer.extensions.scale_out import engine_workers
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 
 @pytest.fixture

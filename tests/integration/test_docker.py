@@ -51,7 +51,7 @@ def test_systemd_unit_starts_a_command_that_parses():
 
 
 def test_inference_endpoint_handler_answers(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
-    from vanilla_transformer.utils.file_utils import save_model_folder
+    from vanilla_transformer.loading.model_folders import save_model_folder
 
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "inference_endpoint"))
     import handler

@@ -38,10 +38,11 @@ from vanilla_transformer.evaluation import plots
 from vanilla_transformer.extensions.conversion.commands import WRITERS
 from vanilla_transformer.extensions.distillation.distill import distill
 from vanilla_transformer.extensions.serving import server
+from vanilla_transformer.files import resources
+from vanilla_transformer.files.hashes import update_json
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks
-from vanilla_transformer.utils import resources
-from vanilla_transformer.utils.file_utils import save_model_folder, update_json
-from vanilla_transformer.utils.import_utils import USER_MODULE
+from vanilla_transformer.user_input.user_modules import USER_MODULE
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.sweeps import sample
 from vanilla_transformer.extensions import EXTENSIONS
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 
 @pytest.mark.parametrize("name", sample(EXTENSIONS, "conversion"))

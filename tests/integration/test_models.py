@@ -10,7 +10,8 @@ from transformers import AutoModelForSeq2SeqLM
 
 from tests.docs_pages import ROOT
 from tests.tiny import tiny_model
-from vanilla_transformer.utils.file_utils import hash_file, save_model_folder
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 EN_DE = ROOT / "models/en-de"
 

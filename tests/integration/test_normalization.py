@@ -15,8 +15,8 @@ from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerTokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.data_arguments import NORMALIZATIONS
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 CLEAN = "A man isn't walking über 3,5 km."
 TEXTS = [

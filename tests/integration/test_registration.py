@@ -10,7 +10,7 @@ import vanilla_transformer
 from tests.forked import run_python
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer.cli import COMMANDS
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 REGISTERED = """
 from transformers import AutoModel, AutoModelForSeq2SeqLM

@@ -24,13 +24,13 @@ from vanilla_transformer.data.tokenizer_training import (
 from vanilla_transformer.decoding.constraints import word_continuations
 from vanilla_transformer.extensions.augmentation.augmentation import MASKS, add_augmentation_tokens
 from vanilla_transformer.extensions.conversion import WRITERS
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import TARGET_TAG, Direction, add_language_tags
 from vanilla_transformer.tokenization_vanilla_transformer import (
     SENTENCEPIECE_FILE,
     with_normalization,
 )
 from vanilla_transformer.training.initialization import replace_vocabulary
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = [text for pair in read_demo_corpus("train", 500) for text in (pair.source, pair.target)]
 ODD = [

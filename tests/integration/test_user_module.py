@@ -15,12 +15,12 @@ from tests.tiny_runs import flags, no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerModel
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion.common import load_model
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.device_batch import should_pack
 from vanilla_transformer.training.loss import ModelWithLoss, cross_entropy
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import save_model_folder
-from vanilla_transformer.utils.import_utils import USER_MODULE, use_user_module
+from vanilla_transformer.user_input.user_modules import USER_MODULE, use_user_module
 
 ROLLED = """
 from vanilla_transformer import VanillaTransformerForConditionalGeneration

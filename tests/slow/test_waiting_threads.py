@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 from benchmarks.harness import run_command
-from vanilla_transformer.utils.device_utils import usable_cores
+from vanilla_transformer.machine.cores import usable_cores
 
 USUAL = {"GOMP_SPINCOUNT": "300000"}  # libgomp's default
 OURS = {"GOMP_SPINCOUNT": "10000"}  # of the command line

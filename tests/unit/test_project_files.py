@@ -12,7 +12,7 @@ import vanilla_transformer
 from tests.docs_pages import blocks, flags_of
 from tools.check_prose import SUFFIXES
 from vanilla_transformer.cli import COMMANDS, main
-from vanilla_transformer.utils.resources import find_recipe
+from vanilla_transformer.files.resources import find_recipe
 
 ROOT = Path(__file__).parents[2]
 PROJECT_FILES = [

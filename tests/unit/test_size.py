@@ -11,17 +11,20 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
-    "vanilla_transformer/*.py": 2459,
+    "vanilla_transformer/*.py": 2465,
     "vanilla_transformer/cli": 1302,
-    "vanilla_transformer/data": 2687,
-    "vanilla_transformer/decoding": 5843,
+    "vanilla_transformer/data": 2908,
+    "vanilla_transformer/decoding": 5976,
     "vanilla_transformer/evaluation": 945,
-    "vanilla_transformer/extensions": 10059,
-    "vanilla_transformer/publishing": 753,
-    "vanilla_transformer/text": 878,
-    "vanilla_transformer/training": 3089,
-    "vanilla_transformer/utils": 1661,
-    "tests": 35226,
+    "vanilla_transformer/extensions": 9968,
+    "vanilla_transformer/publishing": 759,
+    "vanilla_transformer/text": 668,
+    "vanilla_transformer/training": 3109,
+    "vanilla_transformer/files": 864,
+    "vanilla_transformer/loading": 152,
+    "vanilla_transformer/machine": 286,
+    "vanilla_transformer/user_input": 485,
+    "tests": 35314,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -22,8 +22,8 @@ from typing import TextIO
 
 from vanilla_transformer.errors import UserError, UserErrors, is_refusal
 from vanilla_transformer.extensions import EXTENSIONS
-from vanilla_transformer.utils.import_utils import hide_import_messages
-from vanilla_transformer.utils.input_files import forget_pipes
+from vanilla_transformer.files.inputs import forget_pipes
+from vanilla_transformer.machine.imports import hide_import_messages
 
 _LONGEST_MESSAGE = 900  # characters
 _TRACKER = "https://github.com/vanilla-transformer/vanilla-transformer/issues"
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(lambda _: print(f"vanilla-transformer {__version__}"), [])
     name, *rest = arguments
     if name not in COMMANDS:
-        from vanilla_transformer.utils.user_input import did_you_mean  # which imports PyYAML
+        from vanilla_transformer.user_input.names import did_you_mean  # which imports PyYAML
 
         known = ", ".join(COMMANDS)
         return _refuse(
@@ -231,7 +231,7 @@ def _explain_lack(error: Exception) -> str | None:
         return f"The command must have more memory than the system gives it. {hint}."
     if not isinstance(error, RuntimeError):
         return None
-    from vanilla_transformer.utils.device_utils import explain_compiler_error
+    from vanilla_transformer.machine.compiler import explain_compiler_error
 
     return explain_compiler_error(error)
 

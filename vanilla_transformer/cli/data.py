@@ -9,8 +9,9 @@ from pydantic import Field
 
 from vanilla_transformer.data.data_arguments import Normalization, TokenizerModel, Vocabulary
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, atomic_folder
-from vanilla_transformer.utils.schemas import ARGUMENT, Input
+from vanilla_transformer.files.atomic import atomic_folder
+from vanilla_transformer.files.model_folders import TOKENIZER_FILES
+from vanilla_transformer.user_input.schemas import ARGUMENT, Input
 
 from .flags import CommandArguments, parse
 

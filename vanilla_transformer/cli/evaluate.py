@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import write_text_atomically
-from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, REPEATED, Input, Output
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.user_input.schemas import ARGUMENT, INPUT, REPEATED, Input, Output
 
 from .flags import (
     Count,
@@ -229,9 +229,9 @@ def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Se
     from vanilla_transformer import __version__
     from vanilla_transformer.decoding.pretrained import load_config
     from vanilla_transformer.evaluation.quality_report import Setup
+    from vanilla_transformer.machine.cores import describe_hardware, process_state
     from vanilla_transformer.publishing.card import training_facts
     from vanilla_transformer.text.translation_warnings import WarningLimits
-    from vanilla_transformer.utils.device_utils import describe_hardware, process_state
 
     name = options.model or None
     shown = name or str(options.hypotheses)
@@ -413,7 +413,7 @@ def score_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.evaluation.pair_scores import WINDOW
     from vanilla_transformer.extensions.scale_out import work_by_ray
-    from vanilla_transformer.utils.file_utils import hash_file
+    from vanilla_transformer.files.hashes import hash_file
 
     chosen = ("as_json", "max_tokens", "ensemble_weights", "source_language", "target_language")
     origin = {

@@ -18,16 +18,12 @@ from pydantic.fields import FieldInfo
 
 from vanilla_transformer.decoding.options import FLAG, TranslationOptions, options_of
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.utils.command_line import CommandLine
-from vanilla_transformer.utils.file_utils import check_outputs
-from vanilla_transformer.utils.formats import FORMATS
-from vanilla_transformer.utils.import_utils import (
-    collection_paused,
-    freeze_modules,
-    use_user_module,
-)
-from vanilla_transformer.utils.input_files import check_pipes, read_input
-from vanilla_transformer.utils.schemas import (
+from vanilla_transformer.files.formats import FORMATS
+from vanilla_transformer.files.inputs import check_pipes, read_input
+from vanilla_transformer.files.outputs import check_outputs
+from vanilla_transformer.machine.imports import collection_paused, freeze_modules
+from vanilla_transformer.user_input.command_line import CommandLine
+from vanilla_transformer.user_input.schemas import (
     ARGUMENT,
     INPUT,
     OUTPUT,
@@ -36,6 +32,7 @@ from vanilla_transformer.utils.schemas import (
     is_argument,
     parts_of,
 )
+from vanilla_transformer.user_input.user_modules import use_user_module
 
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
@@ -161,7 +158,7 @@ def set_threads(threads: int | None) -> None:
     if threads is not None:
         import torch
 
-        from vanilla_transformer.utils.device_utils import check_threads
+        from vanilla_transformer.machine.cores import check_threads
 
         torch.set_num_threads(check_threads(threads))
 
@@ -518,7 +515,7 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
     with the same.
     """
     from vanilla_transformer.decoding.pretrained import hash_model
-    from vanilla_transformer.utils.file_utils import hash_file
+    from vanilla_transformer.files.hashes import hash_file
 
     fields = type(options).model_fields.items()
     files = {

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import write_text_atomically
-from vanilla_transformer.utils.input_files import open_stdin
-from vanilla_transformer.utils.text_files import (
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.files.inputs import open_stdin
+from vanilla_transformer.files.text_files import (
     LONGEST_LINE,
     decode_text,
     long_line_error,

@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 
 import vanilla_transformer
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.utils.resources import find_facts, resource_folder
-from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
+from vanilla_transformer.files.resources import find_facts, resource_folder
+from vanilla_transformer.user_input.schemas import ARGUMENT, INPUT, Input
 
 from .flags import (
     CommandArguments,
@@ -48,8 +48,9 @@ class RenderCardArguments(CommandArguments):
 def render_card_command(arguments: Sequence[str]) -> None:
     options = parse(RenderCardArguments, arguments)
     folder = Path(options.folder)
+    from vanilla_transformer.files.atomic import write_text_atomically
+    from vanilla_transformer.files.outputs import check_outputs
     from vanilla_transformer.publishing.staging import CARD_NAME
-    from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomically
 
     path = folder / CARD_NAME
     check_outputs([path], filter(None, [options.facts, options.template]))

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from vanilla_transformer.files.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.utils.resources import find_recipe
-from vanilla_transformer.utils.schemas import ARGUMENT, Input
+from vanilla_transformer.user_input.schemas import ARGUMENT, Input
 
 from .flags import CommandArguments, parse, register_models
 
@@ -82,11 +82,11 @@ def demo_command(arguments: Sequence[str]) -> None:
     options = parse(DemoArguments, arguments)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
     from vanilla_transformer.evaluation.plots import draw_picture
+    from vanilla_transformer.machine.imports import show_progress
     from vanilla_transformer.training.metrics import read_entries
     from vanilla_transformer.training.run_folder import check_is_writable
     from vanilla_transformer.training.signals import TrainingInterrupted
     from vanilla_transformer.training.trainer import train
-    from vanilla_transformer.utils.import_utils import show_progress
 
     folder = Path(options.output_dir)
     check_is_writable(folder)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
-from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
-from vanilla_transformer.utils.text_files import fit_encoding, stream_lines
+from vanilla_transformer.files.formats import DOCUMENT_ENDINGS
+from vanilla_transformer.files.text_files import fit_encoding, stream_lines
+from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Output
 
 from .flags import (
     PRECISION_HELP,
@@ -370,7 +370,7 @@ def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
 def _write_shards(options: TranslateArguments, total: int | None, work: Callable) -> None:
     """Write the translations of a file, of which finished parts are kept."""
     from vanilla_transformer.decoding.corpus_shards import write_shards
-    from vanilla_transformer.utils.file_utils import hash_file
+    from vanilla_transformer.files.hashes import hash_file
 
     assert options.input is not None and options.output is not None and total is not None
     origin = {"input": hash_file(Path(options.input)), **translation_origin(options)}
@@ -400,8 +400,8 @@ class CompileArguments(ModelNameArguments, ThreadArguments):
 def compile_command(arguments: Sequence[str]) -> None:
     options = parse(CompileArguments, arguments)
     workers = check_workers(options.workers)
+    from vanilla_transformer.decoding.compile_model import compile_model
     from vanilla_transformer.decoding.engine.precision import check_precision
-    from vanilla_transformer.evaluation.compile_model import compile_model
 
     check_precision(options.precision)
     compile_model(

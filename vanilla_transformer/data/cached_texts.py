@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from tqdm.auto import tqdm
 
-from vanilla_transformer.utils.file_utils import cached_folder
+from vanilla_transformer.files.hashes import cached_folder
 
 from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes, pairs_of
 from .cleaning_rules import SAMPLED_PAIRS, CleaningRules, PairRules

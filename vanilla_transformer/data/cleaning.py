@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.text_files import (
+from vanilla_transformer.files.text_files import (
     escape_invalid_unicode,
     has_invalid_unicode,
     invalid_unicode_error,

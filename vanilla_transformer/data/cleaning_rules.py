@@ -16,8 +16,9 @@ from typing import Annotated, Any
 import regex
 from pydantic import BeforeValidator, Field, model_validator
 
+from vanilla_transformer.data.damage import has_bad_encoding, has_markup
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.damage import has_bad_encoding, has_markup
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.protection import remove_protected
 from vanilla_transformer.text.scripts import find_scripts, normalize
@@ -27,9 +28,8 @@ from vanilla_transformer.text.translation_warnings import (
     length_ratio,
     letter_ratio,
 )
-from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.schemas import Schema, split_words
-from vanilla_transformer.utils.user_input import did_you_mean
+from vanilla_transformer.user_input.names import did_you_mean
+from vanilla_transformer.user_input.schemas import Schema, split_words
 
 from .readers import CorpusSpec, SentencePair
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.reasons import Reasons
-from vanilla_transformer.utils.schemas import ONE_WORD, Schema, Yaml, parse_yaml
-from vanilla_transformer.utils.user_input import check_names
+from vanilla_transformer.user_input.names import check_names
+from vanilla_transformer.user_input.reasons import Reasons
+from vanilla_transformer.user_input.schemas import ONE_WORD, Schema, Yaml, parse_yaml
 
 from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, Length, Ratio, Share, read_drop
 from .readers import CorpusSpec, load_splits

@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import check_output_dir, write_text_atomically
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.files.outputs import check_output_dir
 
 from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
 

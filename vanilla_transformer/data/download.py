@@ -14,7 +14,8 @@ from typing import NamedTuple
 from tqdm.auto import tqdm
 
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.utils.file_utils import atomic_folder, hash_file
+from vanilla_transformer.files.atomic import atomic_folder
+from vanilla_transformer.files.hashes import hash_file
 
 logger = logging.getLogger(__name__)
 

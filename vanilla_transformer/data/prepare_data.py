@@ -16,9 +16,9 @@ import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.files.hashes import cached_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, find_languages
-from vanilla_transformer.utils.file_utils import cached_folder
 
 from .cached_texts import CachedTexts, load_cached_texts
 from .cleaning import CleaningReport, clean_text

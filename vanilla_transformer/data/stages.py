@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field, Strict
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.schemas import Schema
-from vanilla_transformer.utils.user_input import check_names
+from vanilla_transformer.user_input.names import check_names
+from vanilla_transformer.user_input.schemas import Schema
 
 UNTIL_STEP, UNTIL_EPOCH, UNTIL_SHARE = ENDS = ("until_step", "until_epoch", "until_share")
 _Share = Annotated[float, Strict(), Field(gt=0, lt=1e6)]

@@ -17,10 +17,11 @@ import pyarrow as pa
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.files.hashes import cached_folder, hash_file
+from vanilla_transformer.loading.model_folders import mapping
+from vanilla_transformer.machine.cores import usable_cores
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import cached_folder, hash_file, mapping
 
 from .batches import IGNORED_LABEL, Batch, BatchShape, round_up
 from .packing import pack_pairs

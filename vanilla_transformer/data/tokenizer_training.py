@@ -14,13 +14,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.errors import UserError, UserFileError
+from vanilla_transformer.files.hashes import cached_folder, hash_file
+from vanilla_transformer.loading.model_names import check_hub, check_local_model, reporting_panics
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
 from vanilla_transformer.tokenization_vanilla_transformer import (
     VanillaTransformerTokenizer,
     constructor_arguments,
 )
-from vanilla_transformer.utils.file_utils import cached_folder, hash_file
-from vanilla_transformer.utils.user_input import check_hub, check_local_model, reporting_panics
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
 from .texts import Texts

@@ -6,7 +6,7 @@ torch.
 
 from typing import TYPE_CHECKING
 
-from vanilla_transformer.utils.import_utils import lazy_names
+from vanilla_transformer.machine.imports import lazy_names
 
 if TYPE_CHECKING:
     from .engine.engine import Engine

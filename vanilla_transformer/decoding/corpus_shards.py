@@ -25,13 +25,11 @@ from typing import Any, NamedTuple
 from transformers.utils import logging
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import (
-    lock_folder,
-    read_json,
-    sync,
-    write_text_atomically,
-)
-from vanilla_transformer.utils.input_files import open_input
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.files.inputs import open_input
+from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.files.outputs import lock_folder
+from vanilla_transformer.files.temporary import sync
 
 logger = logging.get_logger(__name__)
 

@@ -17,6 +17,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
+from vanilla_transformer.machine.transfers import HostCopy, to_device
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences, encode_sources
 from vanilla_transformer.text.languages import (
     NO_DIRECTION,
@@ -24,7 +25,6 @@ from vanilla_transformer.text.languages import (
     DirectionTokens,
     find_languages,
 )
-from vanilla_transformer.utils.device_utils import HostCopy, to_device
 
 from .ensemble import members_of, weights_of
 from .options import check_languages

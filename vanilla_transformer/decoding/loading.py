@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.user_input import check_local_model
+from vanilla_transformer.loading.model_names import check_local_model
 
 from .engine.precision import check_precision
 from .pretrained import load_seq2seq, load_tokenizer

@@ -33,7 +33,7 @@ from vanilla_transformer.text.languages import (
     find_direction,
     find_languages,
 )
-from vanilla_transformer.utils.schemas import find_mistakes
+from vanilla_transformer.user_input.schemas import find_mistakes
 
 Level = Mapping[
     str, Any

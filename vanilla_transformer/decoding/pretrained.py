@@ -31,24 +31,21 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, GENERATION_CONFIG_NAME, cached_file
 
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
-from vanilla_transformer.utils.device_utils import first_line, usable_cores
-from vanilla_transformer.utils.file_utils import (
-    TOKENIZER_FILES,
-    has_leftover,
-    has_weights,
-    hash_file,
-    mapping,
-    read_json,
-    refuse_damage,
-)
-from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.model_files import check_model_file, most_of_size
-from vanilla_transformer.utils.user_input import (
+from vanilla_transformer.files.atomic import has_leftover
+from vanilla_transformer.files.hashes import hash_file, refuse_damage
+from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.files.model_folders import TOKENIZER_FILES, has_weights
+from vanilla_transformer.loading.model_files import check_model_file, most_of_size
+from vanilla_transformer.loading.model_folders import mapping
+from vanilla_transformer.loading.model_names import (
     check_hub,
     check_local_model,
     least_parameters,
     reporting_panics,
 )
+from vanilla_transformer.machine.cores import usable_cores
+from vanilla_transformer.machine.imports import requires_extra
+from vanilla_transformer.user_input.reasons import first_line
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions

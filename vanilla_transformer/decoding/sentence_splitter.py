@@ -8,9 +8,10 @@ from itertools import accumulate, pairwise
 import regex
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.loading.model_names import reporting_panics
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.text.languages import base_language
-from vanilla_transformer.utils.import_utils import find_object, requires_extra
-from vanilla_transformer.utils.user_input import reporting_panics
+from vanilla_transformer.user_input.user_modules import find_object
 
 SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")

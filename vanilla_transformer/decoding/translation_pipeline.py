@@ -22,7 +22,7 @@ from vanilla_transformer.pipeline_vanilla_transformer import (
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
-from vanilla_transformer.utils.device_utils import first_line
+from vanilla_transformer.user_input.reasons import first_line
 
 from .answers import build_answer, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations

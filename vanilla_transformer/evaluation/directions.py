@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from vanilla_transformer.data.readers import blank_side_error, read_lines
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.inputs import is_pipe
 from vanilla_transformer.text.languages import Direction, Languages
-from vanilla_transformer.utils.input_files import is_pipe
 
 from .scores import Scores, translate_and_score
 

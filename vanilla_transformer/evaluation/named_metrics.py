@@ -14,7 +14,8 @@ from sacrebleu import CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.device_utils import first_line, process_state
+from vanilla_transformer.machine.cores import process_state
+from vanilla_transformer.user_input.reasons import first_line
 
 # Scores sources, hypotheses and references, aligned.
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]

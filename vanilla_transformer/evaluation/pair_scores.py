@@ -12,8 +12,8 @@ from vanilla_transformer.decoding.corpus_shards import Shard
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
 from vanilla_transformer.decoding.token_texts import token_texts
+from vanilla_transformer.machine.cores import process_state
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-from vanilla_transformer.utils.device_utils import process_state
 
 WINDOW = 8192  # pairs that are in memory at once, sorted by length
 

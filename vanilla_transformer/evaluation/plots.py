@@ -21,14 +21,15 @@ from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
 from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.atomic import atomic_file
+from vanilla_transformer.files.json_files import read_json_lines
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.scripts import count_scripts
-from vanilla_transformer.utils.file_utils import atomic_file, read_json_lines
-from vanilla_transformer.utils.import_utils import requires_extra
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.machine.cores import process_state
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.text.scripts import bleu_tokenizer
-from vanilla_transformer.utils.device_utils import process_state
-from vanilla_transformer.utils.import_utils import requires_extra
 
 from .named_metrics import OWN_METRICS, SACRE_METRICS, Metric, load_metric
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from vanilla_transformer.utils.resources import METRIC_LABELS
+from vanilla_transformer.evaluation.metric_labels import METRIC_LABELS
 
 from .scores import check_same_length, corpus_metrics, sentence_chrf, without_blanks
 

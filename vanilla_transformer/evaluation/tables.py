@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.utils.file_utils import read_json_lines
+from vanilla_transformer.files.json_files import read_json_lines
 
 
 def render_table(

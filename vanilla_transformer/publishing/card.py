@@ -18,11 +18,12 @@ from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.decoding.pretrained import load_config, refusing_files
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.evaluation.metric_labels import METRIC_LABELS
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.loading.model_names import refuse_pipes
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.translation_warnings import OF_TEXT
-from vanilla_transformer.utils.file_utils import hash_file, read_json
-from vanilla_transformer.utils.resources import METRIC_LABELS
-from vanilla_transformer.utils.user_input import refuse_pipes
 
 from .run_records import (
     CURVE,

@@ -19,10 +19,11 @@ from transformers.utils import logging as library_logging
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.files.json_files import walk_json
+from vanilla_transformer.loading.model_files import check_model_files
+from vanilla_transformer.loading.model_names import refuse_pipes
 from vanilla_transformer.text.languages import ISO_CODE, TARGET_TAG, find_languages
-from vanilla_transformer.utils.file_utils import hash_file, walk_json
-from vanilla_transformer.utils.model_files import check_model_files
-from vanilla_transformer.utils.user_input import refuse_pipes
 
 from . import standalone
 from .card import hashes_in_card

@@ -9,9 +9,9 @@ from huggingface_hub.utils import validate_repo_id
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.input_files import read_input
-from vanilla_transformer.utils.text_files import decode_text
-from vanilla_transformer.utils.user_input import load_yaml
+from vanilla_transformer.files.inputs import read_input
+from vanilla_transformer.files.text_files import decode_text
+from vanilla_transformer.user_input.yaml_values import load_yaml
 
 
 class _Entry(BaseModel):

@@ -18,8 +18,8 @@ from huggingface_hub.errors import (
 )
 
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.utils.file_utils import refuse_damage
-from vanilla_transformer.utils.user_input import check_repo_id
+from vanilla_transformer.files.hashes import refuse_damage
+from vanilla_transformer.loading.model_names import check_repo_id
 
 from .checks import SENTENCES, CheckResult, check_staged, failed_checks
 from .staging import CARD_NAME, MARIAN, can_be_marian, refuse_own_class, stage

@@ -9,7 +9,8 @@ from typing import Any
 import regex
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import read_json, read_json_lines, write_text_atomically
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.files.json_files import read_json, read_json_lines
 
 METRICS, EMISSIONS, CURVE = "metrics.jsonl", "emissions.csv", "learning_curve.png"
 EVALUATIONS, STRESS_TABLES = "evaluations", "stress_tables"  # folders of the records with a name

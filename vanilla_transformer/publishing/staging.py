@@ -31,16 +31,13 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
 )
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.files.json_files import read_json, walk_json
+from vanilla_transformer.files.model_folders import TOKENIZER_FILES
+from vanilla_transformer.loading.model_files import KERNEL_KEYS
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.file_utils import (
-    TOKENIZER_FILES,
-    hash_file,
-    read_json,
-    walk_json,
-)
-from vanilla_transformer.utils.model_files import KERNEL_KEYS
 
 from .run_records import CURVE
 

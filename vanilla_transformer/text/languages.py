@@ -16,8 +16,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.user_input import find_nearest
+from vanilla_transformer.machine.imports import requires_extra
+from vanilla_transformer.user_input.names import find_nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.machine.imports import requires_extra
 
 DECLARATION = re.compile(
     r"\A\ufeff?\s*+<\?xml\s[^>]*\?>\s*+"

@@ -9,12 +9,10 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import (
-    check_output_dir,
-    find_damage,
-    has_weights,
-    save_model_folder,
-)
+from vanilla_transformer.files.hashes import find_damage
+from vanilla_transformer.files.model_folders import has_weights
+from vanilla_transformer.files.outputs import check_output_dir
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 from .checkpoint import StateDict, is_checkpoint, load_model_weights, weight_files
 

@@ -32,14 +32,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from vanilla_transformer.errors import MissingFileError, UserFileError
-from vanilla_transformer.utils.file_utils import (
-    HASHES_FILE,
-    atomic_folder,
-    find_damage,
-    mapping,
-    read_json,
-    write_hashes,
-)
+from vanilla_transformer.files.atomic import atomic_folder
+from vanilla_transformer.files.hashes import find_damage, write_hashes
+from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.files.model_folders import HASHES_FILE
+from vanilla_transformer.loading.model_folders import mapping
 
 from .distributed import broadcast_decision, wait_for_processes
 

@@ -14,7 +14,7 @@ import torch.fx.experimental._config
 from torch import nn
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.device_utils import find_compiler
+from vanilla_transformer.machine.compiler import find_compiler
 
 from .loss import ModelWithLoss, cross_entropy_in_graph
 from .run_arguments import PADDING
@@ -50,7 +50,7 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     Args:
         packing: All batches have one shape, for which layers are compiled.
     """
-    from vanilla_transformer.utils.private_folders import check_inductor_caches
+    from vanilla_transformer.files.private_folders import check_inductor_caches
 
     check_inductor_caches()
     # The graphs of earlier runs of this process would count toward Dynamo's limit for a layer, at

@@ -12,13 +12,14 @@ from torch import Tensor
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import source_mask
+from vanilla_transformer.machine.attention import additive_mask, expand_mask
+from vanilla_transformer.machine.transfers import copy_to_device
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerDecoder,
     VanillaTransformerEncoder,
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
 )
-from vanilla_transformer.utils.device_utils import additive_mask, copy_to_device, expand_mask
 
 # The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in
 # bfloat16. R-Drop doubles them.

@@ -22,7 +22,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from vanilla_transformer.errors import LostProcessError, UserError
-from vanilla_transformer.utils.device_utils import find_compiler, multiplies
+from vanilla_transformer.machine.compiler import find_compiler
+from vanilla_transformer.machine.cores import multiplies
 
 from .loss import ModelWithLoss
 from .run_arguments import Recipe

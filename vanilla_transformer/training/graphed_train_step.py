@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.data.batches import Batch
-from vanilla_transformer.utils.cuda_graphs import WARM_UPS, Capture, CudaGraphs
-from vanilla_transformer.utils.device_utils import first_line, pin
+from vanilla_transformer.machine.cuda_graphs import WARM_UPS, Capture, CudaGraphs
+from vanilla_transformer.machine.transfers import pin
+from vanilla_transformer.user_input.reasons import first_line
 
 from .train_state import TrainState
 from .train_step import add_gradient, update

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import nn
 
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.import_utils import requires_extra
 
 from .checkpoint import StateDict
 

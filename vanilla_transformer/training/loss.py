@@ -22,10 +22,10 @@ from torch.autograd.function import once_differentiable
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.machine.attention import without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
 from .device_batch import has_other_forward, packed_decoder_states
 from .recipe_checks import find_loss_term

@@ -19,7 +19,9 @@ from accelerate import Accelerator
 from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from vanilla_transformer.utils.file_utils import read_json_lines, sync, write_text_atomically
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.files.json_files import read_json_lines
+from vanilla_transformer.files.temporary import sync
 
 from .distributed import sum_over_processes
 

@@ -14,11 +14,12 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.compatibility_vanilla_transformer import classes_by_name
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.loading.model_names import least_parameters
+from vanilla_transformer.machine.memory import total_memory
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.device_utils import first_line, total_memory
-from vanilla_transformer.utils.user_input import least_parameters
+from vanilla_transformer.user_input.reasons import first_line
 
 from .averaging import load_weights
 from .checkpoint import load_model_weights

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vanilla_transformer.utils.resources import LOWER_IS_BETTER
+from vanilla_transformer.evaluation.metric_labels import LOWER_IS_BETTER
 
 _LEAST_BLEU = 5.0
 # Times the root of BLEU / sentences: half of the 95 % interval, as bootstrap resampling measures it

@@ -15,14 +15,15 @@ from pydantic import Field
 
 from vanilla_transformer.data.data_arguments import named_files
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.utils.command_line import CommandLine, format_table
-from vanilla_transformer.utils.import_utils import use_user_module
-from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
-from vanilla_transformer.utils.reasons import Key, Reasons, mistakes_of
-from vanilla_transformer.utils.resources import describe_recipes, find_recipe
-from vanilla_transformer.utils.schemas import ARGUMENT, Input, Schema
-from vanilla_transformer.utils.text_files import decode_text
-from vanilla_transformer.utils.user_input import check_names, find_lines, load_yaml
+from vanilla_transformer.files.inputs import check_pipes, is_pipe, read_input
+from vanilla_transformer.files.resources import describe_recipes, find_recipe
+from vanilla_transformer.files.text_files import decode_text
+from vanilla_transformer.user_input.command_line import CommandLine, format_table
+from vanilla_transformer.user_input.names import check_names
+from vanilla_transformer.user_input.reasons import Key, Reasons, mistakes_of
+from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Schema
+from vanilla_transformer.user_input.user_modules import use_user_module
+from vanilla_transformer.user_input.yaml_values import find_lines, load_yaml
 
 from .recipe_checks import check_recipe
 from .run_arguments import BATCH_SIZES, KEEP, OF_NEW_TOKENIZERS, SECTIONS, Recipe

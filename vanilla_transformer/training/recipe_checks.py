@@ -14,8 +14,8 @@ from vanilla_transformer.data.data_arguments import (
 )
 from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.import_utils import find_object
-from vanilla_transformer.utils.reasons import Reasons
+from vanilla_transformer.user_input.reasons import Reasons
+from vanilla_transformer.user_input.user_modules import find_object
 
 from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, UNUSED
 from .run_arguments import (

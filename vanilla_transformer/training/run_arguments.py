@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from vanilla_transformer.data.data_arguments import DataArguments, Vocabulary, changeable, fixed
-from vanilla_transformer.utils.resources import LOWER_IS_BETTER
-from vanilla_transformer.utils.schemas import Auto, Input, Numbers, Schema, Words
+from vanilla_transformer.evaluation.metric_labels import LOWER_IS_BETTER
+from vanilla_transformer.user_input.schemas import Auto, Input, Numbers, Schema, Words
 
 from .lr_scheduler import NOAM, SCHEDULES, Schedule, ScheduleName
 

@@ -19,19 +19,13 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
-from vanilla_transformer.utils.device_utils import describe_hardware
-from vanilla_transformer.utils.file_utils import (
-    HASHES_FILE,
-    check_output_dir,
-    delete_weights,
-    find_damage,
-    has_weights,
-    lock_folder,
-    read_json,
-    refuse_dangling_link,
-    save_model_folder,
-    write_text_atomically,
-)
+from vanilla_transformer.files.atomic import refuse_dangling_link, write_text_atomically
+from vanilla_transformer.files.hashes import find_damage
+from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.files.model_folders import HASHES_FILE, delete_weights, has_weights
+from vanilla_transformer.files.outputs import check_output_dir, lock_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.machine.cores import describe_hardware
 
 from .checkpoint import (
     CheckpointWriter,

@@ -34,10 +34,11 @@ from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.machine.attention import without_cudnn_attention
+from vanilla_transformer.machine.cores import limit_onednn_cache
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.device_utils import limit_onednn_cache, without_cudnn_attention
 
 from .compilation import compile_regions, should_compile, uncompiled
 from .device_batch import BatchPreparation, should_pack

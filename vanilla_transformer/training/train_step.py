@@ -15,7 +15,7 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from vanilla_transformer.data.batches import Batch, MicroBatch
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.device_utils import first_line
+from vanilla_transformer.user_input.reasons import first_line
 
 from .compilation import uncompiled
 from .device_batch import batch_to_device

@@ -18,11 +18,11 @@ from vanilla_transformer.data.prepare_data import REPORT_FILE, load_texts, token
 from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.machine.cores import check_threads, limit_onednn_cache, use_all_cores
+from vanilla_transformer.machine.imports import show_progress
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.device_utils import check_threads, limit_onednn_cache, use_all_cores
-from vanilla_transformer.utils.import_utils import show_progress
 
 from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress

@@ -4,7 +4,7 @@ import pytest
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.readers import CorpusSpec, open_corpus, read_pairs
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 LINES = ["Ein Mann schläft.", "Ein Mann schläft.", "Zwei Hunde."]
 

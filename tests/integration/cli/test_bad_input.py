@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerFast
 from tests.publishable import CARDS, add_card
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.flags import refuse_file_names
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 TEXTS = "--train_source a.en --train_target a.de"
 PAIRS = f"{TEXTS} --output_dir out"

@@ -9,7 +9,7 @@ import pytest
 from tests.publishable import CARDS, add_card
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import COMMANDS, main
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 TEXT = ["--source", "a.en", "--target", "a.de"]
 TRAINING = [
@@ -36,7 +36,7 @@ MIDDLE = {
     "demo": (["--output_dir", "out"], "vanilla_transformer.training.trainer.load_texts"),
     "distill": ([*TRAINING, *DISTILLATION], "vanilla_transformer.training.trainer.create_model"),
     "translate": (["model", "A text."], ENCODER),
-    "compile": (["model"], "vanilla_transformer.evaluation.compile_model.Engine.supports"),
+    "compile": (["model"], "vanilla_transformer.decoding.compile_model.Engine.supports"),
     "explain": (["model", "A text.", "--output", "out.html"], ENCODER),
     "evaluate": (["model", *TEXT], ENCODER),
     "compare-runs": (["model", "model"], "vanilla_transformer.evaluation.tables.compare_runs"),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.forked import run_python
 from vanilla_transformer.cli import main
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 

@@ -8,7 +8,7 @@ import torch
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.utils.device_utils import find_compiler
+from vanilla_transformer.machine.compiler import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 

@@ -9,9 +9,9 @@ from tests.tiny_runs import ROOT, entries
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli import train as train_commands
 from vanilla_transformer.data import demo_corpus
+from vanilla_transformer.files.resources import find_recipe
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.signals import TrainingInterrupted
-from vanilla_transformer.utils.resources import find_recipe
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

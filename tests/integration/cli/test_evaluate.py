@@ -8,7 +8,7 @@ import sacrebleu
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ["A man is sleeping.", "Two dogs.", "", "A man runs across the grass."]

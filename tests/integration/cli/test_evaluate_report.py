@@ -11,7 +11,8 @@ import pytest
 import sacrebleu
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.utils.file_utils import hash_file, save_model_folder
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 SOURCE = ["A man is sleeping.", "Two dogs.", "", "A man runs <b>& 3 dogs</b>."]
 TARGET = ["Ein Mann schläft.", "Zwei Hunde.", "", "Ein Mann läuft <b>& 3 Hunde</b>."]
@@ -116,7 +117,7 @@ def test_report_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
     def fail(*args):
         raise OSError(errno.EIO, "disk full")
 
-    monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", fail)
+    monkeypatch.setattr("vanilla_transformer.files.atomic.os.replace", fail)
     assert run("--hypotheses", "ours.de", "--report", "report.html", "--overwrite") == 2
     assert "disk full" in capsys.readouterr().err
     assert Path("report.html").read_text() == "old" and not [*texts.glob(".report*")]

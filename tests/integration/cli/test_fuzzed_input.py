@@ -116,7 +116,7 @@ def test_load_texts_raises_mistakes_only(content, name):
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory):
     from tests.tiny import tiny_model, tiny_tokenizer
-    from vanilla_transformer.utils.file_utils import save_model_folder
+    from vanilla_transformer.loading.model_folders import save_model_folder
 
     return save_model_folder(
         tiny_model(), tiny_tokenizer(), tmp_path_factory.mktemp("fuzz") / "model"

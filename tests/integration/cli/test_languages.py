@@ -11,8 +11,8 @@ import pytest
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 LINES = {
     "en": "A man.\nTwo dogs.\n",

@@ -14,9 +14,9 @@ from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.translation_pipeline import TranslationCall
 from vanilla_transformer.extensions.distillation import teacher as teacher_module
 from vanilla_transformer.extensions.serving.service import translate_with
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.text.languages import Direction, add_language_tags
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 LINES = [
     "Dogs run to https://a.example/x?y=1 at 12:30.",

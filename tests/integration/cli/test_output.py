@@ -14,7 +14,7 @@ import pytest
 from tests.forked import run_python
 from tests.tiny_runs import ROOT
 from vanilla_transformer.cli import run
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs the devices of Linux"

@@ -22,8 +22,8 @@ from tests.tiny_runs import TINY
 from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.directions import read_test_sets
+from vanilla_transformer.files.atomic import write_text_atomically
 from vanilla_transformer.publishing import checks
-from vanilla_transformer.utils.file_utils import write_text_atomically
 
 TRAINING = " ".join(
     f"--{name} {value}"

@@ -12,8 +12,8 @@ from tests.tiny import tiny_causal_lm, tiny_masked_lm
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.evaluation import pair_scores
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 SOURCE = ["A man is sleeping.", "Two dogs.", "", "Two dogs run across the green grass.", "A man."]
 TARGET = [

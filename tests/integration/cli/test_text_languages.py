@@ -7,9 +7,9 @@ import pytest
 from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.text.languages import Direction, add_language_tags
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
 

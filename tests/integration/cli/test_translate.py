@@ -13,8 +13,8 @@ from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import corpus_shards
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.translation_warnings import WARNINGS
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "", "Two dogs."]
 SHORT = ["--num_beams", "2", "--max_new_tokens", "12"]

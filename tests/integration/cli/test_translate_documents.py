@@ -13,8 +13,8 @@ import pytest
 
 from vanilla_transformer.cli import main, translate
 from vanilla_transformer.extensions.documents import html_format
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, store_direction
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.lines import LineTranslator
 from vanilla_transformer.decoding import corpus_shards
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 LINES = [
     "A man is sleeping.",

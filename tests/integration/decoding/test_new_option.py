@@ -15,7 +15,7 @@ import vanilla_transformer.extensions.serving
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.decoding import options, translation_pipeline
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 MESSAGE = "`politeness` must be an integer from 0 to 10,000, got -1."
 

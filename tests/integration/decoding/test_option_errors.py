@@ -23,8 +23,8 @@ from vanilla_transformer.decoding.options import (
 )
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
-from vanilla_transformer.utils.file_utils import save_model_folder
-from vanilla_transformer.utils.schemas import parts_of
+from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.user_input.schemas import parts_of
 
 FIELDS = [*TranslateArguments.model_fields.items()]
 KINDS = (bool, int, float, str, list)

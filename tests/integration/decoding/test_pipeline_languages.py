@@ -11,8 +11,8 @@ from tests.tiny import tiny_model
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.extensions.conversion.from_transformers import convert_model
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
 TEXTS = ["A man is sleeping.", "Two dogs run."]

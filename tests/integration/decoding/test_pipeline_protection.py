@@ -13,7 +13,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.translations import Translation
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 KEPT = [
     "https://a.example/x?y=1",

@@ -7,7 +7,7 @@ import pytest
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 ENGLISH = ["Dr. Smith sleeps.", "Two dogs run, e.g. here.", "A man."]
 GERMAN = ["Dr. Schmidt schläft.", "Hunde, z. B. Pudel, laufen."]

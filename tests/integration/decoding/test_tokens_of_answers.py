@@ -14,7 +14,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.serving.features import RETURNED
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 TEXTS = [
     "A man is sleeping.",

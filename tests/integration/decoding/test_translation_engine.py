@@ -25,8 +25,8 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import compiled_steps, engine_pool
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = [
     "A man is sleeping.",

@@ -12,7 +12,7 @@ from tests.tiny_runs import entries, flags
 from vanilla_transformer.cli import main
 from vanilla_transformer.evaluation.named_metrics import load_metric
 from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

@@ -14,8 +14,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 # They have their own tests.

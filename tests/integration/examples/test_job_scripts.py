@@ -18,8 +18,8 @@ from packaging.specifiers import SpecifierSet
 from tests.hub_client import run_with_hub
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.publish import PushToHubArguments, parse
+from vanilla_transformer.files.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.utils.resources import find_recipe
 
 ROOT = Path(__file__).parents[3]
 JOB = ROOT / "examples" / "train_on_hf_jobs.py"

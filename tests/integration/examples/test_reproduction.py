@@ -21,10 +21,10 @@ from recurrent_model import RecurrentConfig, RecurrentForConditionalGeneration
 from tests.tiny import tiny_long_model, tiny_model
 from tests.tiny_runs import ROOT, no_scores
 from vanilla_transformer.cli import run
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.train_state import TrainState
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

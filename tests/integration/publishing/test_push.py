@@ -13,10 +13,10 @@ from tests.publishable import CARDS, add_card
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks, push
 from vanilla_transformer.publishing.push import push_folder
 from vanilla_transformer.publishing.staging import code_names
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "tests"

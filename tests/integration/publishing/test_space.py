@@ -8,7 +8,7 @@ from huggingface_hub import SpaceCard
 from tests.forked import run_python
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from tests.publishable import add_card
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model
 from vanilla_transformer.cli import main
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 @pytest.fixture

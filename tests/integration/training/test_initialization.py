@@ -24,10 +24,10 @@ from tests.tiny_runs import (
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.from_transformers import load_converted
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 NO_SIZES = dict.fromkeys(
     [

@@ -14,7 +14,7 @@ from transformers import (
 from tests.releases import needs_transformers
 from tests.sweeps import sample
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 PAIRS = [
     {"input_ids": [10 + n, *range(20, 20 + n % 4), 2], "labels": [*range(30, 31 + n % 5), 2]}

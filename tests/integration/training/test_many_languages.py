@@ -10,10 +10,10 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from tests.tiny_runs import assert_same_run, entries, flags, kill_at_step
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 NO_FILES = dict.fromkeys(("train_source", "train_target", "validation_source", "validation_target"))
 NO_SIZES = dict.fromkeys(("d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads"))

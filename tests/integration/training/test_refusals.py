@@ -8,9 +8,9 @@ import torch
 from tests.tiny import TINY_SIZES
 from tests.tiny_runs import flags, no_scores
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 FORMER = '[{"source": "a", "target": "b", "forgetting": true}]'
 PACKING = "`packing` must be given with softmax attention by sdpa or eager, "

@@ -22,11 +22,13 @@ from tests.tiny_runs import (
     without_times,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files import atomic, hashes
+from vanilla_transformer.files.model_folders import has_weights
+from vanilla_transformer.loading import model_folders
 from vanilla_transformer.training import train_state, trainer
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils import file_utils
 
 RUN = {"max_steps": 4, "save_steps": 2, "eval_steps": 2, "ema_decay": 0.9}
 
@@ -93,7 +95,7 @@ def kill_at_move(patch, folder, number):
                 raise Killed
         replace(source, target)
 
-    patch.setattr(file_utils.os, "replace", killing)
+    patch.setattr(atomic.os, "replace", killing)
 
 
 @pytest.mark.parametrize("number", [1, 5, 10])
@@ -101,7 +103,7 @@ def test_train_finishes_run_killed_between_moves_of_final_model(monkeypatch, fin
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at_move(patch, Path("killed"), number)
         run(Path("killed"))
-    assert not file_utils.has_weights(Path("killed"))
+    assert not has_weights(Path("killed"))
     assert_same_run(finished, run(Path("killed")))
     assert not list(Path("killed").glob(".*tmp*"))
 
@@ -201,9 +203,7 @@ def own_the_folder(folder):
     [
         lambda folder: (folder / "README.md").write_text("# A model"),
         lambda folder: (folder / "generation_config.json").write_text('{"num_beams": 2}'),
-        lambda folder: file_utils.update_json(
-            folder / "config.json", {"alignment_heads": [[0, 1]]}
-        ),
+        lambda folder: hashes.update_json(folder / "config.json", {"alignment_heads": [[0, 1]]}),
         own_the_folder,
         lambda folder: shutil.rmtree(folder / "ema"),
         lambda folder: shutil.rmtree(folder / "best-4"),
@@ -256,7 +256,7 @@ def test_train_with_overwrite_replaces_run_of_other_recipe(monkeypatch, finished
 
 def test_train_with_overwrite_leaves_no_moving_average_of_the_former_run(finished):
     for name in (".ema.tmp-12ab12ab12ab12ab/.lock", "ema/.ema.tmp-34cd34cd34cd34cd/.lock"):
-        file_utils.write_text_atomically(finished / name, "")
+        atomic.write_text_atomically(finished / name, "")
     run(finished, max_steps=6)
     assert not [*finished.rglob(".ema.tmp-*")] and (finished / "ema").exists()
     run(finished, ema_decay=None, overwrite_output_dir=True)
@@ -271,7 +271,7 @@ def test_train_refuses_folder_of_running_process():
 
 
 def other_model(patch, folder):
-    file_utils.save_model_folder(tiny_model(), tiny_tokenizer(), folder)
+    model_folders.save_model_folder(tiny_model(), tiny_tokenizer(), folder)
 
 
 def no_checkpoints(patch, folder):

@@ -23,6 +23,7 @@ from tests.sweeps import rare
 from tests.tiny_runs import watch_attention
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.decoding.engine import engine_pool
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training import seq2seq_trainer
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 from vanilla_transformer.training.seq2seq_trainer import (
@@ -30,7 +31,6 @@ from vanilla_transformer.training.seq2seq_trainer import (
     VanillaSeq2SeqTrainer,
     column_lengths,
 )
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 pytestmark = needs_transformers(
     "5.17", "Trainer counts the labels of encoder-decoder models wrongly"

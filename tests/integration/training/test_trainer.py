@@ -25,11 +25,11 @@ from tests.tiny_runs import (
     wait_for_metrics,
 )
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.machine import cores
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import StopSignal, TrainingInterrupted
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils import device_utils
 
 
 def test_train_learns_and_saves_model_folder(corpus, tmp_path):
@@ -76,7 +76,7 @@ def test_train_from_python_scores_draws_and_logs_as_the_command(
 
 
 def test_train_computes_with_as_many_threads_as_the_recipe_says(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
+    monkeypatch.setattr(cores, "usable_cores", lambda: 3)
     used = []
     monkeypatch.setattr(torch, "set_num_threads", used.append)
     train_tiny(corpus, tmp_path / "out", max_steps=1, threads=3)

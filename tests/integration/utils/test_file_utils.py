@@ -2,7 +2,7 @@
 
 import os
 
-from vanilla_transformer.utils.file_utils import cached_folder
+from vanilla_transformer.files.hashes import cached_folder
 
 
 def test_cached_folder_removes_files_of_a_killed_writer(tmp_path):

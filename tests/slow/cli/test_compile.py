@@ -10,7 +10,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.utils.device_utils import find_compiler
+from vanilla_transformer.machine.compiler import find_compiler
 
 TEXTS = ["a b c", "b c d e", "c d"]
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")

@@ -9,10 +9,10 @@ import pytest
 
 from tests.limits import run_limited
 from vanilla_transformer.cli import find_command, main
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.run_arguments import KEYS
-from vanilla_transformer.utils.file_utils import save_model_folder
-from vanilla_transformer.utils.schemas import Schema, parts_of
+from vanilla_transformer.user_input.schemas import Schema, parts_of
 
 VALUES = ["0", "-1", "1000000000", "1" + "0" * 30, "nan", "x"]
 SIZES = {"vocab_size": 262, "d_model": 16, "max_steps": 3, "max_tokens": 100} | {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.launchers import torchrun
 from tests.translation import SENTENCES, translate_alone
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,7 +19,7 @@ import json, sys
 from pathlib import Path
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.utils.device_utils import process_state
+from vanilla_transformer.machine.cores import process_state
 from vanilla_transformer.evaluation.scores import translate_on_all_processes
 from vanilla_transformer.evaluation.scores import translate_and_score
 

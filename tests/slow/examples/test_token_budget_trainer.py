@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from tests.launchers import torchrun
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "examples" / "token_budget_trainer.py"

@@ -8,8 +8,8 @@ from tests.model_variants import build_variant
 from tests.publishable import FAMILIES, add_card
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 LAYERS = ["full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention"]
 MODELS = {family: build for family, (build, _) in FAMILIES.items()}

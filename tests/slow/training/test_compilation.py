@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.tiny_runs import entries, train_tiny
+from vanilla_transformer.machine.compiler import find_compiler
 from vanilla_transformer.training import trainer
-from vanilla_transformer.utils.device_utils import find_compiler
 
 
 def test_train_refuses_broken_compiler(corpus, tmp_path, monkeypatch):

@@ -11,9 +11,9 @@ from tests.tiny_runs import entries, no_scores
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.decoding.pretrained import load_seq2seq
 from vanilla_transformer.extensions.conversion import WRITERS
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 OPUS_LAYERS = {
     "encoder_layers": 6,

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from vanilla_transformer.utils.device_utils import limit_onednn_cache
+from vanilla_transformer.machine.cores import limit_onednn_cache
 
 KEPT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
@@ -15,7 +15,7 @@ KEPT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 PRODUCTS = """
 import sys
 import psutil, torch
-from vanilla_transformer.utils.device_utils import limit_onednn_cache
+from vanilla_transformer.machine.cores import limit_onednn_cache
 
 if sys.argv[1] == "limited":
     limit_onednn_cache()

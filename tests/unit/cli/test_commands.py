@@ -12,10 +12,10 @@ from vanilla_transformer.cli.flags import parse, register_models
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation import plots
+from vanilla_transformer.files.resources import find_recipe
+from vanilla_transformer.machine.imports import freeze_modules
 from vanilla_transformer.training.recipe import SECTIONS, parse_recipe
 from vanilla_transformer.training.run_arguments import KEYS
-from vanilla_transformer.utils.import_utils import freeze_modules
-from vanilla_transformer.utils.resources import find_recipe
 
 ROOT = Path(__file__).parents[3]
 

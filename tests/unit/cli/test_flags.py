@@ -17,8 +17,8 @@ from vanilla_transformer.cli.flags import (
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import FLAG, options_of
 from vanilla_transformer.extensions.serving.commands import ServeArguments
-from vanilla_transformer.utils import device_utils
-from vanilla_transformer.utils.command_line import CommandLine
+from vanilla_transformer.machine import cores
+from vanilla_transformer.user_input.command_line import CommandLine
 
 
 def test_request_settings_leave_the_checkpoint_to_decide():
@@ -123,8 +123,8 @@ def test_train_uses_all_cores_in_the_only_process_of_accelerate(environment, thr
     used = []
     monkeypatch.setattr(torch, "set_num_threads", used.append)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
-    device_utils.use_all_cores()
+    monkeypatch.setattr(cores, "usable_cores", lambda: 3)
+    cores.use_all_cores()
     assert used == threads
 
 
@@ -151,7 +151,7 @@ RUNNING_MODELS = {
 @pytest.mark.parametrize("command", RUNNING_MODELS)
 def test_each_command_that_runs_a_model_has_threads(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(device_utils, "usable_cores", lambda: 4)
+    monkeypatch.setattr(cores, "usable_cores", lambda: 4)
     used = []
     monkeypatch.setattr(torch, "set_num_threads", used.append)
     assert main([command, *RUNNING_MODELS[command], "--threads", "3"]) == 2  # there is no model

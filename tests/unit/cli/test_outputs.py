@@ -9,9 +9,9 @@ import pytest
 
 from vanilla_transformer.cli import COMMANDS, find_command
 from vanilla_transformer.cli.flags import CommandArguments, OverwriteArguments
+from vanilla_transformer.files.outputs import check_output_dir, check_outputs, lock_folder
 from vanilla_transformer.training.run_arguments import KEYS
-from vanilla_transformer.utils.file_utils import check_output_dir, check_outputs, lock_folder
-from vanilla_transformer.utils.schemas import INPUT, OUTPUT, parts_of
+from vanilla_transformer.user_input.schemas import INPUT, OUTPUT, parts_of
 
 # Flags with text that names no file.
 OTHERS = {

@@ -8,7 +8,7 @@ from vanilla_transformer.data.data_arguments import (
     check_data_arguments,
     cleaning_rules,
 )
-from vanilla_transformer.utils.formats import corpus_endings
+from vanilla_transformer.files.formats import corpus_endings
 
 MODELS = {"forward": "there", "backward": "back"}
 

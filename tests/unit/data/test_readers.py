@@ -26,7 +26,7 @@ from vanilla_transformer.data.readers import (
     read_text_files,
     stream_lines,
 )
-from vanilla_transformer.utils.text_files import LONGEST_LINE
+from vanilla_transformer.files.text_files import LONGEST_LINE
 
 PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]
 ROWS = [{"en": "one", "de": "eins"}, {"en": " two", "de": "zwei "}]

@@ -14,7 +14,7 @@ from vanilla_transformer.decoding.corpus_shards import (
     number_shards,
     write_shards,
 )
-from vanilla_transformer.utils.file_utils import write_text_atomically
+from vanilla_transformer.files.atomic import write_text_atomically
 
 LINES = [f"line {number}" for number in range(7)]
 ORIGIN = {"input": "1", "model": "2", "options": {"num_beams": 4}}

@@ -32,10 +32,10 @@ from vanilla_transformer.decoding.pretrained import (
     load_tokenizer,
 )
 from vanilla_transformer.extensions.conversion import common
+from vanilla_transformer.files.hashes import write_hashes
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.file_utils import write_hashes
 
 WEIGHTS = "model.safetensors"
 

@@ -30,9 +30,9 @@ from vanilla_transformer.evaluation.significance import (
     build_report,
 )
 from vanilla_transformer.evaluation.test_sets import Evaluation
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.files.resources import hash_content
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
-from vanilla_transformer.utils.file_utils import hash_file
-from vanilla_transformer.utils.resources import hash_content
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7 * 7 }} & \u202e"
 BROKEN = "\0 \x0b \x1b[0m \x85 \udc80 \ufffe"  # characters that a page must not have

@@ -13,13 +13,13 @@ from huggingface_hub import EvalResult, ModelCard
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing.card import hashes_in_card, render_card
 from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.publishing.run_records import check_record_name
 from vanilla_transformer.publishing.staging import publishable_files
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.run_arguments import default_values, flatten
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 CARDS = Path(__file__).parents[3] / "model_card"
 FACTS = sorted(CARDS.glob("*.yaml"))

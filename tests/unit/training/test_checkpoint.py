@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.averaging import (
     average_checkpoints,
     average_model_folders,
@@ -18,7 +19,6 @@ from vanilla_transformer.training.checkpoint import (
     weight_files,
 )
 from vanilla_transformer.training.run_folder import check_is_writable
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 def test_list_checkpoints_lists_oldest_steps_first(tmp_path):

@@ -15,12 +15,12 @@ from tests.host_reads import NoHostReads
 from tests.sweeps import sample
 from tests.train_states import packed_micro_batch, parameters_of, tiny_train_state
 from vanilla_transformer import compatibility_vanilla_transformer
+from vanilla_transformer.machine.cuda_graphs import WARM_UPS
 from vanilla_transformer.training import graphed_train_step
 from vanilla_transformer.training.device_batch import BatchPreparation
 from vanilla_transformer.training.graphed_train_step import GraphedTrainStep, capture_steps
 from vanilla_transformer.training.loss import cross_entropy_in_graph
 from vanilla_transformer.training.train_step import train_step
-from vanilla_transformer.utils.cuda_graphs import WARM_UPS
 
 STEPS = 20
 RUNS = [

@@ -11,7 +11,7 @@ from tests.train_states import micro_batches, tiny_train_state
 from vanilla_transformer.data.batches import IGNORED_LABEL
 from vanilla_transformer.extensions.alignments.guided_alignment import GuidedAlignment
 from vanilla_transformer.training.loss import LossTerm
-from vanilla_transformer.utils.import_utils import USER_MODULE
+from vanilla_transformer.user_input.user_modules import USER_MODULE
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from vanilla_transformer.training.run_arguments import (
     flatten,
 )
 from vanilla_transformer.training.schedule import Pace, derive_schedule
-from vanilla_transformer.utils.reasons import Reasons
-from vanilla_transformer.utils.schemas import parts_of
-from vanilla_transformer.utils.user_input import load_yaml
+from vanilla_transformer.user_input.reasons import Reasons
+from vanilla_transformer.user_input.schemas import parts_of
+from vanilla_transformer.user_input.yaml_values import load_yaml
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPE_FOLDER = Path(__file__).parents[3] / "recipes"

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.train_states import tiny_train_state
+from vanilla_transformer.machine import cores
 from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
-from vanilla_transformer.utils import device_utils
 
 
 def test_is_finished_goes_by_the_minutes_of_the_checkpoint_of_its_step(tmp_path, monkeypatch):
@@ -68,5 +68,5 @@ def test_record_rank_beats_the_score_that_an_older_release_stored():
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 CPU core ("), (2, "2 CPU cores (")])
 def test_describe_hardware_counts_cores(count, said, monkeypatch):
-    monkeypatch.setattr(device_utils, "usable_cores", lambda: count)
-    assert device_utils.describe_hardware(torch.device("cpu")).startswith(said)
+    monkeypatch.setattr(cores, "usable_cores", lambda: count)
+    assert cores.describe_hardware(torch.device("cpu")).startswith(said)

@@ -13,7 +13,7 @@ from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.prefill import encode
-from vanilla_transformer.utils.device_utils import HostCopy, to_device
+from vanilla_transformer.machine.transfers import HostCopy, to_device
 
 EOS = 2
 # From one look at the finished slots to the next: a step takes long on a device without values

@@ -11,8 +11,9 @@ import torch
 from tests.tiny import tiny_model
 from vanilla_transformer import Engine
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
-from vanilla_transformer.utils import device_utils
-from vanilla_transformer.utils.device_utils import multiplies, total_memory, usable_cores
+from vanilla_transformer.machine import cores, memory
+from vanilla_transformer.machine.cores import multiplies, usable_cores
+from vanilla_transformer.machine.memory import total_memory
 
 V2 = "0::/box/inner\n"
 V1 = "4:memory:/box\n3:cpu,cpuacct:/box\n0::/box\n"
@@ -22,8 +23,8 @@ V1 = "4:memory:/box\n3:cpu,cpuacct:/box\n0::/box\n"
 def cgroups(tmp_path, monkeypatch):
     """Return a function that writes files of cgroups, for a process with eight cores."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(device_utils, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(device_utils, "_MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(memory, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(memory, "_MEMBERSHIP", tmp_path / "membership")
 
     def write(membership, files):
         (tmp_path / "membership").write_text(membership)
@@ -110,11 +111,10 @@ def test_multiplies_leaves_out_bfloat16_that_a_gpu_emulates(monkeypatch, fast):
     assert asked == [{"including_emulation": False}]
     assert multiplies("float32", torch.device("cuda"))
 
-    monkeypatch.setattr(device_utils, "is_bf16_available", lambda: fast)
+    monkeypatch.setattr(cores, "is_bf16_available", lambda: fast)
     assert multiplies("bfloat16", torch.device("mps")) is fast
     assert all(
-        torch.cpu.get_capabilities().keys() & {*names}
-        for names in device_utils._INSTRUCTIONS.values()
+        torch.cpu.get_capabilities().keys() & {*names} for names in cores._INSTRUCTIONS.values()
     )
 
 

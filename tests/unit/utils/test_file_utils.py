@@ -21,22 +21,13 @@ from transformers import AutoModelForSeq2SeqLM
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
 from vanilla_transformer.decoding.pretrained import load_pretrained
+from vanilla_transformer.files.atomic import atomic_folder, recover_folders, write_text_atomically
+from vanilla_transformer.files.hashes import cached_folder, find_damage, update_json, write_hashes
+from vanilla_transformer.files.model_folders import HASHES_FILE, has_weights
+from vanilla_transformer.files.outputs import check_output_dir_is_empty, lock_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.checkpoint import ResumeState, load_model_weights, save_checkpoint
 from vanilla_transformer.training.metrics import append_entry
-from vanilla_transformer.utils.file_utils import (
-    HASHES_FILE,
-    atomic_folder,
-    cached_folder,
-    check_output_dir_is_empty,
-    find_damage,
-    has_weights,
-    lock_folder,
-    recover_folders,
-    save_model_folder,
-    update_json,
-    write_hashes,
-    write_text_atomically,
-)
 
 
 @pytest.mark.parametrize("old", [{}, {"weights": "old"}])
@@ -86,7 +77,7 @@ def test_write_text_atomically_keeps_the_old_file_after_an_error(tmp_path, monke
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", fail)
+    monkeypatch.setattr("vanilla_transformer.files.atomic.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_text_atomically(path, "new")
     assert path.read_text() == "old"

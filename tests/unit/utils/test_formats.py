@@ -10,7 +10,7 @@ import pytest
 
 from vanilla_transformer.decoding.protection.blocks import Document
 from vanilla_transformer.extensions.documents.translation import find_reader
-from vanilla_transformer.utils.formats import (
+from vanilla_transformer.files.formats import (
     DOCUMENT_FORMATS,
     FORMAT_OF_ENDING,
     FORMATS,

@@ -9,13 +9,13 @@ import types
 import pytest
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.import_utils import (
-    child_environment,
+from vanilla_transformer.machine.imports import (
     collection_paused,
     is_command_line,
     lazy_names,
     requires_extra,
 )
+from vanilla_transformer.user_input.user_modules import child_environment
 
 
 def test_requires_extra_names_the_extra_and_passes_other_errors_on(monkeypatch):

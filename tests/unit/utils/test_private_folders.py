@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from vanilla_transformer.errors import UserFileError
-from vanilla_transformer.utils import private_folders
-from vanilla_transformer.utils.private_folders import (
+from vanilla_transformer.files import private_folders
+from vanilla_transformer.files.private_folders import (
     check_inductor_caches,
     create_private_folder,
     find_unsafe,

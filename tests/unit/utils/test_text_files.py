@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from vanilla_transformer.utils.text_files import (
+from vanilla_transformer.files.text_files import (
     decode_document,
     decode_text,
     fit_encoding,

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from vanilla_transformer.utils.user_input import load_yaml
+from vanilla_transformer.user_input.yaml_values import load_yaml
 
 
 @pytest.mark.parametrize(

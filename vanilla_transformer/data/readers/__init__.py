@@ -5,8 +5,8 @@ datasets.
 from collections.abc import Iterator
 from itertools import count
 
-from vanilla_transformer.utils.formats import FORMAT_OF_ENDING
-from vanilla_transformer.utils.text_files import (
+from vanilla_transformer.files.formats import FORMAT_OF_ENDING
+from vanilla_transformer.files.text_files import (
     check_version,
     has_invalid_unicode,
     read_lines,

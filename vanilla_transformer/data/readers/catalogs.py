@@ -7,17 +7,17 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.catalogs import (
+from vanilla_transformer.data.readers.gettext_catalogs import (
     ACCELERATOR,
     find_catalog_languages,
     read_catalog,
     read_messages,
     strings_of,
 )
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.formats import FORMAT_OF_ENDING
+from vanilla_transformer.files.text_files import decode_document, decompress
 from vanilla_transformer.text.languages import is_of_language
-from vanilla_transformer.utils.formats import FORMAT_OF_ENDING
-from vanilla_transformer.utils.text_files import decode_document, decompress
 
 from .corpora import OpenCorpus, SentencePair
 from .xml_formats import nothing_found_error

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError, UserFileError
+from vanilla_transformer.files.formats import FORMAT_OF_ENDING, corpus_endings
+from vanilla_transformer.files.hashes import cached_folder, hash_file
+from vanilla_transformer.files.inputs import COMPRESSIONS, compression_of
+from vanilla_transformer.files.text_files import file_version, open_file
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.file_utils import cached_folder, hash_file
-from vanilla_transformer.utils.formats import FORMAT_OF_ENDING, corpus_endings
-from vanilla_transformer.utils.import_utils import child_environment, requires_extra
-from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
-from vanilla_transformer.utils.schemas import Schema
-from vanilla_transformer.utils.text_files import file_version, open_file
+from vanilla_transformer.user_input.schemas import Schema
+from vanilla_transformer.user_input.user_modules import child_environment
 
 FILE_ENDINGS = corpus_endings("one file")
 MESSAGE_ENDINGS = corpus_endings("two files")

@@ -18,9 +18,9 @@ from itertools import chain, count, islice, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vanilla_transformer.data.readers.column_names import find_named_columns
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.column_names import find_named_columns
-from vanilla_transformer.utils.text_files import (
+from vanilla_transformer.files.text_files import (
     decode_lines,
     has_invalid_unicode,
     invalid_unicode_error,

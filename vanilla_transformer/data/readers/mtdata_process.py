@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.utils.private_folders import find_unsafe
+from vanilla_transformer.files.private_folders import find_unsafe
 
 
 def main(words: Sequence[str]) -> int:

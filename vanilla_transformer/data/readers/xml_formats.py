@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vanilla_transformer.data.readers.xliff import CODES, PLACEHOLDERS, UNITS, Status, read_segments
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.text_files import decompress
 from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.protection import are_two_words
-from vanilla_transformer.text.xliff import CODES, PLACEHOLDERS, UNITS, Status, read_segments
 from vanilla_transformer.text.xml_tree import LANG, iterate_elements, local_name
-from vanilla_transformer.utils.text_files import decompress
 
 from .corpora import OpenCorpus, SentencePair
 

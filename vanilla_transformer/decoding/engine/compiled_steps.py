@@ -35,16 +35,12 @@ from transformers.utils import logging
 
 from vanilla_transformer.decoding.weight_packing import MOST_PLAIN_ROWS
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.utils.device_utils import (
-    at_most_threads,
-    explain_compiler_error,
-    find_compiler,
-    first_line,
-    usable_cores,
-)
-from vanilla_transformer.utils.file_utils import cached_folder, find_damage
-from vanilla_transformer.utils.import_utils import child_environment
-from vanilla_transformer.utils.private_folders import check_inductor_caches
+from vanilla_transformer.files.hashes import cached_folder, find_damage
+from vanilla_transformer.files.private_folders import check_inductor_caches
+from vanilla_transformer.machine.compiler import explain_compiler_error, find_compiler
+from vanilla_transformer.machine.cores import at_most_threads, usable_cores
+from vanilla_transformer.user_input.reasons import first_line
+from vanilla_transformer.user_input.user_modules import child_environment
 
 from .idle_work import idle_work
 from .machine_cache import cache_folder, identity_of, is_usable, prepare_cache

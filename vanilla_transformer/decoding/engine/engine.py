@@ -18,7 +18,8 @@ from vanilla_transformer.decoding.ensemble import members_of, weights_of
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.weight_packing import packed_copy
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.device_utils import HostCopy, limit_onednn_cache, to_device
+from vanilla_transformer.machine.cores import limit_onednn_cache
+from vanilla_transformer.machine.transfers import HostCopy, to_device
 
 from .custom_generate import generate_by_engine
 from .device_profile import profile_of

@@ -17,7 +17,7 @@ from vanilla_transformer.decoding.options import (
     options_of,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.device_utils import limit_onednn_cache
+from vanilla_transformer.machine.cores import limit_onednn_cache
 
 from .compiled_steps import check_compile
 from .device_profile import usual_slots

@@ -2,7 +2,7 @@
 The step of an engine as CUDA graphs.
 
 There is one graph for each size of the engine's buffers, and when a size gets other buffers, the
-step is captured again; see [`cuda_graphs`][vanilla_transformer.utils.cuda_graphs].
+step is captured again; see [`cuda_graphs`][vanilla_transformer.machine.cuda_graphs].
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -15,9 +15,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from transformers.utils import logging
 
-from vanilla_transformer.utils.cuda_graphs import Capture, CudaGraphs
-from vanilla_transformer.utils.device_utils import first_line
-from vanilla_transformer.utils.private_folders import check_inductor_caches
+from vanilla_transformer.files.private_folders import check_inductor_caches
+from vanilla_transformer.machine.cuda_graphs import Capture, CudaGraphs
+from vanilla_transformer.user_input.reasons import first_line
 
 from .compiled_steps import CompiledSteps, Step, check_compile, find_compiler
 from .device_profile import profile_of

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.utils import logging
 
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.utils.private_folders import create_private_folder, find_unsafe
+from vanilla_transformer.files.private_folders import create_private_folder, find_unsafe
 
 logger = logging.get_logger(__name__)
 

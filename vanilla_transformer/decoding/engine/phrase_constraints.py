@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.utils.device_utils import to_device
+from vanilla_transformer.machine.transfers import to_device
 
 from .requests import Phrases
 from .search_options import SearchFeature

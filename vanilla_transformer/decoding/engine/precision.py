@@ -8,8 +8,8 @@ from torch import nn
 from transformers.utils import logging
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.device_utils import multiplies
-from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.machine.cores import multiplies
+from vanilla_transformer.machine.imports import requires_extra
 
 logger = logging.get_logger(__name__)
 _Model = TypeVar("_Model", bound=nn.Module)

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.ensemble import members_of
+from vanilla_transformer.machine.attention import expand_mask, without_cudnn_attention
+from vanilla_transformer.machine.transfers import to_device
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
-from vanilla_transformer.utils.device_utils import expand_mask, to_device, without_cudnn_attention
 
 from .device_profile import profile_of
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS

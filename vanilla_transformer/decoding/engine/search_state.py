@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.utils.device_utils import HostCopy, fill_rows
+from vanilla_transformer.machine.transfers import HostCopy, fill_rows
 
 from .search_options import SearchOptions
 from .top_k import UNLIKELY

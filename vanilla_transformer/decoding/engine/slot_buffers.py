@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from vanilla_transformer.decoding.ensemble import members_of
-from vanilla_transformer.utils.device_utils import fill_rows, to_device
+from vanilla_transformer.machine.transfers import fill_rows, to_device
 
 from .device_profile import spare_memory
 from .search_options import SearchOptions

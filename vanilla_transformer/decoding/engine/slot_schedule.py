@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from vanilla_transformer.utils.device_utils import to_device
+from vanilla_transformer.machine.transfers import to_device
 
 from .device_profile import profile_of
 from .prefill import room_for

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.machine.transfers import HostCopy
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
-from vanilla_transformer.utils.device_utils import HostCopy
 
 from .search_state import Hypothesis, SearchState
 from .static_attention import additive, scores_of

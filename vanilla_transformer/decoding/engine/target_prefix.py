@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vanilla_transformer.utils.device_utils import copy_to_device, to_device
+from vanilla_transformer.machine.transfers import copy_to_device, to_device
 
 from .search_options import SearchFeature
 

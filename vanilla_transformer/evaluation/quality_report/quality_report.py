@@ -23,18 +23,14 @@ from jinja2 import Environment, StrictUndefined
 
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.evaluation.metric_labels import LOWER_IS_BETTER, METRIC_LABELS
 from vanilla_transformer.evaluation.scores import sentence_chrf
 from vanilla_transformer.evaluation.significance import Estimate, Report
 from vanilla_transformer.evaluation.test_sets import Evaluation
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.files.resources import hash_content, read_part
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 from vanilla_transformer.text.units import split_units, split_words
-from vanilla_transformer.utils.file_utils import hash_file
-from vanilla_transformer.utils.resources import (
-    LOWER_IS_BETTER,
-    METRIC_LABELS,
-    hash_content,
-    read_part,
-)
 
 # Control characters, parts of a broken file name, and code points that are no characters.
 _NOT_IN_HTML = regex.compile(r"[[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}]--[\t\n\r]]", regex.V1)

@@ -18,7 +18,7 @@ from vanilla_transformer.decoding.engine.source_attention import (
 from vanilla_transformer.decoding.forced_decoding import check_positions, encode_as_trained
 from vanilla_transformer.decoding.unit_links import link_units, linked_words, token_spans
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import update_json
+from vanilla_transformer.files.hashes import update_json
 
 from .word_alignments import GoldAlignment, align_lexically, grow_diagonally
 

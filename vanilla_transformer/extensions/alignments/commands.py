@@ -18,8 +18,8 @@ from vanilla_transformer.cli.flags import (
 )
 from vanilla_transformer.cli.lines import print_texts
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import write_text_atomically
-from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Output
 
 
 class ExplainArguments(ModelNameArguments, LanguageArguments, ThreadArguments, OverwriteArguments):

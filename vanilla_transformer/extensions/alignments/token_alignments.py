@@ -31,9 +31,9 @@ from vanilla_transformer.data.tokenized_corpus import (
 )
 from vanilla_transformer.decoding.unit_links import token_spans, words_of_tokens
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.hashes import cached_folder, hash_file
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.units import Span
-from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
 from .word_alignments import align_lexically, parse_alignment
 

@@ -22,8 +22,8 @@ from vanilla_transformer.data.tokenized_corpus import (
     hash_json,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.hashes import cached_folder
 from vanilla_transformer.text.scripts import find_scripts
-from vanilla_transformer.utils.file_utils import cached_folder
 
 from .augmentation import (
     follow_words,

@@ -22,11 +22,11 @@ from vanilla_transformer.data.data_arguments import (
     named_files,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.inputs import check_pipes
+from vanilla_transformer.machine.imports import show_progress
 from vanilla_transformer.training.recipe import read_keys, select
-from vanilla_transformer.utils.command_line import CommandLine
-from vanilla_transformer.utils.import_utils import show_progress
-from vanilla_transformer.utils.input_files import check_pipes
-from vanilla_transformer.utils.schemas import ARGUMENT, Input
+from vanilla_transformer.user_input.command_line import CommandLine
+from vanilla_transformer.user_input.schemas import ARGUMENT, Input
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from vanilla_transformer.data.cleaning import count_lengths
 from vanilla_transformer.data.cleaning_rules import ScoreRule
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
+from vanilla_transformer.files.hashes import cached_folder, hash_file
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
 _SCORES_FILE = "scores.npy"
 

@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.machine.imports import requires_extra
 
 if TYPE_CHECKING:
     from .comparison import Comparison

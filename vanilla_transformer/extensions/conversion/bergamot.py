@@ -23,11 +23,11 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.hashes import hash_file
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer.text.languages import NO_DIRECTION, find_direction, find_languages
-from vanilla_transformer.utils.file_utils import hash_file
 
 from .common import check_supported, option_reasons, rename, target_reasons
 from .comparison import Translator, greedy_translator

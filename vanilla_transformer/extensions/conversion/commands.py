@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from vanilla_transformer.cli.flags import ThreadArguments, parse
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import read_json
-from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
+from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.user_input.schemas import ARGUMENT, INPUT, Input
 
 from . import LANGUAGES, READERS, SHORTLISTS, WRITERS
 

@@ -21,11 +21,11 @@ from transformers import MarianTokenizer, PreTrainedModel
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
+from vanilla_transformer.files.text_files import decode_text
+from vanilla_transformer.loading.model_names import least_parameters
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.utils.text_files import decode_text
-from vanilla_transformer.utils.user_input import least_parameters
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 

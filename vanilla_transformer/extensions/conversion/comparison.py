@@ -12,13 +12,11 @@ from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.atomic import atomic_folder
+from vanilla_transformer.files.outputs import check_output_dir_is_empty
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
-)
-from vanilla_transformer.utils.file_utils import (
-    atomic_folder,
-    check_output_dir_is_empty,
-    save_model_folder,
 )
 
 from .common import load_model, reading

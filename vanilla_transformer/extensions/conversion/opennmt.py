@@ -21,7 +21,7 @@ from transformers import GenerationConfig, MarianTokenizer
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import read_json
+from vanilla_transformer.files.json_files import read_json
 
 from .common import (
     ForeignWeights,

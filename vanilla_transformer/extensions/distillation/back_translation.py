@@ -12,8 +12,9 @@ from vanilla_transformer.data.readers import file_format, stream_lines
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards, Shard
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.files.hashes import hash_file
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
-from vanilla_transformer.utils.file_utils import hash_file, write_text_atomically
 
 from .student import as_tsv
 

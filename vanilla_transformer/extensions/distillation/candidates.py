@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, Strict, ValidationError
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.text_files import open_file, stream_lines
+from vanilla_transformer.files.text_files import open_file, stream_lines
 
 _EXAMPLE = '{"source": "A dog.", "candidates": [{"text": "Ein Hund.", "score": -0.2}]}'
 

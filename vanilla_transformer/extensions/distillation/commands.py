@@ -16,8 +16,8 @@ from vanilla_transformer.cli.flags import (
 )
 from vanilla_transformer.cli.lines import silence_libraries
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.import_utils import show_progress
-from vanilla_transformer.utils.schemas import Input, Output
+from vanilla_transformer.machine.imports import show_progress
+from vanilla_transformer.user_input.schemas import Input, Output
 
 from .distillation_arguments import parse_distillation
 
@@ -27,7 +27,7 @@ def distill_command(arguments: Sequence[str]) -> None:
     register_models()
     if recipe.output.dry_run:
         raise UserError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
-    from vanilla_transformer.utils.device_utils import use_all_cores
+    from vanilla_transformer.machine.cores import use_all_cores
 
     from .distill import TABLE_FILE, distill
 

@@ -24,6 +24,8 @@ from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import load_config, load_tokenizer
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import Scores, translate_and_score
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.machine.cores import process_state
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import USED_SHARE, WarningLimits
@@ -32,8 +34,6 @@ from vanilla_transformer.training.run_arguments import Recipe
 from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, refuse_model_inside
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Evaluator
-from vanilla_transformer.utils.device_utils import process_state
-from vanilla_transformer.utils.file_utils import write_text_atomically
 
 from .candidates import DistillationText, Entry, text_of_file
 from .distillation_arguments import CORPUS_FILE, DISTILLATION, DistillationArguments

@@ -8,9 +8,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from vanilla_transformer.data.data_arguments import AGREEMENT, named_files
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.inputs import check_pipes
 from vanilla_transformer.training.recipe import Recipe, parse_recipe_with
-from vanilla_transformer.utils.input_files import check_pipes
-from vanilla_transformer.utils.schemas import ONE_WORD, Input, Schema, Words, split_words
+from vanilla_transformer.user_input.schemas import ONE_WORD, Input, Schema, Words, split_words
 
 Targets = Literal["beam", "n_best", "interpolated", "best"]
 BEAM, N_BEST, INTERPOLATED, BEST = get_args(Targets)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import atomic_folder
+from vanilla_transformer.files.atomic import atomic_folder
 
 from .distillation_arguments import CORPUS_FILE, DistillationArguments
 from .teacher import Candidate, is_dropped

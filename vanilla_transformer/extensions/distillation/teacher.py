@@ -27,10 +27,10 @@ from vanilla_transformer.decoding.pretrained import (
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.pair_scores import score_pairs
 from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.machine.cores import process_state
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.protection import find_protected, locate
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
-from vanilla_transformer.utils.device_utils import process_state
 
 from .candidates import DistillationText, Entry
 from .distillation_arguments import BEAM, INTERPOLATED, DistillationArguments

@@ -8,6 +8,12 @@ from typing import Any
 
 import regex
 
+from vanilla_transformer.data.readers.gettext_catalogs import (
+    ACCELERATOR,
+    find_catalog_languages,
+    read_catalog,
+    strings_of,
+)
 from vanilla_transformer.decoding.protection.blocks import (
     OPEN,
     Block,
@@ -19,12 +25,6 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.catalogs import (
-    ACCELERATOR,
-    find_catalog_languages,
-    read_catalog,
-    strings_of,
-)
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import WIDTH, find_protected
 from vanilla_transformer.text.xml_tree import DECLARATION

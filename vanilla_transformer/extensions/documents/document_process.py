@@ -23,9 +23,9 @@ from typing import Any
 from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.formats import DOCUMENT_FORMATS, FORMATS
-from vanilla_transformer.utils.import_utils import starting_processes
-from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
+from vanilla_transformer.files.formats import DOCUMENT_FORMATS, FORMATS
+from vanilla_transformer.files.text_files import decode_document, decode_text, fit_encoding
+from vanilla_transformer.user_input.user_modules import starting_processes
 
 # A new process is a copy of one that has imported these modules, which takes milliseconds, where
 # the system can do so.

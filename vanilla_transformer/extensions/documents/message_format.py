@@ -9,6 +9,7 @@ from typing import Any
 
 import regex
 
+from vanilla_transformer.data.readers.gettext_catalogs import MESSAGE_FORMAT, RESX_TEXTS
 from vanilla_transformer.decoding.protection.blocks import (
     Block,
     SpanBuilder,
@@ -16,10 +17,9 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.catalogs import MESSAGE_FORMAT, RESX_TEXTS
+from vanilla_transformer.files.text_files import has_invalid_unicode
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import SIGN
-from vanilla_transformer.utils.text_files import has_invalid_unicode
 
 from .source_text import Place, SourceDocument
 from .xml_format import MarkupDocument

@@ -11,11 +11,11 @@ from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, fin
 from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.formats import DOCUMENT_FORMATS, FORMATS, Format
+from vanilla_transformer.files.inputs import STDIN, open_input
+from vanilla_transformer.files.text_files import ZIP, decode_document, decompress
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
-from vanilla_transformer.utils.formats import DOCUMENT_FORMATS, FORMATS, Format
-from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.input_files import STDIN, open_input
-from vanilla_transformer.utils.text_files import ZIP, decode_document, decompress
 
 from .block_translator import BlockTranslator
 

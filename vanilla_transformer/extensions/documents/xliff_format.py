@@ -6,6 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from vanilla_transformer.data.readers.xliff import (
+    PLACEHOLDERS,
+    UNITS,
+    Status,
+    XliffSegment,
+    find_child,
+    read_definitions,
+    read_segments,
+)
 from vanilla_transformer.decoding.protection.blocks import (
     OPEN,
     Block,
@@ -19,15 +28,6 @@ from vanilla_transformer.text.languages import (
     Direction,
     find_differences,
     name_language,
-)
-from vanilla_transformer.text.xliff import (
-    PLACEHOLDERS,
-    UNITS,
-    Status,
-    XliffSegment,
-    find_child,
-    read_definitions,
-    read_segments,
 )
 from vanilla_transformer.text.xml_tree import local_name, translate_value
 

@@ -17,9 +17,9 @@ from zipfile import BadZipFile, ZipFile
 
 from vanilla_transformer.decoding.protection.blocks import Block, Document
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.text_files import decode_document, fit_encoding
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
-from vanilla_transformer.utils.text_files import decode_document, fit_encoding
 
 from .html_format import HtmlDocument
 from .source_text import SourceDocument

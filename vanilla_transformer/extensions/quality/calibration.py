@@ -14,9 +14,9 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import sentence_chrf
+from vanilla_transformer.files.hashes import update_json
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.text.translation_warnings import WarningLimits, measure_limits
-from vanilla_transformer.utils.file_utils import update_json
-from vanilla_transformer.utils.import_utils import requires_extra
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline

@@ -19,9 +19,10 @@ from vanilla_transformer.cli.flags import (
 )
 from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.atomic import write_text_atomically
+from vanilla_transformer.files.outputs import check_outputs
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomically
-from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
+from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Output
 
 
 class CalibrateArguments(ParallelTextArguments, TranslationArguments):
@@ -108,7 +109,7 @@ def check_language_command(arguments: Sequence[str]) -> None:
         open_corpus,
         read_rows,
     )
-    from vanilla_transformer.utils.text_files import invalid_unicode_error
+    from vanilla_transformer.files.text_files import invalid_unicode_error
 
     from .language_check import check_language
 

@@ -12,7 +12,7 @@ from vanilla_transformer.cli.flags import (
     language_settings,
     parse,
 )
-from vanilla_transformer.utils.schemas import Input
+from vanilla_transformer.user_input.schemas import Input
 
 
 class TuneRerankingArguments(ModelNameArguments, LanguageArguments, ThreadArguments):

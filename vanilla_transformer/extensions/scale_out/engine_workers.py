@@ -29,8 +29,8 @@ from vanilla_transformer.decoding.sentences import Report, Sentence
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import LostProcessError, UserError
-from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.import_utils import starting_processes
+from vanilla_transformer.machine.cores import usable_cores
+from vanilla_transformer.user_input.user_modules import starting_processes
 
 logger = logging.get_logger(__name__)
 Loading = tuple[tuple[str, Any], ...]  # arguments of `load_pipeline`, by name

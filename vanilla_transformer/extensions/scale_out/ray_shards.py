@@ -13,7 +13,7 @@ from typing import Any
 
 from vanilla_transformer.decoding.corpus_shards import Shard, progress_bar
 from vanilla_transformer.errors import UserError, is_refusal
-from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.machine.imports import requires_extra
 
 ShardWork = Callable[[Shard], list[str]]  # returns one result for each line
 _SHARDS_PER_ACTOR = 2  # one that it works on, and one that waits

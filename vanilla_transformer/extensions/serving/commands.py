@@ -23,14 +23,14 @@ from vanilla_transformer.cli.flags import (
     read_keys,
 )
 from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.text.languages import (
     NO_DIRECTION,
     Direction,
     find_direction,
     find_languages,
 )
-from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
+from vanilla_transformer.user_input.schemas import ARGUMENT, INPUT, Input
 
 from .limits import Limit, Limits
 

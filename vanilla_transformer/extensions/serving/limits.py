@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from vanilla_transformer.decoding.sentences import Sentence
-from vanilla_transformer.utils.schemas import Schema
+from vanilla_transformer.user_input.schemas import Schema
 
 Limit = Annotated[int, Field(ge=1, le=10**12)]
 LONGEST_REASON = 150  # characters of a message that may quote the request

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
+from vanilla_transformer.files.formats import DOCUMENT_ENDINGS
+from vanilla_transformer.files.resources import fill_page
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WARNINGS
-from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
-from vanilla_transformer.utils.resources import fill_page
 
 from .language_detection import language_name
 from .models import Models

@@ -19,7 +19,7 @@ from vanilla_transformer.decoding.options import (
     TranslationOptions,
     options_of,
 )
-from vanilla_transformer.utils.user_input import find_nearest
+from vanilla_transformer.user_input.names import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .language_detection import Detected

@@ -30,10 +30,10 @@ from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.decoding.options import EXACT, SOFT, OptionError, choose_beams, options_of
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.formats import DOCUMENT_ENDINGS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
-from vanilla_transformer.utils.schemas import find_mistakes
+from vanilla_transformer.user_input.schemas import find_mistakes
 
 from . import schema
 from .document_processes import DocumentProcesses, Documents

@@ -14,16 +14,16 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vanilla_transformer.data.readers.column_names import find_named_columns
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.column_names import find_named_columns
+from vanilla_transformer.files.inputs import read_input
+from vanilla_transformer.files.text_files import decode_text
 from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.scripts import normalize
 from vanilla_transformer.text.units import split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
-from vanilla_transformer.utils.input_files import read_input
-from vanilla_transformer.utils.reasons import Reasons
-from vanilla_transformer.utils.text_files import decode_text
+from vanilla_transformer.user_input.reasons import Reasons
 
 _TBX = (".tbx", ".xml")
 # Units of a term. A search looks at so many from each unit of a text on.

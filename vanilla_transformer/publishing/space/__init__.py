@@ -7,9 +7,10 @@ from pathlib import Path
 from huggingface_hub import SpaceCard, SpaceCardData
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.atomic import atomic_folder
+from vanilla_transformer.files.outputs import check_output_dir_is_empty
+from vanilla_transformer.loading.model_names import check_local_model, check_repo_id
 from vanilla_transformer.publishing.staging import missing_files, stage
-from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
-from vanilla_transformer.utils.user_input import check_local_model, check_repo_id
 
 _TEMPLATE = Path(__file__).parent
 

@@ -17,7 +17,7 @@ from vanilla_transformer.extensions.alignments.word_alignments import (
     grow_diagonally,
     parse_alignment,
 )
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 PAIRS = [
     SentencePair("A man is sleeping.", "Ein Mann schläft."),

@@ -5,7 +5,7 @@ import pytest
 from tests.tiny import tiny_causal_lm, tiny_masked_lm
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.alignments.explanation import explanation
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 
 @pytest.fixture

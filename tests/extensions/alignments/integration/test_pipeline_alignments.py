@@ -8,8 +8,8 @@ from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.unit_links import moses_pairs
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.units import split_units
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "  Two dogs\n\nrun. Across the grass. ", "A", "", " \n"]
 

@@ -13,10 +13,10 @@ from vanilla_transformer import (
     VanillaTransformerTokenizer,
 )
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 TOKENS = {"inline_terms": 0.5, "placeholders": 0.5}
 CHANGES = dict.fromkeys(

@@ -11,9 +11,9 @@ from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.extensions.cleaning import low_scores
 from vanilla_transformer.extensions.cleaning.low_scores import dual_scores
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = [("a b c", "A B"), ("two dogs run", "zwei"), ("x", "a much longer translation")]
 

@@ -14,7 +14,7 @@ from tests.foreign_mutations import OPTIONS, change_arrays, change_entries, chec
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import READERS, WRITERS
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 
 def cut_off(path):

@@ -22,7 +22,8 @@ from vanilla_transformer.extensions.conversion.bergamot import _find_engines, fi
 from vanilla_transformer.extensions.conversion.formats import convert
 from vanilla_transformer.extensions.conversion.marian_bin import read_bin, write_bin
 from vanilla_transformer.extensions.conversion.marian_npz import MARIAN_NPZ, read_marian_folder
-from vanilla_transformer.utils.file_utils import hash_file, save_model_folder
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 FLOAT32, INT8 = "model.bin", "model.intgemm.alphas.bin"
 

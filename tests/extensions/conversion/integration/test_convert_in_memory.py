@@ -22,7 +22,7 @@ from vanilla_transformer.decoding.translation_pipeline import TranslationPipelin
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.conversion import WRITERS, from_transformers
 from vanilla_transformer.extensions.serving.features import known_options
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 WORDS = ["A", "man", "is", "sleeping.", "Two", "dogs", "run", "across", "the", "green", "grass."]
 GREEDY, BEAMS, NBEST = (

@@ -21,7 +21,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.comparison import greedy_translator
 from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 SENTENCES = [
     "A man is sleeping.",

@@ -9,7 +9,7 @@ from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import READERS
 from vanilla_transformer.extensions.conversion.from_transformers import convert_model
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 LANGUAGES = {NllbTokenizer: ("eng_Latn", "deu_Latn"), M2M100Tokenizer: ("en", "de")}
 TARGETS = {NllbTokenizer: "deu_Latn", M2M100Tokenizer: "__de__"}

@@ -19,8 +19,8 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import engine
 from vanilla_transformer.extensions.conversion import READERS, WRITERS, onnx
 from vanilla_transformer.extensions.conversion.marian import model_to_marian, start_from_zero
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoder
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 @pytest.fixture(scope="module")

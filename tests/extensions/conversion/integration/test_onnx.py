@@ -9,7 +9,7 @@ from tests.onnx_parity import assert_graphs_translate_alike
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion.onnx import DECODER_WITH_PAST, run_by_graphs
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 
 def test_onnx_graphs_translate_as_pytorch_does(tiny_config, tiny_tokenizer, tmp_path, capsys):

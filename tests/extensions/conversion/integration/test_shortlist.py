@@ -21,7 +21,7 @@ from vanilla_transformer.extensions.conversion.ctranslate2 import (
     token_names,
     write_ctranslate2,
 )
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 NOUNS = {"dog": "Hund", "cat": "Kater", "tree": "Baum", "table": "Tisch"}
 ADJECTIVES = {"red": "roter", "old": "alter", "big": "großer"}

@@ -13,10 +13,10 @@ from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.conversion import READERS
 from vanilla_transformer.extensions.conversion.from_transformers import convert_model
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing.card import render_card
 from vanilla_transformer.publishing.checks import check_folder, failed_checks
 from vanilla_transformer.publishing.facts import read_facts
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 # How to build an original, and its fields; tolerances are relative to their
 # positional encodings.

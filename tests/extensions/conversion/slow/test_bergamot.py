@@ -21,9 +21,9 @@ from tests.tiny_runs import no_scores
 from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
 from vanilla_transformer.extensions.conversion import WRITERS, bergamot
 from vanilla_transformer.extensions.conversion.comparison import Comparison
+from vanilla_transformer.files.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.resources import find_recipe
 
 EXAMPLE = ROOT / "examples/pocket"
 PACKAGE = re.search(r"@browsermt/bergamot-translator@[\d.]+", (EXAMPLE / "build.sh").read_text())[0]

@@ -9,7 +9,7 @@ from tests.marian_files import marian_folder
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.formats import convert
 from vanilla_transformer.extensions.conversion.marian_npz import MARIAN_NPZ
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 # The limit holds for a child process that writes no bytecode: Python would cache truncated modules
 # in the environment.

@@ -14,8 +14,8 @@ from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.comparison import greedy_translator
 from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator
 from vanilla_transformer.extensions.conversion.onnx import run_by_graphs
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "Two dogs run."]
 

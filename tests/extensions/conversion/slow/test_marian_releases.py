@@ -17,7 +17,7 @@ from tests.releases import install_release
 from tests.tiny import tiny_model
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import WRITERS
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 SCRIPT = Path(__file__).parents[3] / "marian_without_package.py"
 

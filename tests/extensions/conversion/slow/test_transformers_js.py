@@ -21,9 +21,9 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_co
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.common import load_model
 from vanilla_transformer.extensions.conversion.comparison import Comparison, greedy_translator
+from vanilla_transformer.files.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.resources import find_recipe
 
 EXAMPLE = Path(__file__).parents[4] / "examples/browser"
 _LIBRARY = re.search(r"@huggingface/transformers@[\d.]+", (EXAMPLE / "build.sh").read_text())[0]

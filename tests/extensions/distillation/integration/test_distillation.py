@@ -34,9 +34,10 @@ from vanilla_transformer.extensions.distillation import distill, teacher
 from vanilla_transformer.extensions.distillation.distill import RESULTS_FILE, TABLE_FILE
 from vanilla_transformer.extensions.distillation.distillation_arguments import DistillationArguments
 from vanilla_transformer.extensions.quality.comet import Comet
+from vanilla_transformer.files.hashes import update_json
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags
 from vanilla_transformer.training import trainer
-from vanilla_transformer.utils.file_utils import save_model_folder, update_json
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

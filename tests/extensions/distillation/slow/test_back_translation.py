@@ -6,7 +6,7 @@ from tests.killed_process import run_until_killed
 from tests.tiny import write_tiny_corpus
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.distillation import back_translation
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 BACK_TRANSLATE = """
 from vanilla_transformer.cli import main

@@ -24,8 +24,8 @@ from vanilla_transformer.extensions.distillation.teacher import (
     choose_targets,
     measure_candidates,
 )
+from vanilla_transformer.files import text_files
 from vanilla_transformer.text.translation_warnings import WarningLimits
-from vanilla_transformer.utils import text_files
 
 DOG, MAN, SHORT = "Ein Hund läuft schnell.", "Ein Mann schläft dort.", "Ein Mann schläft."
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.catalogs import FORMS, HEADER, PLURALS, PO, translate
 from tests.document_translation import translate_document
+from vanilla_transformer.data.readers.gettext_catalogs import read_catalog, strings_of
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
-from vanilla_transformer.text.catalogs import read_catalog, strings_of
 
 FIELD = re.compile(r"%\W*(?:\(\w+\)|\d+\$)?\w|%|\{[^{}]*\}")
 TEMPLATE = HEADER.format("", "").replace("UTF-8", "CHARSET") + 'msgid "ä"\nmsgstr ""\n'

@@ -24,6 +24,7 @@ from tests.fake_translation import copy, shout
 from tests.growth import MOST, measure_growth
 from tests.sweeps import rare
 from vanilla_transformer.data.cleaning_rules import hash_pair, hash_repetition
+from vanilla_transformer.data.damage import has_bad_encoding, has_markup
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.protection.inline_markup import parse_markup
@@ -31,7 +32,13 @@ from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter,
 from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
 from vanilla_transformer.extensions.terms.glossary import Glossary
-from vanilla_transformer.text.damage import has_bad_encoding, has_markup
+from vanilla_transformer.files.formats import DOCUMENT_FORMATS
+from vanilla_transformer.files.text_files import (
+    HEAD_BYTES,
+    decode_document,
+    fit_encoding,
+    refuse_markup,
+)
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import count_scripts
@@ -41,13 +48,6 @@ from vanilla_transformer.text.translation_warnings import (
     letter_ratio,
 )
 from vanilla_transformer.text.units import split_units
-from vanilla_transformer.utils.formats import DOCUMENT_FORMATS
-from vanilla_transformer.utils.text_files import (
-    HEAD_BYTES,
-    decode_document,
-    fit_encoding,
-    refuse_markup,
-)
 
 SIZES = (500, 2_000, 8_000)  # characters of a document or of a text for a rule
 FEW = (1_000,)  # characters of a text for an expression
@@ -296,7 +296,7 @@ WITH_EXPRESSIONS = [
     *(ROOT / folder for folder in ("text", "extensions/documents", "decoding/protection")),
     *(ROOT / "extensions/terms", ROOT / "data/readers"),
     *(ROOT / "data/cleaning_rules.py", ROOT / "publishing/checks.py"),
-    *(ROOT / "utils/text_files.py", ROOT / "decoding/sentence_splitter.py"),
+    *(ROOT / "files/text_files.py", ROOT / "decoding/sentence_splitter.py"),
     *(ROOT / "decoding/segments.py", ROOT / "pipeline_vanilla_transformer.py"),
 ]
 METHODS = {"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}

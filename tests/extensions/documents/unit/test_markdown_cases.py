@@ -11,7 +11,7 @@ import pytest
 from tests.document_translation import translate_document
 from tests.fake_translation import by_word, copy
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
+from vanilla_transformer.files.formats import DOCUMENT_ENDINGS
 
 CASES = Path(__file__).parents[1] / "cases"
 FILES = sorted([*CASES.glob("md-*.md"), *CASES.glob("srt-*.srt")])

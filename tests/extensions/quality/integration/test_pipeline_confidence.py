@@ -11,8 +11,8 @@ from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = [*TINY_SENTENCES, "Two dogs\n\nrun. Across 1999 grasses.", "", " \n"]
 

@@ -10,8 +10,8 @@ from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenize
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.extensions.quality.comet import Comet
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 TEXTS = [
     "A man is sleeping.",

@@ -18,8 +18,8 @@ from tests.tiny import tiny_model
 from tests.waiting import wait_until
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.open_pipeline import open_pipeline
-from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.machine.cores import usable_cores
 
 TEXTS = [
     "A man is sleeping.",

@@ -4,13 +4,13 @@ import pytest
 
 from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.extensions.scale_out.engine_workers import check_workers
-from vanilla_transformer.utils import device_utils
+from vanilla_transformer.machine import memory
 
 
 def test_check_workers_follows_the_quota_of_a_container(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(device_utils, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(device_utils, "_MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(memory, "_MEMBERSHIP", tmp_path / "membership")
     (tmp_path / "membership").write_text("0::/\n")
     (tmp_path / "cpu.max").write_text("350000 100000\n")
     check_workers(3)

@@ -15,8 +15,8 @@ from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.libretranslate import TranslatedFiles, name_translation
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
+from vanilla_transformer.files.formats import DOCUMENT_ENDINGS
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.formats import DOCUMENT_ENDINGS
 
 LANGUAGES = {"source": "en", "target": "de"}
 FILES = {

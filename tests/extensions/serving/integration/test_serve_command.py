@@ -16,9 +16,10 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import loading
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.extensions.serving.commands import ServeArguments
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags, store_direction
 from vanilla_transformer.text.protection import adds_signs
-from vanilla_transformer.utils.file_utils import hash_file, save_model_folder
 
 TEXT = "A man is sleeping."
 

@@ -25,7 +25,7 @@ from vanilla_transformer.extensions.serving.service import (
     create_service,
     translate_with,
 )
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 
 def shout_or_break(texts, hypotheses):

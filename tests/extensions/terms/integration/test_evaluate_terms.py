@@ -10,7 +10,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.evaluation import test_sets
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 SOURCE, TARGET = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
 

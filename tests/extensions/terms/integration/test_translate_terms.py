@@ -7,7 +7,7 @@ import pytest
 
 from tests.inline_terms import model_with_inline_terms
 from vanilla_transformer.cli import main
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.loading.model_folders import save_model_folder
 
 TBX = """<tbx><text><body><conceptEntry id="1">
 <langSec xml:lang="en"><termSec><term>MAN</term></termSec></langSec>

@@ -21,7 +21,7 @@ from vanilla_transformer.extensions.terms.glossary import (
     count_forms,
     read_glossary,
 )
-from vanilla_transformer.utils.reasons import mistakes_of
+from vanilla_transformer.user_input.reasons import mistakes_of
 
 TBX_2 = """<?xml version="1.0" encoding="UTF-8"?>
 <martif type="TBX" xml:lang="en"><text><body>

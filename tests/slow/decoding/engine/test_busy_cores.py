@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.revision_worker import build_model
 from vanilla_transformer import Engine
-from vanilla_transformer.utils.device_utils import usable_cores
+from vanilla_transformer.machine.cores import usable_cores
 
 
 @pytest.mark.skipif(usable_cores() < 2, reason="threads wait for each other on several cores")

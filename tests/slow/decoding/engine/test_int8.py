@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from vanilla_transformer.utils.device_utils import find_compiler
+from vanilla_transformer.machine.compiler import find_compiler
 
 COMPARISON = """
 import json, sys

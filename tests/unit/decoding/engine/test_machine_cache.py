@@ -14,7 +14,7 @@ from vanilla_transformer.decoding.engine import compiled_steps, machine_cache
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
 from vanilla_transformer.decoding.engine.machine_cache import is_usable, prepare_cache
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
-from vanilla_transformer.utils.file_utils import write_hashes
+from vanilla_transformer.files.hashes import write_hashes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")
 STRANGER = 65534

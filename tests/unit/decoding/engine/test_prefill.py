@@ -10,7 +10,7 @@ from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine import device_profile
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.prefill import pad_tokens, padded_shape, prefill, room_for
-from vanilla_transformer.utils.device_utils import without_cudnn_attention
+from vanilla_transformer.machine.attention import without_cudnn_attention
 
 EOS = 2
 

@@ -5,7 +5,7 @@ nothing.
 import base64
 from typing import Any
 
-from vanilla_transformer.utils.resources import fill_page
+from vanilla_transformer.files.resources import fill_page
 
 from .explanation import Explanation
 

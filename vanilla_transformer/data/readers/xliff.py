@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-from .xml_tree import local_name, translate_value
+from vanilla_transformer.text.xml_tree import local_name, translate_value
 
 # Elements that hold code of the original document instead of text, in TMX and in XLIFF.
 CODES = {"bpt", "bx", "cp", "ec", "em", "ept", "ex", "it", "ph", "sc", "sm", "sub", "ut", "x"}

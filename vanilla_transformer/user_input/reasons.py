@@ -1,10 +1,25 @@
-"""Refuse a recipe, a request or a glossary once, with all reasons."""
+"""
+The cores, the cache of oneDNN and the compiler of this process, the numbers that a device
+multiplies, and how it is kept busy.
+
+A GPU computes while Python prepares what comes next. A plain read of a value, or a copy from
+pageable memory, makes Python wait until the GPU has caught up. Here the host waits in
+[`HostCopy.wait`] only.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 
 from vanilla_transformer.errors import UserError, UserErrors
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of the message of a driver or a compiler, which may have many, or the
+    name of its type.
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
 
 # Where a mistake is: the keys and positions on the way to it, such as `("corpora", 1, "weight")`.
 Key = tuple[str | int, ...]

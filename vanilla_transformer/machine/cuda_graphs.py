@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .device_utils import deliberate_wait
+from vanilla_transformer.machine.transfers import deliberate_wait
 
 # Runs its second argument a few times, captures the first one without running it, and returns what
 # replays it.

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vanilla_transformer.data.damage import has_bad_encoding, has_markup
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 
 SENTENCES = [
     "Der Hund läuft über die Straße.",

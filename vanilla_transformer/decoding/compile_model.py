@@ -13,7 +13,8 @@ from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
 from vanilla_transformer.decoding.options import LEAST_BEAMS
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.device_utils import find_compiler, usable_cores
+from vanilla_transformer.machine.compiler import find_compiler
+from vanilla_transformer.machine.cores import usable_cores
 
 _MOST_NEW_TOKENS = 64  # an engine needs a limit, on which no step depends
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vanilla_transformer.errors import UserFileError
-
-from .file_utils import read_json, walk_json
+from vanilla_transformer.files.json_files import read_json, walk_json
 
 KERNEL_KEYS = {
     "attn_implementation",

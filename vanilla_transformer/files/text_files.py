@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.errors import MissingFileError, UserError
-
-from .input_files import COMPRESSIONS, compression_of, is_pipe, open_input
+from vanilla_transformer.files.inputs import COMPRESSIONS, compression_of, is_pipe, open_input
 
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills the memory

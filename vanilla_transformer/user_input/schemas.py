@@ -10,9 +10,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from vanilla_transformer.errors import UserError
-
-from .reasons import Reasons
-from .user_input import did_you_mean, load_yaml
+from vanilla_transformer.user_input.names import did_you_mean
+from vanilla_transformer.user_input.reasons import Reasons
+from vanilla_transformer.user_input.yaml_values import load_yaml
 
 
 class Schema(BaseModel):

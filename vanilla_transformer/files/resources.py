@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.errors import UserError
-
-from .input_files import is_pipe
+from vanilla_transformer.files.inputs import is_pipe
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -96,15 +95,3 @@ def read_part(package: str, name: str) -> str:
 def hash_content(text: str) -> str:
     """Return the hash by which a Content-Security-Policy allows an element with this text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-METRIC_LABELS = {
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "chrf++": "chrF++",
-    "ter": "TER",
-    "paper_bleu": "paper's BLEU",
-    "tokenized_bleu": "tokenized BLEU",
-}
-
-LOWER_IS_BETTER = ("loss", "ter", "wer", "cer", "perplexity")  # metrics

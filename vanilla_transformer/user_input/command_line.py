@@ -15,9 +15,14 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from vanilla_transformer.errors import UserError
-
-from .schemas import ONE_WORD, REPEATED, choices_of, is_argument, parts_of
-from .user_input import check_names
+from vanilla_transformer.user_input.names import check_names
+from vanilla_transformer.user_input.schemas import (
+    ONE_WORD,
+    REPEATED,
+    choices_of,
+    is_argument,
+    parts_of,
+)
 
 _COLUMN, _WIDTH = 24, 80  # where explanations begin and end
 _HELP = {"help": "Show this text.", "help_all": "Show all flags."}

@@ -8,11 +8,10 @@ from typing import Any
 import regex
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.formats import FORMATS
-from vanilla_transformer.utils.import_utils import requires_extra
-
-from .languages import Direction
-from .xml_tree import DECLARATION, parse_xml
+from vanilla_transformer.files.formats import FORMATS
+from vanilla_transformer.machine.imports import requires_extra
+from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.xml_tree import DECLARATION, parse_xml
 
 # The mark of the letter that chooses an item of a menu, as in &File and _File, but not in &amp;
 ACCELERATOR = r"(?<=\A|[\s(])[&_](?=\p{L})(?!\w*[;=_(])"

@@ -1,0 +1,1 @@
+"""Files and folders, and the text in them."""

@@ -1,0 +1,123 @@
+"""Hash files, find damaged ones, and fill caches."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from vanilla_transformer.errors import UserFileError
+from vanilla_transformer.files.atomic import atomic_file, atomic_folder
+from vanilla_transformer.files.inputs import open_input
+from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.files.locks import LOCK, acquire_lock
+from vanilla_transformer.files.model_folders import HASHES_FILE
+
+logger = logging.getLogger(__name__)
+_EDITED = "generation_config.json"
+
+
+def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
+    """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache,
+    becomes a file.
+
+    The hash of the file, if its folder has hashes, is set with it.
+    """
+    path = Path(path)
+    content = (
+        json.dumps(json.loads(path.read_text(encoding="utf-8")) | entries, indent=2, sort_keys=True)
+        + "\n"
+    )
+    hashes = path.with_name(HASHES_FILE)
+    if not hashes.is_file():
+        with atomic_file(path) as file:
+            file.write(content.encode())
+        return
+    with atomic_folder(path.parent) as temporary:
+        (temporary / path.name).write_text(content, encoding="utf-8")
+        of_files = json.loads(hashes.read_text(encoding="utf-8")) | {
+            path.name: hash_file(temporary / path.name)
+        }
+        (temporary / HASHES_FILE).write_text(
+            json.dumps(of_files, indent=2) + "\n", encoding="utf-8"
+        )
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with open_input(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_hashes(folder: Path) -> None:
+    """Write the SHA-256 of every file of `folder` to `HASHES_FILE` in it, for `find_damage`."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in paths}
+    (folder / HASHES_FILE).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
+
+
+def find_damage(folder: Path) -> str | None:
+    """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first
+    mismatch, or None.
+
+    A generation config that is JSON is whole: people edit it.
+    """
+    try:
+        for name, value in read_json(folder / HASHES_FILE).items():
+            if hash_file(folder / name) == value:
+                continue
+            with suppress(UserFileError):
+                if name == _EDITED and isinstance(read_json(folder / name), dict):
+                    continue
+            return f"{name} is damaged"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).relative_to(folder)} is missing"
+    except (UserFileError, AttributeError):
+        return f"{HASHES_FILE} is damaged"
+    except OSError as error:
+        return f"{error.filename} cannot be read: {error.strerror}"
+    return None
+
+
+def refuse_damage(folder: Path) -> None:
+    """Refuse the model of a run, a folder with hashes, if it differs from what training wrote."""
+    damage = find_damage(folder) if (folder / HASHES_FILE).is_file() else None
+    if damage is not None:
+        hint = (
+            f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} "
+            "there"
+        )
+        raise UserFileError(f"In {folder}, {damage}. {hint}.")
+
+
+def cached_folder(
+    cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777
+) -> Path:
+    """Return the folder `name` of a cache, filled by `write` if it does not exist yet or is
+    damaged.
+
+    If several processes need the same folder, one writes it and the others wait. The folder is
+    renamed into place once it is complete, so a killed process leaves no incomplete entry.
+    """
+    folder = Path(cache_dir) / name
+    if folder.is_dir() and find_damage(folder) is None:
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserFileError(
+            f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. "
+            "Choose another."
+        ) from error
+    with acquire_lock(Path(f"{folder}{LOCK}")):
+        if folder.exists():
+            damage = find_damage(folder) if folder.is_dir() else "it is a file"
+            if damage is None:  # written while this process waited
+                return folder
+            logger.warning("The cache entry %s is damaged (%s). It is built again.", folder, damage)
+        with atomic_folder(folder, mode, replace=True) as temporary:
+            write(temporary)
+            write_hashes(temporary)
+    return folder

@@ -1,0 +1,1 @@
+"""Check the files of a model before it is loaded."""

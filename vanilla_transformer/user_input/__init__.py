@@ -1,0 +1,1 @@
+"""Check values that users write."""

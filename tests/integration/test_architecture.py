@@ -77,4 +77,4 @@ def test_batch_passes_the_files_of_the_page(follow, tmp_path):
     before = {
         path for (path, call), number in calls.items() if number < first_step and call != "<module>"
     }
-    assert len(before) <= 52, sorted(before)
+    assert len(before) <= 61, sorted(before)

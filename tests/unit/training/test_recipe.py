@@ -265,7 +265,7 @@ WITHOUT_FILES = [
         "--output_dir out --corpora '[{file: a.tsv, no_weight: 2}]'",
         "There is no key of a corpus 'no_weight'",
     ),
-    ("--output_dir out --corpora '[{file: a.csv}]'", "must end with .tsv"),
+    ("--output_dir out --corpora '[{file: a.csv}]'", "must end with .xlf"),
     ("--output_dir out --corpora [a.tsv]", "must be a mapping, such as .* got 'a.tsv'"),
     (
         "--output_dir out --corpora '{file: a.tsv}'",
@@ -326,7 +326,7 @@ averaged at the end.
 """,
     """\
 corpora:
-- file: a.csv  # 2: Corpus 1 of `corpora`: The name of a `file` must end with .tsv
+- file: a.csv  # 2: Corpus 1 of `corpora`: The name of a `file` must end with .xlf
 - file: b.tsv
   weight: 0  # 4: Corpus 2 of `corpora`: `weight` of a corpus must be a number above 0, got 0.
   wieght: 2  # 5: There is no key of a corpus 'wieght'. Did you mean 'weight'?

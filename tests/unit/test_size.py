@@ -24,7 +24,7 @@ STATEMENTS = {
     "vanilla_transformer/loading": 152,
     "vanilla_transformer/machine": 286,
     "vanilla_transformer/user_input": 485,
-    "tests": 35314,
+    "tests": 35323,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -502,7 +502,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "long_sequences": (0, None, lambda names, _: names["memory"].layers[0].keys[:, 10]),
     "many_languages": (3, prepare_languages, lambda _, printed: printed.index("fr-de")),
     "new_language": (8, prepare_new_language, check_new_language),
-    "pocket_model": (10, prepare_pocket, check_pocket),
+    "pocket_model": (9, prepare_pocket, check_pocket),
     "quickstart": (5, prepare_training, None),
     "reranking": (5, prepare_reranking, None),
     "scores": (6, prepare_scores, check_scores),

@@ -14,17 +14,17 @@ STATEMENTS = {
     "vanilla_transformer/*.py": 2465,
     "vanilla_transformer/cli": 1302,
     "vanilla_transformer/data": 2908,
-    "vanilla_transformer/decoding": 5976,
+    "vanilla_transformer/decoding": 6021,
     "vanilla_transformer/evaluation": 945,
-    "vanilla_transformer/extensions": 9968,
-    "vanilla_transformer/publishing": 759,
-    "vanilla_transformer/text": 668,
-    "vanilla_transformer/training": 3109,
+    "vanilla_transformer/extensions": 9972,
+    "vanilla_transformer/publishing": 765,
+    "vanilla_transformer/text": 672,
+    "vanilla_transformer/training": 3117,
     "vanilla_transformer/files": 864,
     "vanilla_transformer/loading": 152,
     "vanilla_transformer/machine": 286,
     "vanilla_transformer/user_input": 485,
-    "tests": 35323,
+    "tests": 35325,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -35,6 +35,8 @@ from vanilla_transformer.user_input.schemas import (
 from vanilla_transformer.user_input.user_modules import use_user_module
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from vanilla_transformer import TranslationPipeline
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -231,7 +233,7 @@ class LanguageArguments(CommandArguments):
     )
 
 
-def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
+def language_settings(tokenizer: "PreTrainedTokenizerBase", options: Any) -> dict[str, str]:
     """Return the keyword arguments of the pipeline that the languages of a text give.
 
     Args:

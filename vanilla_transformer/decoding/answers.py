@@ -4,7 +4,7 @@ and warnings.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
@@ -17,8 +17,11 @@ from .token_texts import Token, locate_tokens, to_entries
 from .translations import Link, Translation, join_pieces
 from .unit_links import align, token_spans
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-def needs_alignments(options: TranslationOptions, config: Any) -> bool:
+
+def needs_alignments(options: TranslationOptions, config: "PreTrainedConfig") -> bool:
     """Return whether alignments are computed, to be returned or for the confidence."""
     if not options.return_confidence:
         return options.return_alignments
@@ -29,9 +32,9 @@ def to_translations(
     sentences: Sequence[Sentence],
     hypotheses: Sequence[Sequence[Hypothesis]],
     postprocess: Callable[[list[list[int]]], list[str]],
-    tokenizer: Any,
+    tokenizer: "PreTrainedTokenizerBase",
     options: TranslationOptions,
-    config: Any,
+    config: "PreTrainedConfig",
 ) -> list[list[Translation]]:
     """Return the translations of each sentence.
 
@@ -71,7 +74,7 @@ def _align(
     flat: Sequence[Hypothesis],
     texts: Sequence[str],
     tokens: Sequence[Sequence[Token]],
-    tokenizer: Any,
+    tokenizer: "PreTrainedTokenizerBase",
 ) -> list[Sequence[Link]]:
     """Return the links of each hypothesis; there are as many of each sentence."""
     sources = []
@@ -97,7 +100,7 @@ def build_answer(
     sentences: Sequence[Sentence],
     translations: Sequence[Translation],
     options: TranslationOptions,
-    config: Any,
+    config: "PreTrainedConfig",
 ) -> dict[str, Any]:
     """
     Return the answer of a text, given the translation of each of its sentences, with the entries

@@ -3,7 +3,7 @@ follow them.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import regex
@@ -12,6 +12,9 @@ from vanilla_transformer.text.protection import WORD_CHARACTER
 
 from .engine.phrase_constraints import ConstraintError, Phrases, WholeWords, WordContinuations
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 _LEAST_ROOM, _MOST_ROOM = 8, 256  # tokens of a text's phrases
 _STEM = "*"  # at the end of a word that may be continued
 _IN_WORD = regex.compile(WORD_CHARACTER, regex.V1)
@@ -19,7 +22,7 @@ _WORD = "a"
 _known = WeakKeyDictionary[Any, tuple[int, WordContinuations]]()
 
 
-def tokenize_constraint(tokenizer: Any, phrase: Any) -> Sequence[int]:
+def tokenize_constraint(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> Sequence[int]:
     """Return the tokens of a constraint: [`WholeWords`], unless further letters may follow."""
     text = phrase.strip() if isinstance(phrase, str) else phrase
     if isinstance(text, str) and text.endswith(_STEM) and ends_in_word(text.removesuffix(_STEM)):
@@ -28,7 +31,7 @@ def tokenize_constraint(tokenizer: Any, phrase: Any) -> Sequence[int]:
     return WholeWords(tokens) if ends_in_word(text) else tokens
 
 
-def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
+def tokenize_phrase(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> list[int]:
     """Return the tokens of a phrase, as in running text."""
     if not isinstance(phrase, str):
         raise ConstraintError(f"A constraint must be a string, got {phrase!r}.")
@@ -42,7 +45,7 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
     return encode_words(tokenizer, text, "A constraint")
 
 
-def encode_words(tokenizer: Any, text: str, kind: str) -> list[int]:
+def encode_words(tokenizer: "PreTrainedTokenizerBase", text: str, kind: str) -> list[int]:
     """Return the tokens of a part of a translation, which must be in the vocabulary."""
     tokens = tokenizer(text_target=[text], add_special_tokens=False)["input_ids"][0]
     wrong = [token for token in tokens if token in tokenizer.all_special_ids]
@@ -88,7 +91,7 @@ def check_token_ids(phrases: Any) -> Phrases:
     return [list(phrase) for phrase in lists]
 
 
-def word_continuations(tokenizer: Any) -> WordContinuations:
+def word_continuations(tokenizer: "PreTrainedTokenizerBase") -> WordContinuations:
     """Return the tokens that begin with a letter or digit and continue a word, as far as the
     decoder tells.
 

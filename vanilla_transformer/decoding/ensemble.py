@@ -12,10 +12,11 @@ import copy
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from vanilla_transformer.errors import UserError
 
@@ -75,12 +76,16 @@ class Ensemble(nn.Module):
         return self.first.get_output_embeddings()
 
 
-def members_of(model: Any) -> list[Any]:
+# A model that an engine decodes: ours or the library's, or several of them together.
+DecodedModel: TypeAlias = PreTrainedModel | Ensemble
+
+
+def members_of(model: DecodedModel) -> list[Any]:
     """Return the models of an ensemble, or a model that is alone."""
     return [*model.models] if isinstance(model, Ensemble) else [model]
 
 
-def weights_of(model: Any) -> tuple[float, ...]:
+def weights_of(model: DecodedModel) -> tuple[float, ...]:
     """Return the weights of an ensemble, or 1 for a model that is alone."""
     return model.weights if isinstance(model, Ensemble) else (1.0,)
 

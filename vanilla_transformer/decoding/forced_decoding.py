@@ -8,7 +8,7 @@ Letters in shapes: B pairs in a batch, S source length, T target length, V vocab
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +29,15 @@ from vanilla_transformer.text.languages import (
 from .ensemble import members_of, weights_of
 from .options import check_languages
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+    from vanilla_transformer.decoding.ensemble import DecodedModel
+
 
 @torch.inference_mode()
 def score_tokens(
-    model: Any,
+    model: "DecodedModel",
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     max_tokens: int = 2048,
@@ -69,8 +74,8 @@ def score_tokens(
 
 
 def encode_as_trained(
-    model: Any,
-    tokenizer: Any,
+    model: "DecodedModel",
+    tokenizer: "PreTrainedTokenizerBase",
     sources: Sequence[str],
     targets: Sequence[str],
     direction: Direction = NO_DIRECTION,
@@ -112,7 +117,9 @@ def plan_scoring_batches(sizes: Sequence[tuple[int, int]], max_tokens: int) -> I
         start += most
 
 
-def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tensor) -> Tensor:
+def _score_batch(
+    model: "DecodedModel", start: int, ids: Tensor, seen: Tensor, labels: Tensor
+) -> Tensor:
     """Return the log-probability of each label, `(B, T)`, given `(B, S)`, `(B, S)` and `(B, T)`."""
     previous = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
     terms = []
@@ -127,7 +134,7 @@ def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tens
 
 
 def decoder_logits(
-    model: Any,
+    model: "DecodedModel",
     ids: Tensor,
     mask: Tensor | None,
     previous: Tensor,
@@ -159,7 +166,7 @@ def decoder_logits(
     return torch.cat([first.logits, rest.logits], dim=1)
 
 
-def check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
+def check_positions(config: "PreTrainedConfig", texts: Sequence[Sequence[int]]) -> None:
     """Refuse texts that are longer than the learned positions of a model."""
     most = getattr(config, "max_position_embeddings", None)
     longest = max(map(len, texts), default=0)

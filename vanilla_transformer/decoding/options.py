@@ -10,7 +10,7 @@ feature that implements it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from annotated_types import Predicate
 from pydantic import (
@@ -34,6 +34,9 @@ from vanilla_transformer.text.languages import (
     find_languages,
 )
 from vanilla_transformer.user_input.schemas import find_mistakes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Level = Mapping[
     str, Any
@@ -575,7 +578,9 @@ _DEFAULTS = {
 }
 
 
-def check_languages(tokenizer: Any, direction: Direction, is_of_library: bool = False) -> None:
+def check_languages(
+    tokenizer: "PreTrainedTokenizerBase", direction: Direction, is_of_library: bool = False
+) -> None:
     """Refuse languages that a tokenizer does not know, or that are not the two of its model, as far
     as it knows.
     """

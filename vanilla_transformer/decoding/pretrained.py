@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from huggingface_hub import try_to_load_from_cache
@@ -49,6 +49,11 @@ from vanilla_transformer.user_input.reasons import first_line
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
@@ -318,7 +323,9 @@ def load_tokenizer(name: str | Path) -> Any:
         ) from error
 
 
-def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: str) -> None:
+def check_same_vocabulary(
+    tokenizer: "PreTrainedTokenizerBase", other: Any, name: str | Path, models: str
+) -> None:
     """Check that another tokenizer gives each token the same number.
 
     Args:
@@ -430,7 +437,7 @@ def _check_generation_config(name: str | Path, model: PreTrainedModel | None = N
         raise UserError(f"{file} of {name} is invalid: {error}") from error
 
 
-def _check_tokens(model: Any) -> None:
+def _check_tokens(model: "DecodedModel") -> None:
     """Check that the settings of a model's search name tokens of its vocabulary, and few beams."""
     config = model.generation_config
     beams = config.num_beams or 1
@@ -473,8 +480,8 @@ def hash_model(name: str | Path) -> dict[str, str]:
 
 
 def load_ensemble(
-    model: Any,
-    tokenizer: Any,
+    model: "DecodedModel",
+    tokenizer: "PreTrainedTokenizerBase",
     names: Sequence[str | Path] | None,
     weights: Sequence[float] | None = None,
 ) -> Any:

@@ -7,7 +7,7 @@ token ids and numbers of each sentence, so that later steps see only sentences.
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import accumulate, chain, islice, pairwise, repeat, starmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import (
@@ -25,6 +25,9 @@ from .engine.requests import SentenceSeeds
 from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
 from .sentence_splitter import SentenceSplitter, find_splitter, sentence_ranges
 from .sentences import Sentence
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 Encode = Callable[
     [list[str], TranslationOptions], list[list[int]]
@@ -48,9 +51,9 @@ class SentenceReader:
     def __init__(
         self,
         options: TranslationOptions,
-        tokenizer: Any,
+        tokenizer: "PreTrainedTokenizerBase",
         encode: Encode,
-        config: Any,
+        config: "PreTrainedConfig",
         count: int | None,
     ):
         self._options, self._tokenizer = options, tokenizer
@@ -227,7 +230,10 @@ def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
 
 
 def begin_with_languages(
-    tokenizer: Any, sources: Sequence[Sequence[int]], direction: Direction, at_end: bool = False
+    tokenizer: "PreTrainedTokenizerBase",
+    sources: Sequence[Sequence[int]],
+    direction: Direction,
+    at_end: bool = False,
 ) -> list[list[int]]:
     """Return the token ids of sources with the tokens of the languages, unless they begin with a
     tag.
@@ -250,7 +256,9 @@ def begin_with_languages(
     ]
 
 
-def forced_language(tokenizer: Any, direction: Direction, at_end: bool = False) -> dict[str, Any]:
+def forced_language(
+    tokenizer: "PreTrainedTokenizerBase", direction: Direction, at_end: bool = False
+) -> dict[str, Any]:
     """Return the options of decoding that make a translation begin with its language, as M2M-100
     and NLLB need.
     """

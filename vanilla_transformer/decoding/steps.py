@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -24,10 +24,15 @@ from .segments import Encode
 from .sentences import Decode, Report, Sentence, ignore
 from .translations import Translation, copy_sentence, join_pieces
 
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
+
 _MOST_TOKENS = 4096  # in a batch of prefixes
 
 
-def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
+def complete_alternatives(
+    decode: Decode, model: "DecodedModel", tokenizer: PreTrainedTokenizerBase
+) -> Decode:
     """Return the best translation after each of the most likely tokens after the prefix of each
     sentence.
     """
@@ -64,7 +69,7 @@ def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
 
 @torch.inference_mode()
 def next_tokens(
-    model: Any,
+    model: "DecodedModel",
     sources: Sequence[Sequence[int]],
     prefixes: Sequence[Sequence[int]],
     count: int,

@@ -7,7 +7,7 @@ source, with a prefix.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import GenerationConfig
 from transformers.utils import logging
@@ -19,6 +19,11 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 from .options import OptionError, TranslationOptions
 from .segments import begin_with_languages, forced_language
 from .task_names import DIRECTED_TASK, TASKS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 logger = logging.get_logger(__name__)
 
@@ -40,7 +45,13 @@ class TaskInputs:
         defaults: Options for calls and constructors that give no others.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, task: str, options: Mapping[str, Any]):
+    def __init__(
+        self,
+        model: "DecodedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        task: str,
+        options: Mapping[str, Any],
+    ):
         self._model = model
         self._tokenizer = tokenizer
         self.task = task

@@ -4,15 +4,20 @@ import copy
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.text.protection import Range, mask
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a token of SentencePiece
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
 
 
-def token_texts(tokenizer: Any, ids: Sequence[int], as_source: bool = False) -> list[str]:
+def token_texts(
+    tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int], as_source: bool = False
+) -> list[str]:
     """
     Return the text of each token. Without the names of special tokens, they join to the text of the
     sentence.
@@ -36,7 +41,7 @@ def token_texts(tokenizer: Any, ids: Sequence[int], as_source: bool = False) -> 
     ]
 
 
-def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
+def _texts(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Iterator[str]:
     """Yield what each token adds to the text of the tokens before it.
 
     The text of a few tokens is enough to find this: they begin before the last token that ends with
@@ -57,7 +62,7 @@ def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
             done = len(tokenizer.decode(ids[start:end], skip_special_tokens=True))
 
 
-def next_token_text(tokenizer: Any, before: Sequence[int], token: int) -> str:
+def next_token_text(tokenizer: "PreTrainedTokenizerBase", before: Sequence[int], token: int) -> str:
     """Return the text that a token adds to the tokens before it: empty if it has only a part of a
     character.
     """
@@ -78,7 +83,10 @@ class Token(NamedTuple):
 
 
 def locate_tokens(
-    tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float], text: str
+    tokenizer: "PreTrainedTokenizerBase",
+    ids: Sequence[int],
+    log_probabilities: Sequence[float],
+    text: str,
 ) -> list[Token]:
     """Return where the tokens are in the text that they are decoded to."""
     special, tokens, decoded = {*tokenizer.all_special_ids}, list[Token](), ""

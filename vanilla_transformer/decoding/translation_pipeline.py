@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers.utils import GENERATION_CONFIG_NAME
 
@@ -37,6 +37,9 @@ from .sentences import Decode, Report, Sentence, Step
 from .steps import complete_alternatives, keep_protected, translate_parts
 from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 # Options with values for each text, or for several translations of one
 _OF_TEXTS = (
@@ -96,7 +99,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def __init__(
         self,
-        model: Any,
+        model: "DecodedModel",
         tokenizer: Any = None,
         *,
         precision: str | None = None,

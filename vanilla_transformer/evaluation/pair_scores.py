@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers.utils import logging
 
@@ -14,6 +14,9 @@ from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq,
 from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.machine.cores import process_state
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 WINDOW = 8192  # pairs that are in memory at once, sorted by length
 
@@ -31,8 +34,8 @@ class ScoredPair(NamedTuple):
 
 
 def score_pairs(
-    model: Any,
-    tokenizer: Any,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
     pairs: Iterable[SentencePair],
     max_tokens: int = 2048,
     total: int | None = None,
@@ -57,8 +60,8 @@ def score_pairs(
 
 
 def measure_loss(
-    model: Any,
-    tokenizer: Any,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
     pairs: Iterable[tuple[str, str]],
     direction: Direction = NO_DIRECTION,
 ) -> float:

@@ -19,6 +19,8 @@ from vanilla_transformer.text.scripts import bleu_tokenizer
 from .named_metrics import OWN_METRICS, SACRE_METRICS, Metric, load_metric
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from vanilla_transformer.decoding import TranslationPipeline
 
 
@@ -163,8 +165,8 @@ def translate_and_score(
 
 
 def validation_scores(
-    model: Any,
-    tokenizer: Any,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
     pairs: Sequence[tuple[str, str]],
     metrics: Mapping[str, Metric] = {},
     examples: int = 0,

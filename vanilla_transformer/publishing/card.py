@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
@@ -36,6 +36,9 @@ from .run_records import (
     read_validations,
 )
 from .staging import CARD_NAME, MARIAN, can_be_marian, find_task, publishable_files
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
@@ -322,7 +325,7 @@ def _escape_cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {name: " ".join(str(text).split()).replace("|", "\\|") for name, text in row.items()}
 
 
-def _describe_model(folder: Path, config: Any) -> dict[str, Any]:
+def _describe_model(folder: Path, config: "PreTrainedConfig") -> dict[str, Any]:
     """Return what the card says about a model, as text; tied parameters count once."""
     count, decoding = 0, None
     for path in publishable_files(folder):

@@ -8,7 +8,7 @@ import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import (
@@ -40,6 +40,9 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 )
 
 from .run_records import CURVE
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 CARD_NAME = "README.md"
 MARIAN = "marian"  # the branch of a model's other form
@@ -79,7 +82,7 @@ _CODE_KEYS = ("auto_map", "custom_pipelines")
 # repository.
 
 
-def find_task(config: Any) -> tuple[str, str]:
+def find_task(config: "PreTrainedConfig") -> tuple[str, str]:
     """Return the task and the auto class of a model.
 
     A class of a user may have any name if its models translate: the package has no other

@@ -9,10 +9,13 @@ standard error.
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _NEW_TOKENS = 8  # of the answers of a language model
 
@@ -49,7 +52,11 @@ def load_with_own_code(folder: str, task: str, auto_class: str) -> tuple[Any, An
 
 @torch.no_grad()
 def answer(
-    task: str, model: Any, tokenizer: Any, translate: Any, sentences: Sequence[str]
+    task: str,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    translate: Any,
+    sentences: Sequence[str],
 ) -> list[str]:
     """Return the translation of each sentence, its continuation, its most likely tokens, or its
     class.

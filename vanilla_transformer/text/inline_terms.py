@@ -12,9 +12,12 @@ the annotation.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .units import Span
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 TERM_TOKENS = ("<term>", "<trans>", "</term>")
 
@@ -89,7 +92,7 @@ def annotate(text: str, matches: Sequence[Match], hidden: Collection[int] = ()) 
     return AnnotatedText("".join([*pieces, text[position:]]), text, places)
 
 
-def knows_inline_terms(tokenizer: Any) -> bool:
+def knows_inline_terms(tokenizer: "PreTrainedTokenizerBase") -> bool:
     """Return whether a vocabulary has the tokens of inline terms, so that its model was trained
     with them.
     """

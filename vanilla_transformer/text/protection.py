@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import regex
 
 from .units import UNSPACED_SCRIPTS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Range = tuple[int, int]
 
@@ -241,7 +244,7 @@ def are_two_words(before: str, after: str) -> bool:
     return bool(_BEFORE_WORD.search(before) and _BEGINS_WORD.match(after))
 
 
-def find_masks(tokenizer: Any) -> list[str]:
+def find_masks(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
     """Return the placeholder tokens of a vocabulary, such as `<ph0>`, which its model has learned
     to copy.
 

@@ -7,7 +7,7 @@ number, and DDP and FSDP2, which wrap them afterwards, reduce gradients between 
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx.experimental._config
@@ -19,11 +19,14 @@ from vanilla_transformer.machine.compiler import find_compiler
 from .loss import ModelWithLoss, cross_entropy_in_graph
 from .run_arguments import PADDING
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
 _BACKEND: Any = "inductor"  # of `torch.compile`
 _UNIT_COMPILED = 8  # tokens: kernels for GPUs read eight values of two bytes at a time
 
 
-def should_compile(choice: bool | None, config: Any, device: torch.device) -> bool:
+def should_compile(choice: bool | None, config: "PreTrainedConfig", device: torch.device) -> bool:
     """Return whether to compile a model: as the recipe says, and by default on a GPU of CUDA where
     that works.
     """

@@ -4,7 +4,7 @@ several sentences in a row (packed), whose positions become masks of attention o
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
 )
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 # The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in
 # bfloat16. R-Drop doubles them.
@@ -44,7 +47,7 @@ class BatchPreparation:
             of labels.
     """
 
-    config: Any
+    config: "PreTrainedConfig"
     attention: str | None
     dtype: torch.dtype
     keep_mask: bool = False
@@ -52,7 +55,7 @@ class BatchPreparation:
 
     @classmethod
     def for_model(
-        cls, model: Any, keep_mask: bool = False, loss_in_graph: bool = False
+        cls, model: "PreTrainedModel", keep_mask: bool = False, loss_in_graph: bool = False
     ) -> "BatchPreparation":
         """Return the preparation for a model, whose attention implementation does not change
         afterwards.
@@ -113,7 +116,9 @@ def batch_to_device(batch: Batch, prepare: BatchPreparation, device: torch.devic
     return {name: copy_to_device(tensor, device) for name, tensor in prepare(batch).items()}
 
 
-def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.device) -> bool:
+def should_pack(
+    choice: bool | None, model: "PreTrainedModel", compiled: bool, device: torch.device
+) -> bool:
     """Return whether to pack batches: as the recipe says, and by default for a compiled model on a
     GPU of CUDA.
     """
@@ -139,7 +144,7 @@ def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.d
     return by_default if choice is None else choice
 
 
-def has_other_forward(model: Any) -> bool:
+def has_other_forward(model: "PreTrainedModel") -> bool:
     """Return whether the class of a model replaces the `forward` that projects the decoder's
     output.
     """

@@ -13,7 +13,7 @@ Letters in shapes: N tokens, V vocabulary, D width of the model.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,9 @@ from .device_batch import has_other_forward, packed_decoder_states
 from .recipe_checks import find_loss_term
 from .run_arguments import DROPOUTS, Recipe
 from .summed_loss import SummedLoss
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on
 # a GPU, and how many of those the softmax works on at a time, so that they stay in a CPU's cache.
@@ -62,14 +65,14 @@ class LossTerm(Protocol):
                 return loss._replace(smoothed=loss.smoothed + 0.01 * weight.square().sum())
     """
 
-    def layer(self, model: Any) -> Any:
+    def layer(self, model: "PreTrainedModel") -> Any:
         """Return the layer whose inputs and weights the term uses, or None.
 
         It is not compiled, and FSDP2 keeps its weights until the end of the backward pass.
         """
 
     def add(
-        self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]
+        self, model: "PreTrainedModel", batch: Batch, label_loss: Callable[[Batch], SummedLoss]
     ) -> SummedLoss:
         """Compute the loss of the labels of a batch, and add the term to the smoothed one."""
 
@@ -136,7 +139,7 @@ class ModelWithLoss(nn.Module):
             return self.loss_in_graph(*arguments)
         return projected_cross_entropy(*arguments, batch["label_places"])
 
-    def _run(self, model: Any, batch: Batch) -> Any:
+    def _run(self, model: "PreTrainedModel", batch: Batch) -> Any:
         """Return the outputs of the model, or of its two stacks alone."""
         mask, input_ids = batch.get("attention_mask"), batch["input_ids"]
         # Without a mask, the model would derive one from `input_ids`.
@@ -166,7 +169,7 @@ def create_loss_terms(recipe: Recipe, config: VanillaTransformerConfig) -> list[
     ]
 
 
-def check_r_drop(weight: float, config: Any) -> None:
+def check_r_drop(weight: float, config: "PreTrainedConfig") -> None:
     """Refuse R-Drop for a model without dropout."""
     if weight and not any(getattr(config, name) for name in DROPOUTS):
         requirement = "must be given for a model with dropout, got it for one without"

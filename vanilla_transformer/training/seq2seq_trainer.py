@@ -9,7 +9,7 @@ package's own loop does.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import datasets
 import numpy as np
@@ -44,6 +44,9 @@ from .compilation import compile_regions, should_compile, uncompiled
 from .device_batch import BatchPreparation, should_pack
 from .loss import ModelWithLoss, cross_entropy
 from .lr_scheduler import noam_lambda
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass
@@ -146,7 +149,7 @@ class TokenBudgetTrainerMixin:
 
     # Attributes of the trainer class.
     args: Any
-    model: Any
+    model: "PreTrainedModel"
     optimizer: Any
     lr_scheduler: Any
     train_dataset: Any
@@ -207,7 +210,7 @@ class TokenBudgetTrainerMixin:
 
     def compute_loss(
         self,
-        model: Any,
+        model: "PreTrainedModel",
         inputs: Batch,
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
@@ -308,7 +311,7 @@ class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
 
     def prediction_step(
         self,
-        model: Any,
+        model: "PreTrainedModel",
         inputs: Batch,
         prediction_loss_only: bool,
         ignore_keys: Any = None,

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -42,6 +42,9 @@ from .sources import SourceQueue, SourceRules
 from .static_decoder import StaticDecoder
 from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 
 class Engine:
@@ -96,7 +99,7 @@ class Engine:
 
     def __init__(
         self,
-        model: Any,
+        model: "DecodedModel",
         options: TranslationOptions | None = None,
         *,
         slots: int = 64,
@@ -146,7 +149,7 @@ class Engine:
         return self._schedule.buffers
 
     @staticmethod
-    def supports(model: Any) -> bool:
+    def supports(model: "DecodedModel") -> bool:
         """Tell whether the engine computes what the model's own decoder computes, on the model's
         device.
         """
@@ -208,7 +211,7 @@ class Engine:
 
     def __call__(
         self,
-        model: Any,
+        model: "DecodedModel",
         input_ids: Tensor,
         logits_processor: Any,
         stopping_criteria: Any,

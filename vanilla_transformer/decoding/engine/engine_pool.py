@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,9 @@ from .device_profile import usual_slots
 from .engine import Engine
 from .precision import cast, check_precision, precision_of, resolve_precision
 from .supported_models import SUPPORTED, kind_of
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
@@ -61,7 +64,7 @@ class EnginePool:
 
     def __init__(
         self,
-        model: Any,
+        model: "DecodedModel",
         precision: str | None = None,
         compile: bool | str = "auto",
         converts: bool = False,
@@ -265,7 +268,9 @@ def _place_of(weight: nn.Parameter) -> tuple[int, ...]:
     return id(weight), weight.data_ptr() if type(weight) is nn.Parameter else 0, version
 
 
-def find_problem(model: Any, options: TranslationOptions, longest_source: int = 0) -> str | None:
+def find_problem(
+    model: "DecodedModel", options: TranslationOptions, longest_source: int = 0
+) -> str | None:
     """Return why no engine decodes a request, as the end of a sentence, or None if one does."""
     others = [*options.library, *(["eos_token_id"] if options.eos_token_id is None else [])]
     if others:

@@ -4,7 +4,7 @@ n-grams.
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from .sampling import SamplingOptions
 from .search_options import SearchFeature, SearchOptions
 from .target_prefix import ForcedToken, TargetPrefix
 from .top_k import UNLIKELY
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class ForbiddenTokens(SearchFeature):
 
 
 def search_options(
-    model: Any,
+    model: "DecodedModel",
     options: TranslationOptions,
     constraint_tokens: int = 0,
     word_continuations: WordContinuations = NO_CONTINUATIONS,

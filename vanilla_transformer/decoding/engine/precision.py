@@ -1,7 +1,7 @@
 """The number formats in which the engine multiplies."""
 
 import copy
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import nn
@@ -10,6 +10,9 @@ from transformers.utils import logging
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.machine.cores import multiplies
 from vanilla_transformer.machine.imports import requires_extra
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 logger = logging.get_logger(__name__)
 _Model = TypeVar("_Model", bound=nn.Module)
@@ -28,7 +31,7 @@ def check_precision(precision: str) -> None:
             import torchao.quantization  # noqa: F401
 
 
-def precision_of(model: Any) -> str | None:
+def precision_of(model: "DecodedModel") -> str | None:
     """Return the precision of a model's weights, or None if the engine does not know it."""
     return next(
         (name for name, dtype in PRECISIONS.items() if dtype == getattr(model, "dtype", None)), None
@@ -60,7 +63,7 @@ def round_to_int8(module: _Model) -> _Model:
     return module
 
 
-def resolve_precision(model: Any, precision: str | None) -> str:
+def resolve_precision(model: "DecodedModel", precision: str | None) -> str:
     """
     Return a precision: `"auto"` is bfloat16 on devices that multiply it, which is logged, and None
     the model's.

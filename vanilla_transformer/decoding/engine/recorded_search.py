@@ -6,7 +6,7 @@ The feature looks at values, so its steps run eagerly.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
@@ -20,6 +20,9 @@ from .known_features import search_options
 from .search_options import SearchFeature, SearchOptions
 from .supported_models import SUPPORTED, kind_of
 from .top_k import UNLIKELY, top_continuations
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 _NEVER = UNLIKELY / 2  # the scores of hypotheses that must not be chosen are lower
 
@@ -55,7 +58,7 @@ class RecordedSearch(NamedTuple):
     best: list[RecordedHypothesis]
 
 
-def record_search(model: Any, source: Sequence[int], **options: Any) -> RecordedSearch:
+def record_search(model: "DecodedModel", source: Sequence[int], **options: Any) -> RecordedSearch:
     """
     Translate one source as `generate()` does, and return all hypotheses that greedy or beam search
     compares.

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from .search_state import SearchState
 from .sources import PrefilledSource
 from .static_decoder import AlignmentHeads, SlotMemory
 from .step_package import Dimensions
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 Memory = list[SlotMemory]  # of each model
 
@@ -48,7 +51,7 @@ class SlotBuffers:
 
     def __init__(
         self,
-        model: Any,
+        model: "DecodedModel",
         options: SearchOptions,
         size: SlotSize,
         alignment_heads: AlignmentHeads = (),

@@ -8,7 +8,7 @@ attention over the same room.
 
 from collections import deque
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
@@ -21,6 +21,9 @@ from .search_options import SearchOptions
 from .slot_buffers import SlotBuffers, SlotSize
 from .sources import SourceQueue
 from .static_decoder import AlignmentHeads
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 
 class Entry(NamedTuple):
@@ -59,7 +62,7 @@ class SlotSchedule:
 
     def __init__(
         self,
-        model: Any,
+        model: "DecodedModel",
         slots: int,
         options: SearchOptions,
         start_token: int,

@@ -9,7 +9,7 @@ Letters in shapes: B slots, N beams, R room for positions of the source or the t
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,15 @@ from .search_state import Hypothesis, SearchState
 from .static_attention import additive, scores_of
 from .static_decoder import AlignmentHeads, SlotMemory, heads_of_layer
 
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
+
 CHOOSE = (
     "`vanilla-transformer choose-alignment-head MODEL --source FILE --target FILE` chooses one."
 )
 
 
-def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
+def alignment_heads_of(model: "DecodedModel") -> list[tuple[int, int]]:
     """Return the layer and the number of each head in `config.alignment_heads`."""
     check_cross_attention(model)
     heads, config = getattr(model.config, "alignment_heads", None), model.config
@@ -50,7 +53,7 @@ def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
     return [(layer, head) for layer, head in pairs]
 
 
-def check_cross_attention(model: Any) -> None:
+def check_cross_attention(model: "DecodedModel") -> None:
     """Check that a model of this package attends to its source with weights that sum to 1."""
     layers = getattr(model.get_decoder(), "layers", []) if hasattr(model, "get_decoder") else []
     kinds = {type(getattr(layer, "encoder_attn", None)) for layer in layers}
@@ -65,7 +68,7 @@ def check_cross_attention(model: Any) -> None:
 
 
 def read_attention(
-    model: Any,
+    model: "DecodedModel",
     heads: AlignmentHeads,
     state: SearchState,
     memory: SlotMemory,

@@ -4,7 +4,7 @@ their targets.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor, nn
 
@@ -15,6 +15,9 @@ from .phrase_constraints import ConstraintError, PhraseConstraints, check_phrase
 from .prefill import Prefilled, prefill, read_states
 from .requests import DecodeRequest, Search
 from .search_options import SearchOptions
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
 
 
 class SourceRules:
@@ -27,7 +30,7 @@ class SourceRules:
         search: The options of its search.
     """
 
-    def __init__(self, model: Any, options: TranslationOptions, search: SearchOptions):
+    def __init__(self, model: "DecodedModel", options: TranslationOptions, search: SearchOptions):
         margin = options.max_new_tokens_beyond_source
         self.has_encoder = model.config.is_encoder_decoder
         if margin is not None and not self.has_encoder:
@@ -179,7 +182,7 @@ class SourceQueue:
         together: Sources that the model reads at once, at most.
     """
 
-    def __init__(self, model: Any, rules: SourceRules, together: int):
+    def __init__(self, model: "DecodedModel", rules: SourceRules, together: int):
         self._model, self._rules, self._together = model, rules, together
         self._unread = deque[list[Search]]()
         self._prefilled = deque[PrefilledSource]()

@@ -1,6 +1,6 @@
 """Which models an engine decodes, and how an error names others."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -29,6 +29,9 @@ from vanilla_transformer.modeling_vanilla_transformer_long import (
 
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.ensemble import DecodedModel
+
 _DECODERS: tuple[type, ...] = (
     VanillaTransformerDecoder,
     VanillaTransformerDecoderModel,
@@ -44,7 +47,7 @@ METHODS -= {name for name in METHODS if name.startswith("__") and name != "__cal
 SUPPORTED = "an unchanged translation model or causal language model of this package"
 
 
-def is_supported(model: Any) -> bool:
+def is_supported(model: "DecodedModel") -> bool:
     """Tell whether an engine computes the same as a model itself, or as the models of an
     ensemble.
     """
@@ -126,7 +129,7 @@ def is_hooked(module: Any) -> bool:
     )
 
 
-def kind_of(model: Any) -> str:
+def kind_of(model: "DecodedModel") -> str:
     """Name a model in an error: its class, and what the engine does not support if that can be
     seen.
     """

@@ -93,7 +93,7 @@ def convert_in_memory(original: Any) -> Any:
     return converted
 
 
-def merge_adapters(model: Any) -> Any:
+def merge_adapters(model: PreTrainedModel) -> Any:
     """Return a copy of a model with the adapters of PEFT added to its weights, or a model without
     adapters itself.
     """

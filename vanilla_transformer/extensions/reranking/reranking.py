@@ -172,7 +172,7 @@ class QualityReranker:
 
     argument, options = "rerank_quality", ()
 
-    def __init__(self, model: Any):
+    def __init__(self, model: PreTrainedModel):
         self.model = model
 
     @classmethod

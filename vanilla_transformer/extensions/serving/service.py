@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
@@ -46,6 +46,9 @@ from .models import VERSION, LoadedModel, Models, ServedModel
 from .prometheus import CountRequests
 from .queue import CountTokens, ModelFailure, TextRequest, Translate, count_bytes
 from .schema import TranslationRequest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
 # Entries of LibreTranslate by ours.
@@ -634,7 +637,7 @@ def translate_with(
     return translate
 
 
-def count_tokens_with(tokenizer: Any) -> CountTokens:
+def count_tokens_with(tokenizer: "PreTrainedTokenizerBase") -> CountTokens:
     """Wrap a tokenizer for [`Batcher`].
 
     It is copied, because a tokenizer must not work for two threads at once.

@@ -16,6 +16,7 @@ from tests.running_services import running_service
 from tests.tiny import tiny_model
 from tests.waiting import wait_until
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.extensions.documents.document_process import start_server
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.limits import Limits
@@ -171,8 +172,9 @@ def test_service_lets_texts_pass_between_the_sentences_of_a_document(pipeline):
     def record(texts, hypotheses, format=None, **options):
         batches.append((format, len(texts)))
         time.sleep(0.05)
-        rows = [(text.upper(), None) if format else text.upper() for text in texts]
-        return [[row] for row in rows]
+        if format is not None:
+            return [[Translation(sentence.text.upper())] for sentence in texts]
+        return [[text.upper()] for text in texts]
 
     with serve(pipeline, record, max_batch_size=2, request_seconds=30) as server:
         page = "".join(f"<p>Sentence {number}.</p>" for number in range(40))

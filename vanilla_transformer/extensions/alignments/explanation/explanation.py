@@ -7,7 +7,7 @@ Letters in shapes: S source length, T target length, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ from vanilla_transformer.decoding.token_texts import next_token_text, token_text
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MOST_TOKENS = 100  # of a source or a translation: more make a page that is slow and hard to read
 _ALTERNATIVES = 5
@@ -105,7 +108,11 @@ class Explanation:
 
 
 def explain(
-    model: Any, tokenizer: Any, text: str, translation: str | None = None, **options: Any
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    text: str,
+    translation: str | None = None,
+    **options: Any,
 ) -> Explanation:
     """
     Explain the translation of one sentence. The model's attention implementation becomes `"eager"`.
@@ -181,7 +188,7 @@ def _check_length(tokens: Sequence[int], name: str, hint: str) -> None:
 
 @torch.no_grad()
 def _read(
-    model: Any, source: Sequence[int], target: Sequence[int]
+    model: "PreTrainedModel", source: Sequence[int], target: Sequence[int]
 ) -> tuple[Tensor, list[Attention]]:
     """Return the logits of each target token, `(T, V)`, and the attention with which it is
     predicted.
@@ -205,7 +212,9 @@ def _read(
     return logits, [Attention(kind, each) for kind, each in weights.items()]
 
 
-def _choices(tokenizer: Any, target: Sequence[int], logits: Tensor) -> list[TokenChoice]:
+def _choices(
+    tokenizer: "PreTrainedTokenizerBase", target: Sequence[int], logits: Tensor
+) -> list[TokenChoice]:
     probabilities = logits.softmax(dim=-1).cpu()  # (T, V)
     best, tokens = probabilities.topk(min(_ALTERNATIVES + 1, probabilities.shape[1]))
     choices = []
@@ -222,7 +231,7 @@ def _choices(tokenizer: Any, target: Sequence[int], logits: Tensor) -> list[Toke
     return choices
 
 
-def _steps(tokenizer: Any, search: RecordedSearch) -> list[list[Node]]:
+def _steps(tokenizer: "PreTrainedTokenizerBase", search: RecordedSearch) -> list[list[Node]]:
     steps = list[list[Node]]()
     parents: dict[tuple[int, ...], int] = {(): 0}
     for step in search.steps:
@@ -237,5 +246,5 @@ def _steps(tokenizer: Any, search: RecordedSearch) -> list[list[Node]]:
     return steps
 
 
-def _text(tokenizer: Any, tokens: Sequence[int]) -> str:
+def _text(tokenizer: "PreTrainedTokenizerBase", tokens: Sequence[int]) -> str:
     return tokenizer.decode(tokens, skip_special_tokens=True).strip()

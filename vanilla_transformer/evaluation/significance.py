@@ -63,17 +63,21 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: `scores` by metric, and `comparison` by metric or None."""
-        return {
+        comparisons = dict[str, Any]()
+        for name, comparison in self.comparisons.items():
+            baseline = comparison.baseline._asdict()
+            comparisons[name] = {"baseline": baseline, "p_value": comparison.p_value}
+        values: dict[str, Any] = {
             "sentences": self.sentences,
             "bootstrap_samples": self.samples,
             "scores": {name: estimate._asdict() for name, estimate in self.estimates.items()},
-            "comparison": {
-                name: {"baseline": one.baseline._asdict(), "p_value": one.p_value}
-                for name, one in self.comparisons.items()
-            }
-            or None,
-            **({"metrics": dict(self.metrics)} if self.metrics else {}),
-        } | ({} if not self.term_uses else {"terms": [use.as_dict() for use in self.term_uses]})
+            "comparison": comparisons or None,
+        }
+        if self.metrics:
+            values["metrics"] = dict(self.metrics)
+        if self.term_uses:
+            values["terms"] = [use.as_dict() for use in self.term_uses]
+        return values
 
     def lines(self) -> Iterator[str]:
         """Yield one line per metric, the meaning of ±, and one line per comparison."""

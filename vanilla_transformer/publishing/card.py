@@ -159,17 +159,22 @@ def training_facts(run: str | Path) -> dict[str, Any]:
         pairs = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}"
         pairs += f" (dropped: {dropped})" if dropped else ""
     versions = [f"{name} {number}" for name, number in machine.get("versions", {}).items()]
+    overlaps = []
+    for name, overlap in corpus.get("overlap", {}).items():
+        held_out = _count(overlap["pairs"], f"{name} pair")
+        sides = f"{_count(overlap['sources'], 'source')} and {_count(overlap['targets'], 'target')}"
+        overlaps.append(
+            f"The training text has {overlap['both']:,} of {held_out}, {sides} of them."
+        )
+    steps = minutes = _UNKNOWN
+    if validations:
+        steps = f"{validations[-1]['step']:,}"
+        minutes = f"{validations[-1]['minutes']:.0f}"
     return {
         "pairs": pairs,
-        "overlap": [
-            f"The training text has {overlap['both']:,} of "
-            f"{_count(overlap['pairs'], f'{name} pair')}, "
-            f"{_count(overlap['sources'], 'source')} and "
-            f"{_count(overlap['targets'], 'target')} of them."
-            for name, overlap in corpus.get("overlap", {}).items()
-        ],
-        "steps": f"{validations[-1]['step']:,}" if validations else _UNKNOWN,
-        "minutes": f"{validations[-1]['minutes']:.0f}" if validations else _UNKNOWN,
+        "overlap": overlaps,
+        "steps": steps,
+        "minutes": minutes,
         "hardware": machine.get("hardware", _UNKNOWN),
         "mixed_precision": machine.get("mixed_precision"),
         "versions": ", ".join(versions) or _UNKNOWN,

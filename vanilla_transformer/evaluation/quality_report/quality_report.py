@@ -232,21 +232,16 @@ def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[Score
         if evaluation.baseline is None
         else sentence_chrf(evaluation.baseline, sides[1], *evaluation.further_references)
     )
-    return [
-        ScoredSentence(
-            source,
-            translation,
-            reference,
-            other,
-            score,
-            score - old,
-            find_warnings(source, translation, limits) if evaluation.sources else [],
+    sentences = []
+    rows = zip(sources, *sides, others, scores, before, strict=True)
+    for source, translation, reference, other, score, old in rows:
+        if not reference:
+            continue
+        warnings = find_warnings(source, translation, limits) if evaluation.sources else []
+        sentences.append(
+            ScoredSentence(source, translation, reference, other, score, score - old, warnings)
         )
-        for source, translation, reference, other, score, old in zip(
-            sources, *sides, others, scores, before, strict=True
-        )
-        if reference
-    ]
+    return sentences
 
 
 def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
@@ -295,19 +290,14 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
         rows.append((METRIC_LABELS[name], comparison, difference, percent, verdict))
     different = {sentence.source + sentence.reference: sentence for sentence in sentences}
     changed = sorted(different.values(), key=lambda sentence: sentence.change)
+    best = [sentence for sentence in changed[::-1][:_SHOWN_CHANGES] if sentence.change > 0]
+    worst = [sentence for sentence in changed[:_SHOWN_CHANGES] if sentence.change < 0]
     return {
         "tone": _TONES.get((min(signs.values()), max(signs.values())), ""),
         "verdict": "; ".join(verdicts),
         "rows": rows,
         "counts": Counter((sentence.change > 0) - (sentence.change < 0) for sentence in sentences),
-        "groups": {
-            "Improved most": [
-                sentence for sentence in changed[::-1][:_SHOWN_CHANGES] if sentence.change > 0
-            ],
-            "Became worse": [
-                sentence for sentence in changed[:_SHOWN_CHANGES] if sentence.change < 0
-            ],
-        },
+        "groups": {"Improved most": best, "Became worse": worst},
     }
 
 

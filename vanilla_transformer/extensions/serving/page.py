@@ -54,11 +54,17 @@ def add_page(
     by_source: dict[str, list[str]] = {}
     for source, target in directions:
         by_source.setdefault(source or "", []).append(str(target))
-    others_of = {source: [code for code in targets if code != source] for source in by_source}
+    targets_of = dict[str, list[str]]()
+    for source, known_targets in by_source.items():
+        # Two hundred languages have forty thousand directions: all others go without saying.
+        if known_targets != [code for code in targets if code != source]:
+            targets_of[source] = known_targets
+    model_names = dict[str, str]()
+    if loaded is None:
+        for model in models:
+            model_names |= {str(direction): model.name for direction in model.directions}
     settings = {
-        "models": {}
-        if loaded
-        else {str(pair): model.name for model in models for pair in model.directions},
+        "models": model_names,
         "features": list(loaded.known) if loaded else None,
         "returned": _RETURNED,
         "warnings": WARNINGS,
@@ -70,11 +76,7 @@ def add_page(
         "names": {code: language_name(code) for code in (*filter(None, by_source), *targets)},
         "sources": list(by_source),
         "targets": targets,
-        # Of each source, unless they are all others: two hundred languages have forty thousand
-        # directions.
-        "targets_of": {
-            source: known for source, known in by_source.items() if known != others_of[source]
-        },
+        "targets_of": targets_of,
     }
     page = fill_page(str(__package__), title, settings)
 

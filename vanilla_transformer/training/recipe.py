@@ -7,7 +7,8 @@ Every mistake is a `ValueError` that names it.
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,10 +44,20 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     return _check_mapping(recipe, f"recipe {path}")
 
 
-def _find_key_lines(path: str | Path) -> dict[Key, int]:
-    """Return the lines of the keys of a recipe that can be read, wherever their sections are."""
-    lines = find_lines(decode_text(read_input(path), f"The recipe {path}"))
-    return lines | {key[1:]: line for key, line in lines.items() if key[0] in SECTIONS and key[1:]}
+def _find_key_lines(
+    path: str | Path | None, flags: Collection[str], sections: Collection[str]
+) -> dict[Key, int]:
+    """Return the lines of the keys of a recipe, wherever their sections are, unless flags override
+    them.
+    """
+    lines = dict[Key, int]()
+    if path is None:
+        return lines
+    for key, line in find_lines(decode_text(read_input(path), f"The recipe {path}")).items():
+        name = key[1:] if key[0] in sections and len(key) > 1 else key
+        if name[0] not in flags:
+            lines[name] = line
+    return lines
 
 
 def _check_mapping(value: Any, what: str) -> dict[str, Any]:
@@ -163,10 +174,7 @@ def parse_recipe_with(
     name = flags.pop("recipe", None)
     path = None if name is None else find_recipe(name)
     content = {} if path is None else read_recipe(path)
-    lines = {} if path is None else _find_key_lines(path)
-    for key in flags:  # which override the file
-        lines.pop((key,), None)
-    with Reasons(str(path), lines) as reasons:
+    with Reasons(str(path), partial(_find_key_lines, path, flags, sections)) as reasons:
         values = _flatten_known(content, sections, reasons)
         for keys, origin in ((values, "in the recipe"), (flags, "as flags")):
             if keys.keys() >= {*BATCH_SIZES}:
@@ -204,8 +212,7 @@ def parse_recipe_with(
             for mistake in mistakes_of(error):
                 # A rule about a key that is refused would judge its default.
                 if not refused & {*re.findall(r"`(\w+)", str(mistake))}:
-                    with reasons.collect():
-                        raise mistake from None
+                    reasons.take(mistake)
     check_pipes([*filter(None, [name]), *named_files(recipe.data)])
     return recipe, next((parsed[part] for part in further.values()), None)
 
@@ -221,8 +228,7 @@ def _parse_sections(
         try:
             parsed[schema] = schema(**section)
         except UserError as error:
-            with reasons.collect():
-                raise
+            reasons.take(error)
             wrong = {str(key) for mistake in mistakes_of(error) for key in mistake.key[:1]}
             refused |= wrong
             rest = {key: value for key, value in section.items() if key not in wrong}

@@ -7,7 +7,7 @@ pageable memory, makes Python wait until the GPU has caught up. Here the host wa
 [`HostCopy.wait`] only.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -37,12 +37,12 @@ class Reasons:
 
     Args:
         name: The file that has the mistakes.
-        lines: The lines of its keys, from 1.
+        find_lines: Returns the lines of its keys, from 1; called if there are several reasons.
     """
 
-    def __init__(self, name: str = "", lines: Mapping[Key, int] | None = None):
+    def __init__(self, name: str = "", find_lines: Callable[[], Mapping[Key, int]] = dict):
         self._name = name
-        self._lines = {} if lines is None else lines
+        self._find_lines = find_lines
         self._errors: list[UserError] = []
 
     def __enter__(self) -> "Reasons":
@@ -69,24 +69,30 @@ class Reasons:
         try:
             yield
         except UserError as error:
-            for mistake in mistakes_of(error):
-                if prefix:
-                    renamed = UserError(f"{prefix}{mistake}")
-                    renamed.key = mistake.key
-                    mistake = renamed
-                mistake.key = (*key, *mistake.key)
-                self._errors.append(mistake)
+            self.take(error, *key, prefix=prefix)
 
     def add(self, reason: str, *key: str | int) -> None:
         """Add a reason, with the key of the mistake."""
-        with self.collect(*key):
-            raise UserError(reason)
+        self.take(UserError(reason), *key)
+
+    def take(self, error: UserError, *key: str | int, prefix: str = "") -> None:
+        """Add the reasons of an error, as [`collect`] does."""
+        for mistake in mistakes_of(error):
+            if prefix:
+                renamed = UserError(f"{prefix}{mistake}")
+                renamed.key = mistake.key
+                mistake = renamed
+            mistake.key = (*key, *mistake.key)
+            self._errors.append(mistake)
 
     def _refuse(self) -> None:
         errors = {str(error): error for error in self._errors}
         if len(errors) == 1:
             raise next(iter(errors.values()))
-        lines = {reason: self._find_line(error.key) for reason, error in errors.items()}
+        if not errors:
+            return
+        known_lines = self._find_lines()
+        lines = {reason: find_line(error.key, known_lines) for reason, error in errors.items()}
         mistakes = list[UserError]()
         for reason in sorted(errors, key=lambda reason: lines[reason] or 0):
             mistake = errors[reason]
@@ -97,14 +103,14 @@ class Reasons:
         if len(mistakes) > MOST_REASONS:
             count = len(mistakes) - MOST_REASONS
             mistakes[MOST_REASONS:] = [UserError(f"There are {count:,} more mistakes.")]
-        if mistakes:
-            raise UserErrors(mistakes)
+        raise UserErrors(mistakes)
 
-    def _find_line(self, key: Key) -> int | None:
-        """Return the line of a key, or of the nearest one around it."""
-        while key and key not in self._lines:
-            key = key[:-1]
-        return self._lines.get(key)
+
+def find_line(key: Key, lines: Mapping[Key, int]) -> int | None:
+    """Return the line of a key, or of the nearest one around it."""
+    while key and key not in lines:
+        key = key[:-1]
+    return lines.get(key)
 
 
 def mistakes_of(error: UserError) -> tuple[UserError, ...]:

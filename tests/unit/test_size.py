@@ -19,11 +19,11 @@ STATEMENTS = {
     "vanilla_transformer/extensions": 9979,
     "vanilla_transformer/publishing": 774,
     "vanilla_transformer/text": 672,
-    "vanilla_transformer/training": 3117,
+    "vanilla_transformer/training": 3119,
     "vanilla_transformer/files": 864,
     "vanilla_transformer/loading": 152,
     "vanilla_transformer/machine": 286,
-    "vanilla_transformer/user_input": 485,
+    "vanilla_transformer/user_input": 489,
     "tests": 35325,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it

@@ -123,10 +123,13 @@ _EOLE_FIELDS = {
     "decoder_ffn_dim": "decoder.transformer_ff",
     "layer_norm_eps": "decoder.norm_eps",
 }
-_STACK_DEFAULTS = {"layers": 2, "heads": 8, "transformer_ff": 2048}
 _EOLE_DEFAULTS = {
-    **{f"encoder.{name}": value for name, value in _STACK_DEFAULTS.items()},
-    **{f"decoder.{name}": value for name, value in _STACK_DEFAULTS.items()},
+    "encoder.layers": 2,
+    "decoder.layers": 2,
+    "encoder.heads": 8,
+    "decoder.heads": 8,
+    "encoder.transformer_ff": 2048,
+    "decoder.transformer_ff": 2048,
     "decoder.hidden_size": 512,
     "decoder.mlp_activation_fn": "relu",
     "decoder.norm_eps": 1e-5,

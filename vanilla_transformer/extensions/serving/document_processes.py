@@ -26,7 +26,7 @@ _STOPPED = "The service is shutting down."
 
 
 class Documents(Protocol):
-    """What describes documents to their process and translates their sentences, such as
+    """An object that describes documents to their process and translates their sentences, such as
     [`DocumentTranslator`].
     """
 

@@ -56,7 +56,7 @@ def test_save_pretrained_carries_only_the_modules_in_use(build, expected, tmp_pa
 
 
 @pytest.mark.parametrize("version", ["4.57.1", "5.11.0"])
-def test_carried_code_names_the_release_of_transformers_that_it_needs(version, monkeypatch):
+def test_carried_code_names_its_release_of_transformers(version, monkeypatch):
     name = "vanilla_transformer.carried"
     spec = importlib.util.spec_from_file_location(
         name, PACKAGE / "configuration_vanilla_transformer.py"

@@ -112,7 +112,7 @@ def test_config_defaults_to_base_model():
 
 
 @pytest.mark.parametrize(("field", "value", "rule", "beside"), INVALID_VALUES)
-def test_config_rejects_invalid_value_with_field_value_and_rule(field, value, rule, beside):
+def test_config_rejects_invalid_values(field, value, rule, beside):
     with pytest.raises(ValueError, match=rule) as failure:
         VanillaTransformerConfig(**{field: value}, **beside)
     assert f"`{field}`" in str(failure.value)

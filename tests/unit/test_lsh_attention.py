@@ -105,7 +105,7 @@ def key_mask(padding):
     chunk=st.integers(1, 20),
     is_causal=st.booleans(),
 )
-def test_lsh_attention_matches_quadratic_reference(length, seed, rounds, buckets, chunk, is_causal):
+def test_lsh_matches_a_quadratic_reference(length, seed, rounds, buckets, chunk, is_causal):
     states = [each.requires_grad_() for each in random_states(length, seed)]
     padding = torch.ones((2, length), dtype=torch.bool)
     padding[1, length // 2 + 1 :] = False
@@ -262,7 +262,7 @@ def test_hash_buckets_match_reformer_with_same_rotations(monkeypatch):
 
 
 @pytest.mark.parametrize(("is_decoder", "length"), [(True, LENGTH), (True, 8), (False, 8)])
-def test_lsh_attention_matches_reformer_with_one_bucket(is_decoder, length, monkeypatch):
+def test_lsh_matches_reformer_with_one_bucket(is_decoder, length, monkeypatch):
     """Compare where both agree: Reformer also attends to other buckets of a chunk, and wraps around
     without a mask.
     """

@@ -85,7 +85,7 @@ def explained_flags(name, capsys, flag="--help-all"):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_command_help_explains_arguments_and_few_flags_and_all_in_their_own_words(name, capsys):
+def test_help_explains_arguments_and_flags(name, capsys):
     everything, shown = (explained_flags(name, capsys, flag) for flag in ("--help_all", "--help"))
     assert len(shown) <= 22 and shown.items() <= everything.items()
     explained = [re.sub(r" \(default: .*", "", text) for text in everything.values()]

@@ -82,7 +82,7 @@ def test_all_commands_have_the_flags_of_options_except_of_single_sentences():
         (FurtherModelArguments, "ensemble_weights", [0.5, 0.25]),
     ],
 )
-def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag, values):
+def test_flags_take_values_together_or_one_by_one(group, flag, values):
     first, second = map(str, values)
     for words in ([f"--{flag}", first, second], [f"--{flag}", first, f"--{flag}={second}"]):
         options = group(**CommandLine({"": group.model_fields}, "usage").read(words))
@@ -96,7 +96,7 @@ def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag
         ("score", ["--source", "a", "--target", "a"]),
     ],
 )
-def test_commands_refuse_several_processes_of_a_launcher(command, words, monkeypatch, capsys):
+def test_commands_refuse_processes_of_a_launcher(command, words, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main([command, "nowhere", *words]) == 2
     [line] = capsys.readouterr().err.splitlines()
@@ -115,7 +115,7 @@ def test_commands_refuse_several_processes_of_a_launcher(command, words, monkeyp
     ],
     ids=str,
 )
-def test_train_uses_all_cores_in_the_only_process_of_accelerate(environment, threads, monkeypatch):
+def test_train_uses_all_cores_in_one_process(environment, threads, monkeypatch):
     for name in ("ACCELERATE_MIXED_PRECISION", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -149,7 +149,7 @@ RUNNING_MODELS = {
 
 
 @pytest.mark.parametrize("command", RUNNING_MODELS)
-def test_each_command_that_runs_a_model_has_threads(command, tmp_path, monkeypatch, capsys):
+def test_commands_with_a_model_have_threads(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cores, "usable_cores", lambda: 4)
     used = []

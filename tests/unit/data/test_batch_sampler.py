@@ -47,7 +47,7 @@ def test_token_budget_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
 
 @given(lengths)
 @examples(60)
-def test_token_budget_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_step(lengths):
+def test_sampler_counts_tokens_of_batches_and_steps(lengths):
     ranks = [
         TokenBudgetBatchSampler(Pairs(lengths), 40, 0, accumulation=2, num_replicas=2, rank=r)
         for r in (0, 1)
@@ -91,9 +91,7 @@ def test_token_budget_batch_sampler_gives_processes_what_one_accumulates(replica
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]), st.integers(0, 3))
 @examples(100)
-def test_token_budget_batch_sampler_keeps_all_pairs_when_processes_change(
-    lengths, done, replicas, more
-):
+def test_sampler_keeps_pairs_when_processes_change(lengths, done, replicas, more):
     before = TokenBudgetBatchSampler(Pairs(lengths), 40, seed=0, accumulation=3)
     done = min(done, before.position.steps_per_epoch - 1)
     seen = pairs_of(updates(before, done))
@@ -136,9 +134,7 @@ def test_token_budget_batch_sampler_refuses_a_pair_beyond_the_budget():
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]))
 @examples(100)
-def test_token_budget_batch_sampler_keeps_all_pairs_when_batches_change_their_size(
-    lengths, done, accumulation
-):
+def test_sampler_keeps_pairs_when_batches_change(lengths, done, accumulation):
     before = TokenBudgetBatchSampler(Pairs(lengths), 160, seed=0)
     done = min(done, before.position.steps_per_epoch - 1)
     seen = pairs_of(updates(before, done))
@@ -157,9 +153,7 @@ def test_token_budget_batch_sampler_keeps_all_pairs_when_batches_change_their_si
 
 @given(lengths, st.integers(0, 8), st.sampled_from([1, 2]), st.booleans())
 @examples(60)
-def test_token_budget_batch_sampler_iterates_over_the_batches_of_its_steps(
-    lengths, done, replicas, packing
-):
+def test_sampler_iterates_over_batches_of_steps(lengths, done, replicas, packing):
     """Without a corpus and with one, from any step of an epoch, in all processes."""
     for rank in range(replicas):
         options = {
@@ -184,7 +178,7 @@ def test_token_budget_batch_sampler_iterates_over_the_batches_of_its_steps(
 
 
 @pytest.mark.parametrize("earlier", [0, 1])
-def test_token_budget_batch_sampler_computes_shape_of_packed_batches_once(monkeypatch, earlier):
+def test_sampler_computes_shape_of_packed_batches_once(monkeypatch, earlier):
     computed = []
     monkeypatch.setattr(
         batch_sampler,

@@ -65,7 +65,7 @@ def test_clean_text_drops_low_scores():
         ([("a", ""), ("a", "b")], CorpusSpec(source="a.json", target="b.json"), {"empty": 1}),
     ],
 )
-def test_clean_text_without_rules_drops_blank_lines_and_rows_of_datasets(pairs, spec, dropped):
+def test_clean_text_drops_blank_lines_and_rows(pairs, spec, dropped):
     kept, report = clean(pairs, CleaningRules(), spec)
     assert kept == pairs[1:] and report.dropped == dropped
 

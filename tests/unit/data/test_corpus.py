@@ -102,9 +102,7 @@ def test_corpus_describes_cleaning_and_overlap(texts, pairs):
     ],
     ids=["either side", "ratio of either side", "no rule", "first rule alone, by corpus"],
 )
-def test_drop_by_length_counts_a_pair_once_by_the_rules_of_its_corpus(
-    rules, sources, targets, dropped
-):
+def test_drop_by_length_counts_a_pair_once(rules, sources, targets, dropped):
     rows = {"source": list("abcd"), "target": list("ABCD"), "corpus": [0, 0, 0, len(rules) - 1]}
     texts = datasets.Dataset.from_dict(
         {name: values[: len(sources)] for name, values in rows.items()}

@@ -15,7 +15,7 @@ from vanilla_transformer.data.demo_corpus import (
 NAMES = [f"{split}.{kind}" for split in ("test", "train", "validation") for kind in ("de", "en")]
 
 
-def test_read_demo_corpus_returns_distinct_pairs_of_short_sentences_in_splits_without_common_ones():
+def test_demo_corpus_has_distinct_pairs_of_short_sentences():
     pairs = {split: read_demo_corpus(split, size) for split, size in SPLIT_SIZES.items()}
     assert {split: len({*found}) for split, found in pairs.items()} == SPLIT_SIZES
     assert read_demo_corpus("train", 7) == pairs["train"][:7]

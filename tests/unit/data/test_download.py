@@ -55,9 +55,7 @@ def test_download_corpus_warns_of_a_text_that_differs(mirror, tmp_path, caplog):
         (b"<html>", "train.de.gz is not a complete .gz file"),
     ],
 )
-def test_download_corpus_refuses_a_damaged_file_and_writes_nothing(
-    content, message, mirror, tmp_path
-):
+def test_download_corpus_refuses_a_damaged_file(content, message, mirror, tmp_path):
     (mirror / "train.de.gz").write_bytes(content)
     with pytest.raises(ValueError, match=message):
         download_corpus("tiny", tmp_path / "tiny")

@@ -35,9 +35,7 @@ def check_plan(plan, shape, source, target):
 
 @examples(200)
 @given(LENGTHS, st.integers(40, 1000), st.integers(0, 2**32), st.integers(0, 3), st.integers(1, 15))
-def test_plan_packed_batches_has_each_pair_once_within_rows(
-    lengths, max_tokens, seed, epoch, batches_per_step
-):
+def test_plan_packs_each_pair_once(lengths, max_tokens, seed, epoch, batches_per_step):
     source, target = np.array(lengths).T
     shape = packed_shape(source, target, max_tokens)
     assert shape.rows * max(shape.source_length, shape.target_length) <= max_tokens
@@ -67,7 +65,7 @@ def lengths_like(pairs, mean, spread, longest, ratio):
         pytest.param(lengths_like(29_000, 15, 0.33, 60, 1.05), 1536, 0.15, id="Multi30k"),
     ],
 )
-def test_packed_batches_have_one_shape_and_little_padding_in_all_epochs(lengths, max_tokens, most):
+def test_packed_batches_have_one_shape_and_little_padding(lengths, max_tokens, most):
     source, target = lengths
     shape = packed_shape(source, target, max_tokens)
     plans = [plan_packed_batches(source, target, shape, 0, epoch) for epoch in range(3)]

@@ -298,7 +298,7 @@ def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
         ),
     ],
 )
-def test_load_texts_warns_of_a_wrong_direction_or_language(tmp_path, caplog, pairs, message):
+def test_load_texts_warns_of_wrong_languages(tmp_path, caplog, pairs, message):
     (tmp_path / "a.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     languages = {
         "source_language": "en",

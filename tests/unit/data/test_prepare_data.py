@@ -104,7 +104,7 @@ def test_tokenize_uses_the_cache_at_a_second_start(recipe, prepare):
     assert not prepare(other)[1]
 
 
-def test_tokenize_cache_depends_on_content_tokenizer_and_rules(recipe, prepare, tmp_path):
+def test_tokenize_cache_depends_on_all_it_holds(recipe, prepare, tmp_path):
     prepare(recipe())
     os.utime(tmp_path / "a.en", (0, 0))
     (tmp_path / "b.tsv").rename(tmp_path / "c.tsv")
@@ -118,7 +118,7 @@ def test_tokenize_cache_depends_on_content_tokenizer_and_rules(recipe, prepare, 
     assert tokenized and "three" in corpus.texts["source"][:]
 
 
-def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokenizer, monkeypatch):
+def test_tokenize_starts_over_when_interrupted(recipe, prepare, tiny_tokenizer, monkeypatch):
     def fail(tokenizer, sentences):
         raise KeyboardInterrupt
 
@@ -150,7 +150,7 @@ def test_load_texts_identifies_a_dataset_by_content(tmp_path, prepare):
     assert prepare(save("third", "ein"))[1]
 
 
-def test_load_texts_identifies_an_in_memory_dataset_by_content(tmp_path, prepare, monkeypatch):
+def test_load_texts_knows_a_dataset_by_content(tmp_path, prepare, monkeypatch):
     def start(word):
         rows = datasets.Dataset.from_list([{"source": "one", "target": word}])
         monkeypatch.setattr(datasets, "load_dataset", lambda name: {"train": rows})
@@ -190,9 +190,7 @@ def test_texts_sentences_are_cleaned_and_of_both_sides(recipe):
     assert list(load_texts(recipe(drop=["duplicates"])).sentences()) == cleaned
 
 
-def test_load_texts_caches_in_the_folder_of_datasets_by_default(
-    recipe, prepare, tmp_path, monkeypatch
-):
+def test_load_texts_caches_beside_datasets(recipe, prepare, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub")
     prepare(recipe(cache_dir=None))
     assert list((tmp_path / "hub" / "vanilla_transformer").glob("encoded-*"))
@@ -227,9 +225,7 @@ def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path)
     ],
     ids=["invalid UTF-8", "blank side"],
 )
-def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(
-    recipe, tmp_path, text, message
-):
+def test_load_texts_refuses_mistakes_of_held_out_text(recipe, tmp_path, text, message):
     (tmp_path / "v.tsv").write_bytes(text)
     for side, name in enumerate(("v.en", "v.de")):
         (tmp_path / name).write_bytes(
@@ -252,7 +248,7 @@ def test_load_texts_refuses_cleaning_that_leaves_nothing(recipe, prepare, tmp_pa
         prepare(recipe(corpora=[{"file": str(tmp_path / "same.tsv")}], drop=["identical"]))
 
 
-def test_load_texts_keeps_the_order_over_batches(recipe, prepare, tmp_path, monkeypatch):
+def test_load_texts_keeps_the_order(recipe, prepare, tmp_path, monkeypatch):
     monkeypatch.setattr(cached_texts, "ROWS_PER_BATCH", 4)
     pairs = [f"s{number % 8}\tt{number % 8}" for number in range(19)]
     (tmp_path / "many.tsv").write_text("\n".join(pairs) + "\n")

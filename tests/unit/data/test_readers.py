@@ -473,7 +473,7 @@ def test_stream_lines_refuses_a_file_that_changes_while_it_is_read(write):
     assert len([*stream_lines(path)]) == 100_001
 
 
-def test_parse_skips_blank_lines_of_jsonl_and_takes_a_missing_side_for_an_empty_one(write):
+def test_jsonl_may_have_blank_lines_and_missing_sides(write):
     rows = [{"translation": ROWS[0]}, {"translation": {"en": "two"}}, {"de": "drei"}]
     file = write("a.jsonl", "\n\n".join(map(json.dumps, rows)) + "\n \n")
     with open_corpus(CorpusSpec(file=str(file), **LANGUAGES)) as corpus:

@@ -192,7 +192,7 @@ def walk(order, count):
         (Stages(({}, {}), (2,), "epoch"), [*[0] * 6, *[1] * 6, *[2] * 3]),
     ],
 )
-def test_token_budget_batch_sampler_changes_the_stage_and_resumes_at_any_step(stages, epochs):
+def test_sampler_changes_the_stage_and_resumes(stages, epochs):
     expected = walk(sampler(stages), 15)
     assert [epoch for epoch, _, _ in expected] == epochs
     assert all((stage == 1) == (min(rows) >= 20) for _, stage, rows in expected)

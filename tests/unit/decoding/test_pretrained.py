@@ -223,7 +223,7 @@ RARE_DAMAGE |= {
 
 
 @pytest.mark.parametrize("kind", sample(DAMAGE, *({*DAMAGE} - RARE_DAMAGE)))
-def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys, of_transformers):
+def test_translate_refuses_a_damaged_model(kind, folder, capsys, of_transformers):
     damage, said = DAMAGE[kind]
     damage(folder)
     assert main(["translate", str(folder), "A man."]) == 2
@@ -243,9 +243,7 @@ def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys, of_
 @pytest.mark.parametrize(
     "name", [WEIGHTS, rare("tokenizer.json"), rare("modeling_vanilla_transformer.py")]
 )
-def test_commands_refuse_the_model_of_a_run_with_a_flipped_bit(
-    command, name, folder, tmp_path, capsys
-):
+def test_commands_refuse_a_flipped_bit(command, name, folder, tmp_path, capsys):
     write_hashes(folder)
     damage_file(folder / name, "a flipped bit")
     (tmp_path / "text").write_text("A man.\n")
@@ -346,7 +344,7 @@ COMMANDS = ("evaluate", "score", "compile", "convert", "explain")
     ("command", "name"),
     [("translate", name) for name in NAMES] + [(command, NAMES[1]) for command in COMMANDS],
 )
-def test_commands_ask_the_hub_for_no_local_folder(command, name, tmp_path, monkeypatch, capsys):
+def test_no_local_folder_is_sought_on_the_hub(command, name, tmp_path, monkeypatch, capsys):
     def refuse(*_, **__):
         raise AssertionError("no request may reach the Hub")
 
@@ -399,9 +397,7 @@ def test_load_model_refuses_another_type(folder):
 @pytest.mark.parametrize(
     ("threads", "cores", "variable", "used"), [(4, 2, None, 2), (1, 2, None, 1), (4, 2, "4", 4)]
 )
-def test_loading_uses_no_more_threads_than_cores(
-    monkeypatch, folder, threads, cores, variable, used
-):
+def test_loading_uses_threads_up_to_cores(monkeypatch, folder, threads, cores, variable, used):
     given = [threads]
     monkeypatch.setattr(pretrained, "usable_cores", lambda: cores)
     monkeypatch.setattr(torch, "get_num_threads", lambda: given[-1])
@@ -414,7 +410,7 @@ def test_loading_uses_no_more_threads_than_cores(
 
 
 @pytest.mark.parametrize("command", ["translate", "evaluate", "convert"])
-def test_load_config_names_the_last_checkpoint(command, folder, tmp_path, monkeypatch, capsys):
+def test_load_config_names_a_checkpoint(command, folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for step in (9, 90):
         shutil.copytree(folder, f"runs/x/checkpoint-{step}")
@@ -443,7 +439,7 @@ def test_load_config_asks_an_unreachable_hub_once(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("load", [load_pipeline, load_tokenizer])
-def test_loading_reads_the_cache_of_an_unreachable_hub(load, folder, tmp_path, monkeypatch, caplog):
+def test_loading_without_the_hub_reads_its_cache(load, folder, tmp_path, monkeypatch, caplog):
     requests = []
 
     def refuse(address, **_):

@@ -70,7 +70,7 @@ def test_long_sentences_are_cut_between_letters(script, data, longest):
         ),  # a letter with too many marks
     ],
 )
-def test_long_letters_are_cut_off_and_conjuncts_between_their_letters(text, longest, expected):
+def test_long_letters_and_conjuncts_are_cut(text, longest, expected):
     (segments,) = encode_segments([[Segment(text, "")]], bytes_of, longest, longest)
     assert [each.text for each in segments] == expected
 

@@ -136,7 +136,7 @@ def test_split_units_keeps_words_and_parts_punctuation(text, units):
     assert words(text) == units
 
 
-def test_link_units_sums_attention_over_tokens_of_the_source_and_averages_it_over_target_tokens():
+def test_link_units_sums_over_sources_and_averages_over_targets():
     # Tokens: "He", "llo", "," and "wor", "ld", EOS of the source; "Hal", "lo", ", Welt", EOS of the
     # target.
     source_spans = [(0, 2), (2, 5), (5, 6), (6, 10), (10, 12), (12, 12)]
@@ -166,9 +166,7 @@ LETTERS = [(place, place + 1) for place in range(0, 12, 2)]
         ("a b c", LETTERS[:3], [0.5, 0.3, 0.2], [0, 2]),  # shared
     ],
 )
-def test_link_units_links_a_word_to_all_that_have_much_of_its_attention(
-    source, spans, attention, starts
-):
+def test_link_units_links_all_with_much_attention(source, spans, attention, starts):
     found = link_units(source, spans, "x", [(0, 1)], torch.tensor([attention]))
     assert [link.source_start for link in found] == starts
 

@@ -124,9 +124,7 @@ def test_packed_linear_multiplies_plainly_what_onednn_does_not():
         (1, 4, torch.bfloat16, True),
     ],
 )
-def test_few_rows_of_small_weights_in_float32_are_multiplied_plainly(
-    rows, outputs, dtype, is_packed
-):
+def test_few_rows_of_small_weights_are_plain(rows, outputs, dtype, is_packed):
     layer, states = (
         PackedLinear(nn.Linear(2, outputs, dtype=dtype)),
         torch.randn(rows, 1, 2, dtype=dtype),

@@ -42,7 +42,7 @@ def test_atomic_folder_changes_nothing_after_an_error(tmp_path, old):
     assert [*tmp_path.rglob("*")] == ([folder.parent, folder, *folder.iterdir()] if old else [])
 
 
-def test_write_text_atomically_creates_folders_and_replaces_the_file_also_of_a_link(tmp_path):
+def test_write_text_replaces_the_file_of_a_link(tmp_path):
     path = tmp_path / "runs" / "notes.txt"
     assert write_text_atomically(path, "old\n") == path
     (tmp_path / "link").symlink_to(path)
@@ -186,9 +186,7 @@ def fail_at(patch, operation, number, fault):
 )
 @pytest.mark.parametrize("operation", ["replace", "fsync", "mkdir"])
 @pytest.mark.parametrize("fault", ["once", "from then on", "kill"])
-def test_atomic_folder_keeps_a_whole_model_whatever_fails(
-    tmp_path, monkeypatch, old, new, operation, fault
-):
+def test_atomic_folder_stays_whole(tmp_path, monkeypatch, old, new, operation, fault):
     """Each operation fails in turn, on a full disk or as the process is killed, while a model
     replaces another one.
     """
@@ -289,9 +287,7 @@ def complete_shards(folder):
         (complete_shards, 4),
     ],
 )
-def test_outputs_are_on_disk_before_what_they_replace_is_deleted(
-    tmp_path, monkeypatch, write, names
-):
+def test_outputs_are_on_disk_before_old_ones_go(tmp_path, monkeypatch, write, names):
     with monkeypatch.context() as patch:
         operations = Operations(patch, tmp_path)
         write(tmp_path)
@@ -357,7 +353,7 @@ def give_to_stranger(path, monkeypatch):
 
 
 @pytest.mark.parametrize("problem", ["owner", "mode", "group", "link", "name"])
-def test_recover_folders_leaves_what_others_may_have_made(tmp_path, monkeypatch, problem):
+def test_recover_folders_leaves_what_others_made(tmp_path, monkeypatch, problem):
     """In a folder that others may write, another user may leave what looks like an interrupted
     output.
     """

@@ -65,7 +65,7 @@ def test_find_unsafe_accepts_what_does_not_exist(file, cache):
 
 @as_root
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_find_unsafe_finds_files_folders_and_parents_of_another_user(file, cache, level):
+def test_find_unsafe_finds_levels_of_another_user(file, cache, level):
     path = [file, *file.parents][level]
     os.chown(path, STRANGER, -1)
     assert find_unsafe(file, cache) == find_unsafe(file) == f"{path} belongs to user {STRANGER}"
@@ -78,7 +78,7 @@ def test_find_unsafe_finds_the_files_of_another_user(file, cache, monkeypatch):
 
 @pytest.mark.parametrize("bits", [0o020, 0o002, 0o022])
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_find_unsafe_finds_levels_that_a_group_or_others_may_write(file, cache, group, level, bits):
+def test_find_unsafe_finds_levels_others_may_write(file, cache, group, level, bits):
     path = [file, *file.parents][level]
     mode = path.stat().st_mode & 0o777 | bits
     path.chmod(mode)
@@ -87,7 +87,7 @@ def test_find_unsafe_finds_levels_that_a_group_or_others_may_write(file, cache, 
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
-def test_find_unsafe_finds_parents_that_others_may_write(file, cache, foreign_group, mode):
+def test_find_unsafe_finds_parents_others_may_write(file, cache, foreign_group, mode):
     cache.parent.chmod(mode)
     command = f"run `chmod go-w {cache.parent}`"
     assert (
@@ -120,9 +120,7 @@ def test_find_unsafe_lets_the_group_of_the_user_alone_write_parents(file, cache,
         ("ann", [], ["system.posix_acl_access"], False),
     ],
 )
-def test_group_is_of_the_user_alone_by_name_members_and_access_lists(
-    monkeypatch, name, members, lists, expected
-):
+def test_group_is_of_the_user_alone(monkeypatch, name, members, lists, expected):
     import grp
     import pwd
 
@@ -153,9 +151,7 @@ def test_find_unsafe_finds_other_things_than_files(file, cache):
 
 
 @pytest.mark.parametrize("to", ["absolute", "relative"])
-def test_find_unsafe_follows_links_above_a_cache_and_checks_their_levels(
-    file, cache, tmp_path, foreign_group, to
-):
+def test_find_unsafe_follows_links_above_a_cache(file, cache, tmp_path, foreign_group, to):
     (tmp_path / "links").mkdir()
     link = tmp_path / "links" / "link"
     link.symlink_to(cache.parent if to == "absolute" else Path("..") / "parent")
@@ -169,7 +165,7 @@ def test_find_unsafe_follows_links_above_a_cache_and_checks_their_levels(
 
 
 @as_root
-def test_find_unsafe_finds_links_of_another_user_in_a_shared_folder(file, cache, tmp_path):
+def test_find_unsafe_finds_links_of_another_user(file, cache, tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -211,7 +207,7 @@ def test_create_private_folder_creates_nothing_in_folders_of_others(tmp_path):
     assert not folder.exists()
 
 
-def test_create_private_folder_finds_what_another_user_created_meanwhile(tmp_path, monkeypatch):
+def test_create_private_folder_knows_who_created_it(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     monkeypatch.setattr(
         Path, "mkdir", lambda path, mode, exist_ok: os.path.isdir(path) or os.mkdir(path)
@@ -236,16 +232,14 @@ def inductor(tmp_path, monkeypatch):
     return tmp_path / "torchinductor_me"
 
 
-def test_check_inductor_caches_creates_them_for_the_user_alone(inductor, tmp_path, monkeypatch):
+def test_inductor_caches_are_of_the_user_alone(inductor, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "other"))
     check_inductor_caches()
     assert inductor.stat().st_mode & 0o777 == (tmp_path / "other").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("name", ["TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"])
-def test_check_inductor_caches_names_one_that_others_may_write(
-    inductor, tmp_path, monkeypatch, name
-):
+def test_inductor_caches_are_safe_from_others(inductor, tmp_path, monkeypatch, name):
     folder = inductor
     if name != "TMPDIR":
         folder = tmp_path / "other"

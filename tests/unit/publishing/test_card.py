@@ -439,7 +439,7 @@ def test_render_card_refuses_a_folder_without_a_model(tmp_path):
         ("no", "no", None),
     ],
 )
-def test_render_card_names_languages_as_the_hub(folder, write_facts, code, language, variants):
+def test_card_names_languages_as_the_hub(folder, write_facts, code, language, variants):
     path = write_facts("", {"target_language: de": f"target_language: {code}"})
     data = render(folder, path).data
     assert (data.language, data.get("language_bcp47")) == (["en", language], variants)

@@ -274,7 +274,7 @@ def test_check_folder_refuses_a_class_of_the_user(folder, capsys):
 
 
 @pytest.mark.parametrize("config", ["[]", '{"model_type": []}', "not JSON"])
-def test_check_model_names_a_damaged_config_of_a_model_without_code(config, folder, capsys):
+def test_check_model_names_a_damaged_config(config, folder, capsys):
     for name in code_names(folder):
         (folder / name).unlink()
     (folder / "config.json").write_text(config)

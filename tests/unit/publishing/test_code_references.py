@@ -90,9 +90,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("kind", INSIDE | OUTSIDE)
-def test_check_folder_runs_code_of_the_folder_only_if_it_is_trusted(
-    kind, folder, without_new_process
-):
+def test_check_folder_runs_only_trusted_code(kind, folder, without_new_process):
     (folder / EVIL).write_text(CODE)
     add, said = (INSIDE | OUTSIDE)[kind]
     add(folder)

@@ -158,7 +158,7 @@ def test_find_protected_takes_the_first_expression_of_the_table_that_fits(text):
         (["%s", "{name}"], "x {name}%s", [(8, 10), (2, 8)]),
     ],
 )
-def test_locate_finds_text_that_is_no_part_of_a_longer_word(texts, translation, expected):
+def test_locate_finds_no_part_of_a_longer_word(texts, translation, expected):
     assert locate(texts, translation) == expected
 
 
@@ -173,7 +173,7 @@ def test_locate_finds_text_that_is_no_part_of_a_longer_word(texts, translation, 
         ("ཀ", "ཀཁ", True),
     ],
 )
-def test_locate_finds_whole_letters_of_scripts_without_spaces(text, translation, is_found):
+def test_locate_finds_whole_letters_without_spaces(text, translation, is_found):
     assert (locate([text], translation) is not None) == is_found
 
 

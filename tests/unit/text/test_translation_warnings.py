@@ -121,7 +121,7 @@ def test_length_ratio_does_not_depend_on_the_normal_form(source, translation):
         ("შესვლა систему", ["script"]),
     ],
 )
-def test_find_warnings_expects_latin_words_beside_the_usual_script(translation, expected):
+def test_find_warnings_expects_latin_words(translation, expected):
     limits = WarningLimits(0.0, 99.0, scripts=("GEORGIAN",))
     assert find_warnings("12", translation, limits) == ["numbers"][: "12" in translation] + expected
 

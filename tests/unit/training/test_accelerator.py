@@ -57,7 +57,7 @@ def asked(monkeypatch):
         (1, ("cpu:gloo,cuda:nccl", torch.device("cuda", 0))),
     ],
 )
-def test_connect_processes_sends_tensors_of_the_cpu_by_gloo(monkeypatch, asked, gpus, expected):
+def test_connect_processes_uses_gloo_on_the_cpu(monkeypatch, asked, gpus, expected):
     """Builds of PyTorch for CUDA answer `cuda` on every machine, unless they are to check."""
 
     def current_accelerator(check_available=False):

@@ -57,7 +57,7 @@ def test_average_state_dicts_is_weighted_mean_of_each_parameter(values, weights,
     )
 
 
-def test_averaging_refuses_different_models(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
+def test_averaging_refuses_other_models(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
     with pytest.raises(ValueError, match="w differs"):
         average_state_dicts([{"w": torch.zeros(2)}, {"w": torch.zeros(3)}])
     with pytest.raises(ValueError, match="got none"):
@@ -68,7 +68,7 @@ def test_averaging_refuses_different_models(tiny_model, tiny_config, tiny_tokeni
         average_checkpoints(VanillaTransformerForConditionalGeneration(tiny_config), [folder])
 
 
-def test_average_model_folders_interpolates_and_ties_weights(tiny_model, tiny_tokenizer, tmp_path):
+def test_averaging_interpolates_and_ties_weights(tiny_model, tiny_tokenizer, tmp_path):
     folders = []
     for number in (1, 3):
         torch.nn.init.constant_(tiny_model.lm_head.weight, float(number))
@@ -85,7 +85,7 @@ def test_average_model_folders_interpolates_and_ties_weights(tiny_model, tiny_to
     assert torch.all(tiny_model.model.encoder.embed_tokens.weight == 2.0)
 
 
-def test_average_model_folders_refuses_another_vocabulary(tiny_model, tiny_tokenizer, tmp_path):
+def test_averaging_refuses_another_vocabulary(tiny_model, tiny_tokenizer, tmp_path):
     first = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "first")
     second = shutil.copytree(first, tmp_path / "second")
     content = json.loads((second / "tokenizer.json").read_text())
@@ -99,7 +99,7 @@ def test_average_model_folders_refuses_another_vocabulary(tiny_model, tiny_token
     assert not (tmp_path / "mean").exists()
 
 
-def test_average_model_folders_reads_sharded_weights(tiny_model, tiny_tokenizer, tmp_path):
+def test_averaging_reads_sharded_weights(tiny_model, tiny_tokenizer, tmp_path):
     whole = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "whole")
     several = shutil.copytree(whole, tmp_path / "several")
     tiny_model.save_pretrained(several, max_shard_size="20KB")

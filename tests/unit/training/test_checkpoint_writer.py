@@ -67,7 +67,7 @@ def assert_equal(ours, theirs):
         assert all(torch.equal(mine[name], expected[name]) for name in expected)
 
 
-def test_sharded_checkpoint_holds_same_as_plain_one(tiny_model, tiny_tokenizer, state, tmp_path):
+def test_sharded_checkpoint_equals_a_plain_one(tiny_model, tiny_tokenizer, state, tmp_path):
     plain = save_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "plain")
     sharded = save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
     for folder in (plain, sharded):
@@ -93,9 +93,7 @@ SAVERS = pytest.mark.parametrize(
 )
 
 
-def test_save_sharded_checkpoint_replaces_one_of_same_step(
-    tiny_model, tiny_tokenizer, state, tmp_path
-):
+def test_sharded_checkpoint_replaces_another(tiny_model, tiny_tokenizer, state, tmp_path):
     for step in (3, 4):
         state.progress["step"] = step
         save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
@@ -103,7 +101,7 @@ def test_save_sharded_checkpoint_replaces_one_of_same_step(
 
 
 @SAVERS
-def test_save_checkpoint_follows_the_umask(tiny_model, tiny_tokenizer, state, tmp_path, save):
+def test_checkpoint_follows_the_umask(tiny_model, tiny_tokenizer, state, tmp_path, save):
     previous = os.umask(0o027)
     try:
         folder = save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
@@ -150,7 +148,7 @@ def change_all(model, state):
             tensor.add_(1)
 
 
-def test_checkpoint_writer_lets_training_continue(writer, tiny_model, state, tmp_path, blocked):
+def test_writer_lets_training_continue(writer, tiny_model, state, tmp_path, blocked):
     """The checkpoint holds the tensors at the time of the call, and appears once it is complete."""
     expected, completed = copy.deepcopy(state), []
     weights = copy.deepcopy(tiny_model.state_dict())
@@ -166,9 +164,7 @@ def test_checkpoint_writer_lets_training_continue(writer, tiny_model, state, tmp
     assert saved and all(torch.equal(tensor, weights[name]) for name, tensor in saved.items())
 
 
-def test_checkpoint_writer_finishes_one_before_the_next(
-    writer, tiny_model, state, tmp_path, blocked
-):
+def test_writer_finishes_one_before_the_next(writer, tiny_model, state, tmp_path, blocked):
     """The second one is copied to the memory of the first, after that is written."""
     first, folders = copy.deepcopy(state), [tmp_path / "checkpoint-3", tmp_path / "checkpoint-4"]
     writer.save(tiny_model, state, folders[0])
@@ -201,7 +197,7 @@ def test_checkpoint_writer_takes_a_stager_for_each_checkpoint_if_it_closes_itsel
 
 
 @pytest.mark.skipif(not checkpoint._STAGERS_LAST, reason="before torch 2.13, memory is used once")
-def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_path, monkeypatch):
+def test_writer_uses_its_memory_again(writer, tiny_model, state, tmp_path, monkeypatch):
     places, save = [], checkpoint.save_checkpoint
 
     def note_places(model, tokenizer, copied, *rest):
@@ -222,9 +218,7 @@ def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_
     assert not {*own} & {*places[0]}
 
 
-def test_checkpoint_writer_that_is_closed_has_finished(
-    writer, tiny_model, state, tmp_path, blocked
-):
+def test_writer_that_is_closed_has_finished(writer, tiny_model, state, tmp_path, blocked):
     """As after an error of training, which leaves no thread that writes."""
     writer.save(tiny_model, state, tmp_path / "checkpoint-3")
     threading.Timer(0.1, blocked.set).start()

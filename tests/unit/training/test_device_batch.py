@@ -51,7 +51,7 @@ def batches_of_both_kinds():
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager", None])
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_batch_preparation_lists_labels_that_count_only_for_loss_outside_graph(attention, in_graph):
+def test_preparation_lists_labels_outside_of_graphs(attention, in_graph):
     prepare = BatchPreparation(
         tiny_config(), attention, torch.float32, keep_mask=True, loss_in_graph=in_graph
     )
@@ -65,7 +65,7 @@ def test_batch_preparation_lists_labels_that_count_only_for_loss_outside_graph(a
         )
 
 
-def test_batch_preparation_lists_labels_of_batch_that_does_not_fit_in_graph(monkeypatch):
+def test_preparation_lists_labels_of_large_batches(monkeypatch):
     prepare = BatchPreparation(
         tiny_config(), "sdpa", torch.float32, keep_mask=True, loss_in_graph=True
     )

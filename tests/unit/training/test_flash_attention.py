@@ -26,7 +26,7 @@ def attend_by_sentence(query, key, value, targets, sources):
 
 
 @needs_transformers("5.20", "the library loads flash attention by other functions")
-def test_flash_attention_of_transformers_removes_source_padding_from_targets(monkeypatch):
+def test_flash_attention_removes_source_padding(monkeypatch):
     def varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **_):
         return attend_by_sentence(
             q, k, v, cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist()

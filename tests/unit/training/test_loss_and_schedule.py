@@ -53,9 +53,7 @@ def test_projected_cross_entropy_matches_smoothed_distribution(batch, smoothing,
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_projected_cross_entropy_matches_torch_loss_and_gradients(
-    batch, smoothing, with_bias, parts
-):
+def test_projected_loss_matches_torch(batch, smoothing, with_bias, parts):
     states, weight, bias, labels = batch
     if not with_bias:
         bias = None
@@ -74,9 +72,7 @@ def test_projected_cross_entropy_matches_torch_loss_and_gradients(
     rows=st.integers(1, 40), width=st.integers(1, 8), vocab_size=st.integers(2, 90),
     at_once=st.integers(1, 500), in_cache=st.integers(1, 500), seed=st.integers(0, 2**20),
 )  # fmt: skip
-def test_projected_cross_entropy_is_independent_of_chunk_sizes(
-    rows, width, vocab_size, at_once, in_cache, seed
-):
+def test_projected_loss_ignores_chunk_sizes(rows, width, vocab_size, at_once, in_cache, seed):
     generator = torch.Generator().manual_seed(seed)
     states = torch.randn(
         1, rows, width, generator=generator, dtype=torch.float64, requires_grad=True
@@ -125,7 +121,7 @@ def test_projected_cross_entropy_in_bfloat16_is_within_rounding(batch, parts):
 @pytest.mark.parametrize(
     ("tokens", "rows"), [(1, 64), (64, 64), (65, 128), (199, 128), (300, 128), (390, 192)]
 )
-def test_projected_cross_entropy_in_bfloat16_has_chunks_of_one_size(monkeypatch, tokens, rows):
+def test_projected_loss_in_bfloat16_has_equal_chunks(monkeypatch, tokens, rows):
     """OneDNN compiles each product for its number of rows."""
     torch.manual_seed(0)
     states, weight = torch.randn(1, tokens, 8).bfloat16().float(), torch.randn(24, 8)

@@ -20,7 +20,7 @@ from vanilla_transformer.training.metrics import (
 STEPS = [StepSums(10.0, 12.0, 5.0, 9.0, 10.0), StepSums(2.0, 3.0, 3.0, 6.0, 10.0)]
 
 
-def test_step_metrics_are_means_over_tokens_since_last_pop_and_continue_from_state_dict():
+def test_step_metrics_are_means_and_continue_from_a_state():
     stopped, metrics = StepMetrics(), StepMetrics()
     stopped.add(STEPS[0])
     metrics.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
@@ -70,7 +70,7 @@ def test_truncate_metrics_drops_a_damaged_line_and_names_it(tmp_path, caplog, li
     assert f"{tmp_path / METRICS_FILE} is damaged and read without line 2." in caplog.text
 
 
-def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplog, monkeypatch):
+def test_metrics_logger_moves_a_bar_in_a_terminal(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     tracked = []
     monkeypatch.setattr(Accelerator, "log", lambda self, values, step: tracked.append(values))

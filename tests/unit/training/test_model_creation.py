@@ -34,7 +34,7 @@ def test_create_model_attends_eagerly_to_short_sources_in_bf16_on_a_cpu(
 
 
 @pytest.mark.parametrize(("on_gpu", "kind"), [(False, CPUDropout), (True, nn.Dropout)])
-def test_create_model_replaces_dropout_on_a_cpu(monkeypatch, tiny_tokenizer, on_gpu, kind):
+def test_model_has_fast_dropout_on_a_cpu(monkeypatch, tiny_tokenizer, on_gpu, kind):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: on_gpu)
     layers = [
         layer for layer in model_of(tiny_tokenizer).modules() if isinstance(layer, nn.Dropout)

@@ -69,7 +69,7 @@ def test_parse_recipe_defaults_to_paper():
         (LongArguments, VanillaTransformerLongConfig),
     ],
 )
-def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments, config_class):
+def test_model_arguments_agree_with_the_configuration(arguments, config_class):
     of_config = {item.name: item for item in fields(config_class)}
     for name, field in arguments.model_fields.items():
         kind = of_config[name].type
@@ -510,7 +510,7 @@ def test_parse_recipe_reads_tags_that_yaml_has_in_quotation_marks(recipe_file):
         ("max_tokens: 70\ntokens_per_step: null", [], (None, 70)),
     ],
 )
-def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file, text, flags, expected):
+def test_flags_of_a_recipe_choose_the_batch_size(recipe_file, text, flags, expected):
     data = parse_recipe([recipe_file(text), *FILES, *flags]).data
     assert (data.tokens_per_step, data.max_tokens) == expected
 
@@ -576,7 +576,7 @@ def test_choices_of_the_device_are_auto_by_default(recipe_file, name, words, exp
 @pytest.mark.parametrize(
     "name", ["small", "base", "student", "pocket", "finetune_opus_mt", "multilingual"]
 )
-def test_recipes_to_start_from_say_what_to_expect_and_leave_their_length_to_the_corpus(name):
+def test_recipes_to_start_from_say_what_to_expect(name):
     text = (RECIPE_FOLDER / f"{name}.yaml").read_text()
     header = text[: text.index("\n", text.rindex("\n#") + 1)]
     assert all(words in header for words in ("What to expect", "pairs", "here"))

@@ -9,7 +9,7 @@ from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
 
 
-def test_is_finished_goes_by_the_minutes_of_the_checkpoint_of_its_step(tmp_path, monkeypatch):
+def test_is_finished_goes_by_minutes_of_the_checkpoint(tmp_path, monkeypatch):
     state = tiny_train_state(tmp_path, max_minutes=5)
     monkeypatch.setattr(state, "minutes", lambda: 5.1)
     state.progress.minutes = 4.9

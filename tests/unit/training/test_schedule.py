@@ -65,7 +65,7 @@ def record_of(recipe, *speed):
         ({"init_from": "a"}, 1500, None, (4500, 450, 0.37)),
     ],
 )
-def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, seconds, expected):
+def test_derive_schedule_fills_in_values(values, steps_per_epoch, seconds, expected):
     assert rounded(derive_schedule(recipe_of(**values), Pace(steps_per_epoch, seconds))) == expected
 
 
@@ -80,7 +80,7 @@ def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, second
         ({"num_train_epochs": 10}, 90, False),
     ],
 )
-def test_derive_schedule_keeps_the_values_of_the_run_to_resume(values, max_steps, same_limits):
+def test_derive_schedule_keeps_values_of_a_run(values, max_steps, same_limits):
     before, recipe = record_of(recipe_of(), 209), recipe_of(**values)
     check_same_run(before, flatten(recipe))
     assert rounded(derive_schedule(recipe, Pace(9), before)) == (max_steps, 2000, 1.0)
@@ -102,7 +102,7 @@ def last_step_of_epochs(sampler, epochs):
 
 @pytest.mark.parametrize("batches_per_step", [1, 2, 4])
 @pytest.mark.parametrize("steps", [13, 21])
-def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batches_per_step, steps):
+def test_plan_schedule_keeps_epochs_of_a_resumed_run(tmp_path, batches_per_step, steps):
     def plan(count, resumed=None):
         state = tiny_train_state(tmp_path, num_train_epochs=3)
         sampler = TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64, accumulation=count)
@@ -128,9 +128,7 @@ def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batche
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(1, 100), (2, 220), (9, 500)])
-def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(
-    tmp_path, monkeypatch, minutes, expected
-):
+def test_plan_schedule_counts_minutes_of_a_run(tmp_path, monkeypatch, minutes, expected):
     monkeypatch.setattr(schedule, "measure_seconds_per_step", lambda *_: 0.5)
     state = tiny_train_state(tmp_path, max_minutes=minutes, max_steps=500)
     resumed = {"recipe": flatten(state.recipe), "step": 100, "minutes": 1.0}
@@ -152,7 +150,7 @@ def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(
         ),
     ],
 )
-def test_check_same_run_refuses_another_schedule_than_was_derived(values, change, words):
+def test_check_same_run_refuses_another_schedule(values, change, words):
     before = record_of(recipe_of(**values), 209, 0.4)
     check_same_run(before, flatten(recipe_of(**values)))
     with pytest.raises(ValueError, match=f"different values of {words}"):

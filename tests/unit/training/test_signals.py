@@ -36,7 +36,7 @@ def default_interrupt():
     signal.signal(signal.SIGINT, previous)
 
 
-def test_stop_signal_leaves_second_signal_to_previous_handler(accelerator, default_interrupt):
+def test_a_second_signal_is_for_the_previous_handler(accelerator, default_interrupt):
     with StopSignal(accelerator) as stop:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):

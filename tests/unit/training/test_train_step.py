@@ -68,9 +68,7 @@ def spoil(monkeypatch, factor):
 
 
 @pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 1.0}], ids=str)
-def test_train_step_with_infinite_loss_changes_nothing_and_is_reported_at_next_look(
-    tmp_path, monkeypatch, changes
-):
+def test_step_with_infinite_loss_changes_nothing(tmp_path, monkeypatch, changes):
     state = tiny_train_state(tmp_path, **changes)
     train_step(state, micro_batches(PADDED, FULL))
     state.read_steps()
@@ -129,7 +127,7 @@ def test_train_step_with_scaler_reports_infinite_loss(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_train_step_updates_all_parameters_by_one_fused_kernel(stand_in, tmp_path, device):
+def test_train_step_is_one_fused_kernel(stand_in, tmp_path, device):
     state = tiny_train_state(tmp_path, stand_in if device == "gpu" else None)
     with Operations() as operations:
         train_step(state, micro_batches(PADDED))
@@ -219,9 +217,7 @@ def test_read_steps_gives_the_same_sums_as_reading_after_each_step(tmp_path):
     [(False, [PADDED]), (True, [FULL, PADDED])],
     ids=["forward pass", "update of Adam"],
 )
-def test_train_step_names_largest_batch_that_does_not_fit_into_memory(
-    tmp_path, monkeypatch, is_adam, batches
-):
+def test_train_step_names_a_batch_too_large(tmp_path, monkeypatch, is_adam, batches):
     def fail(*_):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 

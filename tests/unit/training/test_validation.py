@@ -33,9 +33,7 @@ def rows(batch):
 
 
 @pytest.mark.parametrize("max_tokens", [80, 200, 10_000])
-def test_validation_batches_hold_every_pair_once_within_max_tokens(
-    pairs, tiny_tokenizer, max_tokens
-):
+def test_validation_batches_hold_each_pair_once(pairs, tiny_tokenizer, max_tokens):
     batches = validation(pairs, tiny_tokenizer, max_tokens).batches
     expected = [
         (list(pair.source), list(pair.target)) for pair in encode_pairs(tiny_tokenizer, pairs)

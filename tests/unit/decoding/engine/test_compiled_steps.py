@@ -127,7 +127,7 @@ def test_threads_are_restored_after_an_error(two_threads, monkeypatch):
     assert torch.get_num_threads() == 2
 
 
-def test_python_threads_that_begin_beside_few_rows_have_all_threads(two_threads, monkeypatch):
+def test_python_threads_beside_few_rows_have_all_threads(two_threads, monkeypatch):
     engine, found = engine_of(4, compile=False), set()
     step = engine.steps.step.forward
 
@@ -167,9 +167,7 @@ def used_threads(monkeypatch):
 
 @pytest.mark.parametrize(("seconds", "fastest"), [({1: 1.0, 2: 3.0}, 1), ({1: 3.0, 2: 1.0}, 2)])
 @pytest.mark.parametrize("sentences", [1, 8])
-def test_steps_are_computed_on_the_threads_that_are_faster(
-    two_threads, used_threads, sentences, seconds, fastest
-):
+def test_steps_use_the_faster_threads(two_threads, used_threads, sentences, seconds, fastest):
     used = used_threads([sentences] * 40, lambda threads, _: seconds[threads])
     assert used[:2] == [2, 1] and {*used[2:]} == {fastest}
 
@@ -181,19 +179,17 @@ def test_threads_are_chosen_for_each_size_of_the_batch(two_threads, used_threads
     assert used == [2, 2, 1, 1, *[1, 2] * 18]
 
 
-def test_steps_of_full_slots_are_alike_however_many_sentences_wait(two_threads, used_threads):
+def test_steps_of_full_slots_ignore_who_waits(two_threads, used_threads):
     assert used_threads([100], lambda threads, _: 1 / threads).count(1) == 1
 
 
 @pytest.mark.parametrize(("sentences", "fewer"), [(1, 1), (4, 1), (5, 2), (8, 2)])
-def test_many_rows_are_never_computed_on_less_than_half_of_the_threads(
-    used_threads, sentences, fewer
-):
+def test_many_rows_use_at_least_half_of_the_threads(used_threads, sentences, fewer):
     torch.set_num_threads(4)
     assert {*used_threads([sentences] * 4, lambda threads, _: threads)} == {4, fewer}
 
 
-def test_a_process_that_compiles_has_a_core_until_it_ends(two_threads, used_threads, monkeypatch):
+def test_a_process_that_compiles_has_a_core(two_threads, used_threads, monkeypatch):
     def numbers():
         yield from [8] * 3
         worker.returncode = 0
@@ -208,7 +204,7 @@ def test_a_process_that_compiles_has_a_core_until_it_ends(two_threads, used_thre
 @pytest.mark.parametrize(
     ("small", "threads", "expected"), [(2**18, 8, 1), (2, 8, 8), (2, 2, 2), (2, 1, 1)]
 )
-def test_few_rows_of_large_weights_use_many_threads(monkeypatch, small, threads, expected):
+def test_few_rows_of_large_weights_use_threads(monkeypatch, small, threads, expected):
     step = engine_of(1, compile=False).steps.step
     monkeypatch.setattr(step_package, "SMALL_WEIGHT", small)
     assert step_package.threads_for_few_rows(step, threads) == expected
@@ -243,9 +239,7 @@ def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
     assert any(module._forward_hooks for module in model.modules())  # of the model itself they stay
 
 
-def test_the_switch_to_compiled_steps_is_one_line_and_known_to_the_pipeline(
-    tiny_tokenizer, monkeypatch
-):
+def test_switch_to_compiled_steps_is_one_line(tiny_tokenizer, monkeypatch):
     translate = TranslationPipeline(tiny_model(), tiny_tokenizer)
     assert not translate.is_compiled
     translate(["A man.", "Two dogs."])
@@ -307,7 +301,7 @@ def started(monkeypatch):
 
 
 @pytest.mark.parametrize(("cores", "at_once"), [(1, False), (2, False), (3, True)])
-def test_compiler_waits_on_few_cores_until_no_engine_decodes(started, monkeypatch, cores, at_once):
+def test_compiler_waits_on_few_cores(started, monkeypatch, cores, at_once):
     monkeypatch.setattr(compiled_steps, "usable_cores", lambda: cores)
     monkeypatch.setattr(idle_work, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(compiled_steps, "idle_work", idle_work.IdleWork())

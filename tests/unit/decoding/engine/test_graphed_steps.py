@@ -77,7 +77,7 @@ def test_graphed_steps_are_captured_again_for_other_buffers_of_a_size():
 
 
 @torch.inference_mode()
-def test_graphed_steps_of_buffers_that_the_engine_dropped_are_captured_again(monkeypatch):
+def test_graphed_steps_of_dropped_buffers_are_captured_again(monkeypatch):
     monkeypatch.setattr(slot_buffers, "spare_memory", lambda device, spare: 0)
     engine, recorder = graphed(slots=1)
     for source in ([7, 2], [7] * 20 + [2], [7, 2]):
@@ -126,7 +126,7 @@ def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
     ]
 
 
-def test_graphed_steps_are_captured_where_others_may_change_compiled_code(warnings, monkeypatch):
+def test_graphed_steps_need_no_safe_folder(warnings, monkeypatch):
     def check():
         raise PermissionError("Torch keeps compiled code in a folder of another user.")
 

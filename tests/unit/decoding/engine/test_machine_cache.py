@@ -90,9 +90,7 @@ def refuses(engine, warnings, monkeypatch, reason):
 @as_root
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("compile", ["auto", rare(True)])
-def test_engine_loads_no_packages_of_another_user(
-    engine, cache, warnings, monkeypatch, place, compile
-):
+def test_engine_loads_none_of_another_user(engine, cache, warnings, monkeypatch, place, compile):
     engine.steps._compile = compile
     path = PLACES[place](cache, engine.steps._folder("few_rows"))
     os.chown(path, STRANGER, -1)
@@ -101,9 +99,7 @@ def test_engine_loads_no_packages_of_another_user(
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("bits", [0o002, rare(0o020)])
-def test_engine_loads_no_packages_that_others_may_write(
-    engine, cache, warnings, monkeypatch, place, bits
-):
+def test_engine_loads_none_that_others_write(engine, cache, warnings, monkeypatch, place, bits):
     path = PLACES[place](cache, engine.steps._folder("few_rows"))
     path.chmod(path.stat().st_mode | bits)
     refuses(engine, warnings, monkeypatch, f"other users can write {path}")
@@ -111,9 +107,7 @@ def test_engine_loads_no_packages_that_others_may_write(
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_engine_loads_no_packages_through_links(
-    engine, cache, warnings, monkeypatch, tmp_path, place
-):
+def test_engine_loads_none_through_links(engine, cache, warnings, monkeypatch, tmp_path, place):
     path = PLACES[place](cache, engine.steps._folder("few_rows"))
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
@@ -140,7 +134,7 @@ def test_packages_are_for_the_user_alone(cache, monkeypatch, umask):
     assert is_usable(package)
 
 
-def test_package_is_not_written_where_others_may_change_the_code_of_inductor(cache, monkeypatch):
+def test_package_is_not_written_to_an_unsafe_cache(cache, monkeypatch):
     def check():
         raise PermissionError("Torch keeps compiled code in …")
 
@@ -174,9 +168,7 @@ def test_compile_refuses_a_cache_that_others_may_write(cache, capsys):
         (RuntimeError("a fault of this package"), (RuntimeError, "a fault of this package")),
     ],
 )
-def test_write_packages_names_a_compiler_that_fails_and_no_other_error(
-    cache, monkeypatch, error, expected
-):
+def test_write_packages_names_a_failing_compiler(cache, monkeypatch, error, expected):
     def fail(*_):
         raise error
 
@@ -187,7 +179,7 @@ def test_write_packages_names_a_compiler_that_fails_and_no_other_error(
 
 
 @pytest.mark.parametrize("name", ["nosuch", "file"])
-def test_compiling_needs_a_folder_for_temporary_files(cache, tmp_path, monkeypatch, name):
+def test_compiling_needs_a_temporary_folder(cache, tmp_path, monkeypatch, name):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TMPDIR", str(tmp_path / name))
     with pytest.raises(

@@ -30,7 +30,7 @@ def test_engine_warns_of_emulated_precision(warnings, name, count):
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_resolve_precision_is_silent_where_the_device_multiplies(warnings, monkeypatch, device):
+def test_resolve_precision_is_silent_on_fast_devices(warnings, monkeypatch, device):
     monkeypatch.setattr(precision, "multiplies", lambda name, of: of.type == device == "cpu")
     model = tiny_model()
     monkeypatch.setattr(type(model), "device", torch.device(device))
@@ -40,9 +40,7 @@ def test_resolve_precision_is_silent_where_the_device_multiplies(warnings, monke
 @pytest.mark.parametrize(
     ("fast", "expected", "said"), [(True, "bfloat16", "has"), (False, "float32", "does not have")]
 )
-def test_auto_is_bfloat16_where_device_multiplies_it(
-    warnings, monkeypatch, tmp_path, fast, expected, said
-):
+def test_auto_is_bfloat16_on_fast_devices(warnings, monkeypatch, tmp_path, fast, expected, said):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
     monkeypatch.setattr(precision, "multiplies", lambda name, device: fast)
     assert resolve_precision(tiny_model(), "auto") == expected

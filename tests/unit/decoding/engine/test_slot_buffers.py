@@ -59,7 +59,7 @@ def test_buffers_return_to_the_tensors_of_a_size():
     assert buffers.state is first
 
 
-def test_buffers_drop_the_sizes_used_least_recently_for_which_there_is_no_memory(monkeypatch):
+def test_buffers_drop_the_sizes_used_least_recently(monkeypatch):
     buffers = SlotBuffers(tiny_model(), SearchOptions(1, (2,)), SlotSize(1, 16))
     small = buffers._spare()
     buffers.resize(SlotSize(1, 32), [0])

@@ -32,7 +32,7 @@ MODELS = {
 @pytest.mark.parametrize(("build", "fields"), MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("beams", [3, rare(1)])
 @torch.inference_mode()
-def test_step_of_every_attention_never_looks_at_values_and_keeps_its_places(build, fields, beams):
+def test_steps_look_at_no_values_and_keep_places(build, fields, beams):
     model = build(vocab_size=40, decoder_layers=2, **fields)
     step = SearchStep(
         [StaticDecoder(model)], SearchOptions(beams, (2,), 0.6, "power", "never")

@@ -167,9 +167,7 @@ STOPS = [
 @pytest.mark.parametrize("early_stopping", [False, "never"])
 @pytest.mark.parametrize(("features", "done"), STOPS, ids=str)
 @torch.inference_mode()
-def test_search_step_stops_if_no_hypothesis_would_be_better_if_it_ended_now(
-    features, early_stopping, done
-):
+def test_search_stops_if_no_hypothesis_gets_better(features, early_stopping, done):
     step, memory = step_of(
         SearchOptions(3, (EOS,), early_stopping=early_stopping, features=features)
     )

@@ -18,9 +18,7 @@ from vanilla_transformer.decoding.engine.top_k import argmax, log_sums, top_cont
     seed=st.integers(0, 1000),
     suppressed=st.booleans(),
 )
-def test_top_continuations_match_topk_for_every_vocabulary_size(
-    vocab_size, beams, seed, suppressed
-):
+def test_top_continuations_match_topk(vocab_size, beams, seed, suppressed):
     torch.manual_seed(seed)
     scores, running = torch.randn(3, beams, vocab_size), torch.randn(3, beams)
     if suppressed:

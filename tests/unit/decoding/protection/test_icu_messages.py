@@ -57,7 +57,7 @@ def test_parse_message_finds_the_texts_of_branches(text, texts, shouted):
         ("{n, plural, one {abc} other {#}}", "QQ Qs".replace("Q", "'"), "QQQ Qs".replace("Q", "'")),
     ],
 )
-def test_render_doubles_apostrophes_beside_syntax_or_as_the_source(text, translation, written):
+def test_render_doubles_apostrophes_as_the_source(text, translation, written):
     message = parse_message(text)
     rendered, _ = render(message, "{0}", translation, "{0}")
     assert rendered == text.replace(text[text.index("{", 1) + 1 : text.index("} other")], written)

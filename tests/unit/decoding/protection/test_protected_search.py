@@ -129,9 +129,7 @@ SHOUTED_ICU = "YOU HAVE {n, plural, one {# FILE} other {# FILES}} BY {name} NOW"
         ),
     ],
 )
-def test_protected_search_masks_or_translates_around_text_that_must_survive(
-    model, sources, translations, searched
-):
+def test_protected_search_masks_or_goes_around(model, sources, translations, searched):
     assert model.translate([*map(sentence, sources)]) == [
         [text] * model.count for text in translations
     ]
@@ -233,7 +231,7 @@ def test_protected_search_links_the_words_and_the_syntax_of_a_message():
 
 
 @pytest.mark.parametrize("answer", ["{7}", "{0}", "'", "#"])
-def test_protected_search_keeps_the_syntax_of_icu_messages_whatever_branches_say(answer):
+def test_protected_search_keeps_the_syntax_of_messages(answer):
     found = search("{n, plural, one {file} other {files}}", lambda shown: Translation(answer))
     assert [each.spaces for each in parse_message(found.text).messages()] == [("", "")] * 3
 
@@ -304,9 +302,7 @@ def test_protected_search_tells_text_to_keep_from_equal_words_by_links(links, pl
         ("ab{c} now", [(0, 2), (2, 5)], "{c}ab jetzt", False),
     ],
 )
-def test_protected_search_takes_only_translations_with_their_fields_and_no_others(
-    text, kept, translation, is_right
-):
+def test_protected_search_takes_whole_fields_only(text, kept, translation, is_right):
     found = search(text, lambda shown: Translation(translation), kept)
     assert (found.text == translation) == is_right
 
@@ -361,7 +357,7 @@ def test_protected_search_tells_what_it_leaves_open(text, expected):
         ("Two <b> dogs.", "Zwei <b> <phone> Hunde", "Zwei <b> <phone> Hunde", None),
     ],
 )
-def test_masks_that_the_source_does_not_have_are_not_shown(source, answer, shown, places):
+def test_masks_that_no_source_has_are_not_shown(source, answer, shown, places):
     words = [*re.finditer(r"\S+", answer)]
     found = Translation(answer, alignment=[Link(0, 3, *word.span(), 1.0) for word in words])
     search = remove_masks(lambda some, options, report: [[found] for _ in some])

@@ -20,7 +20,9 @@ GOOD = [
     SentencePair("We met two friends.", "Wir trafen 2 Freunde."),
     SentencePair("That is a big dog.", "Das ist ein großer Hund."),
 ]
-LONG = [SentencePair(*(f"{text} {text}" for text in pair)) for pair in GOOD]
+LONG = [
+    SentencePair(f"{pair.source} {pair.source}", f"{pair.target} {pair.target}") for pair in GOOD
+]
 
 
 def broken_by(rules, pairs, corpora=None, spec=SPEC):

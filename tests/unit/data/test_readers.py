@@ -274,6 +274,7 @@ def test_read_pairs_is_lazy(write):
             next(pairs)
 
 
+UNLISTED = "Line 1 of .*a.jsonl must list a sentence for each language, got"
 HUNDRED_SCORES = "one\teins\t1\n" * 100
 # By the name of a file: its content → what the refusal says.
 MISTAKES = {
@@ -291,8 +292,8 @@ MISTAKES = {
         "[1]\n": "Line 1 of .*a.jsonl must be a JSON object, got list",
         '{"source": "a", "target": 3}\n': "must hold sentences, got 3",
         '{"a": "b"}\n': "must have a column 'translation', it has 'a'",
-        '{"translation": {"language": ["en", "de"], "translation": ["a"]}}\n': "Line 1 of .*a.jsonl must list a sentence for each language, got",
-        '{"translation": {"language": ["en", "de"], "translation": "ab"}}\n': "Line 1 of .*a.jsonl must list a sentence for each language, got",
+        '{"translation": {"language": ["en", "de"], "translation": ["a"]}}\n': UNLISTED,
+        '{"translation": {"language": ["en", "de"], "translation": "ab"}}\n': UNLISTED,
         '{"translation": {"en": "a", "de": "b"}}\n': "needs `source_language` and `target_language`",
     },
     "a.parquet": {"text": "a.parquet: it must be a Parquet file"},

@@ -27,9 +27,8 @@ def test_step_metrics_are_means_and_continue_from_a_state():
     metrics.add(STEPS[1])
     entry = metrics.pop()
     assert (entry["loss"], entry["smoothed_loss"]) == (12 / 8, 15 / 8)
-    assert entry["perplexity"] == pytest.approx(math.exp(12 / 8)) and entry[
-        "padding"
-    ] == pytest.approx(0.25)
+    assert entry["perplexity"] == pytest.approx(math.exp(12 / 8))
+    assert entry["padding"] == pytest.approx(0.25)
     metrics.add(STEPS[1])
     assert metrics.pop()["loss"] == 2 / 3
 
@@ -76,23 +75,18 @@ def test_metrics_logger_moves_a_bar_in_a_terminal(tmp_path, caplog, monkeypatch)
     monkeypatch.setattr(Accelerator, "log", lambda self, values, step: tracked.append(values))
     with MetricsLogger(tmp_path, Accelerator(cpu=True), {"seed": 0}, steps=(3, 10)) as metrics:
         metrics.advance(expected_steps=8)
-        metrics.log_steps(
-            {
-                "step": 4,
-                "minutes": 0.5,
-                "loss": 1.5,
-                "tokens_per_second": 10.0,
-                "learning_rate": 0.1,
-            }
-        )
+        entry = {"step": 4, "minutes": 0.5, "loss": 1.5}
+        metrics.log_steps(entry | {"tokens_per_second": 10.0, "learning_rate": 0.1})
         assert (metrics.bar.n, metrics.bar.total) == (4, 8)
         assert "loss=1.500" in metrics.bar.postfix
         with caplog.at_level("INFO", logger="vanilla_transformer"):
             scored = {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
             scored["examples"] = [{"source": "a", "hypothesis": "b", "reference": "c"}]
-            metrics.log_validation({"step": 4, "minutes": 0.5, "validation_loss": 1.234, **scored})
+            scored |= {"step": 4, "minutes": 0.5, "validation_loss": 1.234}
+            metrics.log_validation(scored)
     metrics.write({"step": 5, "minutes": 0.5})
     assert [entry["step"] for entry in read_entries(tmp_path)] == [4, 4, 5]
     shown = ["Validation: step 4, minutes 0.50, validation loss 1.23, bleu 30.00"]
     assert caplog.messages == [*shown, "  source: a\n    hypothesis: b\n    reference: c"]
-    assert tracked[1]["examples"] == "a → b → c" and "bleu_signature" not in tracked[1]
+    assert tracked[1]["examples"] == "a → b → c"
+    assert "bleu_signature" not in tracked[1]

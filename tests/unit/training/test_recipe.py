@@ -186,6 +186,8 @@ TEXTS = {
     "model: {model: {dropout: 0.1}}": "There is no recipe key 'model'",
     "distillation: {teacher: a}": "There is no recipe key 'distillation'",
 }
+HELD_OUT = "--validation '[{dataset: opus:TED2020, split: validation}]'"
+WITHOUT_SPLITS = "`dataset` must have splits, but"
 EN_DE = "--output_dir out --source_language en --target_language de"
 # The same for all flags.
 WITHOUT_FILES = {
@@ -200,10 +202,9 @@ WITHOUT_FILES = {
     "--output_dir out --corpora []": r"`corpora` must be a list with a corpus in it, got \[\]",
     "--output_dir out --corpora [{": "`corpora` must be a list or a mapping in YAML or JSON",
     f"{EN_DE} --corpora '[{{dataset: opus:A/v1, split: test}}]'": "must be left out for opus:A/v1, .* got 'test'",
-    f"{EN_DE} --dataset opus:TED2020": "`dataset` must have splits, but opus:TED2020 has none. Put it into `corp",
-    f"{EN_DE} --dataset mtdata:Statmt-news_commentary-16-deu-eng": "`dataset` must have splits, but mtdata:Statmt",
-    f"{EN_DE} --corpora '[{{file: a.tsv}}]' --validation '[{{dataset: opus:TED2020, split: "
-    "validation}]'": "`split` must be left out for opus:TED2020, .* got 'validation'",
+    f"{EN_DE} --dataset opus:TED2020": f"{WITHOUT_SPLITS} opus:TED2020 has none. Put it into `corp",
+    f"{EN_DE} --dataset mtdata:Statmt-news_commentary-16-deu-eng": f"{WITHOUT_SPLITS} mtdata:Statmt",
+    f"{EN_DE} --corpora '[{{file: a.tsv}}]' {HELD_OUT}": "`split` must be left out for opus:TED2020, .* got 'validation'",
 }
 
 

@@ -31,13 +31,16 @@ def stand_in(monkeypatch):
     return accelerator_of_stand_in(monkeypatch)
 
 
+EAGER = {"attn_implementation": "eager"}
+
+
 @pytest.mark.parametrize(
     ("changes", "batches"),
     [
         ({"max_grad_norm": 1.0, "ema_decay": 0.9}, micro_batches(PADDED, FULL)),
-        rare(({"attn_implementation": "eager", "r_drop_weight": 5.0}, micro_batches(PADDED, FULL))),
+        rare((EAGER | {"r_drop_weight": 5.0}, micro_batches(PADDED, FULL))),
         ({"packing": True}, PACKED),
-        ({"packing": True, "attn_implementation": "eager"}, PACKED),
+        (EAGER | {"packing": True}, PACKED),
     ],
 )
 def test_train_step_does_not_wait_for_a_gpu(stand_in, tmp_path, changes, batches):
@@ -55,6 +58,10 @@ def test_train_step_that_reads_a_value_is_found(stand_in, tmp_path, monkeypatch)
     monkeypatch.setattr(module, "full_tensor", lambda norm: norm + norm.item())
     with pytest.raises(AssertionError, match="waits for the device"), gpu_stand_in():
         train_step(state, micro_batches(PADDED))
+
+
+def are_equal(ours, theirs):
+    return all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
 def spoil(monkeypatch, factor):
@@ -76,13 +83,10 @@ def test_step_with_infinite_loss_changes_nothing(tmp_path, monkeypatch, changes)
     with monkeypatch.context() as patch:
         spoil(patch, math.nan)
         train_step(state, micro_batches(FULL))
-    assert all(
-        torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True)
-    )
+    assert are_equal(parameters_of(state), before)
     train_step(state, micro_batches(PADDED))
-    with pytest.raises(
-        FloatingPointError, match=r"loss of step 2 is nan.*checkpoint is none.*pairs 1, 2 after"
-    ):
+    message = r"loss of step 2 is nan.*checkpoint is none.*pairs 1, 2 after"
+    with pytest.raises(FloatingPointError, match=message):
         state.read_steps()
 
 
@@ -92,10 +96,7 @@ def test_train_step_with_infinite_gradient_of_finite_loss_is_reported(tmp_path):
     weight = state.unwrapped_model.lm_head.weight
     weight.register_hook(lambda gradient: gradient * math.inf)
     train_step(state, micro_batches(FULL))
-    assert all(
-        torch.equal(ours, theirs)
-        for ours, theirs in zip(parameters_of(state), before, strict=False)
-    )
+    assert are_equal(parameters_of(state), before)
     with pytest.raises(FloatingPointError, match="The gradient of step 1 is not finite"):
         state.read_steps()
 
@@ -108,13 +109,12 @@ def test_train_step_with_scaler_skips_infinite_gradient_and_continues(tmp_path):
     overflow = weight.register_hook(lambda gradient: gradient * math.inf)
     train_step(state, micro_batches(FULL))
     overflow.remove()
-    assert all(
-        torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True)
-    )
+    assert are_equal(parameters_of(state), before)
     assert state.accelerator.scaler.get_scale() == scale / 2
     train_step(state, micro_batches(PADDED))
     state.read_steps()
-    assert state.step == 3 and state.step_metrics.state_dict()["sums"][2] == 20 + 8 + 12
+    assert state.step == 3
+    assert state.step_metrics.state_dict()["sums"][2] == 20 + 8 + 12
     assert not torch.equal(parameters_of(state)[0], before[0])
 
 
@@ -131,7 +131,8 @@ def test_train_step_is_one_fused_kernel(stand_in, tmp_path, device):
     state = tiny_train_state(tmp_path, stand_in if device == "gpu" else None)
     with Operations() as operations:
         train_step(state, micro_batches(PADDED))
-    updated = [len(arguments[0]) for name, arguments in operations.calls if name == "_fused_adam_"]
+    calls = [arguments for name, arguments in operations.calls if name == "_fused_adam_"]
+    updated = [len(arguments[0]) for arguments in calls]
     assert updated == [len(list(state.unwrapped_model.parameters()))]
 
 
@@ -161,15 +162,13 @@ def test_packed_step_has_few_operations_beside_its_layers(tmp_path):
     state.batch_preparation = replace(state.batch_preparation, loss_in_graph=True)
     with Operations() as step:
         train_step(state, PACKED)
-    states, weight = (
-        torch.randn(2, 9, 8, requires_grad=True),
-        torch.randn(40, 8, requires_grad=True),
-    )
+    states = torch.randn(2, 9, 8, requires_grad=True)
+    weight = torch.randn(40, 8, requires_grad=True)
+    labels = PACKED[0].tensors["labels"]
     with Operations() as loss:
-        cross_entropy_in_graph(
-            states, weight, None, PACKED[0].tensors["labels"], 0.1
-        ).smoothed.backward()
-    assert 20 < len(loss.calls) <= 64 and 20 < len(step.calls) - len(loss.calls) <= 125
+        cross_entropy_in_graph(states, weight, None, labels, 0.1).smoothed.backward()
+    assert 20 < len(loss.calls) <= 64
+    assert 20 < len(step.calls) - len(loss.calls) <= 125
 
 
 @pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 1.0}, {"ema_decay": 0.9}], ids=str)
@@ -223,11 +222,11 @@ def test_train_step_names_a_batch_too_large(tmp_path, monkeypatch, is_adam, batc
 
     (tmp_path / "checkpoint-3").mkdir()
     state = tiny_train_state(tmp_path, max_tokens=77)
-    monkeypatch.setattr(
-        *((state.optimizer, "step") if is_adam else (ModelWithLoss, "forward")), fail
-    )
-    match = r"batch of 12 source and 12 target tokens \(30 with padding\) .* step 1 .*Lower `max_tokens`, now 77"
-    with pytest.raises(UserError, match=match) as error:
+    owner, name = (state.optimizer, "step") if is_adam else (ModelWithLoss, "forward")
+    monkeypatch.setattr(owner, name, fail)
+    tokens = r"batch of 12 source and 12 target tokens \(30 with padding\)"
+    message = f"{tokens} .* step 1 .*Lower `max_tokens`, now 77"
+    with pytest.raises(UserError, match=message) as error:
         train_step(state, micro_batches(*batches))
     assert "accumulation" in str(error.value)
     assert f"The last checkpoint is {tmp_path / 'checkpoint-3'}" in str(error.value)

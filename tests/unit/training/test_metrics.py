@@ -80,10 +80,10 @@ def test_metrics_logger_moves_a_bar_in_a_terminal(tmp_path, caplog, monkeypatch)
         assert (metrics.bar.n, metrics.bar.total) == (4, 8)
         assert "loss=1.500" in metrics.bar.postfix
         with caplog.at_level("INFO", logger="vanilla_transformer"):
-            scored = {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
-            scored["examples"] = [{"source": "a", "hypothesis": "b", "reference": "c"}]
-            scored |= {"step": 4, "minutes": 0.5, "validation_loss": 1.234}
-            metrics.log_validation(scored)
+            entry = {"step": 4, "minutes": 0.5, "validation_loss": 1.234}
+            entry |= {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
+            entry["examples"] = [{"source": "a", "hypothesis": "b", "reference": "c"}]
+            metrics.log_validation(entry)
     metrics.write({"step": 5, "minutes": 0.5})
     assert [entry["step"] for entry in read_entries(tmp_path)] == [4, 4, 5]
     shown = ["Validation: step 4, minutes 0.50, validation loss 1.23, bleu 30.00"]

@@ -96,7 +96,8 @@ def test_train_step_with_infinite_gradient_of_finite_loss_is_reported(tmp_path):
     weight = state.unwrapped_model.lm_head.weight
     weight.register_hook(lambda gradient: gradient * math.inf)
     train_step(state, micro_batches(FULL))
-    assert are_equal(parameters_of(state), before)
+    after = parameters_of(state)  # with the moments of Adam, which a first step creates
+    assert are_equal(after[: len(before)], before)
     with pytest.raises(FloatingPointError, match="The gradient of step 1 is not finite"):
         state.read_steps()
 

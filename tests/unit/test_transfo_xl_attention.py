@@ -209,8 +209,11 @@ def test_transfo_xl_pre_norm_memory_is_normalized_by_current_parameters(reversib
     mask = torch.ones(states.shape[:2], dtype=torch.bool)
     expected = reference_attention(layer.self_attn, normalized[:, 5:], normalized, mask)
     outputs = []
-    hook = lambda module, inputs, output: outputs.append(output[0])  # noqa: E731
-    layer.self_attn.register_forward_hook(hook)
+
+    def record(module, inputs, output):
+        outputs.append(output[0])
+
+    layer.self_attn.register_forward_hook(record)
     model(tokens[:, 5:], cache=memory)
     (output,) = outputs
     torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)

@@ -148,7 +148,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 WITHOUT_TOKENS = {"type": "TemplateProcessing", "special_tokens": {}}
 UNKNOWN_TOKEN = [{"SpecialToken": {"id": "x", "type_id": 0}}]
 PANIC = WITHOUT_TOKENS | {"single": UNKNOWN_TOKEN, "pair": UNKNOWN_TOKEN}
-# What is done to a folder, and words of the error.
+# Changes of a folder, and words of the error.
 DAMAGE = {
     "a missing tensor": (
         of_weights(remove_tensor),

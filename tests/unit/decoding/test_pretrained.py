@@ -167,7 +167,7 @@ DAMAGE = {
     "an empty generation config": (write(GENERATION_CONFIG, ""), "is invalid"),
     "a negative margin": (
         set_values(GENERATION_CONFIG, max_new_tokens_beyond_source=-1),
-        "`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got -1",
+        "`max_new_tokens_beyond_source` must be an integer from 0 to 10,000, got -1",
     ),
     "early stopping": (set_values(GENERATION_CONFIG, early_stopping="sometimes"), "early_stopping"),
 }

@@ -14,9 +14,9 @@ STATEMENTS = {
     "vanilla_transformer/*.py": 2465,
     "vanilla_transformer/cli": 1302,
     "vanilla_transformer/data": 2908,
-    "vanilla_transformer/decoding": 6021,
+    "vanilla_transformer/decoding": 6034,
     "vanilla_transformer/evaluation": 945,
-    "vanilla_transformer/extensions": 9979,
+    "vanilla_transformer/extensions": 10007,
     "vanilla_transformer/publishing": 774,
     "vanilla_transformer/text": 672,
     "vanilla_transformer/training": 3119,
@@ -24,7 +24,7 @@ STATEMENTS = {
     "vanilla_transformer/loading": 152,
     "vanilla_transformer/machine": 286,
     "vanilla_transformer/user_input": 489,
-    "tests": 35325,
+    "tests": 35326,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

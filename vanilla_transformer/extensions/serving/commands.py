@@ -365,8 +365,9 @@ def _wrap(
     documents, known = DocumentTranslator(translate, spoken, direction), known_options(translate)
     if glossary is not None:
         find_term_mode(None, known)  # refuses a model that knows no terms
+    usual_languages = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
     return LoadedModel(
-        translate_with(translate, documents, languages, spoken, glossary),
+        translate_with(translate, documents, usual_languages, spoken, glossary),
         count_tokens_with(translate.tokenizer),
         known,
         lambda: translate.is_compiled,

@@ -116,7 +116,8 @@ class Glossary:
     def __init__(
         self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"
     ):
-        self.terms = []
+        self.terms = list[Term]()
+        self._casefold = casefold
         for source, target, *line in terms:
             self.terms.append(Term(" ".join(source.split()), " ".join(target.split()), *line))
         self._exact, self._folded = _Tree(), _Tree()
@@ -144,6 +145,16 @@ class Glossary:
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._folded)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Glossary):
+            return NotImplemented
+        pairs = [(term.source, term.target) for term in self.terms]
+        others = [(term.source, term.target) for term in other.terms]
+        return (pairs, self._casefold, self._base) == (others, other._casefold, other._base)
+
+    def __hash__(self) -> int:
+        return hash((len(self.terms), self._casefold))
 
     def override(self, terms: Iterable[tuple[str, ...]]) -> "Glossary":
         """Return a glossary of other terms and, where it has none of them, of the terms of this

@@ -14,7 +14,7 @@ from vanilla_transformer.decoding.sentences import Sentence
 
 from .limits import LONGEST_REASON, Limits, Refusal
 
-TEXT = "text"  # the format of what is no document
+TEXT = "text"  # the format of texts that are no documents
 _NO_OPTIONS = TranslationOptions()
 
 # A request is small as long as the small requests of its client have at most this many tokens. As

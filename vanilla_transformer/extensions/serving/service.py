@@ -636,7 +636,7 @@ def translate_with(
 def _add_glossary(
     options: TranslationOptions, glossary: Any, tokenizer: "PreTrainedTokenizerBase"
 ) -> TranslationOptions:
-    """Return options with the terms of the service, which those of the request go before."""
+    """Return options with the terms of the service, after the terms of the request."""
     usual_mode = SOFT if knows_inline_terms(tokenizer) else EXACT
     mode = options.term_mode or usual_mode
     if mode != SOFT and options.do_sample:

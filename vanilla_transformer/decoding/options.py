@@ -320,7 +320,7 @@ class TranslationOptions(BaseModel):
     def _read_glossary(cls, value: Any) -> Any:
         if value is None:
             return None
-        from vanilla_transformer.extensions.terms.glossary import as_glossary
+        from vanilla_transformer.text.glossary import as_glossary
 
         return as_glossary(value)
 

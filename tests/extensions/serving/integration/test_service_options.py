@@ -32,8 +32,8 @@ from vanilla_transformer.extensions.serving.features import SOFT_TERMS, known_op
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
-from vanilla_transformer.extensions.terms.glossary import Glossary
 from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.languages import Direction, add_language_tags
 
 TERMS = {"man": "Mann"}

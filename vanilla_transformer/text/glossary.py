@@ -14,10 +14,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.readers.column_names import find_named_columns
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.inputs import read_input
 from vanilla_transformer.files.text_files import decode_text
+from vanilla_transformer.text.column_names import find_named_columns
 from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.scripts import normalize

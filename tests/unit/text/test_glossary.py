@@ -223,14 +223,14 @@ def test_glossary_finds_long_terms_in_one_pass():
     ],
 )
 def test_measure_use_counts_terms_as_they_are_and_with_other_endings(source, translation, expected):
-    found = USED.measure_use([source], [translation])
-    assert (found.terms, found.exact, found.inflected) == expected
+    use = USED.measure_use([source], [translation])
+    assert (use.terms, use.exact, use.inflected) == expected
 
 
 def test_measure_use_adds_sentences():
-    found = USED.measure_use(["A dog", "A cat", "dog dog"], ["Köter", "Köter", "Köters"])
-    assert found == TermUse(sentences=2, terms=3, exact=1, inflected=2)
-    assert str(found) == "33.3% as given, 66.7% with any ending"
+    use = USED.measure_use(["A dog", "A cat", "dog dog"], ["Köter", "Köter", "Köters"])
+    assert use == TermUse(sentences=2, terms=3, exact=1, inflected=2)
+    assert str(use) == "33.3% as given, 66.7% with any ending"
     assert str(USED.measure_use([""], [""])) == "0.0% as given, 0.0% with any ending"
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.aligned_corpus import write_aligned_corpus
-from tests.forked import run_python
+from tests.corpora import write_aligned_corpus
+from tests.processes import run_python
 from tests.tiny import TINY_SIZES
 from vanilla_transformer.cli import main
 

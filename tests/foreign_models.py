@@ -1,21 +1,76 @@
-"""Small models of each format that this package converts."""
+"""Small models of each format that this package converts, and mutations of their files: cut, flipped
+and lost bytes, and entries of wrong types or lost ones.
+"""
 
+import argparse
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import torch
+import yaml
 from transformers import MarianConfig, MarianMTModel
 
 from tests.fairseq_files import build_fsmt_tokenizer, fairseq_folder, fsmt
-from tests.joeynmt_files import joey_folder
 from tests.m2m_100_models import build_m2m_tokenizer, m2m_100
-from tests.marian_files import marian_folder
-from tests.marian_models import build_marian_tokenizer
+from tests.marian_files import MARIAN_SENTENCES, build_marian_tokenizer, marian_folder
 from tests.opennmt_files import eole_folder, opennmt_checkpoint
+from tests.tiny import train_pieces
 from vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion.common import rename
 from vanilla_transformer.extensions.conversion.joeynmt import JOEYNMT
 from vanilla_transformer.extensions.conversion.weight_names import JOEYNMT_NAMES
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
+
+SIDE = {
+    "type": "transformer",
+    "hidden_size": 16,
+    "ff_size": 32,
+    "num_heads": 2,
+    "num_layers": 2,
+    "dropout": 0.1,
+}
+
+
+def joey_folder(folder, same=True, **changes):
+    folder.mkdir()
+    tokens = [
+        "<unk>",
+        "<pad>",
+        "<s>",
+        "</s>",
+        *train_pieces(folder / "sp", MARIAN_SENTENCES * 3)[3:],
+    ]
+    for side, kept in (("src", tokens), ("trg", tokens if same else tokens[:-3])):
+        (folder / f"{side}_vocab.txt").write_text("\n".join(kept) + "\n")
+    side = (
+        SIDE
+        | {"layer_norm": "post", "embeddings": {"embedding_dim": 16, "scale": True, "dropout": 0.0}}
+        | changes
+    )
+    config = {
+        "model": {"tied_embeddings": same, "tied_softmax": same, "encoder": side, "decoder": side},
+        "data": {
+            name: {
+                "lang": name,
+                "level": "bpe",
+                "tokenizer_cfg": {"model_file": "elsewhere/sp.model"},
+            }
+            for name in ("src", "trg")
+        },
+        "testing": {"beam_size": 5, "beam_alpha": 1.0, "max_output_length": 12},
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    return folder
+
 
 SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
 SIZES |= {
@@ -78,3 +133,224 @@ MAKERS = {
     "opennmt-py": opennmt_py,
     "eole": lambda folder, text: eole_folder(text, folder) / "model.00.safetensors",
 }
+
+
+VALUES = [None, -1, 0, 3, 10**9, 10**30, 1.5, "x", "", [], [1], {}, {"a": 1}, True]
+TEXTS = ["", "[]", "3", "null", "{", "- a\n- b\n", "\0", "x: [\n"]
+OPTIONS = "special:model.yml"  # of Marian, in its weights
+
+
+def mutate_file(path: Path, draw: random.Random) -> None:
+    """Replace a file by a mutation of it: of its entries where it has some, or of its text or
+    bytes.
+    """
+    entries = {
+        ".json": _mutate_json,
+        ".yaml": _mutate_yaml,
+        ".pt": _mutate_pickle,
+        ".ckpt": _mutate_pickle,
+    }
+    entries[".npz"] = _mutate_arrays
+    if path.suffix in entries and draw.random() < 0.7:
+        entries[path.suffix](path, draw)
+    elif path.suffix in (".json", ".yaml", ".yml", ".txt") or not path.suffix:
+        path.write_text(_mutate_text(path.read_text(encoding="utf-8"), draw), encoding="utf-8")
+    else:
+        path.write_bytes(_mutate_bytes(path.read_bytes(), draw))
+
+
+def check_mutations(
+    numbers: range,
+    form: str,
+    text_folder: Path,
+    tmp_path: Path,
+    capsys: Any,
+    call: Callable[[Callable[[], None]], None] = lambda check: check(),
+) -> None:
+    """
+    Check that mutations of a model are converted or refused in one line that names it, and that
+    nothing is left.
+
+    Args:
+        call: Calls the check of a mutation, for example with limits.
+    """
+    model = tmp_path / "model"
+    weights = MAKERS[form](model, text_folder)
+    for number in numbers:
+        work = tmp_path / str(number)
+        work.mkdir()
+        call(partial(_check_mutation, model, form, weights, number, work, capsys))
+
+
+def _check_mutation(*mutation: Any) -> None:
+    *_, number, work, _ = mutation
+    status, message = _convert_mutation(*mutation)
+    assert status in (0, 2), number
+    if status == 2:
+        assert str(work / "theirs") in message, (number, message)
+        assert not (work / "ours").exists(), number
+
+
+def _convert_mutation(
+    model: Path, form: str, weights: Path, number: int, work: Path, capsys: Any
+) -> tuple[int, str]:
+    """Convert mutation `number` of a model, and return the status of the command and its error
+    message.
+
+    Args:
+        model: The folder of the model, which stays as it is.
+        weights: The file with its weights.
+        work: An empty folder for the copy and the result.
+    """
+    draw = random.Random(f"{form} {number}")
+    folder = shutil.copytree(model, work / "theirs")
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix not in (".py", ".md")
+    ]
+    mutate_file(draw.choice(files), draw)
+    (work / "sentences").write_text("A man.\n")
+    source = folder / weights.relative_to(model) if form == "opennmt-py" else folder
+    flags = ["--source_format", form, "--sentences", str(work / "sentences")]
+    status = main(["convert", str(source), str(work / "ours"), *flags])
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == (status == 2)
+    return status, "".join(errors)
+
+
+def _mutate_bytes(content: bytes, draw: random.Random) -> bytes:
+    kind, place = draw.randrange(4), draw.randrange(max(1, len(content)))
+    if kind == 0:
+        return content[:place]
+    if kind == 1:
+        return content[:place] + content[place + draw.randrange(1, 300) :]
+    changed = bytearray(content)
+    for _ in range(draw.randrange(1, 20)):
+        changed[draw.randrange(len(content) if kind == 2 else min(400, len(content)))] ^= (
+            1 << draw.randrange(8)
+        )
+    return bytes(changed)
+
+
+def _mutate_text(text: str, draw: random.Random) -> str:
+    lines = text.split("\n")
+    place = draw.randrange(len(lines))
+    before, line, after = lines[:place], lines[place], lines[place + 1 :]
+    value = draw.choice(["x", "[]", "{}", "null", "-1", "1" + "0" * 30, "''"])
+    changed = draw.choice(
+        [
+            [],
+            [line, line],
+            [f"{line.rsplit(':', 1)[0]}: {value}"],
+            [line[:-1] + draw.choice("{[:'\t")],
+        ]
+    )
+    return draw.choice(
+        ["\n".join([*before, *changed, *after])] * 4 + ["\n".join(before), draw.choice(TEXTS)]
+    )
+
+
+def _mutate_json(path: Path, draw: random.Random) -> None:
+    path.write_text(
+        json.dumps(_mutate_tree(json.loads(path.read_text(encoding="utf-8")), draw)),
+        encoding="utf-8",
+    )
+
+
+def _mutate_yaml(path: Path, draw: random.Random) -> None:
+    path.write_text(yaml.safe_dump(_mutate_tree(yaml.safe_load(path.read_text()), draw)))
+
+
+def _mutate_pickle(path: Path, draw: random.Random) -> None:
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        content = torch.load(path, weights_only=True)
+    torch.save(_mutate_tree(content, draw), path)
+
+
+def _mutate_arrays(path: Path, draw: random.Random) -> None:
+    with np.load(path) as content:
+        arrays = dict(content)
+    if draw.random() < 0.5:
+        text = _mutate_text(arrays[OPTIONS].tobytes().rstrip(b"\0").decode(), draw)
+        arrays[OPTIONS] = np.frombuffer(text.encode() + b"\0", dtype=np.int8)
+    else:
+        name = draw.choice(sorted(arrays))
+        array = arrays[name]
+        arrays[name] = draw.choice(
+            [array[:1], array.T, np.zeros(0, np.float32), array.astype(np.int8), np.float32(3)]
+        )
+    np.savez(path, **arrays)
+
+
+def _mutate_tree(tree: Any, draw: random.Random) -> Any:
+    """Return a tree of mappings and lists in which one entry is lost or has another value."""
+    parent, key = draw.choice([*_entries(tree)])
+    if isinstance(parent, dict) and draw.random() < 0.4:
+        del parent[key]
+    elif isinstance(parent[key], torch.Tensor) and draw.random() < 0.7:
+        tensor = parent[key]
+        parent[key] = draw.choice([tensor[:1], tensor.long(), tensor.reshape(-1), tensor.half()])
+    else:
+        parent[key] = draw.choice(VALUES)
+    return tree
+
+
+def _entries(tree: Any) -> Iterator[tuple[Any, Any]]:
+    tree = vars(tree) if isinstance(tree, argparse.Namespace) else tree
+    keys = (
+        list(tree)
+        if isinstance(tree, dict)
+        else range(min(3, len(tree)))
+        if isinstance(tree, list)
+        else []
+    )
+    for key in keys:
+        yield tree, key
+        yield from _entries(tree[key])
+
+
+PARSERS = {yaml: yaml.safe_load, json: json.loads}
+
+
+def change_entries(name, *places, **changes):
+    """Return a function that changes the entries of mappings in a file, each at its path, such as
+    `model.encoder`.
+    """
+
+    def damage(folder):
+        path = folder / name
+        kind = {".yaml": yaml, ".json": json}.get(path.suffix)
+        content = (
+            torch.load(path, weights_only=False)
+            if kind is None
+            else PARSERS[kind](path.read_text())
+        )
+        for place in places or ("",):
+            entries = content
+            for key in filter(None, place.split("/")):
+                entries = entries[key]
+            (vars(entries) if isinstance(entries, argparse.Namespace) else entries).update(changes)
+        if kind is None:
+            torch.save(content, path)
+        else:
+            path.write_text(json.dumps(content))  # which is YAML, too
+
+    return damage
+
+
+def change_arrays(*, without=(), options=None, **added):
+    """Return a function that changes Marian's arrays, and its options: entries, or all of their
+    text.
+    """
+
+    def damage(folder):
+        with np.load(folder / "model.npz") as content:
+            arrays = {name: array for name, array in content.items() if name not in without} | added
+        if options is not None:
+            before = yaml.safe_load(arrays[OPTIONS].tobytes().rstrip(b"\0"))
+            text = options if isinstance(options, str) else yaml.safe_dump(before | options)
+            arrays[OPTIONS] = np.frombuffer(text.encode() + b"\0", dtype=np.int8)
+        np.savez(folder / "model.npz", **arrays)
+
+    return damage

@@ -1,11 +1,15 @@
-"""Start several processes on this machine.
+"""Start several processes on this machine, by torchrun or joined by gloo.
 
 None of the launchers uses a fixed port: many tests run at a time.
 """
 
+import os
 import socket
 
 import psutil
+import torch
+
+from tests.processes import fork_context
 
 
 def torchrun(processes: int, *options: object) -> list[str]:
@@ -44,3 +48,23 @@ def find_rank(launcher: int, rank: int) -> psutil.Process | None:
     """Return the process of `rank` that the launcher of this process number has started."""
     workers = psutil.Process(launcher).children(recursive=True)
     return next((worker for worker in workers if worker.environ().get("RANK") == str(rank)), None)
+
+
+def run_two_processes(function, folder):
+    """Call `function(rank, folder, found)` in each of two processes, and return what they put into
+    `found`.
+    """
+    with fork_context().Manager() as manager:
+        found = manager.dict()
+        arguments = function, str(folder), found
+        torch.multiprocessing.start_processes(_join, arguments, nprocs=2, start_method="forkserver")
+        return dict(found)
+
+
+def _join(rank, function, folder, found):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
+    torch.set_num_threads(1)
+    store = torch.distributed.FileStore(f"{folder}/store", 2)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    function(rank, folder, found)
+    torch.distributed.destroy_process_group()

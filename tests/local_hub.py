@@ -1,5 +1,5 @@
 """A Hub on the loopback address: the requests that the real client needs to create, commit to and
-read repositories.
+read repositories. Programs and tests talk to it with that client.
 
 Everything is kept in memory.
 """
@@ -7,6 +7,7 @@ Everything is kept in memory.
 import base64
 import hashlib
 import json
+import os
 import re
 import threading
 from contextlib import contextmanager
@@ -14,6 +15,11 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
+
+from huggingface_hub import constants
+
+from tests.processes import run_python
+from vanilla_transformer.publishing import checks
 
 USER, TOKEN, READ_ONLY_TOKEN = "user", "hf_writes", "hf_reads"
 _LARGE = ".safetensors"
@@ -367,3 +373,54 @@ _ROUTES = [
     (("PUT",), r"/large/(?P<oid>[0-9a-f]{64})", _Handler.take_large_file),
     (("GET", "HEAD"), rf"/{_REPO}/resolve/{_REVISION}/(?P<path>.+)", _Handler.download),
 ]
+
+
+def run_with_hub(hub, folder, *command, offline=False, **options):
+    """Run a Python program whose Hub is `hub`.
+
+    Caches are below `folder`, which is the working directory.
+    """
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(folder / "home"),
+        "HF_HUB_CACHE": str(folder / "home" / "hub"),
+        "HF_MODULES_CACHE": str(folder / "home" / "modules"),
+        "HF_TOKEN": TOKEN,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_OFFLINE": str(int(offline)),
+    }
+    return run_python(*command, env=environment, cwd=folder, **options)
+
+
+def fork_checks(monkeypatch):
+    """Let the checks before publishing fork the process that loads a folder without this
+    package.
+    """
+
+    def fork(command, input, env, cwd, **_):
+        return run_python(*command[1:], input=input, env=env, cwd=cwd)
+
+    monkeypatch.setattr(checks.subprocess, "run", fork)
+
+
+def read_answer(process):
+    """Return the JSON in the last line that a program printed."""
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])  # Trainer prints as well
+
+
+def use_hub_in_this_process(hub, monkeypatch):
+    """Point the client of this process to the local Hub."""
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(
+        "transformers.utils.hub._hf_api", None, raising=False
+    )  # which keeps the address of another
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.partition("{repo_id}")
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.url}/{''.join(template[1:])}"
+    )
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    return hub

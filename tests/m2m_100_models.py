@@ -10,7 +10,7 @@ from transformers import (
     NllbTokenizer,
 )
 
-from tests.pieces import train_pieces
+from tests.tiny import train_pieces
 
 M2M_SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
 _SIZES = {

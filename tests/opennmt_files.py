@@ -6,7 +6,7 @@ import json
 import torch
 from safetensors.torch import save_file
 
-from tests.pieces import train_pieces
+from tests.tiny import train_pieces
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 
 SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]

@@ -1,4 +1,4 @@
-"""A training state of a tiny model and the micro-batches of a step, without files."""
+"""A training state of a tiny model, the micro-batches of a step without files, and fp16 on a CPU."""
 
 from contextlib import nullcontext
 from importlib import import_module
@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch.nn.utils.rnn import pad_sequence
 
-from tests.host_reads import GPU
+from tests.devices import GPU
 from tests.tiny import tiny_model
 from vanilla_transformer.data.batches import BatchShape, MicroBatch, TokenCounts
 from vanilla_transformer.data.packing import pack_pairs
@@ -100,3 +100,24 @@ def parameters_of(state: TrainState) -> list[torch.Tensor]:
     """Return copies of all parameters and of the tensors of the optimizer."""
     kinds = [tensor for each in state.optimizer.state.values() for tensor in each.values()]
     return [tensor.detach().clone() for tensor in [*state.unwrapped_model.parameters(), *kinds]]
+
+
+SCALE = 2.0**12
+
+
+class HalfPrecision(Accelerator):
+    """Behave as an `Accelerator` with fp16 on a GPU."""
+
+    initial_scale = SCALE
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self.native_amp = True
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=self.initial_scale, growth_interval=3)
+
+    @property
+    def mixed_precision(self) -> str:
+        return "fp16"
+
+    def autocast(self, *_: Any) -> Any:
+        return torch.autocast("cpu", torch.float16)

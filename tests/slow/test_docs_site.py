@@ -13,8 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.axe import find_problems
-from tests.browser import requested_addresses, set_color_scheme, set_width
+from tests.browser import find_problems, requested_addresses, set_color_scheme, set_width
 from tests.docs_pages import ROOT
 from tests.node import require, run_with_network
 from vanilla_transformer.extensions.conversion import WRITERS

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.limits import run_limited
+from tests.processes import run_limited
 from vanilla_transformer.cli import find_command, main
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training import trainer

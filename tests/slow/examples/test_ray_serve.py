@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.service_answers import TEXTS
+from tests.services import TEXTS
 from vanilla_transformer.decoding.loading import load_pipeline
 
 pytest.importorskip("ray.serve", reason="needs `pip install 'ray[serve]'`")

@@ -7,8 +7,8 @@ import signal
 
 import psutil
 
+from tests.processes import wait_until
 from tests.tiny_runs import assert_same_run, flags, no_scores, start, train_tiny, wait_for_metrics
-from tests.waiting import wait_until
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, GenerationConfig, MarianMTModel
 
-from tests.marian_models import build_marian_tokenizer, marian_model
+from tests.marian_files import build_marian_tokenizer, marian_model
 from tests.tiny_runs import entries, no_scores
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.decoding.pretrained import load_seq2seq

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.launchers import find_rank, torchrun, torchrun_on_two_nodes
+from tests.processes import wait_until
 from tests.tiny import write_tiny_corpus
 from tests.tiny_runs import ROOT, assert_same_run, assert_similar_weights, finish, flags, launch
-from tests.waiting import wait_until
 from vanilla_transformer.evaluation.scores import validation_scores
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations

@@ -13,10 +13,10 @@ import pytest
 import torch
 from transformers.utils import logging
 
-from tests.rounding import close_to
+from tests.closeness import close_to
+from tests.processes import wait_until
 from tests.tiny import tiny_model
 from tests.tiny_engines import SOURCES, EndedWorker, engine_of, translate
-from tests.waiting import wait_until
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.step_package import StepCompiler

@@ -1,14 +1,69 @@
-"""Compare the answers of the HTTP service with the pipeline that it serves."""
+"""Services of functions that stand in for models, a real server on a thread, and its answers."""
 
+import asyncio
 import json
+import threading
+import time
 from collections.abc import Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi.testclient import TestClient
 
+from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.extensions.serving.features import RETURNED
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
+
+
+def shout(texts, hypotheses, **options):
+    """Return each text in upper case."""
+    return [[text.upper()] * hypotheses for text in texts]
+
+
+def echo(texts, hypotheses, src_lang, tgt_lang):
+    """Return each text with its languages."""
+    return [[f"{src_lang}-{tgt_lang} {text}"] * hypotheses for text in texts]
+
+
+class SlowModel:
+    """A model that shouts, and waits for `proceed` in each call.
+
+    `started` is set as soon as it is at work.
+    """
+
+    def __init__(self):
+        self.started, self.proceed, self.calls = threading.Event(), threading.Event(), []
+
+    def __call__(self, texts, hypotheses):
+        self.calls.append(list(texts))
+        self.started.set()
+        assert self.proceed.wait(20)
+        return shout(texts, hypotheses)
+
+    async def is_at_work(self):
+        await asyncio.to_thread(self.started.wait, 10)
+
+
+@contextmanager
+def running_service(service, limits):
+    """Yield the server, with its `thread` and its `address`."""
+    listener = server.bind("127.0.0.1", 0)
+    address = listener.getsockname()
+    running = server.Server(service, limits)
+    running.address, running.thread = (
+        address,
+        threading.Thread(target=running.run, kwargs={"sockets": [listener]}),
+    )
+    running.thread.start()
+    try:
+        while not running.started:
+            time.sleep(0.01)
+        yield running
+    finally:
+        running.stop()
+        running.thread.join()
+
 
 TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
 

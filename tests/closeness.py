@@ -1,7 +1,21 @@
-"""Pearson's chi-squared test. Tests use fixed seeds, so that p-values are always the same."""
+"""Numbers that are equal but for rounding, on any processor, or but for chance.
 
+Tests use fixed seeds, so that p-values are always the same.
+"""
+
+import pytest
 import torch
 from torch import Tensor
+
+
+def close_to(values, relative=1e-5):
+    """Return a value that equals scores or log-probabilities up to a share of their size.
+
+    Below 1, the share is of 1: log-probabilities are differences of logits, which are hardly
+    smaller.
+    """
+    return pytest.approx(values, rel=relative, abs=relative)
+
 
 LIKELY = 1e-3  # p-value that right frequencies reach
 

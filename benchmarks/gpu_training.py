@@ -177,8 +177,8 @@ def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
     AcceleratorState._reset_state(
         reset_partial_state=True
     )  # Accelerate keeps the options of the first run otherwise
-    flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
-    flags |= changes
+    flags = {"train_source": "a", "train_target": "b", "output_dir": "c"}  # which nothing reads
+    flags |= {"mixed_precision": "bf16"} | changes
     recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))

@@ -28,14 +28,16 @@ def p_value(observed: Tensor, expected: Tensor, fitted: int = 0) -> float:
         fitted: Parameters that were estimated from the observed counts.
     """
     often = expected >= 5
-    cells = [
-        torch.cat([each[often], each[~often].sum()[None]]).double() for each in (observed, expected)
-    ]
-    torch.testing.assert_close(cells[1].sum(), cells[0].sum(), rtol=1e-4, atol=0.0)
+    counts, wanted = _joined(observed, often), _joined(expected, often)
+    torch.testing.assert_close(wanted.sum(), counts.sum(), rtol=1e-4, atol=0.0)
     assert (observed[expected == 0] == 0).all()
-    counts, wanted = (each[cells[1] > 0] for each in cells)
+    counts, wanted = counts[wanted > 0], wanted[wanted > 0]
     if len(wanted) == 1:
         return 1.0
     statistic = ((counts - wanted) ** 2 / wanted).sum()
     degrees = torch.tensor(float(len(wanted) - 1 - fitted), dtype=torch.double)
     return torch.special.gammaincc(degrees / 2, statistic / 2).item()
+
+
+def _joined(cells: Tensor, often: Tensor) -> Tensor:
+    return torch.cat([cells[often], cells[~often].sum()[None]]).double()

@@ -61,11 +61,8 @@ class FreshCorpus(LengthsCorpus):
         return self.tokenize(number)
 
 
-_ARTICLES = {
-    "m": ("der", "den"),
-    "f": ("die", "die"),
-    "n": ("das", "das"),
-}  # nominative, accusative
+# Nominative, accusative.
+_ARTICLES = {"m": ("der", "den"), "f": ("die", "die"), "n": ("das", "das")}
 # No content word is in a tenth of the sentences.
 _NOUNS = {  # by gender
     "m": (
@@ -104,31 +101,32 @@ def aligned_pairs(count: int, seed: int = 0) -> list[tuple[SentencePair, str]]:
 
     A modal verb sends the full verb to the end in German, and an adverb comes before it.
     """
-    draw, found = random.Random(seed), dict[SentencePair, str]()
-    while len(found) < count:
+    draw, alignments = random.Random(seed), dict[SentencePair, str]()
+    while len(alignments) < count:
         pair, alignment = _spell(_sentence(draw))
-        found.setdefault(pair, alignment)
-    return [*found.items()]
+        alignments.setdefault(pair, alignment)
+    return [*alignments.items()]
 
 
 def write_aligned_corpus(folder: Path, **counts: int) -> None:
     """Write `NAME.en`, `NAME.de` and `NAME.align` for each name, with distinct pairs in all."""
     rows = aligned_pairs(sum(counts.values()))
     for name, count in counts.items():
-        taken, rows = rows[:count], rows[count:]
-        for end, lines in (
-            ("en", [pair.source for pair, _ in taken]),
-            ("de", [pair.target for pair, _ in taken]),
-            ("align", [alignment for _, alignment in taken]),
-        ):
-            (folder / f"{name}.{end}").write_text(
-                "".join(f"{line}\n" for line in lines), encoding="utf-8"
-            )
+        lines = {"en": "", "de": "", "align": ""}
+        for pair, alignment in rows[:count]:
+            lines["en"] += f"{pair.source}\n"
+            lines["de"] += f"{pair.target}\n"
+            lines["align"] += f"{alignment}\n"
+        rows = rows[count:]
+        for end, text in lines.items():
+            (folder / f"{name}.{end}").write_text(text, encoding="utf-8")
 
 
 def _sentence(draw: random.Random) -> list[_Word]:
     """Draw a sentence, word by word in the English order."""
-    verb, modal, adverb = (draw.choice([*words]) for words in (_VERBS, _MODALS, _ADVERBS))
+    verb = draw.choice([*_VERBS])
+    modal = draw.choice([*_MODALS])
+    adverb = draw.choice([*_ADVERBS])
     third_person, present, infinitive = _VERBS[verb]
     subject, object_ = _noun_phrase(draw, 0, 0), _noun_phrase(draw, 1, 4)
     verbs = [(modal, _MODALS[modal], 3), (verb, infinitive, 8)]
@@ -137,31 +135,33 @@ def _sentence(draw: random.Random) -> list[_Word]:
     return [*subject, *verbs, *object_, (adverb, _ADVERBS[adverb], 7)]
 
 
-def _noun_phrase(draw: random.Random, case: int, place: int) -> list[_Word]:
+def _noun_phrase(draw: random.Random, case: int, start: int) -> list[_Word]:
     gender = draw.choice([*_NOUNS])
-    (noun, german_noun), (adjective, german_adjective) = (
-        _draw_entry(draw, _NOUNS[gender]),
-        _draw_entry(draw, _ADJECTIVES),
-    )
+    noun, german_noun = _draw_entry(draw, _NOUNS[gender])
+    adjective, german_adjective = _draw_entry(draw, _ADJECTIVES)
     ending = "n" if gender == "m" and case else ""
     return [
-        ("the", _ARTICLES[gender][case], place),
-        (adjective, german_adjective + ending, place + 1),
-        (noun, german_noun, place + 2),
+        ("the", _ARTICLES[gender][case], start),
+        (adjective, german_adjective + ending, start + 1),
+        (noun, german_noun, start + 2),
     ]
 
 
 def _draw_entry(draw: random.Random, entries: str) -> tuple[str, str]:
     """Draw a word and its translation, which follows it in `entries`."""
     words = entries.split()
-    place = 2 * draw.randrange(len(words) // 2)
-    return words[place], words[place + 1]
+    index = 2 * draw.randrange(len(words) // 2)
+    return words[index], words[index + 1]
 
 
 def _spell(words: list[_Word]) -> tuple[SentencePair, str]:
     order = sorted(range(len(words)), key=lambda number: words[number][2])
     links = sorted((source, target) for target, source in enumerate(order))
-    english, german = [word[0] for word in words], [words[number][1] for number in order]
-    texts = (" ".join(side) for side in (english, german))
-    pair = SentencePair(*(f"{text[0].upper()}{text[1:]}." for text in texts))
-    return pair, " ".join(f"{source}-{target}" for source, target in links)
+    source = " ".join(word for word, _, _ in words)
+    target = " ".join(words[number][1] for number in order)
+    alignment = " ".join(f"{english}-{german}" for english, german in links)
+    return SentencePair(_capitalized(source), _capitalized(target)), alignment
+
+
+def _capitalized(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

@@ -7,12 +7,13 @@ device stand in for a GPU's: they have no values, so that every read is found, i
 which is no operation on a CPU.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,6 +23,9 @@ needs_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="there is no CUDA de
 
 
 GPU = torch.device("meta")
+Types = Sequence[type]
+Arguments = tuple[Any, ...]
+Options = dict[str, Any] | None
 
 
 class NoHostReads(TorchDispatchMode):
@@ -29,27 +33,19 @@ class NoHostReads(TorchDispatchMode):
     unknown shapes.
     """
 
-    READS = (
-        "_local_scalar_dense",
-        "nonzero",
-        "item",
-        "masked_select",
-        "equal",
-        "is_nonzero",
-        "unique",
-        "_unique",
-    )
+    READS = ("_local_scalar_dense", "nonzero", "item", "masked_select", "equal")
+    READS += ("is_nonzero", "unique", "_unique")
     READS += ("bincount", "repeat_interleave.Tensor")
 
     def __torch_dispatch__(
-        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+        self, operation: OpOverload, types: Types, args: Arguments = (), kwargs: Options = None
     ) -> Any:
         kwargs = kwargs or {}
         with self:  # in inference mode, operations that consist of others arrive here in one piece
             results = operation.decompose(*args, **kwargs)
         return self.run(operation, args, kwargs) if results is NotImplemented else results
 
-    def run(self, operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def run(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> Any:
         """Check an operation and run it."""
         self.check(operation, args)
         results = operation(*args, **kwargs)
@@ -57,19 +53,16 @@ class NoHostReads(TorchDispatchMode):
             assert len(_devices(args, results)) <= 1, f"{operation} copies between devices."
         return results
 
-    def check(self, operation: Any, args: Any) -> None:
+    def check(self, operation: OpOverload, args: Arguments) -> None:
         """Check the name and the arguments of an operation."""
         name = operation.overloadpacket.__name__
-        assert not str(operation).removeprefix("aten.").startswith(self.READS), (
-            f"{operation} waits for the device."
-        )
+        reads = str(operation).removeprefix("aten.").startswith(self.READS)
+        assert not reads, f"{operation} waits for the device."
         is_constant = name == "lift_fresh" and args[0].numel() > 0
         assert not is_constant, f"{operation} makes a constant, which is copied from the host."
         if name in ("index", "index_put", "index_put_"):
-            indices = [index for index in args[1] if index is not None]
-            assert all(index.dtype is torch.long for index in indices), (
-                f"{operation} with a mask has no static shape."
-            )
+            types = {index.dtype for index in args[1] if index is not None}
+            assert types <= {torch.long}, f"{operation} with a mask has no static shape."
 
 
 @contextmanager
@@ -91,17 +84,15 @@ class HostCopies(NoHostReads):
         super().__init__()
         self.arrived: list[torch.Tensor] = []
 
-    def run(self, operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if (
-            operation.overloadpacket.__name__ == "_to_copy"
-            and kwargs.get("device", args[0].device) != args[0].device
-        ):
-            return self._copy(args[0], kwargs)
+    def run(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> Any:
+        if operation.overloadpacket.__name__ == "_to_copy":
+            device = args[0].device
+            if kwargs.get("device", device) != device:
+                return self._copy(args[0], kwargs)
         if GPU in _devices(args, kwargs):
             self.check(operation, args)
-            assert len(_devices(args)) < 2, (
-                f"{operation} has arguments on two devices, and copies one of them."
-            )
+            message = f"{operation} has arguments on two devices, and copies one of them."
+            assert len(_devices(args)) < 2, message
         return operation(*args, **kwargs)
 
     def _copy(self, tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
@@ -122,24 +113,24 @@ class _NoConstants(TorchFunctionMode):
     INDEXING = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 
     def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        function: Callable[..., Any],
+        types: Types,
+        args: Arguments = (),
+        kwargs: Options = None,
     ) -> Any:
         results = function(*args, **(kwargs or {}))
         if function in self.MAKERS:
-            assert results.device != GPU or not results.numel(), (
-                f"{function.__name__} copies numbers from the host."
-            )
+            message = f"{function.__name__} copies numbers from the host."
+            assert results.device != GPU or not results.numel(), message
         if function in self.INDEXING and args[0].device == GPU:
             indices = args[1] if isinstance(args[1], tuple) else (args[1],)
-            assert not any(isinstance(index, list) for index in indices), (
-                "A list as an index is copied from the host."
-            )
-            if function is torch.Tensor.__setitem__ and any(
-                isinstance(index, torch.Tensor) for index in indices
-            ):
-                assert isinstance(args[2], torch.Tensor), (
-                    "A number is copied from the host. Use `index_fill_`."
-                )
+            lists = [index for index in indices if isinstance(index, list)]
+            assert not lists, "A list as an index is copied from the host."
+            has_tensors = any(isinstance(index, torch.Tensor) for index in indices)
+            if function is torch.Tensor.__setitem__ and has_tensors:
+                message = "A number is copied from the host. Use `index_fill_`."
+                assert isinstance(args[2], torch.Tensor), message
         return results
 
 

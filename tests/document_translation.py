@@ -19,18 +19,17 @@ _WORD, _UNIT = re.compile(r"\S+"), re.compile(r"\w+|[^\w\s]")
 
 def by_word(change):
     """Return a model that changes text in place, with the alignment of its words and marks."""
-    return lambda texts: [
-        (change(text), [(*match.span(), *match.span(), 1.0) for match in _UNIT.finditer(text)])
-        for text in texts
-    ]
+    return lambda texts: [(change(text), _in_place(_UNIT, text)) for text in texts]
+
+
+def _in_place(pattern, text):
+    """Return links between parts of a text and the same parts of its translation."""
+    return [(*match.span(), *match.span(), 1.0) for match in pattern.finditer(text)]
 
 
 def shout(texts):
     """Return each text in upper case with an alignment of its words."""
-    return [
-        (text.upper(), [(*match.span(), *match.span(), 1.0) for match in _WORD.finditer(text)])
-        for text in texts
-    ]
+    return [(text.upper(), _in_place(_WORD, text)) for text in texts]
 
 
 def copy(texts):
@@ -79,8 +78,9 @@ def contain(translate):
 
     def constrain(texts, phrases):
         answers = []
-        for text, own, (translation, links) in zip(texts, phrases, translate(texts), strict=True):
-            for phrase in own:
+        rows = zip(texts, phrases, translate(texts), strict=True)
+        for text, of_text, (translation, links) in rows:
+            for phrase in of_text:
                 translation = translation.replace(phrase.upper(), phrase)
             answers.append((translation, links) if len(text) % 2 else None)
         return answers

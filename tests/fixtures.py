@@ -191,8 +191,10 @@ def alignments(corpus):
     """Write the alignments of the corpus, where each word is translated at its place, and return
     their file.
     """
-    texts = (corpus / "train.a").read_text().splitlines()
-    lines = [" ".join(f"{place}-{place}" for place in range(len(text.split()))) for text in texts]
+    lines = []
+    for text in (corpus / "train.a").read_text().splitlines():
+        words = range(len(text.split()))
+        lines.append(" ".join(f"{word}-{word}" for word in words))
     (corpus / "train.align").write_text("\n".join(lines) + "\n")
     return corpus / "train.align"
 
@@ -213,11 +215,8 @@ def _enable_progress_bars():
 
 @pytest.fixture(scope="session")
 def _saved_folder(tiny_tokenizer, tmp_path_factory):
-    return add_card(
-        save_model_folder(
-            tiny.tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("saved") / "model"
-        )
-    )
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    return add_card(save_model_folder(tiny.tiny_model(), tiny_tokenizer, folder))
 
 
 @pytest.fixture

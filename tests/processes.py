@@ -55,12 +55,10 @@ class Forked:
         files = [Path(self._folder.name, name) for name in ("input", "output", "errors")]
         files[0].write_text(input)
         self._printed = files[1:]
-        given = (
-            [*map(str, arguments)],
-            dict(os.environ if env is None else env),
-            os.fspath(cwd or os.getcwd()),
-        )
-        self._process = fork_context().Process(target=_run, args=(*given, files))
+        words = [*map(str, arguments)]
+        environment = dict(os.environ if env is None else env)
+        program = (words, environment, os.fspath(cwd or os.getcwd()), files)
+        self._process = fork_context().Process(target=_run, args=program)
         self._process.start()
         self.pid = self._process.pid
 
@@ -98,19 +96,18 @@ class TwoProcesses:
         with socket.socket() as listener:
             listener.bind(("localhost", 0))
             port = listener.getsockname()[1]
-        shared = {
-            "WORLD_SIZE": "2",
-            "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "localhost",
-            "MASTER_PORT": str(port),
-        }
+        shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        shared |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
         shared |= {"OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "run"}
-        ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
-        self.processes = [Forked(arguments, (env or os.environ) | shared | rank) for rank in ranks]
+        self.processes = []
+        for rank in ("0", "1"):
+            environment = (env or os.environ) | shared | {"RANK": rank, "LOCAL_RANK": rank}
+            self.processes.append(Forked(arguments, environment))
 
     @property
     def returncode(self):
-        return next((each.returncode for each in self.processes if each.returncode), 0)
+        one, other = (process.returncode for process in self.processes)
+        return one or other or 0
 
     def communicate(self, timeout=300):
         """Return the outputs and the errors of both, one after the other."""
@@ -127,16 +124,15 @@ def run_python(*arguments, env=None, cwd=None, input="", timeout=300):
 
 def _run(arguments, environment, folder, files):
     os.setsid()
-    for descriptor, (path, mode) in enumerate(
-        zip(files, (os.O_RDONLY, _WRITING, _WRITING), strict=True)
-    ):
+    modes = (os.O_RDONLY, _WRITING, _WRITING)
+    for descriptor, (path, mode) in enumerate(zip(files, modes, strict=True)):
         os.dup2(os.open(path, mode), descriptor)
     sys.stdin = os.fdopen(0, closefd=False)  # `multiprocessing` has replaced it by an empty one
     os.environ.clear()
     os.environ.update(environment)
     _reread_environment()
     os.chdir(folder)
-    sys.path[:] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.path += sys.modules["tests.preloaded"].PATHS
     program, *words = arguments
     main = sys.modules["__main__"] = types.ModuleType("__main__")
@@ -189,10 +185,10 @@ setattr(owner, name, killing)
 def run_until_killed(code: str, words: list[str], module: str, function: str, calls: int) -> None:
     """Run `code`, which may use the list `words`, until the n-th call of a function of a module."""
     command = [sys.executable, "-c", _PATCH + code, module, function, str(calls), *words]
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1"
-    }  # as in this process, for sums in the same order
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    # As in this process, for sums in the same order.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    options = {"env": environment, "capture_output": True, "text": True, "timeout": 300}
+    finished = subprocess.run(command, **options)
     assert finished.returncode == -signal.SIGKILL, finished.stderr
 
 
@@ -207,16 +203,13 @@ def run_limited(work: Callable[[], Any], seconds: int, mebibytes: int) -> None:
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
-        signal.signal(
-            signal.SIGALRM, signal.SIG_DFL
-        )  # ends the process in the middle of a library's loop, too
+        # It ends the process in the middle of a library's loop, too.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(seconds)
         # The threads of this process are not in a fork, which would wait for them.
         torch.set_num_threads(1)
-        os.environ |= {
-            "TOKENIZERS_PARALLELISM": "false",
-            "OMP_NUM_THREADS": "1",
-        }  # CTranslate2 reads the second
+        # CTranslate2 reads the second.
+        os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         try:
             work()
         except BaseException:  # of any kind: the parent reports it

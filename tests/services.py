@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from fastapi.testclient import TestClient
+from httpx import Response
 
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.extensions.documents import DocumentTranslator
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.extensions.serving.features import RETURNED
 from vanilla_transformer.extensions.serving.schema import ENTRIES
@@ -51,10 +54,8 @@ def running_service(service, limits):
     listener = server.bind("127.0.0.1", 0)
     address = listener.getsockname()
     running = server.Server(service, limits)
-    running.address, running.thread = (
-        address,
-        threading.Thread(target=running.run, kwargs={"sockets": [listener]}),
-    )
+    running.address = address
+    running.thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
     running.thread.start()
     try:
         while not running.started:
@@ -68,38 +69,37 @@ def running_service(service, limits):
 TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
 
 
-def post(translate: Any, known: Sequence[str] = ENTRIES, documents: Any = None, **body: Any) -> Any:
+def post(
+    translate: TranslationPipeline,
+    known: Sequence[str] = ENTRIES,
+    documents: DocumentTranslator | None = None,
+    **body: Any,
+) -> Response:
     """Return the answer to a request for `TEXTS`, after which the service is well.
 
     `limits` are the service's.
     """
-    service = create_service(
-        translate_with(translate, documents),
-        body.pop("limits", None),
-        known=known,
-        documents=documents,
-    )
+    limits = body.pop("limits", None)
+    options = {"known": known, "documents": documents}
+    service = create_service(translate_with(translate, documents), limits, **options)
     with TestClient(service) as client:
         answer = client.post("/translate", json={"text": TEXTS} | body)
-        assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get(
-            "/health"
-        ).json().items()
+        health = client.get("/health").json()
+    assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= health.items()
     return answer
 
 
-def assert_service_returns_scores_like(translate: Any) -> None:
+def assert_service_returns_scores_like(translate: TranslationPipeline) -> None:
     """Check the scores and tokens of some texts, requested together with texts alone."""
-    texts, options = (
-        ["A man is sleeping.", "Two dogs.\n\nGrass."],
-        {"return_scores": True, "return_tokens": True},
-    )
+    texts = ["A man is sleeping.", "Two dogs.\n\nGrass."]
+    options = {"return_scores": True, "return_tokens": True}
     with TestClient(create_service(translate_with(translate), known=RETURNED)) as client:
-        found = client.post("/translate", json={"text": texts} | options).json()["translations"]
-        plain = client.post("/translate", json={"text": texts, "return_scores": False}).json()[
-            "translations"
-        ]
-    expected = [
-        {"text": answer.pop("translation_text"), **answer} for answer in translate(texts, **options)
-    ]
-    assert found == json.loads(json.dumps([[answer] for answer in expected]))
-    assert plain == [[answer["text"]] for answer in expected]
+        scored = client.post("/translate", json={"text": texts} | options)
+        plain = client.post("/translate", json={"text": texts, "return_scores": False})
+    rows, translations = [], []
+    for answer in translate(texts, **options):
+        text = answer.pop("translation_text")
+        rows.append([{"text": text, **answer}])
+        translations.append([text])
+    assert scored.json()["translations"] == json.loads(json.dumps(rows))
+    assert plain.json()["translations"] == translations

@@ -51,7 +51,7 @@ class Textbook:
     options: dict[str, Any]
     change: Change = lambda scores, _: scores
 
-    def option(self, name: str, default: Any = None) -> Any:
+    def option(self, name: str, default: object = None) -> Any:
         for options in (self.options, vars(self.model.generation_config)):
             if options.get(name) is not None:
                 return options[name]

@@ -115,10 +115,10 @@ def write_tiny_corpus(folder: Path) -> Path:
     """Write 40 training and 5 validation pairs of letters and the same in capitals: `train.a`,
     `train.b`, …
     """
-    sentences = [
-        " ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4))
-        for number in range(40)
-    ]
+    sentences = list[str]()
+    for number in range(40):
+        letters = ["abcde"[(number * step) % 5] for step in range(1, 3 + number % 4)]
+        sentences.append(" ".join(letters))
     for name, lines in (("train", sentences), ("validation", sentences[:5])):
         (folder / f"{name}.a").write_text("\n".join(lines) + "\n")
         (folder / f"{name}.b").write_text("\n".join(lines).upper() + "\n")

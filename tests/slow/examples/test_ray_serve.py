@@ -27,10 +27,10 @@ def test_ray_serve_answers_like_the_pipeline(folder, monkeypatch):
             port = free.getsockname()[1]
         serve.start(http_options={"port": port})
         serve.run(runpy.run_path(str(EXAMPLE))["application"])
-        answer = httpx.post(f"http://127.0.0.1:{port}/translate", json={"text": TEXTS}, timeout=60)
+        address = f"http://127.0.0.1:{port}/translate"
+        answer = httpx.post(address, json={"text": TEXTS}, timeout=60)
     finally:
         serve.shutdown()
         ray.shutdown()
-    assert answer.json() == {
-        "translations": [[each["translation_text"]] for each in load_pipeline(folder)(TEXTS)]
-    }
+    expected = [[row["translation_text"]] for row in load_pipeline(folder)(TEXTS)]
+    assert answer.json() == {"translations": expected}

@@ -62,7 +62,7 @@ def opennmt_checkpoint(text_folder, tmp_path, **changes):
 
 
 def stack_weights(layer, attentions, norms):
-    """Return the random weights of a layer without those of its stack."""
+    """Return random weights of a layer."""
     weights = {f"{layer}.feed_forward.w_1.weight": torch.randn(16, 8)}
     weights[f"{layer}.feed_forward.w_2.weight"] = torch.randn(8, 16)
     for attention in attentions:

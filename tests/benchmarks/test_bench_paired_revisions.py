@@ -15,12 +15,12 @@ def rounds(*seconds, units=10, digest=None):
     return rows
 
 
-def test_paired_revisions_ratios_are_per_unit_of_work_and_pair():
+def test_ratios_are_per_unit_of_work_and_pair():
     both = {"old": rounds(1.0, 2.0), "new": rounds(2.0, 2.0, units=20)}
     assert bench_paired_revisions.ratios(both, "seconds") == [1.0, 0.5]
 
 
-def test_paired_revisions_row_has_ratios_and_compares_outputs():
+def test_row_has_ratios_and_compares_outputs():
     both = {"old": rounds(1.0, 1.0, 1.0, 1.0, 1.0, digest="a")}
     both["new"] = rounds(0.8, 0.9, 1.0, 1.1, 1.5, digest="a")
     row = bench_paired_revisions.row(both)

@@ -149,7 +149,7 @@ def text(tmp_path_factory):
     return folder
 
 
-def by_what_is_measured(path):
+def rows_by_name(path):
     return {row["measured"]: row for row in read_rows(path)}
 
 
@@ -157,7 +157,7 @@ def test_recipe_measures_a_whole_run_and_a_second_start(text, tmp_path):
     rows = RunRows(Rows(tmp_path / "rows", "recipe"), "tiny", {})
     end = time.monotonic() + _LATER
     gpu_train_command.measure_run(rows, text, tmp_path, end, gpu_train_command.TINY_RECIPE)
-    measured = by_what_is_measured(tmp_path / "rows")
+    measured = rows_by_name(tmp_path / "rows")
     assert [*measured] == [FIRST_START, "whole run", "training", SECOND_START, "validation"]
     assert not rows.failed
     assert all(row["value"] > 0 for row in measured.values())
@@ -174,7 +174,7 @@ def test_corpus_compares_the_command_with_ready_batches(tmp_path):
     end = time.monotonic() + _LATER
     cells = gpu_train_command.Cells(rows, tmp_path, end, gpu_train_command.TINY_CORPUS)
     assert cells.measure_run()
-    measured = by_what_is_measured(tmp_path / "rows")
+    measured = rows_by_name(tmp_path / "rows")
     text, ready = gpu_train_command.TEXT, gpu_train_command.READY
     assert [*measured] == [text, ready, FIRST_START, "training"]
     assert not rows.failed
@@ -187,7 +187,7 @@ def test_corpus_compares_the_command_with_ready_batches(tmp_path):
     assert trained["checkpoints"] > 0
 
 
-def test_train_command_reports_its_last_line_and_the_end_of_time(tmp_path):
+def test_train_command_reports_its_last_line(tmp_path):
     with TrainCommand(["nothing"], tmp_path / "run", tmp_path / "caches") as command:
         assert not command.wait(time.monotonic())
         with pytest.raises(RuntimeError, match="^error: There is no recipe 'nothing'"):

@@ -166,7 +166,7 @@ def test_prefill_uses_flash_attention_without_padding():
 
 @needs_gpu
 @every_search
-def test_engine_gives_tokens_of_eager_steps_when_inductor_compiles_them(beams):
+def test_inductor_gives_tokens_of_eager_steps(beams):
     pytest.importorskip("triton", reason="inductor compiles for a GPU by Triton")
     model = model_of()
     compiled = engine_of(model, beams, compile=True, max_new_tokens=8)

@@ -51,12 +51,12 @@ def read_until(descriptor, enough, seconds=30):
 
 
 def read_lines(process, number):
-    """Return what a process prints until it ends so many lines."""
+    """Return the output of a process once it has so many lines."""
     return read_until(process.stdout.fileno(), lambda output: output.count(b"\n") >= number)
 
 
 def read_prompt(user, answer=b""):
-    """Return what the terminal shows up to the next prompt, after an answer."""
+    """Return the output on a terminal up to the next prompt, after an answer."""
     return read_until(user, lambda output: answer in output and output.endswith(b"> "))
 
 
@@ -65,7 +65,7 @@ def sources(output):
     return [json.loads(line)["source"] for line in lines if line.startswith("{")]
 
 
-def test_translate_answers_a_pipe_that_pauses_and_loses_nothing(command):
+def test_translate_answers_a_pipe_that_pauses(command):
     with start(command) as process:
         for number in (2, 1):
             process.stdin.write(b"Two dogs.\n" * number)
@@ -78,7 +78,7 @@ def test_translate_answers_a_pipe_that_pauses_and_loses_nothing(command):
     assert errors == b""
 
 
-def test_translate_ends_quietly_with_the_reader_of_its_output(command):
+def test_translate_ends_quietly_with_its_reader(command):
     with start(command) as process:
         process.stdin.write(b"Two dogs.\n")
         process.stdin.flush()

@@ -95,7 +95,7 @@ def assert_like(folder, straight):
     assert ours["batch_sampler"] == theirs["batch_sampler"]
 
 
-def test_sharded_checkpoint_resumes_bit_for_bit_after_damage(corpus, tmp_path, straight):
+def test_sharded_checkpoint_resumes_after_damage(corpus, tmp_path, straight):
     """A sharded checkpoint is also a model folder, and one process without shards resumes from
     it.
     """

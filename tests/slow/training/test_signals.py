@@ -9,7 +9,7 @@ from tests.tiny_runs import entries, flags, launch, wait_for_metrics
 from vanilla_transformer.training.checkpoint import list_checkpoints
 
 
-def test_stop_signal_to_one_process_stops_both_after_same_step(corpus, tmp_path):
+def test_stop_signal_stops_both_after_same_step(corpus, tmp_path):
     folder = tmp_path / "out"
     endless = dict.fromkeys(("max_steps", "save_steps", "eval_steps"), 1_000_000)
     process = launch(torchrun(2), flags(corpus, folder, **endless))

@@ -229,7 +229,7 @@ def test_damaged_package_is_compiled_again(cache, compilations, damage):
     assert compilations == ["many_rows"]
 
 
-def test_few_rows_run_the_form_of_many_until_their_own_is_compiled(cache, compilations):
+def test_few_rows_run_the_form_of_many_at_first(cache, compilations):
     shutil.rmtree(cache / f"{engine_of(4).steps.identity}_few_rows")
     automatic = engine_of(4, slots=1, compile="auto")
     expected = translate(engine_of(4, compile=False))
@@ -305,7 +305,7 @@ def test_long_stream_compiles_in_the_background(cache, tmp_path, monkeypatch):
     assert translate(engine) == expected
 
 
-def test_failing_compiler_leaves_eager_steps_and_one_warning(empty_cache, monkeypatch, caplog):
+def test_failing_compiler_leaves_eager_steps(empty_cache, monkeypatch, caplog):
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 1e-9)
     monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
     monkeypatch.setenv("CXX", shutil.which("false"))

@@ -65,9 +65,8 @@ FIRST_START, SECOND_START = "first logged steps, empty caches", "first logged st
 # The command needs all requirements of the package, and `make gpu PYTHON=python3` may have fewer.
 _REQUIREMENTS = ("datasets", "sacrebleu", "sentencepiece")
 _SECONDS_BETWEEN_LOOKS = 0.1
-_MARGIN = (
-    15.0  # seconds of a part for imports before, and for deleting files after its measurements
-)
+# Seconds of a part for imports before its measurements, and for deleting files after them
+_MARGIN = 15.0
 
 
 def check_packages() -> None:
@@ -471,12 +470,12 @@ class Cells:
             "tokenizer": str(tokenizer),
             "cache_dir": str(self._folder / "cache"),
         }
-        self._recipe["vocab_size"] = corpus.vocab_size
         (self._folder / "recipe.yaml").write_text(json.dumps(self._recipe), encoding="utf-8")
         return {"value": round(time.perf_counter() - started, 1), "pairs": corpus.pairs}
 
     def _measure_ready(self) -> dict[str, Any]:
-        fields = {name: self._recipe[name] for name in _SHAPE}
+        values = self._recipe | {"vocab_size": self._corpus.vocab_size}  # the tokenizer's
+        fields = {name: values[name] for name in _SHAPE}
         self._ready = measure_ours(
             fields, self._recipe["tokens_per_step"], OURS, self._corpus.updates
         )

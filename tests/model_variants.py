@@ -8,8 +8,8 @@ import torch
 import transformers
 
 from tests.tiny import tiny_model, tiny_tokenizer
+from vanilla_transformer.data.tokenizer_training import add_augmentation_tokens
 from vanilla_transformer.decoding.confidence import Calibration
-from vanilla_transformer.extensions.augmentation.augmentation import add_augmentation_tokens
 from vanilla_transformer.text.translation_warnings import WarningLimits
 
 SIZES = {"vocab_size": 300, "d_model": 16, "init_std": 0.3, "normalize_before": True}

@@ -117,9 +117,8 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
                 "out."
             )
         for path in map(Path, [] if options.overwrite else outputs):
-            if (
-                path.is_file() and path.stat().st_size
-            ):  # devices, pipes and empty files are written to
+            # Devices, pipes and empty files are written to.
+            if path.is_file() and path.stat().st_size:
                 problem = f"{path} exists. Choose another, or replace it by --overwrite."
                 raise UserFileError(f"The output must be a new file, but {problem}")
     if options.user_module is not None:
@@ -168,9 +167,9 @@ def set_threads(threads: int | None) -> None:
 def check_workers(workers: int) -> int:
     """Return a number of worker processes."""
     if workers != 1:
-        from vanilla_transformer.extensions.scale_out import engine_workers
+        from vanilla_transformer.machine import cores
 
-        engine_workers.check_workers(workers)
+        cores.check_workers(workers)
     return workers
 
 
@@ -461,7 +460,7 @@ def request_settings(options: Any) -> dict[str, Any]:
         settings["sentence_splitter"] = options.sentence_splitter
         settings["source_language"] = options.source_language
     if "glossary" in settings:
-        from vanilla_transformer.extensions.terms.glossary import as_glossary
+        from vanilla_transformer.text.glossary import as_glossary
 
         languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
         settings["glossary"] = as_glossary(options.glossary, *languages, options.glossary_casefold)

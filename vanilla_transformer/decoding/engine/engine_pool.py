@@ -34,6 +34,20 @@ _SAMPLES = 4  # numbers of a weight that are looked at
 LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 
 
+def convert_for_engine(model: Any) -> Any:
+    """Return a model that an engine may decode: the model itself, or a translation model of
+    transformers as one of this package, which shares its weights.
+
+    Raises:
+        UserError: The model would compute something else.
+    """
+    if Engine.supports(model):
+        return model
+    from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory
+
+    return convert_in_memory(model)
+
+
 class _OptimizerSteps:
     """Count the steps of all optimizers: fused kernels change weights without a new version."""
 
@@ -89,12 +103,8 @@ class EnginePool:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EnginePool, (
-            self.model,
-            self.precision,
-            self.compile,
-            self.converts,
-        )  # copies make their engines
+        # Copies make their own engines.
+        return EnginePool, (self.model, self.precision, self.compile, self.converts)
 
     @property
     def supports_model(self) -> bool:
@@ -217,9 +227,8 @@ class EnginePool:
             _join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True
         )
         is_new = known != self._known or not is_same
-        may_retry = (
-            self._problem is not None and self._decoded is self.model
-        )  # a hook may have been removed
+        # A hook may have been removed.
+        may_retry = self._problem is not None and self._decoded is self.model
         if not is_new and not may_retry:
             return
         self._engines.clear()
@@ -238,12 +247,8 @@ class EnginePool:
         self._samples = _join(self._views)
         self._decoded, self._problem = self.model, None
         if self.converts and not Engine.supports(self.model):
-            from vanilla_transformer.extensions.conversion.from_transformers import (
-                convert_in_memory,
-            )
-
             try:
-                self._decoded = convert_in_memory(self.model)
+                self._decoded = convert_for_engine(self.model)
             except UserError as error:
                 self._decoded, self._problem = (
                     None,

@@ -39,8 +39,8 @@ def directions(names):
     return [Direction(*name.split("-")) for name in names.split()]
 
 
-def rank(texts, hypotheses):
-    return [[f"{text} {number}" for number in range(hypotheses)] for text in texts]
+def rank(texts, options, format):
+    return [[f"{text} {number}" for number in range(options.count)] for text in texts]
 
 
 def serving(names, translate=rank, known=(), **options):
@@ -237,7 +237,11 @@ def test_libretranslate_detects_languages_of_models_that_take_turns_in_memory():
     loader = ModelLoader(max_loaded=1)
 
     def load(direction):
-        return LoadedModel(lambda texts, count: [[f"{direction} {text}"] * count for text in texts])
+        return LoadedModel(
+            lambda texts, options, format: [
+                [f"{direction} {text}"] * options.count for text in texts
+            ]
+        )
 
     models = [
         ServedModel(

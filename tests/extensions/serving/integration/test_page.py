@@ -17,8 +17,8 @@ from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 
 
-def shout(texts, hypotheses):
-    return [[f"{text.upper()} {rank}" for rank in range(hypotheses)] for text in texts]
+def shout(texts, options, format):
+    return [[f"{text.upper()} {rank}" for rank in range(options.count)] for text in texts]
 
 
 def get_page(limits=None, title="A model", api_keys=(), known=(), **options):

@@ -118,7 +118,7 @@ def test_server_bounds_the_time_of_a_body(trickle):
 
 def test_server_cuts_a_client_that_does_not_read_its_answer():
     with (
-        running(lambda texts, n: [["a" * 30_000_000]]) as (running_server, connect),
+        running(lambda texts, options, format: [["a" * 30_000_000]]) as (running_server, connect),
         connect() as connection,
     ):
         connection.sendall(REQUEST)
@@ -130,7 +130,10 @@ def test_server_cuts_a_client_that_does_not_read_its_answer():
 def test_server_admits_requests_beside_clients_that_pipeline_and_read_nothing():
     count, long = LIMITS["max_connections"], [["a" * 1_000_000]]
     with (
-        running(lambda texts, n: long * len(texts), client_seconds=3) as (running_server, connect),
+        running(lambda texts, options, format: long * len(texts), client_seconds=3) as (
+            running_server,
+            connect,
+        ),
         ExitStack() as deaf,
     ):
         connections = running_server.server_state.connections
@@ -266,7 +269,7 @@ def run_server(translate, end, **limits):
 
 
 def test_run_server_ends_with_status_1_if_the_model_is_broken(capsys):
-    def fail(texts, hypotheses):
+    def fail(texts, options, format):
         raise RuntimeError("no device")
 
     statuses = []

@@ -104,7 +104,7 @@ def serving_a_model(tokenizer, **options):
         yield url, translate
 
 
-def swap(texts, hypotheses, **options):
+def swap(texts, options, format):
     """Translate `one two` by `TWO ONE`, with links, and with a character of two UTF-16 units before
     the words.
     """
@@ -112,7 +112,7 @@ def swap(texts, hypotheses, **options):
     return [
         [
             {"text": "😀 TWO ONE", "score": -0.25 * (rank + 1), "alignment": links}
-            for rank in range(hypotheses)
+            for rank in range(options.count)
         ]
     ]
 
@@ -281,9 +281,9 @@ def test_page_works_with_the_keyboard_alone(browser):
 def test_page_sends_the_chosen_languages(browser):
     asked = []
 
-    def translate(texts, hypotheses, **options):
-        asked.append(options)
-        return [[{"text": text} for _ in range(hypotheses)] for text in texts]
+    def translate(texts, options, format):
+        asked.append(options.given)
+        return [[{"text": text} for _ in range(options.count)] for text in texts]
 
     directions = [Direction(*each.split("-")) for each in ("en-de", "en-fr", "de-en")]
     options = {"known": ["src_lang", "tgt_lang"], "directions": directions}
@@ -312,9 +312,9 @@ def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
     loaded = []
 
     def load(name, known):
-        def translate(texts, hypotheses, format=None, **options):
-            assert options.keys() == {*known}
-            rows = [[{"text": f"{name} {text}", "score": -1.0}] * hypotheses for text in texts]
+        def translate(texts, options, format):
+            assert options.given.keys() == {*known}
+            rows = [[{"text": f"{name} {text}", "score": -1.0}] * options.count for text in texts]
             return rows if known else [[each["text"] for each in row] for row in rows]
 
         loaded.append(name)
@@ -419,9 +419,9 @@ def test_page_explains_why_it_translates_no_document(
 
 
 def test_page_has_a_deadline(browser):
-    def translate(texts, hypotheses):
+    def translate(texts, options, format):
         time.sleep(1.5)
-        return shout(texts, hypotheses)
+        return shout(texts, options, format)
 
     with serving(translate, limits=Limits(request_seconds=1)) as url:
         browser.get(url)

@@ -14,7 +14,7 @@ LIMITS = Limits(
 
 def request(client, name, texts, tokens=10):
     return QueuedRequest(
-        client, deque(QueuedText(f"{name}{number}", tokens, 1, None) for number in range(texts))
+        client, deque(QueuedText(f"{name}{number}", tokens, None) for number in range(texts))
     )
 
 

@@ -14,8 +14,8 @@ import sentencepiece
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from tests.joeynmt_files import joey_folder
-from tests.marian_models import MARIAN_SENTENCES
+from tests.foreign_models import joey_folder
+from tests.marian_files import MARIAN_SENTENCES
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import READERS
 
@@ -61,9 +61,9 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
         ]
         for text in texts
     ]
-    program = Path(__file__).parents[3] / "joeynmt_model.py"
+    program = Path(__file__).parents[3] / "toolkit_models.py"
     ended = subprocess.run(
-        [sys.executable, str(program), str(folder)],
+        [sys.executable, str(program), "joeynmt", str(folder)],
         env=os.environ | {"PYTHONPATH": str(joey_path)},
         input=json.dumps(sources),
         capture_output=True,
@@ -75,8 +75,9 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
         kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
     )
     assert tokenizer(texts)["input_ids"] == sources
+    answers = json.loads((folder / "answers.json").read_text())
     largest = 0.0
-    for source, theirs in zip(sources, json.loads(ended.stdout.splitlines()[-1]), strict=True):
+    for source, theirs in zip(sources, answers, strict=True):
         ids = torch.tensor([source])
         ours = model.generate(ids, num_beams=1, max_new_tokens=12, eos_token_id=None)
         assert ours[0].tolist() == theirs["tokens"]

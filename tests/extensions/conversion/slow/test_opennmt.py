@@ -132,7 +132,7 @@ def test_opennmt_has_the_tokens_and_logits_of_the_toolkit(
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     sources = encoded(text_folder)
     ended = subprocess.run(
-        [sys.executable, str(Path(__file__).parents[3] / "opennmt_models.py"), name, str(folder)],
+        [sys.executable, str(Path(__file__).parents[3] / "toolkit_models.py"), name, str(folder)],
         env=os.environ | {"PYTHONPATH": str(packages)},
         input=json.dumps(sources),
         capture_output=True,

@@ -633,8 +633,11 @@ def test_seq2seq_trainer_generates_with_limit_by_source(tmp_path):
         row = {"input_ids": source, "attention_mask": [1] * len(source)}
         rows.append({**row, "labels": [5, EOS]})
 
+    def column(batch, name):
+        return padded([row[name] for row in batch])
+
     def collate(batch):
-        return {name: padded([row[name] for row in batch]) for name in batch[0]}
+        return {name: column(batch, name) for name in batch[0]}
 
     options = {"predict_with_generate": True, "per_device_eval_batch_size": 1}
     options |= {"report_to": [], "use_cpu": True}

@@ -157,10 +157,15 @@ def prepare_architecture(monkeypatch):
     monkeypatch.setenv(USER_MODULE, "")
 
 
+def write_nothing(_, folder, *sentences):
+    """Stand for the writer of a form, and make an empty folder."""
+    Path(folder).mkdir()
+
+
 def prepare_convert(monkeypatch):
     prepare_marian(monkeypatch)
     for form in ("bergamot", "transformers.js"):
-        monkeypatch.setitem(WRITERS, form, lambda _, folder, *__: Path(folder).mkdir())
+        monkeypatch.setitem(WRITERS, form, write_nothing)
 
 
 def prepare_distill(monkeypatch):
@@ -275,8 +280,7 @@ def prepare_pocket(monkeypatch):
     tiny = {"vocab_size": 320, "drop_warnings": False}
     recipe.write_text(yaml.safe_dump(yaml.safe_load(recipe.read_text()) | tiny))
     shutil.copy("test.de", "pocket.de")
-    write_nothing = {"transformers.js": lambda _, folder, *__: Path(folder).mkdir()}
-    monkeypatch.setitem(WRITERS, *write_nothing.popitem())
+    monkeypatch.setitem(WRITERS, "transformers.js", write_nothing)
     monkeypatch.setattr(CHECK_DIRECTION, lambda *_: None)
 
 

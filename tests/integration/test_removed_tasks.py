@@ -127,7 +127,7 @@ def test_languages_of_the_constructor_win_over_the_task(name):
 
 
 def test_translation_takes_the_first_direction(caplog, monkeypatch):
-    """And says so."""
+    """Say so in the log."""
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     monkeypatch.setattr(logging.getLogger("vanilla_transformer"), "propagate", True)
     translate = load("translation_en_to_de", "t5")

@@ -40,7 +40,7 @@ TINY_TEXTS = [
     "Ein Mann schläft.",
     "Zwei Hunde laufen über das grüne Gras.",
 ] * 2
-# SentencePiece has tests of its own.
+# SentencePiece has separate tests.
 BYTE_LEVEL = [model for model in TOKENIZER_MODELS if model != "sentencepiece"]
 TEXTS = ["A man is sleeping.", "Two dogs run."]
 TEXTS = [*TEXTS, "Ein Mann schläft.", "Zwei Hunde laufen."] * 3

@@ -201,7 +201,7 @@ def test_help_says_how_a_command_differs(name, capsys):
 
 
 def test_explain_explains_what_translate_writes(folder, tmp_path, capsys):
-    """Without `protect`."""
+    """Compare with `translate` without `protect`."""
     words = [str(folder / "model"), LINES[0], "--output", str(tmp_path / "page.html")]
     assert main(["explain", *words, *BEAMS]) == 0
     explained = capsys.readouterr().out.split("\nThe page is")[0].strip()

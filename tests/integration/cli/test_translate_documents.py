@@ -46,7 +46,7 @@ def test_translate_writes_a_document(folder, tmp_path, page, capsys, name):
 
 
 def test_translate_keeps_the_bytes_of_a_page(folder, tmp_path):
-    """And names its language."""
+    """Name its language as well."""
     page, output = tmp_path / "page.html", tmp_path / "out.html"
     before = "\ufeff<!doctype html>\r\n<html lang='en'>\r\n<p>"
     after = "<p lang=fr>Un homme</p>\r\n<!-- A man --><br />"
@@ -113,7 +113,7 @@ def test_translate_reads_and_writes_files_of_text(folder, tmp_path, capsys):
 
 
 def test_translate_names_a_malformed_document(tmp_path, capsys):
-    """And keeps the old output."""
+    """Keep the old output."""
     source, output = tmp_path / "in.xlf", tmp_path / "out.xlf"
     source.write_text("<xliff><file></xliff>")
     output.write_text("old")

@@ -82,7 +82,7 @@ def test_links_join_a_line_without_letters_to_itself(aligned):
 
 
 def test_constraints_and_prefixes_are_of_the_line_with_letters(aligned):
-    """And alternatives."""
+    """Ask for alternatives as well."""
     for options in (
         {"constraints": ["dogs"], "num_beams": 4},
         {"target_prefix": "Two"},

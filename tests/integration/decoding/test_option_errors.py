@@ -28,13 +28,13 @@ from vanilla_transformer.user_input.schemas import parts_of
 
 KINDS = (bool, int, float, str, list)
 PHRASES = "a list of phrases, or a list of phrases for each text"
-# Option → a wrong value, and the words for it.
 YES_OR_NO = dict.fromkeys(
     ("return_tensors", "return_text", "clean_up_tokenization_spaces", "return_warnings"),
     (1, "true or false, got 1."),
 )
 for name in ("scores", "tokens", "alignments", "confidence"):
     YES_OR_NO[f"return_{name}"] = (1, "true or false, got 1.")
+# Option → a wrong value, and the words for it.
 WRONG = {
     "num_beams": (0, "an integer from 1 to 500, got 0."),
     "num_return_sequences": (0, "an integer from 1 to 500, got 0."),

@@ -174,7 +174,7 @@ PANELS += [rare((11, 8, 4, 8)), rare((26, 8, 2, 8)), rare((60, 8, 1, 8))]
 
 @pytest.mark.parametrize(("length", "heads", "columns", "panels"), PANELS)
 def test_attention_fits_a_page_with_readable_labels(length, heads, columns, panels):
-    """And with few empty panels."""
+    """Leave few panels empty."""
     weights = torch.rand(heads, length, length)
     figure = draw_attention(["x"] * length, ["y"] * length, weights)
     *shown, _ = figure.axes  # the colorbar
@@ -225,7 +225,7 @@ def test_plots_refuse_files_that_they_cannot_show(tmp_path, plot, name, words):
 
 
 def test_cross_attention_rows_sum_to_one(tiny_model, tiny_tokenizer):
-    """And the implementation stays."""
+    """Leave the implementation as it is."""
     before = tiny_model.config._attn_implementation
     text = "A man is sleeping."
     source, target, heads = cross_attention(tiny_model, tiny_tokenizer, text)

@@ -71,7 +71,7 @@ def translate_with(folder):
 
 
 def changed_weights(before, after):
-    """Return the names of the weights of a folder that differ from those of another one."""
+    """Return the names of weights that differ between two folders."""
     before = load_file(before / "model.safetensors")
     after = load_file(after / "model.safetensors")
     assert before.keys() == after.keys()

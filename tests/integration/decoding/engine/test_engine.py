@@ -130,8 +130,11 @@ def in_order_of_finishing(engine, sources, monkeypatch):
     """Return the places of sources in the order in which they are done, if they enter in the given
     order.
     """
-    keep_order = {"sorted": lambda items, **_: [*items]}
-    monkeypatch.setattr(engine_module, *keep_order.popitem(), raising=False)
+
+    def keep_order(items, **_):
+        return [*items]
+
+    monkeypatch.setattr(engine_module, "sorted", keep_order, raising=False)
     order, advance = [], engine._advance
 
     def recorded():
@@ -221,7 +224,7 @@ def test_engine_stops_once_its_hypotheses_are_certain(early_stopping, alpha, sav
 
 
 def test_engine_looks_for_other_sizes_seldom(monkeypatch):
-    """When sentences enter or leave or grow."""
+    """Look only when sentences enter or leave or grow."""
     engine, sizes = engine_of(slots=2, min_new_tokens=15, max_new_tokens=15), []
     resize = engine._schedule._resize
 

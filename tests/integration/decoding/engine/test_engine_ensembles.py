@@ -59,7 +59,7 @@ def assert_equal(translations, expected):
 @pytest.mark.parametrize("seed", sample(range(2), 0))
 @pytest.mark.parametrize("weights", [None, [0.5, 0.2, 0.3], [7, 1, 1.5]])
 def test_ensemble_is_a_textbook_beam_search(seed, weights):
-    """Over mean probabilities."""
+    """Search over mean probabilities."""
     models = models_of_different_sizes(seed)
     engine = ensemble_of(models, weights, num_beams=3)
     search = partial(beam_search, models, weights or [1, 1, 1])
@@ -113,7 +113,7 @@ def test_ensemble_of_equal_models_is_the_model():
 
 
 def test_ensemble_needs_no_look_of_the_host():
-    """And can be captured."""
+    """Capture its steps, as a graph of a GPU would."""
     models = models_of_different_sizes(2)
     expected = []
     for hypotheses in ensemble_of(models, num_beams=3).decode(SOURCES, 3):
@@ -127,7 +127,7 @@ def test_ensemble_needs_no_look_of_the_host():
 
 
 def test_ensemble_sets_sentences_aside():
-    """And takes them back."""
+    """Take them back later."""
     models = [tiny_model(seed, vocab_size=40, init_std=0.5) for seed in (0, 1)]
     tokens, sources = [5 + index % 30 for index in range(70)], []
     for length in (3, 70, 2, 4, 1, 60, 5):

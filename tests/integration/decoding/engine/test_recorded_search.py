@@ -47,7 +47,7 @@ def test_record_search_finds_hypotheses_of_the_library(seed):
 
 @pytest.mark.parametrize("beams", [1, 2, 4])
 def test_record_search_records_every_step(beams):
-    """With the log-probabilities of forced decoding."""
+    """Compare log-probabilities with forced decoding."""
     model = partly_trained_model()
     for source in SOURCES:
         steps, best = record_search(model, source, num_beams=beams)

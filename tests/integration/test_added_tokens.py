@@ -31,15 +31,17 @@ from vanilla_transformer.tokenization_vanilla_transformer import with_normalizat
 
 TEXTS = ["A man (12) sleeps.", "Ein Mann „schläft“ = 日本."] * 4
 ORDINARY = ["DNA", "a|b.c", "C++"]
-neighbors = [" ", "  ", "“", "”", "(", ")", "=", "日本", "12", ".", ",", "'s", "<", ">", "man"]
-neighbors += ["\u0301", "\u00a0", "\ufeff"]
-texts_with_marks = st.lists(st.sampled_from([*MASKS[:3], *ORDINARY, *neighbors])).map("".join)
+neighbors = [" ", "  ", "“", "”", "(", ")", "=", "日本", "12", ".", ",", "'s", "<", ">"]
+neighbors += ["man", "\u0301", "\u00a0", "\ufeff"]
+parts = st.lists(st.sampled_from([*MASKS[:3], *ORDINARY, *neighbors]))
+texts_with_marks = parts.map("".join)
+terms = st.lists(st.sampled_from([*TERM_TOKENS, "<ph0>", "DNA", *neighbors]))
+BESIDE_TERMS = ("<term> A man </term>", "<term>A man</term>", " <term>\u00a0A  man</term>")
 
 
 def ours(model="bpe", normalization="nfc"):
-    return VanillaTransformerTokenizer.train_from_iterator(
-        TEXTS, 300, model=model, normalization=normalization
-    )
+    options = {"model": model, "normalization": normalization}
+    return VanillaTransformerTokenizer.train_from_iterator(TEXTS, 300, **options)
 
 
 def reloaded(folder):
@@ -55,37 +57,37 @@ def ours_with_tokens():
 
 def foreign(pre_tokenizer=None, normalizer=None, decoder=None):
     backend = Tokenizer(models.BPE(unk_token="<unk>"))
-    backend.normalizer, backend.pre_tokenizer, backend.decoder = normalizer, pre_tokenizer, decoder
-    characters = [
-        *"".join([*TEXTS, *MASKS, *ORDINARY, *neighbors]),
-        *pre_tokenizers.ByteLevel.alphabet(),
-    ]
+    backend.normalizer, backend.decoder = normalizer, decoder
+    backend.pre_tokenizer = pre_tokenizer
+    characters = [*"".join([*TEXTS, *MASKS, *ORDINARY, *neighbors])]
+    characters += pre_tokenizers.ByteLevel.alphabet()
     options = {"special_tokens": ["<pad>", "</s>", "<unk>"], "show_progress": False}
-    backend.train_from_iterator(
-        [*TEXTS, *characters], trainers.BpeTrainer(vocab_size=500, **options)
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
-    )
+    trainer = trainers.BpeTrainer(vocab_size=500, **options)
+    backend.train_from_iterator([*TEXTS, *characters], trainer)
+    names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
 
 
 def byte_level():
-    return foreign(pre_tokenizers.ByteLevel(add_prefix_space=False), None, decoders.ByteLevel())
+    bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return foreign(bytes_of_words, None, decoders.ByteLevel())
 
 
 def metaspace():
-    return foreign(
-        pre_tokenizers.Metaspace(prepend_scheme="first"),
-        None,
-        decoders.Metaspace(prepend_scheme="first"),
-    )
+    scheme = {"prepend_scheme": "first"}
+    return foreign(pre_tokenizers.Metaspace(**scheme), None, decoders.Metaspace(**scheme))
 
 
 def with_prefix():
     """Build a tokenizer like Llama's."""
-    normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    steps = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    normalizer = normalizers.Sequence(steps)
     steps = [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     return foreign(None, normalizer, decoders.Sequence(steps))
+
+
+def plain_with_tokens():
+    return add_tokens(ours(normalization="none"))
 
 
 OURS = {
@@ -97,17 +99,12 @@ OURS = {
     "normalized later": lambda _: with_normalization(ours(normalization="none")),
     "extended": lambda _: extend_tokenizer(ours(), TEXTS, 310),
     "extended with its tokens": lambda _: extend_tokenizer(ours_with_tokens(), TEXTS, 330),
-    "normalized with its tokens": lambda _: with_normalization(
-        add_tokens(ours(normalization="none"))
-    ),
+    "normalized with its tokens": lambda _: with_normalization(plain_with_tokens()),
     "loaded": reloaded,
     "of the library": lambda _: library_tokenizer(ours_with_tokens()),
 }
-EXACT = {
-    "byte-level": lambda _: byte_level(),
-    "Metaspace": lambda _: metaspace(),
-    "prefix": lambda _: with_prefix(),
-}
+EXACT = {"byte-level": lambda _: byte_level(), "Metaspace": lambda _: metaspace()}
+EXACT["prefix"] = lambda _: with_prefix()
 IMPORTED = {  # each piece of text begins as a sentence does: the space before it is not the text's
     "Marian": lambda folder: build_marian_tokenizer(folder, TEXTS * 3, 50),
     "M2M-100": build_m2m_tokenizer,
@@ -119,17 +116,22 @@ KINDS = OURS | EXACT | IMPORTED
 def add_tokens(tokenizer):
     if MASKS[0] not in tokenizer.get_added_vocab():
         add_augmentation_tokens(tokenizer, ["inline_terms", "placeholders"])
-        tokenizer.add_tokens(ORDINARY if isinstance(tokenizer, VanillaTransformerTokenizer) else [])
+        if isinstance(tokenizer, VanillaTransformerTokenizer):
+            tokenizer.add_tokens(ORDINARY)
     return tokenizer
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request, tmp_path_factory):
-    return request.param, add_tokens(KINDS[request.param](tmp_path_factory.mktemp("tokenizer")))
+    folder = tmp_path_factory.mktemp("tokenizer")
+    return request.param, add_tokens(KINDS[request.param](folder))
 
 
-def find_marks(text):
-    return [mark for piece in text.split("<") for mark in MASKS if f"<{piece}".startswith(mark)]
+def find_marks(text, marks=MASKS):
+    beginnings = []
+    for piece in text.split("<"):
+        beginnings += [mark for mark in marks if f"<{piece}".startswith(mark)]
+    return beginnings
 
 
 @given(text=texts_with_marks)
@@ -139,40 +141,35 @@ def find_marks(text):
 @example(text="<ph0><ph1>")
 @example(text=" <ph0> ")
 @example(text="a <ph0>b<ph1> c")
-def test_marks_are_one_token_with_one_name_beside_any_character(kind, text):
+def test_marks_are_one_token_with_one_name(kind, text):
+    """Write them beside any character."""
     name, tokenizer = kind
     vocabulary = tokenizer.get_vocab()
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert [token for token in tokenizer.tokenize(text) if token in MASKS] == find_marks(text)
-    assert [token for token in ids if token in {vocabulary[mark] for mark in MASKS}] == [
-        vocabulary[mark] for mark in find_marks(text)
-    ]
+    marks, tokens = find_marks(text), tokenizer.tokenize(text)
+    assert [token for token in tokens if token in MASKS] == marks
+    numbers = {vocabulary[mark] for mark in MASKS}
+    expected = [vocabulary[mark] for mark in marks]
+    assert [token for token in ids if token in numbers] == expected
     if name not in IMPORTED:  # whose names of unknown words differ
-        assert tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) == ids
-        assert tokenizer.convert_ids_to_tokens(ids) == tokenizer.tokenize(text)
+        assert tokenizer.convert_tokens_to_ids(tokens) == ids
+        assert tokenizer.convert_ids_to_tokens(ids) == tokens
     if name in OURS:
         assert tokenizer.decode(ids) == (text if name == "none" else normal_form(text))
     elif name in EXACT:
-        assert (
-            tokenizer.decode(ids).lstrip() == text.lstrip()
-        )  # Metaspace adds no second space at the start
+        # Metaspace adds no second space at the start.
+        assert tokenizer.decode(ids).lstrip() == text.lstrip()
 
 
-@given(text=st.lists(st.sampled_from([*TERM_TOKENS, "<ph0>", "DNA", *neighbors])).map("".join))
+@given(text=terms.map("".join))
 def test_each_kind_of_added_token_has_one_name(kind, text):
     name, tokenizer = kind
     if name not in IMPORTED:
         tokens = tokenizer.tokenize(text)
-        assert (
-            tokenizer.convert_tokens_to_ids(tokens)
-            == tokenizer(text, add_special_tokens=False)["input_ids"]
-        )
-        assert [token for token in tokens if token in TERM_TOKENS] == [
-            token
-            for piece in text.split("<")
-            for token in TERM_TOKENS
-            if f"<{piece}".startswith(token)
-        ]
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.convert_tokens_to_ids(tokens) == ids
+        expected = find_marks(text, TERM_TOKENS)
+        assert [token for token in tokens if token in TERM_TOKENS] == expected
 
 
 @pytest.mark.parametrize("model", ["bpe", "wordpiece", "unigram"])
@@ -182,21 +179,21 @@ def test_added_tokens_change_no_ids_of_other_text(model):
         assert plain(text)["input_ids"] == marked(text)["input_ids"]
 
 
-def test_words_beside_special_tokens_have_the_ids_of_words_in_a_text():
+def test_words_beside_special_tokens_have_their_ids():
     tokenizer = add_tokens(ours())
     words = tokenizer("A man", add_special_tokens=False)["input_ids"]
-    begin, end = (tokenizer.convert_tokens_to_ids(token) for token in ("<term>", "</term>"))
-    for text in ("<term> A man </term>", "<term>A man</term>", " <term>\u00a0A  man</term>"):
-        assert tokenizer(text, add_special_tokens=False)["input_ids"] == [begin, *words, end]
+    begin, end = tokenizer.convert_tokens_to_ids(["<term>", "</term>"])
+    for text in BESIDE_TERMS:
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert ids == [begin, *words, end]
 
 
 def test_tokenizer_with_marks_of_an_older_version_keeps_its_ids(tmp_path):
     """Its marks are found after a space, and its model has learned that."""
     tokenizer = ours()
     tokenizer.backend_tokenizer.add_tokens([*map(AddedToken, MASKS)])
-    tokenizer.backend_tokenizer.add_tokens(
-        [AddedToken("<term>", lstrip=True, rstrip=True, normalized=False)]
-    )
+    term = AddedToken("<term>", lstrip=True, rstrip=True, normalized=False)
+    tokenizer.backend_tokenizer.add_tokens([term])
     tokenizer.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     config["extra_special_tokens"] = ["<term>"]
@@ -224,7 +221,8 @@ def test_added_tokens_with_letters_of_latin_1_are_decoded(model, tmp_path):
     for loaded in (tokenizer, AutoTokenizer.from_pretrained(tmp_path), backend):
         ids = loaded(LATIN_TEXT).input_ids
         assert len({*LATIN} & {*loaded.convert_ids_to_tokens(ids)}) == len(LATIN)
-        assert loaded.decode(ids, skip_special_tokens=True).removesuffix("</s>") == LATIN_TEXT
+        decoded = loaded.decode(ids, skip_special_tokens=True)
+        assert decoded.removesuffix("</s>") == LATIN_TEXT
         assert loaded.decode(loaded.convert_tokens_to_ids("<maßke>")) == "<maßke>"
     assert tokenizer.decode([[ids[0]], ids], skip_special_tokens=True)[1] == LATIN_TEXT
 
@@ -246,7 +244,8 @@ def test_stored_tokenizers_with_letters_of_latin_1_are_mended(tmp_path):
     tokenizer.backend_tokenizer.decoder = decoder  # as stored by older versions
     tokenizer.save_pretrained(tmp_path)
     loaded = VanillaTransformerTokenizer.from_pretrained(tmp_path)
-    assert loaded.decode(loaded(LATIN_TEXT).input_ids, skip_special_tokens=True) == LATIN_TEXT
+    ids = loaded(LATIN_TEXT).input_ids
+    assert loaded.decode(ids, skip_special_tokens=True) == LATIN_TEXT
 
 
 def test_entries_of_the_vocabulary_keep_their_bytes():

@@ -19,19 +19,19 @@ def quotations():
     for block in blocks(PAPER, "python"):
         if block.startswith("# vanilla_transformer."):
             name, quoted = block.removeprefix("# ").split("\n", maxsplit=1)
-            yield pytest.param(name, quoted, id=name.removeprefix("vanilla_transformer."))
+            short = name.removeprefix("vanilla_transformer.")
+            yield pytest.param(name, quoted, id=short)
 
 
 def source_of(name):
     """Return the source of a function or method, by its full name."""
     words = name.split(".")
-    depth = next(
-        index for index, word in enumerate(words) if word[:1].isupper() or index == len(words) - 1
-    )
-    found = importlib.import_module(".".join(words[:depth]))
+    classes = [index for index, word in enumerate(words) if word[:1].isupper()]
+    depth = classes[0] if classes else len(words) - 1
+    member = importlib.import_module(".".join(words[:depth]))
     for word in words[depth:]:
-        found = getattr(found, word)
-    return textwrap.dedent(inspect.getsource(found))
+        member = getattr(member, word)
+    return textwrap.dedent(inspect.getsource(member))
 
 
 @pytest.mark.parametrize(("name", "quoted"), quotations())
@@ -40,17 +40,16 @@ def test_paper_in_code_quotes_the_code(name, quoted):
     assert "".join(quoted.split()) in "".join(source_of(name).split())
 
 
-def test_paper_in_code_shapes_are_the_ones_of_its_example():
+def test_paper_in_code_shapes_are_of_its_example():
     names = {}
-    exec(
-        next(block for block in blocks(PAPER, "python") if block.startswith("import torch")), names
-    )
-    rows = re.findall(
-        r"^\| `([\w.\[\]-]+)`[^|]*\|[^|]*\| (\([\d, ]*\)) \|$", PAPER.read_text(), re.MULTILINE
-    )
+    examples = blocks(PAPER, "python")
+    exec(next(code for code in examples if code.startswith("import torch")), names)
+    row = r"^\| `([\w.\[\]-]+)`[^|]*\|[^|]*\| (\([\d, ]*\)) \|$"
+    rows = re.findall(row, PAPER.read_text(), re.MULTILINE)
     assert len(rows) == 9
     for expression, shape in rows:
-        assert tuple(eval(expression, names).shape) == ast.literal_eval(shape), expression
+        result = eval(expression, names)
+        assert tuple(result.shape) == ast.literal_eval(shape), expression
 
 
 def test_paper_in_code_names_a_test_and_figures_for_each_claim():
@@ -59,22 +58,22 @@ def test_paper_in_code_names_a_test_and_figures_for_each_claim():
     for line in claims:
         name, path = re.search(r"\[`(test_\w+)`\]\(([^)]+)\)", line).groups()
         assert f"def {name}(" in (PAPER.parent / path).read_text(), name
-    figures = [re.search(r"\(images/([^)]+)\)", line) for line in claims if "reproduce.md" in line]
-    assert all(figures), "each experiment has a figure"
-    experiments = {
-        name for line in claims for name in re.findall(r"\[`([\w-]+)`\]\(reproduce", line)
-    }
+    experiments = set()
+    for line in claims:
+        experiments |= {*re.findall(r"\[`([\w-]+)`\]\(reproduce", line)}
+        if "reproduce.md" in line:
+            assert re.search(r"\(images/([^)]+)\)", line), "a figure of the experiment"
     scripts = (ROOT / "examples" / "reproduction").glob("*.py")
     names = {path.stem for path in scripts if "\nEXPERIMENT = " in path.read_text()}
-    assert experiments == names - {"long_sequences"}, (
-        "follow-up papers are in docs/long_sequences.md"
-    )
+    # Follow-up papers are in docs/long_sequences.md.
+    assert experiments == names - {"long_sequences"}
 
 
 def test_troubleshooting_headings_are_messages_of_the_package():
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
-    headings = [line for line in re.findall(r"^### (.*)$", page, re.MULTILINE) if "…" in line]
-    source = "\n".join(path.read_text() for path in (ROOT / "vanilla_transformer").rglob("*.py"))
+    headings = re.findall(r"^### (.*….*)$", page, re.MULTILINE)
+    paths = (ROOT / "vanilla_transformer").rglob("*.py")
+    source = "\n".join(path.read_text() for path in paths)
     # Messages are cut into lines of code, and have values in them: compare each piece between two
     # values.
     source = re.sub(r'"\s*\n\s*f?"', "", source)

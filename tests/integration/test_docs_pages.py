@@ -45,23 +45,19 @@ from vanilla_transformer.publishing import checks
 from vanilla_transformer.user_input.user_modules import USER_MODULE
 
 pytestmark = pytest.mark.usefixtures("short_translations")
+BLOCKS = re.DOTALL | re.MULTILINE
 
 # Commands that need a network, a cluster, a compiler or an hour. `test_docs.py` parses them.
-NOT_RUN = (
-    "download-data",
-    "--engine ray",
-    "train-tokenizer",
-    "recipes/multi30k_en_de.yaml",
-    "--normalize_before",
-)
-NOT_RUN += (
-    "--ema_decay 0.998",
-    "vanilla-transformer demo",
-    "push-to-hub",
-    "check-model runs/demo",
-    "--precision",
-)
+NOT_RUN = ("download-data", "--engine ray", "train-tokenizer", "--normalize_before")
+NOT_RUN += ("recipes/multi30k_en_de.yaml", "--ema_decay 0.998", "push-to-hub")
+NOT_RUN += ("vanilla-transformer demo", "check-model runs/demo", "--precision")
 NOT_RUN += ("--layer_types",)
+PO_HEADER = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n'
+PO_HEADER += '"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+NEW_STRINGS = 'msgid "The dog."\nmsgstr "Der Hund."\n\nmsgid "Open %s"\nmsgstr ""\n'
+SDLXLIFF = "<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>"
+CHECK_DIRECTION = "vanilla_transformer.extensions.distillation.teacher.check_direction"
+MODELS = ("demo", "teacher", "reverse", "a", "b", "c", "en-de", "de-en", "en-fr")
 PO_HEADER = (
     'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 )
@@ -71,8 +67,24 @@ TBX = """<tbx><text><body><conceptEntry id="1">
 </conceptEntry></body></text></tbx>"""
 
 
+def read_lines(path):
+    return Path(path).read_text().splitlines()
+
+
+def read_json(path):
+    return json.loads(Path(path).read_text())
+
+
+def change_json(path, **changes):
+    path.write_text(json.dumps(read_json(path) | changes))
+
+
 def page_of(name):
     return ROOT / "README.md" if name == "README" else ROOT / "docs" / f"{name}.md"
+
+
+def bind_any_port(host, port):
+    return socket.create_server(("127.0.0.1", 0))
 
 
 @pytest.fixture
@@ -81,7 +93,7 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_aligned_corpus(tmp_path, train=60, valid=5, test=5)
     mine = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "runs" / "mine")
-    for name in ("demo", "teacher", "reverse", "a", "b", "c", "en-de", "de-en", "en-fr"):
+    for name in MODELS:
         shutil.copytree(mine, tmp_path / "runs" / name)
     for end in ("en", "de", "align"):
         shutil.copy(f"valid.{end}", f"validation.{end}")
@@ -90,30 +102,31 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
     recipes.mkdir(parents=True)
     for name in ("finetune_opus_mt", "student", "multilingual", "pocket", "small"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
-        kept = {
-            key: value
-            for key, value in SMALL.items()
-            if name != "finetune_opus_mt" or key.endswith("_steps")
-        }
-        (recipes / f"{name}.yaml").write_text(yaml.safe_dump(recipe | kept))
+        small = dict(SMALL)
+        if name == "finetune_opus_mt":
+            small = {key: SMALL[key] for key in SMALL if key.endswith("_steps")}
+        (recipes / f"{name}.yaml").write_text(yaml.safe_dump(recipe | small))
     (tmp_path / "recipes").symlink_to(recipes)
     (tmp_path / "models").symlink_to(ROOT / "models")
-    monkeypatch.setattr(resources, "resource_folder", lambda kind: tmp_path / "resources" / kind)
+    kinds = tmp_path / "resources"
+    monkeypatch.setattr(resources, "resource_folder", lambda kind: kinds / kind)
     for module in ("ctranslate2", "comparison"):  # whose value the other imports
-        monkeypatch.setattr(
-            f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12
-        )
+        module = f"vanilla_transformer.extensions.conversion.{module}"
+        monkeypatch.setattr(f"{module}.MAX_NEW_TOKENS", 12)
     monkeypatch.setattr(server, "run_server", lambda *_: None)
-    monkeypatch.setattr(server, "bind", lambda host, port: socket.create_server(("127.0.0.1", 0)))
+    monkeypatch.setattr(server, "bind", bind_any_port)
     return tmp_path
 
 
 def run_command(line, monkeypatch):
-    words = [path for word in shlex.split(line)[1:] for path in sorted(glob(word)) or [word]]
+    words = []
+    for word in shlex.split(line)[1:]:
+        words += sorted(glob(word)) or [word]
     if "<" in words:
-        place = words.index("<")
-        monkeypatch.setattr("sys.stdin", io.StringIO(Path(words[place + 1]).read_text()))
-        words = words[:place]
+        index = words.index("<")
+        text = Path(words[index + 1]).read_text()
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        words = words[:index]
     AcceleratorState._reset_state(reset_partial_state=True)
     if line.startswith("python "):
         runpy.run_path(str(ROOT / words[0]))["EXPERIMENT"].main(words[1:])
@@ -128,63 +141,60 @@ def run_command(line, monkeypatch):
 
 
 def prepare_alignments(monkeypatch):
-    config = json.loads(Path("runs/mine/config.json").read_text())
-    Path("runs/mine/config.json").write_text(json.dumps(config | {"alignment_heads": [[0, 1]]}))
+    change_json(Path("runs/mine/config.json"), alignment_heads=[[0, 1]])
     shutil.copy("test.align", "test.hypotheses.align")
     Path("train.align").unlink()
 
 
 def prepare_architecture(monkeypatch):
     write_multi30k(("en", "de"), valid="val")
-    (module,), (rows,) = (
-        blocks(page_of("change_the_architecture"), language) for language in ("python", "yaml")
-    )
+    page = page_of("change_the_architecture")
+    (module,), (rows,) = blocks(page, "python"), blocks(page, "yaml")
     Path("gated.py").write_text(module)
     small = "layers: 1, d_model: 16, ffn_dim: 16, attention_heads: 2"
-    Path("rows.yaml").write_text(
-        re.sub("layers: 2, .*heads: 4", small, rows).replace("4000", "300")
-    )
+    rows = re.sub("layers: 2, .*heads: 4", small, rows).replace("4000", "300")
+    Path("rows.yaml").write_text(rows)
     monkeypatch.setenv(USER_MODULE, "")
+
+
+def write_nothing(_, folder, *sentences):
+    """Stand for the writer of a form, and make an empty folder."""
+    Path(folder).mkdir()
 
 
 def prepare_convert(monkeypatch):
     prepare_marian(monkeypatch)
     for form in ("bergamot", "transformers.js"):
-        monkeypatch.setitem(WRITERS, form, lambda *given: Path(given[1]).mkdir())
+        monkeypatch.setitem(WRITERS, form, write_nothing)
 
 
 def prepare_distill(monkeypatch):
     """Make room for the further commands, which are other ways to the same folder."""
     for name in ("mono.de", "mono.en"):
         Path(name).write_text("A man.\nA dog.\n")
-    Path("candidates.jsonl").write_text(
-        '{"source": "A man.", "candidates": ["Ein Mann.", "Ein Hund."]}\n' * 20
-    )
+    example = '{"source": "A man.", "candidates": ["Ein Mann.", "Ein Hund."]}\n'
+    Path("candidates.jsonl").write_text(example * 20)
     write_comet(Path("Unbabel/wmt22-cometkiwi-da").absolute(), UNIFIED)
     nllb = Path(shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M"))
     update_json(nllb / "generation_config.json", {"max_length": 14})
 
-    def distill_and_make_room(*given, **options):
-        found = distill(*given, **options)
-        found.folder.rename(f"runs/student {len(glob('runs/student *'))}")
-        return found
+    def distill_and_make_room(*arguments, **options):
+        student = distill(*arguments, **options)
+        student.folder.rename(f"runs/student {len(glob('runs/student *'))}")
+        return student
 
-    monkeypatch.setattr(
-        "vanilla_transformer.extensions.distillation.distill.distill", distill_and_make_room
-    )
+    module = "vanilla_transformer.extensions.distillation.distill"
+    monkeypatch.setattr(f"{module}.distill", distill_and_make_room)
     # The teacher's weights are random.
-    monkeypatch.setattr(
-        "vanilla_transformer.extensions.distillation.teacher.check_direction", lambda *_: None
-    )
+    monkeypatch.setattr(CHECK_DIRECTION, lambda *_: None)
 
 
 def prepare_documents(monkeypatch):
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
     Path("messages.po").write_text('msgid "Dogs."\nmsgstr ""\n')
-    assert main(["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]) == 0
-    Path("project.sdlxliff").write_text(
-        "<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>"
-    )
+    command = ["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]
+    assert main(command) == 0
+    Path("project.sdlxliff").write_text(SDLXLIFF)
 
 
 def prepare_evaluate(monkeypatch):
@@ -200,19 +210,16 @@ def prepare_localize(monkeypatch):
     them.
     """
     prepare_marian(monkeypatch)
-    page, pairs = (
-        page_of("localize_software"),
-        zip(*(Path(f"train.{end}").read_text().splitlines() for end in ("en", "de")), strict=True),
-    )
-    messages = [f'msgid "{source} %s"\nmsgstr "{target} %s"\n' for source, target in pairs]
+    page = page_of("localize_software")
+    messages = []
+    for source, target in zip(read_lines("train.en"), read_lines("train.de"), strict=True):
+        messages.append(f'msgid "{source} %s"\nmsgstr "{target} %s"\n')
     Path("de.po").write_text(PO_HEADER + "\n".join(messages))
-    Path("new.po").write_text(
-        PO_HEADER + 'msgid "The dog."\nmsgstr "Der Hund."\n\nmsgid "Open %s"\nmsgstr ""\n'
-    )
+    Path("new.po").write_text(PO_HEADER + NEW_STRINGS)
     Path("strings.yaml").write_text(blocks(page, "yaml")[0])
     Path("terms.tsv").write_text("door\tTür\n")
     run_command(blocks(page, "bash")[0].strip(), monkeypatch)
-    split = re.sub(r"1000|500", lambda match: str(int(match[0]) // 100), blocks(page, "sh")[0])
+    split = blocks(page, "sh")[0].replace("1000", "10").replace("500", "5")
     subprocess.run(["bash", "-ec", split], check=True)
     shutil.rmtree("strings")
     shutil.copytree("runs/mine", "runs/strings-2")
@@ -223,8 +230,10 @@ def prepare_marian(monkeypatch):
     folder.mkdir(parents=True)
     tokenizer = build_marian_tokenizer(Path.cwd(), MARIAN_SENTENCES * 3)
     save_model_folder(marian_model(len(tokenizer)), tokenizer, folder)
-    for place in (folder, Path("runs/mine")):  # few sentences to compare a converted model on
-        (place / "recipe.json").write_text(json.dumps({"validation_source": "validation.en"}))
+    # Few sentences to compare a converted model on.
+    recipe = json.dumps({"validation_source": "validation.en"})
+    for model in (folder, Path("runs/mine")):
+        (model / "recipe.json").write_text(recipe)
 
 
 def prepare_new_language(monkeypatch):
@@ -233,38 +242,32 @@ def prepare_new_language(monkeypatch):
         shutil.copy("test.de" if name == "mono" else f"{name}.de", f"{name}.hsb")
     shutil.rmtree("runs/reverse")
     nllb = Path(shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M"))
-    weights, tokenizer = load_file(nllb / "model.safetensors"), AutoTokenizer.from_pretrained(nllb)
-    weights["model.shared.weight"][tokenizer.all_special_ids] = (
-        0.0  # it would write little else than codes of languages
-    )
+    weights = load_file(nllb / "model.safetensors")
+    codes = AutoTokenizer.from_pretrained(nllb).all_special_ids
+    # It would write little else than codes of languages.
+    weights["model.shared.weight"][codes] = 0.0
     save_file(weights, nllb / "model.safetensors", {"format": "pt"})
-    settings = json.loads((nllb / "generation_config.json").read_text())
-    (nllb / "generation_config.json").write_text(
-        json.dumps(settings | {"max_length": 12, "no_repeat_ngram_size": 1})
-    )
+    settings = {"max_length": 12, "no_repeat_ngram_size": 1}
+    change_json(nllb / "generation_config.json", **settings)
     page = page_of("new_language").read_text()
-    Path("final.yaml").write_text(
-        blocks(page_of("new_language"), "yaml")[0] + yaml.safe_dump({"max_steps": 2})
-    )
+    (recipe, *_) = blocks(page_of("new_language"), "yaml")
+    Path("final.yaml").write_text(recipe + yaml.safe_dump({"max_steps": 2}))
     files = "--train_source train.en --train_target train.hsb --output_dir runs/table"
     for model, flags in re.findall(r"`--init_from (Helsinki-NLP/\S+) (--[^`]+)`", page):
         folder = Path(model)
         folder.mkdir(parents=True)
         build_marian_tokenizer(folder)
-        vocabulary = json.loads((folder / "vocab.json").read_text())
-        tags = [">>ces<<", ">>hsb<<"] if model.endswith("sla") else []
-        vocabulary |= {tag: len(vocabulary) + place for place, tag in enumerate(tags)}
+        vocabulary = read_json(folder / "vocab.json")
+        if model.endswith("sla"):
+            vocabulary[">>ces<<"] = len(vocabulary)
+            vocabulary[">>hsb<<"] = len(vocabulary)
         (folder / "vocab.json").write_text(json.dumps(vocabulary))
         languages = {"source_lang": "eng", "target_lang": model[-3:].lstrip("-")}
-        (folder / "tokenizer_config.json").write_text(
-            json.dumps(languages | {"tokenizer_class": "MarianTokenizer"})
-        )
+        languages["tokenizer_class"] = "MarianTokenizer"
+        (folder / "tokenizer_config.json").write_text(json.dumps(languages))
         marian_model(len(vocabulary)).save_pretrained(folder)
-        run_command(
-            f"vanilla-transformer train finetune_opus_mt --init_from {model} {flags} "
-            f"{files}-{folder.name}",
-            monkeypatch,
-        )
+        command = f"vanilla-transformer train finetune_opus_mt --init_from {model}"
+        run_command(f"{command} {flags} {files}-{folder.name}", monkeypatch)
 
 
 def prepare_pocket(monkeypatch):
@@ -273,13 +276,12 @@ def prepare_pocket(monkeypatch):
     """
     shutil.rmtree("runs/teacher")
     recipe = Path("recipes/pocket.yaml")
-    tiny = {"vocab_size": 320, "drop_warnings": False}  # an untrained teacher repeats words
+    # An untrained teacher repeats words.
+    tiny = {"vocab_size": 320, "drop_warnings": False}
     recipe.write_text(yaml.safe_dump(yaml.safe_load(recipe.read_text()) | tiny))
     shutil.copy("test.de", "pocket.de")
-    monkeypatch.setitem(WRITERS, "transformers.js", lambda *given: Path(given[1]).mkdir())
-    monkeypatch.setattr(
-        "vanilla_transformer.extensions.distillation.teacher.check_direction", lambda *_: None
-    )
+    monkeypatch.setitem(WRITERS, "transformers.js", write_nothing)
+    monkeypatch.setattr(CHECK_DIRECTION, lambda *_: None)
 
 
 def prepare_reranking(monkeypatch):
@@ -288,7 +290,8 @@ def prepare_reranking(monkeypatch):
 
 
 def prepare_scores(monkeypatch):
-    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])  # takes seconds
+    # It takes seconds.
+    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
     for text, count in (("validation", 50), ("test", 1)):
         Path(f"{text}.en").write_text("Dogs.\nTwo dogs.\n" * count)
         Path(f"{text}.de").write_text("Hunde.\nZwei Hunde.\n" * count)
@@ -330,12 +333,10 @@ def write_multi30k(ends, **names):
     data.mkdir(parents=True)
     for ours, theirs in {"train": "train", **names}.items():
         for end in ends:
-            lines = (
-                Path(f"{ours}.{'en' if end == 'en' else 'de'}")
-                .read_text()
-                .splitlines(keepends=True)
-            )
-            (data / f"{theirs}.{end}").write_text("".join(lines if ours == "train" else lines[:1]))
+            text = Path(f"{ours}.{'en' if end == 'en' else 'de'}").read_text()
+            if ours != "train":
+                text, *_ = text.splitlines(keepends=True)
+            (data / f"{theirs}.{end}").write_text(text)
 
 
 # --- Promises of a page ---------------------------------------------------------------------------
@@ -344,49 +345,46 @@ def write_multi30k(ends, **names):
 def check_alignments(names, printed):
     assert " ||| " in printed and "\nAER 0.0" in printed
     assert names["least_likely"].probability < 0.5
-    text, other = (
-        names["explanation"].source,
-        "A young boy in a red shirt is jumping over a small fence.",
-    )
-    assert text in Path("page.html").read_text() and other not in Path("page.html").read_text()
+    page = Path("page.html").read_text()
+    assert names["explanation"].source in page
+    assert "A young boy in a red shirt is jumping over a small fence." not in page
 
 
 def check_architecture(names, printed):
-    assert json.loads(Path("runs/gated/config.json").read_text())["architectures"] == [
-        "GatedTransformer"
-    ]
+    config = read_json("runs/gated/config.json")
+    assert config["architectures"] == ["GatedTransformer"]
     assert Path("runs/gated/gated.py").read_text() == Path("gated.py").read_text()
     with safe_open("runs/gated/model.safetensors", "pt") as weights:
         assert "model.encoder.layers.0.gate.weight" in weights.keys()  # noqa: SIM118
-    assert len(json.loads(Path("runs/ablation/table3/results.json").read_text())["runs"]) == 3
+    results = read_json("runs/ablation/table3/results.json")
+    assert len(results["runs"]) == 3
     assert "| gated encoder |" in Path("runs/ablation/table3/table.md").read_text()
     assert ", p = " in printed and "signature" in Path("gated.json").read_text()
 
 
 def check_convert(names, printed):
     assert Path("runs/fast/model.bin").exists() and Path("runs/demo-js").exists()
-    assert (
-        json.loads(Path("runs/opus/config.json").read_text())["model_type"] == "vanilla_transformer"
-    )
+    assert read_json("runs/opus/config.json")["model_type"] == "vanilla_transformer"
 
 
 def check_distill(names, printed):
-    recipes = [
-        json.loads(Path(f"runs/student {number}/recipe.json").read_text()) for number in range(4)
-    ]
-    assert [recipe["init_from"] for recipe in recipes] == [None, "runs/teacher", None, None]
-    lines = Path("runs/student 2/distillation/corpora/corpus-0.tsv").read_text().splitlines()
+    started = []
+    for number in range(4):
+        recipe = read_json(f"runs/student {number}/recipe.json")
+        started.append(recipe["init_from"])
+    assert started == [None, "runs/teacher", None, None]
+    lines = read_lines("runs/student 2/distillation/corpora/corpus-0.tsv")
     assert {line.split("\t")[0] for line in lines} <= {"A man.", "A dog."}
-    assert len(Path("back.tsv").read_text().splitlines()) == 2
+    assert len(read_lines("back.tsv")) == 2
 
 
 def check_documents(names, printed):
-    assert "<source>Dogs.</source><target state=" in Path("project.de.sdlxliff").read_text()
+    project = Path("project.de.sdlxliff").read_text()
+    assert "<source>Dogs.</source><target state=" in project
     assert "#, fuzzy" in Path("messages.de.po").read_text()
     translated = Path("page.de.html").read_text()
-    assert (
-        re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL) and "dogs" not in translated
-    )
+    assert re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL)
+    assert "dogs" not in translated
     assert printed.splitlines()[-1] == "<p>zwei <b>Hunde</b> schlafen.</p>"
     sentences = [Sentence("Two dogs run.", "", ()), Sentence("A man.", "", ())]
     (first, second) = names["translate_by_ctranslate2"](sentences)
@@ -396,79 +394,67 @@ def check_documents(names, printed):
 def check_evaluate(names, printed):
     shown = blocks(page_of("evaluate"), "text")[0]
     signatures = [line.split("  ")[1] for line in shown.splitlines() if "  " in line]
-    pinned = re.search(r"^sacrebleu==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[
-        1
-    ]
-    expected = [
-        each.replace(f"version:{pinned}", f"version:{sacrebleu.__version__}") for each in signatures
-    ]
-    assert len(expected) == 2 and all(signature in printed for signature in expected)
+    constraints = (ROOT / "constraints.txt").read_text()
+    (pinned,) = re.findall(r"^sacrebleu==(.+)$", constraints, re.MULTILINE)
+    assert len(signatures) == 2
+    for signature in signatures:
+        current = f"version:{sacrebleu.__version__}"
+        assert signature.replace(f"version:{pinned}", current) in printed
     assert "±: half of the 95 % confidence interval" in printed and ", p = " in printed
 
 
 def check_localize(names, printed):
-    lines = {
-        name: len(Path(f"{name}.de").read_text().splitlines())
-        for name in ("train", "validation", "test")
-    }
-    assert lines == {"train": 50, "validation": 5, "test": 5}
+    counts = {"train": 50, "validation": 5, "test": 5}
+    for name, count in counts.items():
+        assert len(read_lines(f"{name}.de")) == count
     written = Path("new.de.po").read_text()
-    assert (
-        'msgstr "Der Hund."' in written
-        and "#, fuzzy" in written.split('msgid "Open %s"')[0].splitlines()[-1]
-    )
-    assert Path("report.html").exists() and ", p = " in printed and printed.count("Serving ") == 3
+    assert 'msgstr "Der Hund."' in written
+    assert "#, fuzzy" in written.split('msgid "Open %s"')[0].splitlines()[-1]
+    assert Path("report.html").exists()
+    assert ", p = " in printed and printed.count("Serving ") == 3
 
 
 def check_new_language(names, printed):
-    config = json.loads(Path("runs/table-opus-mt-en-sla/tokenizer_config.json").read_text())
+    config = read_json("runs/table-opus-mt-en-sla/tokenizer_config.json")
     assert config["directions"] == [["en", "hsb"]]
     assert Path("back.tsv").read_text().startswith("<BT> ")
-    assert (
-        json.loads(Path("runs/final/config.json").read_text())["vocab_size"] == 285
-    )  # NLLB's and the tag
+    vocab_size = read_json("runs/final/config.json")["vocab_size"]
+    assert vocab_size == 285, "NLLB's and the tag"
     assert ", p = " in printed
 
 
 def check_pocket(names, printed):
-    assert {"lex.bin", "translate.cjs"} <= {
-        path.name for path in Path("runs/pocket-bergamot").iterdir()
-    }
-    assert (
-        Path("runs/pocket-bergamot/lex.bin").stat().st_size
-        and Path("runs/pocket-ct2/vmap.txt").exists()
-    )
+    folder = Path("runs/pocket-bergamot")
+    assert (folder / "translate.cjs").exists() and (folder / "lex.bin").stat().st_size
+    assert Path("runs/pocket-ct2/vmap.txt").exists()
     assert "BLEU 100.00" in printed and ", p = " in printed
 
 
 def check_scores(names, printed):
-    row = json.loads(Path("scores.jsonl").read_text().splitlines()[0])
-    first = next(float(line) for line in printed.splitlines() if re.fullmatch(r"-\d+\.\d+", line))
-    assert first == pytest.approx(row["log_probability"], abs=1e-5)
-    assert names["least_likely"]["log_probability"] < 0 <= names["answer"]["confidence"] <= 1
+    row = json.loads(read_lines("scores.jsonl")[0])
+    first = re.search(r"^-\d+\.\d+$", printed, re.MULTILINE)[0]
+    assert float(first) == pytest.approx(row["log_probability"], abs=1e-5)
+    assert names["least_likely"]["log_probability"] < 0
+    assert 0 <= names["answer"]["confidence"] <= 1
     assert "\nplain " in printed and Path("runs/mine/stress_tables/test.json").is_file()
 
 
 def check_training(names, printed):
-    table = re.search(
-        r"\| in `output_dir`.*?\n\n", page_of("train_on_your_own_data").read_text(), re.DOTALL
-    )[0]
-    promised = set(re.findall(r"`([\w.]+)/?`", table)) - {
-        "output_dir",
-        "ema",
-    }  # the moving average is optional
+    page = page_of("train_on_your_own_data").read_text()
+    table = re.search(r"\| in `output_dir`.*?\n\n", page, re.DOTALL)[0]
+    promised = set(re.findall(r"`([\w.]+)/?`", table))
+    promised -= {"output_dir", "ema"}  # the moving average is optional
     assert promised <= {path.name for path in Path("runs/mine").iterdir()}
     assert "Nothing has been written." in printed and "BLEU" in printed
     assert Path("runs/mean/model.safetensors").exists()
-    logged = [
-        json.loads(line) for line in (names["folder"] / "metrics.jsonl").read_text().splitlines()
-    ]
-    assert {"bleu", "chrf", "validation_loss"} <= logged[-1].keys()
+    last = json.loads(read_lines(names["folder"] / "metrics.jsonl")[-1])
+    assert {"bleu", "chrf", "validation_loss"} <= last.keys()
 
 
 def check_first_translation(names, _):
     readme = page_of("README").read_text()
-    ((text, answer),) = re.findall(r'^translate\("(.+)"\)  # (.+)$', readme, re.MULTILINE)
+    calls = re.findall(r'^translate\("(.+)"\)  # (.+)$', readme, re.MULTILINE)
+    ((text, answer),) = calls
     assert str(names["translate"](text)) == answer
     home = page_of("index").read_text()
     assert f'translate("{text}")\n' in home and f"The answer is `{answer}`" in home
@@ -476,22 +462,31 @@ def check_first_translation(names, _):
 
 def check_readme(names, printed):
     check_first_translation(names, printed)
-    batch, promised = (
-        names["batch"],
-        re.search(r"skip_special_tokens=True\)  # (.+)", page_of("README").read_text())[1],
-    )
+    readme = page_of("README").read_text()
+    promised = re.search(r"skip_special_tokens=True\)  # (.+)", readme)[1]
     assert names["outputs"].loss < 1
-    tokens = names["model"].generate(batch["input_ids"])
-    assert str(names["tokenizer"].batch_decode(tokens, skip_special_tokens=True)) == promised
+    tokens = names["model"].generate(names["batch"]["input_ids"])
+    answer = names["tokenizer"].batch_decode(tokens, skip_special_tokens=True)
+    assert str(answer) == promised
 
 
+def prints(text):
+    """Return the check that the page prints a text."""
+    return lambda _, printed: printed.index(text)
+
+
+def has_memory(names, _):
+    names["memory"].layers[0].keys[:, 10]
+
+
+Page = tuple[int, Callable | None, Callable[[dict[str, Any], str], None] | None]
 # Each page: the number of its commands that run, the preparation, and the check.
-PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], None] | None]] = {
+PAGES: dict[str, Page] = {
     "README": (4, prepare_training, check_readme),
     "alignments": (6, prepare_alignments, check_alignments),
     "change_the_architecture": (6, prepare_architecture, check_architecture),
     "convert": (3, prepare_convert, check_convert),
-    "decoder_only_and_encoder_only": (0, None, lambda _, printed: printed.index("Where is the ")),
+    "decoder_only_and_encoder_only": (0, None, prints("Where is the ")),
     "decoding": (0, None, None),
     "distill": (5, prepare_distill, check_distill),
     "documents": (2, prepare_documents, check_documents),
@@ -499,19 +494,25 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "index": (0, None, check_first_translation),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
     "localize_software": (9, prepare_localize, check_localize),
-    "long_sequences": (0, None, lambda names, _: names["memory"].layers[0].keys[:, 10]),
-    "many_languages": (3, prepare_languages, lambda _, printed: printed.index("fr-de")),
+    "long_sequences": (0, None, has_memory),
+    "many_languages": (3, prepare_languages, prints("fr-de")),
     "new_language": (8, prepare_new_language, check_new_language),
     "pocket_model": (9, prepare_pocket, check_pocket),
     "quickstart": (5, prepare_training, None),
     "reranking": (5, prepare_reranking, None),
     "scores": (6, prepare_scores, check_scores),
-    "serve": (8, prepare_serve, lambda _, printed: printed.index("Serving ")),
+    "serve": (8, prepare_serve, prints("Serving ")),
     "terms_and_markup": (4, prepare_terms, lambda *_: Path("text.de").read_text()[0]),
     "train_on_your_own_data": (6, prepare_training_with_pictures, check_training),
     "translate": (10, prepare_translate, None),
-    "use_from_transformers": (0, None, lambda _, printed: printed.index("trainable params")),
+    "use_from_transformers": (0, None, prints("trainable params")),
 }
+
+
+def runs_here(line):
+    if not line.startswith(("vanilla-transformer ", "python examples/")):
+        return False
+    return not any(text in line for text in NOT_RUN)
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`")
@@ -521,17 +522,16 @@ def test_page_runs_from_top_to_bottom(name, workspace, monkeypatch, capsys):
     if prepare is not None:
         prepare(monkeypatch)
     names, ran = {}, 0
-    for language, block in re.findall(
-        r"^```(bash|python)\n(.*?)^```", page_of(name).read_text(), re.DOTALL | re.M
-    ):
-        if language == "python" and name != "change_the_architecture":  # whose class is in a file
-            exec(block.replace("compile=True", "compile=False"), names)  # compiling takes minutes
-        for line in block.replace("\\\n", " ").splitlines() if language == "bash" else []:
-            if line.startswith(("vanilla-transformer ", "python examples/")) and not any(
-                text in line for text in NOT_RUN
-            ):
-                run_command(line.replace("--budget 3000 --seeds 3", "--budget 1"), monkeypatch)
+    page = page_of(name).read_text()
+    for language, block in re.findall(r"^```(bash|python)\n(.*?)^```", page, BLOCKS):
+        if language == "bash":
+            for line in filter(runs_here, block.replace("\\\n", " ").splitlines()):
+                line = line.replace("--budget 3000 --seeds 3", "--budget 1")
+                run_command(line, monkeypatch)
                 ran += 1
+        elif name != "change_the_architecture":  # whose class is in a file
+            # Compiling takes minutes.
+            exec(block.replace("compile=True", "compile=False"), names)
     sys.modules.pop("gated", None)
     assert ran >= expected, "some commands of the page do not run any more"
     if check is not None:

@@ -12,7 +12,8 @@ from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.options import CONFIG, TranslationOptions, options_of
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 2], [10, 11, 2, 0, 0, 0]])
-PLAIN = {"max_new_tokens": 8, "num_beams": 4, "length_penalty_type": "power", "length_penalty": 1.0}
+PLAIN = {"max_new_tokens": 8, "num_beams": 4}
+PLAIN |= {"length_penalty_type": "power", "length_penalty": 1.0}
 GREEDY = {"num_beams": 1}
 SAMPLE = {"do_sample": True, "num_beams": 1, "top_k": 0}
 ASSISTED = {"num_beams": 1, "max_new_tokens": 8}
@@ -111,94 +112,77 @@ def answer(model, uses_engine, as_config=False, **options):
     """
     options = PLAIN | options
     if as_config:
-        config = GenerationConfig(
-            **vars(model.generation_config) | {"max_new_tokens_beyond_source": None} | options
-        )
-        options = {"generation_config": config}
+        config = {**vars(model.generation_config), "max_new_tokens_beyond_source": None}
+        options = {"generation_config": GenerationConfig(**config | options)}
     torch.manual_seed(0)
     try:
         # The pipeline has further options, and the engine its own random numbers.
         if uses_engine and options.keys().isdisjoint(options_of().keys() - options_of(CONFIG)):
             resolved = TranslationOptions.resolve(options, {}, model.generation_config)
-            engine = None if resolved.do_sample else EnginePool(model, compile=False).find(resolved)
-            options |= {} if engine is None else {"custom_generate": engine}
-        found = model.generate(SOURCE, **options)
+            if not resolved.do_sample:
+                engine = EnginePool(model, compile=False).find(resolved)
+                options |= {} if engine is None else {"custom_generate": engine}
+        outputs = model.generate(SOURCE, **options)
     except Exception as error:
         return ValueError if isinstance(error, ValueError) else type(error)
-    if isinstance(found, torch.Tensor):
-        return found.tolist()
-    return {
-        "sequences": found.sequences.tolist(),
-        "fields": sorted(name for name in found if name != "cache"),
-    }
+    if isinstance(outputs, torch.Tensor):
+        return outputs.tolist()
+    fields = sorted(name for name in outputs if name != "cache")
+    return {"sequences": outputs.sequences.tolist(), "fields": fields}
 
 
-def given(model, name):
+def option_and_further_ones(model, name):
     value, further = CHANGING[name]
     if value == "first tokens":
         first = sorted({row[1] for row in answer(model, False)})
         value = [[token] for token in first] if name == "bad_words_ids" else first
-    return {name: value}, further
+    return {name: value}, dict(further)
 
 
 # One function reads the options of a generation config, so the others get a sample.
-IN_CONFIG = [name for name in CHANGING if name in options_of(CONFIG)] + [
-    "repetition_penalty",
-    "bad_words_ids",
-    "min_length",
-]
+IN_CONFIG = [name for name in CHANGING if name in options_of(CONFIG)]
+IN_CONFIG += ["repetition_penalty", "bad_words_ids", "min_length"]
+WAYS = [(name, False) for name in CHANGING] + [(name, True) for name in IN_CONFIG]
+KINDS = {False: "keyword", True: "config"}
 
 
-@pytest.mark.parametrize(
-    ("name", "as_config"),
-    [*((name, False) for name in CHANGING), *((name, True) for name in IN_CONFIG)],
-    ids=lambda value: {False: "keyword", True: "config"}.get(value, value),
-)
-def test_option_of_the_library_changes_the_answer_as_in_the_library_or_is_refused(
-    model, name, as_config
-):
-    option, further = given(model, name)
-    found = answer(model, True, as_config, **further, **option)
+@pytest.mark.parametrize(("name", "as_config"), WAYS, ids=lambda value: KINDS.get(value, value))
+def test_option_of_the_library_changes_the_answer(model, name, as_config):
+    """Compare with the library, unless the option is refused."""
+    option, further = option_and_further_ones(model, name)
+    ours = answer(model, True, as_config, **further, **option)
     expected = answer(model, False, as_config, **further, **option)
-    assert found == expected
-    without = answer(
-        model, True, as_config, **{key: value for key, value in further.items() if key != name}
-    )
-    assert isinstance(found, type) or found != without
+    assert ours == expected
+    further.pop(name, None)
+    without = answer(model, True, as_config, **further)
+    assert isinstance(ours, type) or ours != without
 
 
 @pytest.mark.parametrize("name", SAME_ANSWER)
-def test_option_of_the_library_that_changes_no_answer_is_as_in_the_library(model, name):
+def test_option_that_changes_no_answer_is_as_in_the_library(model, name):
     option = {name: SAME_ANSWER[name]}
     assert answer(model, True, **option) == answer(model, False, **option)
 
 
 # The same values in the types of numpy and torch, and one token in a list; the library takes many
 # of them.
-SAME_VALUES = [
-    *(("num_beams", value) for value in (np.int64(4), np.int32(4), torch.tensor(4))),
-    *(("do_sample", value) for value in (np.bool_(False), torch.tensor(False))),
-    *(("max_new_tokens", value) for value in (np.int64(8), torch.tensor(8))),
-    *(("length_penalty", value) for value in (np.float64(1.0), 1, np.int64(1))),
-    *(
-        ("forced_bos_token_id", value)
-        for value in (7, [7], np.int64(7), torch.tensor(7), torch.tensor([7]))
-    ),
-    *(
-        ("eos_token_id", value)
-        for value in (2, [2], np.int64(2), torch.tensor(2), np.array([2]), torch.tensor([2]))
-    ),
-    *(("decoder_start_token_id", value) for value in (1, np.int64(1), torch.tensor(1))),
-    *(("num_return_sequences", value) for value in (1, np.int64(1))),
-    *(("early_stopping", value) for value in (False, np.bool_(False))),
-]
+VALUES = {
+    "num_beams": (np.int64(4), np.int32(4), torch.tensor(4)),
+    "do_sample": (np.bool_(False), torch.tensor(False)),
+    "max_new_tokens": (np.int64(8), torch.tensor(8)),
+    "length_penalty": (np.float64(1.0), 1, np.int64(1)),
+    "forced_bos_token_id": (7, [7], np.int64(7), torch.tensor(7), torch.tensor([7])),
+    "eos_token_id": (2, [2], np.int64(2), torch.tensor(2), np.array([2]), torch.tensor([2])),
+    "decoder_start_token_id": (1, np.int64(1), torch.tensor(1)),
+    "num_return_sequences": (1, np.int64(1)),
+    "early_stopping": (False, np.bool_(False)),
+}
+SAME_VALUES = [(name, value) for name in VALUES for value in VALUES[name]]
 
 
 @pytest.mark.parametrize(("name", "value"), SAME_VALUES)
 def test_value_has_one_meaning_in_all_types(model, name, value):
-    expected = answer(
-        model, False, **{name: next(each for key, each in SAME_VALUES if key == name)}
-    )
+    expected = answer(model, False, **{name: VALUES[name][0]})
     if name in ("num_beams", "do_sample", "max_new_tokens", "length_penalty"):
         expected = answer(model, True)
     assert isinstance(expected, list)
@@ -208,15 +192,14 @@ def test_value_has_one_meaning_in_all_types(model, name, value):
 
 def test_more_than_one_first_token_is_decoded_by_the_library(model):
     option = {"forced_bos_token_id": [7, 8]}
-    assert answer(model, True, **option) == answer(model, False, **option) != answer(model, True)
+    ours = answer(model, True, **option)
+    assert ours == answer(model, False, **option) != answer(model, True)
 
 
 @pytest.mark.parametrize("create", [tiny_model, tiny_causal_lm])
 def test_prefill_chunk_size_is_refused(create):
-    with pytest.raises(
-        ValueError,
-        match="`prefill_chunk_size` must be left out, since models read prompts at once, got 2",
-    ):
+    message = "`prefill_chunk_size` must be left out, since models read prompts at once, got 2"
+    with pytest.raises(ValueError, match=message):
         create().generate(SOURCE, prefill_chunk_size=2)
 
 
@@ -232,11 +215,15 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in options_of() if name not in CHANGING])
-def test_declared_option_changes_the_answer_of_generate_or_is_refused(model, name):
+DECLARED = [name for name in options_of() if name not in CHANGING]
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_declared_option_changes_the_answer_of_generate(model, name):
+    """Change the answer, unless the option is refused."""
     value, further = OWN.get(name, ("anything", {}))
-    found = answer(model, True, **further, **{name: value})
-    assert isinstance(found, type) or found != answer(model, True, **further)
+    ours = answer(model, True, **further, **{name: value})
+    assert isinstance(ours, type) or ours != answer(model, True, **further)
 
 
 @pytest.mark.parametrize("beams", [1, 4])
@@ -255,13 +242,10 @@ def test_forced_eos_ends_what_must_be_longer(model, beams, least, last):
 def test_stop_strings_end_a_text_given_its_tokenizer(create, beams):
     tokenizer = tiny_tokenizer()
     model = create(vocab_size=len(tokenizer))
-    options = {
-        "num_beams": beams,
-        "max_new_tokens": 8,
-        "eos_token_id": None,
-        "early_stopping": True,
-    }
+    options = {"num_beams": beams, "max_new_tokens": 8}
+    options |= {"eos_token_id": None, "early_stopping": True}
     plain = model.generate(SOURCE[:1], **options)[0]
     stop = tokenizer.decode(plain[-6])
-    found = model.generate(SOURCE[:1], **options, stop_strings=stop, tokenizer=tokenizer)[0]
-    assert len(found) < len(plain) and tokenizer.decode(found).endswith(stop)
+    stopping = {"stop_strings": stop, "tokenizer": tokenizer}
+    (ended,) = model.generate(SOURCE[:1], **options, **stopping)
+    assert len(ended) < len(plain) and tokenizer.decode(ended).endswith(stop)

@@ -40,9 +40,13 @@ from vanilla_transformer import (
 GREEDY = {"num_beams": 1}
 BEAM = {"num_beams": 4}
 SAMPLING = {"num_beams": 1, "do_sample": True}
-every_mode = pytest.mark.parametrize(
-    "mode", [GREEDY, BEAM, SAMPLING], ids=["greedy", "beam", "sampling"]
-)
+MODES = {"greedy": GREEDY, "beam": BEAM, "sampling": SAMPLING}
+every_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
+search_modes = pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
+SPECIAL_TOKENS = {"pad_token_id": PAD, "eos_token_id": EOS}
+SPECIAL_TOKENS["decoder_start_token_id"] = START
+SCORED = {"return_dict_in_generate": True, "output_scores": True}
+LEARNED = {"position_embedding_type": "learned"}
 
 
 class StockGenerationModel(VanillaTransformerForConditionalGeneration):
@@ -80,6 +84,21 @@ def assert_same_rows(outputs, expected):
     assert [new_tokens(row) for row in outputs] == [new_tokens(row) for row in expected]
 
 
+def padded_rows(rows, length):
+    """Return rows of tokens with the padding that follows them."""
+    return [tokens + [PAD] * (length - len(tokens)) for tokens in rows]
+
+
+def assert_near(scores, expected):
+    torch.testing.assert_close(scores, torch.tensor(expected), atol=1e-4, rtol=1e-5)
+
+
+def assert_as_in_paper(config):
+    assert (config.num_beams, config.length_penalty) == (4, 0.6)
+    assert (config.length_penalty_type, config.early_stopping) == ("wu", "never")
+    assert config.max_new_tokens_beyond_source == 50
+
+
 @pytest.fixture
 def transformers_warnings():
     """Collect the messages that transformers logs, including warnings logged only once."""
@@ -97,13 +116,8 @@ def transformers_warnings():
 
 def test_paper_generation_config_follows_section_6_1():
     config = paper_generation_config(PAD, EOS, START)
-    assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
-    assert config.max_new_tokens_beyond_source == 50
-    assert (config.pad_token_id, config.eos_token_id, config.decoder_start_token_id) == (
-        PAD,
-        EOS,
-        START,
-    )
+    assert_as_in_paper(config)
+    assert {name: getattr(config, name) for name in SPECIAL_TOKENS} == SPECIAL_TOKENS
 
 
 @pytest.mark.parametrize("seed", [0, rare(1), rare(2)])
@@ -127,11 +141,9 @@ def test_beam_search_with_enough_beams_matches_exhaustive_search(kind, alpha, se
         rows = slice(index * 12, index * 12 + len(expected))
         tokens = [row.tolist()[1:] for row in outputs.sequences[rows]]
         length = outputs.sequences.shape[1] - 1
-        assert tokens == [
-            hypothesis + [PAD] * (length - len(hypothesis)) for _, hypothesis in expected
-        ]
-        scores = torch.tensor([score for score, _ in expected])
-        torch.testing.assert_close(outputs.sequences_scores[rows], scores, atol=1e-4, rtol=1e-5)
+        scores, hypotheses = zip(*expected, strict=True)
+        assert tokens == padded_rows(hypotheses, length)
+        assert_near(outputs.sequences_scores[rows], scores)
 
 
 @torch.no_grad()
@@ -141,23 +153,19 @@ def plain_beam_search(model, source, limit, beams, kind, alpha):
     for length in range(1, limit + 1):
         candidates = []
         for score, tokens in running:
-            logits = model(
-                input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[START, *tokens]])
-            ).logits
+            ids = torch.tensor([[START, *tokens]])
+            logits = model(torch.tensor([source]), decoder_input_ids=ids).logits
             log_probabilities = logits[0, -1].log_softmax(-1).tolist()
-            candidates += [
-                (score + value, [*tokens, token]) for token, value in enumerate(log_probabilities)
-            ]
-        candidates = sorted(candidates, reverse=True)[: 2 * beams]
-        ended = [tokens[-1] == EOS or length == limit for _, tokens in candidates]
-        finished += [
-            (score / penalty(kind, alpha, length), tokens)
-            for (score, tokens), end in list(zip(candidates, ended, strict=True))[:beams]
-            if end
-        ]
-        running = [candidate for candidate, end in zip(candidates, ended, strict=True) if not end][
-            :beams
-        ]
+            for token, value in enumerate(log_probabilities):
+                candidates.append((score + value, [*tokens, token]))
+        running = []
+        best = sorted(candidates, reverse=True)[: 2 * beams]
+        for rank, (score, tokens) in enumerate(best):
+            if tokens[-1] != EOS and length < limit:
+                running.append((score, tokens))
+            elif rank < beams:
+                finished.append((score / penalty(kind, alpha, length), tokens))
+        running = running[:beams]
     return sorted(finished, reverse=True)[:beams]
 
 
@@ -175,44 +183,34 @@ def test_beam_search_early_stopping_matches_search_to_limit(kind, alpha, seed):
     )
     length = outputs.sequences.shape[1] - 1
     for index, source in enumerate(SOURCES):
-        expected = plain_beam_search(model, source, len(source) + MARGIN, 4, kind, alpha)
+        limit = len(source) + MARGIN
+        expected = plain_beam_search(model, source, limit, 4, kind, alpha)
+        scores, hypotheses = zip(*expected, strict=True)
         rows = slice(4 * index, 4 * index + 4)
-        tokens = [hypothesis + [PAD] * (length - len(hypothesis)) for _, hypothesis in expected]
-        assert [row.tolist()[1:] for row in outputs.sequences[rows]] == tokens
-        scores = torch.tensor([score for score, _ in expected])
-        torch.testing.assert_close(outputs.sequences_scores[rows], scores, atol=1e-4, rtol=1e-5)
+        tokens = [row.tolist()[1:] for row in outputs.sequences[rows]]
+        assert tokens == padded_rows(hypotheses, length)
+        assert_near(outputs.sequences_scores[rows], scores)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, -1.0])
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])
 def test_length_penalty_power_matches_transformers(early_stopping, alpha):
-    padding = {"pad_token_id": 3}  # not 0, for which the beam search of transformers pads with EOS
-    paper, plain = (
-        partly_trained_model(**padding),
-        partly_trained_model(model_class=StockGenerationModel, **padding),
-    )
+    padding = {"pad_token_id": 3}  # with 0, the library pads with EOS
+    paper = partly_trained_model(**padding)
+    plain = partly_trained_model(model_class=StockGenerationModel, **padding)
     ids = padded(SOURCES, pad=3)
     results = []
     for model, ours in ((paper, {"length_penalty_type": "power"}), (plain, {})):
-        model.generation_config = GenerationConfig(
-            num_beams=4,
-            length_penalty=alpha,
-            early_stopping=early_stopping,
-            max_new_tokens=9,
-            pad_token_id=3,
-        )
-        model.generation_config.update(
-            eos_token_id=EOS, decoder_start_token_id=START, num_return_sequences=3
-        )
+        settings = {"length_penalty": alpha, "early_stopping": early_stopping}
+        settings |= {"num_beams": 4, "max_new_tokens": 9, "num_return_sequences": 3}
+        model.generation_config = GenerationConfig(**settings)
+        model.generation_config.update(**SPECIAL_TOKENS | padding)
         mask = ids.ne(3).long()
-        results.append(
-            model.generate(
-                ids, attention_mask=mask, return_dict_in_generate=True, output_scores=True, **ours
-            )
-        )
-    assert torch.equal(results[0].sequences, results[1].sequences)
-    assert torch.equal(results[0].sequences_scores, results[1].sequences_scores)
-    assert torch.equal(results[0].beam_indices, results[1].beam_indices)
+        results.append(model.generate(ids, attention_mask=mask, **SCORED, **ours))
+    ours, theirs = results
+    assert torch.equal(ours.sequences, theirs.sequences)
+    assert torch.equal(ours.sequences_scores, theirs.sequences_scores)
+    assert torch.equal(ours.beam_indices, theirs.beam_indices)
 
 
 @every_mode
@@ -220,9 +218,8 @@ def test_generate_stops_at_source_length_plus_margin(mode):
     model = without_eos(build(lm_head_bias=True, pad_token_id=None))
     model.generation_config.max_new_tokens_beyond_source = 50
     mask = padded(SOURCES).ne(PAD).long()
-    outputs = generate_with_seed(
-        model, padded(SOURCES), attention_mask=mask, bad_words_ids=[[PAD]], **mode
-    )
+    options = {"attention_mask": mask, "bad_words_ids": [[PAD]]}
+    outputs = generate_with_seed(model, padded(SOURCES), **options, **mode)
     lengths = outputs[:, 1:].ne(PAD).sum(dim=1).tolist()
     assert lengths == [len(source) + 50 for source in SOURCES]
 
@@ -233,36 +230,27 @@ def test_generate_limit_excludes_prompt_for_each_returned_sequence(without_start
     model = without_eos(build(lm_head_bias=True))
     ids, prompt = padded(SOURCES), torch.tensor([[START, 5, 6]] * len(SOURCES))
     prompt[:without_start, 0] = 7
-    outputs = generate_with_seed(
-        model,
-        ids,
-        decoder_input_ids=prompt,
-        do_sample=True,
-        num_beams=1,
-        num_return_sequences=2,
-        bad_words_ids=[[PAD]],
-    )
-    given = 4 if without_start == len(SOURCES) else 3
-    assert torch.equal(outputs[::2, given - 3 : given], prompt)
-    lengths = outputs[:, given:].ne(PAD).sum(dim=1).tolist()
+    options = {"decoder_input_ids": prompt, "num_return_sequences": 2, **SAMPLING}
+    outputs = generate_with_seed(model, ids, bad_words_ids=[[PAD]], **options)
+    width = 4 if without_start == len(SOURCES) else 3
+    assert torch.equal(outputs[::2, width - 3 : width], prompt)
+    lengths = outputs[:, width:].ne(PAD).sum(dim=1).tolist()
     assert lengths == [len(source) + MARGIN for source in SOURCES for _ in range(2)]
 
 
 def test_generate_pads_hypothesis_cut_by_limit():
     model = without_eos(build(lm_head_bias=True))
-    outputs = model.generate(padded(SOURCES), num_return_sequences=2, bad_words_ids=[[PAD]])
+    options = {"num_return_sequences": 2, "bad_words_ids": [[PAD]]}
+    outputs = model.generate(padded(SOURCES), **options)
     assert EOS not in outputs
     assert PAD in outputs
-    in_dict = model.generate(
-        padded(SOURCES), num_return_sequences=2, bad_words_ids=[[PAD]], return_dict_in_generate=True
-    )
+    in_dict = model.generate(padded(SOURCES), return_dict_in_generate=True, **options)
     assert torch.equal(in_dict.sequences, outputs)
 
 
 def test_generate_limit_stays_within_learned_positions():
-    model = without_eos(
-        build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=9)
-    )
+    model = build(lm_head_bias=True, max_position_embeddings=9, **LEARNED)
+    model = without_eos(model)
     outputs = model.generate(padded(SOURCES), bad_words_ids=[[PAD]])
     assert outputs.shape[1] == 9
     assert outputs[3].ne(PAD).sum() == 1 + len(SOURCES[3]) + MARGIN
@@ -274,15 +262,14 @@ def test_generate_limit_stays_within_learned_positions():
 @every_mode
 def test_generate_with_static_cache_matches_dynamic_cache(mode):
     model = partly_trained_model()
-    expected = generate_with_seed(model, padded(SOURCES), **mode)
+    inputs = padded(SOURCES)
+    expected = generate_with_seed(model, inputs, **mode)
+    static = {"cache_implementation": "static", **mode}
     for _ in range(2):  # the second call reuses the cache of the first
-        assert torch.equal(
-            generate_with_seed(model, padded(SOURCES), cache_implementation="static", **mode),
-            expected,
-        )
+        assert torch.equal(generate_with_seed(model, inputs, **static), expected)
 
 
-@pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
+@search_modes
 @pytest.mark.parametrize("seed", [rare(0), rare(1), 2])
 def test_generate_batch_matches_single_sentences(mode, seed):
     model = partly_trained_model(seed)
@@ -293,10 +280,8 @@ def test_generate_batch_matches_single_sentences(mode, seed):
 
 def test_generate_returns_n_best_in_order_of_scores():
     model = partly_trained_model()
-    best = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
-    four = model.generate(
-        padded(SOURCES), num_return_sequences=4, return_dict_in_generate=True, output_scores=True
-    )
+    best = model.generate(padded(SOURCES), **SCORED)
+    four = model.generate(padded(SOURCES), num_return_sequences=4, **SCORED)
     scores = four.sequences_scores.view(len(SOURCES), 4)
     assert torch.equal(scores, scores.sort(dim=1, descending=True).values)
     assert torch.equal(scores[:, 0], best.sequences_scores)
@@ -306,53 +291,48 @@ def test_generate_returns_n_best_in_order_of_scores():
 
 def test_compute_transition_scores_add_up_to_sequences_scores():
     model = partly_trained_model()
-    outputs = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
+    outputs = model.generate(padded(SOURCES), **SCORED)
     transitions = model.compute_transition_scores(
         outputs.sequences, outputs.scores, outputs.beam_indices
     )
     lengths = (outputs.beam_indices >= 0).sum(dim=1)
-    torch.testing.assert_close(
-        transitions.sum(dim=1) / ((5 + lengths) / 6) ** 0.6, outputs.sequences_scores
-    )
+    scores = transitions.sum(dim=1) / ((5 + lengths) / 6) ** 0.6
+    torch.testing.assert_close(scores, outputs.sequences_scores)
 
 
 @every_mode
 def test_generate_continues_decoder_prompt(mode):
     model = partly_trained_model()
     prompt = torch.tensor([[START, 9, 9, 4]] * len(SOURCES))
-    outputs = generate_with_seed(model, padded(SOURCES), decoder_input_ids=prompt, **mode)
+
+    def continuation(prompt, **options):
+        ids = padded(SOURCES)
+        return generate_with_seed(model, ids, decoder_input_ids=prompt, **options, **mode)
+
+    outputs = continuation(prompt)
     assert torch.equal(outputs[:, :4], prompt)
-    assert torch.equal(
-        outputs,
-        generate_with_seed(
-            model, padded(SOURCES), decoder_input_ids=prompt, use_cache=False, **mode
-        ),
-    )
-    without_start = generate_with_seed(
-        model, padded(SOURCES), decoder_input_ids=prompt[:, 1:], **mode
-    )
-    assert torch.equal(without_start, outputs)
+    assert torch.equal(outputs, continuation(prompt, use_cache=False))
+    assert torch.equal(outputs, continuation(prompt[:, 1:]))
 
 
-@pytest.mark.parametrize(
-    "cache", [{}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str
-)
-@pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
+CACHES = [{}, {"use_cache": False}, {"cache_implementation": "static"}]
+
+
+@pytest.mark.parametrize("cache", CACHES, ids=str)
+@search_modes
 def test_generate_continues_left_padded_prompts_as_alone(mode, cache):
     model = partly_trained_model()
     prompts = [[START, 9, 4], [START], [START, 3, 3, 8], [START, 5]]
     rows = [[PAD] * (4 - len(prompt)) + prompt for prompt in prompts]
-    mask = torch.tensor([[0] * (4 - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    mask = [[0] * (4 - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     # With start tokens in the first column, transformers does not prepend another one.
     ids = torch.tensor(rows)
     ids[:, 0] = START
-    together = model.generate(
-        padded(SOURCES), decoder_input_ids=ids, decoder_attention_mask=mask, **mode, **cache
-    )
+    targets = {"decoder_input_ids": ids, "decoder_attention_mask": torch.tensor(mask)}
+    together = model.generate(padded(SOURCES), **targets, **mode, **cache)
     for row, source, prompt in zip(together, SOURCES, prompts, strict=True):
-        alone = model.generate(
-            torch.tensor([source]), decoder_input_ids=torch.tensor([prompt]), **mode
-        )[0]
+        target = {"decoder_input_ids": torch.tensor([prompt])}
+        (alone,) = model.generate(torch.tensor([source]), **target, **mode)
         assert new_tokens(row, prompt=4) == new_tokens(alone, prompt=len(prompt))
 
 
@@ -363,18 +343,13 @@ def test_generate_accepts_encoder_outputs(mode):
     encoder_outputs = model.get_encoder()(ids)
     states = encoder_outputs.last_hidden_state.clone()
     expected = generate_with_seed(model, ids, **mode)
-    for given in (
-        encoder_outputs,
-        encoder_outputs,
-        (states,),
-    ):  # twice, since transformers repeats rows in place
-        assert torch.equal(
-            generate_with_seed(model, encoder_outputs=given, attention_mask=mask, **mode), expected
-        )
+    # Twice, since transformers repeats rows in place.
+    for encoded in (encoder_outputs, encoder_outputs, (states,)):
+        inputs = {"encoder_outputs": encoded, "attention_mask": mask}
+        assert torch.equal(generate_with_seed(model, **inputs, **mode), expected)
     assert torch.equal(encoder_outputs.last_hidden_state, states)
-    assert torch.equal(
-        generate_with_seed(model, ids, encoder_outputs=encoder_outputs, **mode), expected
-    )
+    inputs = {"input_ids": ids, "encoder_outputs": encoder_outputs}
+    assert torch.equal(generate_with_seed(model, **inputs, **mode), expected)
 
 
 def test_generate_returns_attentions_of_given_encoder_outputs():
@@ -387,7 +362,8 @@ def test_generate_returns_attentions_of_given_encoder_outputs():
 
 
 def test_generate_treats_encoder_outputs_without_mask_as_tokens():
-    model, ids = without_eos(build(lm_head_bias=True)), padded([[5, 6, 7, EOS], [8, 9, 3, EOS]])
+    model = without_eos(build(lm_head_bias=True))
+    ids = padded([[5, 6, 7, EOS], [8, 9, 3, EOS]])
     outputs = model.generate(encoder_outputs=model.get_encoder()(ids))
     assert torch.equal(outputs, model.generate(ids))
     assert outputs.shape == (2, 1 + 4 + MARGIN)
@@ -396,10 +372,9 @@ def test_generate_treats_encoder_outputs_without_mask_as_tokens():
 @every_mode
 def test_generate_accepts_inputs_embeds(mode):
     model, ids = partly_trained_model(), padded(SOURCES)
-    embeddings = model.get_input_embeddings()(ids)
-    outputs = generate_with_seed(
-        model, inputs_embeds=embeddings, attention_mask=ids.ne(PAD).long(), **mode
-    )
+    inputs = {"inputs_embeds": model.get_input_embeddings()(ids)}
+    inputs["attention_mask"] = ids.ne(PAD).long()
+    outputs = generate_with_seed(model, **inputs, **mode)
     assert torch.equal(outputs, generate_with_seed(model, ids, **mode))
 
 
@@ -408,78 +383,61 @@ def test_generate_accepts_inputs_embeds(mode):
 
 def count_new_tokens(model, *args, **kwargs):
     """Return the number of new tokens for a source of 3 tokens."""
-    return model.generate(torch.tensor([[5, 6, EOS]]), *args, num_beams=1, **kwargs).shape[1] - 1
+    outputs = model.generate(torch.tensor([[5, 6, EOS]]), *args, num_beams=1, **kwargs)
+    return outputs.shape[1] - 1
 
 
-@pytest.mark.parametrize(
-    ("own", "passed", "keywords", "expected"),
-    [
-        ({}, None, {}, 3 + MARGIN),
-        ({}, None, {"max_new_tokens": 2}, 2),
-        ({}, None, {"max_length": 6}, 5),
-        ({}, None, {"max_length": 20}, 19),
-        ({}, {"max_new_tokens": 2}, {}, 2),
-        ({}, {"max_length": 20}, {}, 19),
-        ({}, {"max_new_tokens_beyond_source": 1}, {}, 4),
-        ({}, {"num_beams": 1}, {}, 3 + MARGIN),
-        ({"max_new_tokens": 2}, None, {}, 2),
-        ({"max_length": 6}, None, {}, 3 + MARGIN),  # `Seq2SeqTrainer` sets this
-        ({"max_length": 6, "max_new_tokens_beyond_source": None}, None, {}, 5),
-        ({}, {"max_length": 6, "max_new_tokens_beyond_source": 1}, {}, 4),
-        ({"max_new_tokens": 2, "max_length": 6}, {"max_new_tokens_beyond_source": 3}, {}, 6),
-        ({"max_new_tokens": 2}, None, {"max_new_tokens_beyond_source": 3}, 6),
-        ({"max_length": 6}, {"max_new_tokens_beyond_source": 3}, {}, 6),
-        ({}, {"max_new_tokens": 2}, {"max_new_tokens_beyond_source": 3}, 6),
-        ({}, None, {"max_new_tokens": 2, "max_new_tokens_beyond_source": 3}, 2),
-        (
-            {},
-            None,
-            {
-                "max_new_tokens": None,
-                "max_new_tokens_beyond_source": None,
-                "length_penalty_type": None,
-            },
-            7,
-        ),
-    ],
-)
+BEYOND = "max_new_tokens_beyond_source"
+LIMITS = [
+    ({}, None, {}, 3 + MARGIN),
+    ({}, None, {"max_new_tokens": 2}, 2),
+    ({}, None, {"max_length": 6}, 5),
+    ({}, None, {"max_length": 20}, 19),
+    ({}, {"max_new_tokens": 2}, {}, 2),
+    ({}, {"max_length": 20}, {}, 19),
+    ({}, {BEYOND: 1}, {}, 4),
+    ({}, {"num_beams": 1}, {}, 3 + MARGIN),
+    ({"max_new_tokens": 2}, None, {}, 2),
+    ({"max_length": 6}, None, {}, 3 + MARGIN),  # `Seq2SeqTrainer` sets this
+    ({"max_length": 6, BEYOND: None}, None, {}, 5),
+    ({}, {"max_length": 6, BEYOND: 1}, {}, 4),
+    ({"max_new_tokens": 2, "max_length": 6}, {BEYOND: 3}, {}, 6),
+    ({"max_new_tokens": 2}, None, {BEYOND: 3}, 6),
+    ({"max_length": 6}, {BEYOND: 3}, {}, 6),
+    ({}, {"max_new_tokens": 2}, {BEYOND: 3}, 6),
+    ({}, None, {"max_new_tokens": 2, BEYOND: 3}, 2),
+    ({}, None, {"max_new_tokens": None, BEYOND: None, "length_penalty_type": None}, 7),
+]
+
+
+@pytest.mark.parametrize(("stored", "passed", "keywords", "expected"), LIMITS)
 @pytest.mark.filterwarnings("ignore:Passing `generation_config` together")
-def test_generate_limit_nearest_to_call_takes_precedence(own, passed, keywords, expected):
+def test_limit_nearest_to_call_takes_precedence(stored, passed, keywords, expected):
     model = without_eos(build(lm_head_bias=True))
-    model.generation_config.update(**own)
+    model.generation_config.update(**stored)
     passed = None if passed is None else GenerationConfig(**passed)
     assert count_new_tokens(model, generation_config=passed, **keywords) == expected
 
 
-@pytest.mark.parametrize("own", [{}, {"max_length": 6}, {"max_new_tokens": 2}], ids=str)
-def test_generate_logs_no_warning_about_two_limits(transformers_warnings, own):
+@pytest.mark.parametrize("limits", [{}, {"max_length": 6}, {"max_new_tokens": 2}], ids=str)
+def test_generate_logs_no_warning_about_two_limits(transformers_warnings, limits):
     model = without_eos(build(lm_head_bias=True))
-    model.generation_config.update(**own)
+    model.generation_config.update(**limits)
     count_new_tokens(model)
     assert not transformers_warnings
 
 
 def test_generate_accepts_own_parameters_without_paper_config():
     model = without_eos(build(lm_head_bias=True))
-    model.generation_config = GenerationConfig(
-        pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START
-    )
+    model.generation_config = GenerationConfig(**SPECIAL_TOKENS)
     assert count_new_tokens(model, max_new_tokens_beyond_source=2) == 5
-    model = partly_trained_model()
-    scored = {
-        "return_dict_in_generate": True,
-        "output_scores": True,
-        "max_new_tokens": 6,
-        "num_beams": 4,
-    }
-    ids = padded(SOURCES)
-    power, wu = (
-        model.generate(ids, length_penalty_type=kind, **scored) for kind in ("power", "wu")
-    )
-    model.generation_config = GenerationConfig(
-        pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START
-    )
-    library = model.generate(ids, length_penalty=0.6, early_stopping="never", **scored)
+    model, ids = partly_trained_model(), padded(SOURCES)
+    scored = {"max_new_tokens": 6, "num_beams": 4, **SCORED}
+    power = model.generate(ids, length_penalty_type="power", **scored)
+    wu = model.generate(ids, length_penalty_type="wu", **scored)
+    model.generation_config = GenerationConfig(**SPECIAL_TOKENS)
+    scored |= {"length_penalty": 0.6, "early_stopping": "never"}
+    library = model.generate(ids, **scored)
     assert torch.equal(library.sequences_scores, power.sequences_scores)
     assert not torch.equal(power.sequences_scores, wu.sequences_scores)
 
@@ -506,18 +464,20 @@ def test_generation_config_round_trips_own_parameters(tmp_path):
     ):
         assert config.max_new_tokens_beyond_source == 7
         assert config.length_penalty_type == "wu"
-        assert (config.length_penalty, config.num_beams, config.early_stopping) == (0.9, 4, "never")
+        assert (config.length_penalty, config.num_beams) == (0.9, 4)
+        assert config.early_stopping == "never"
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model")
-    assert torch.equal(loaded.generate(padded(SOURCES)), model.generate(padded(SOURCES)))
+    translations = loaded.generate(padded(SOURCES))
+    assert torch.equal(translations, model.generate(padded(SOURCES)))
 
 
 def test_generate_accepts_generation_config():
     model, paper = partly_trained_model(1), partly_trained_model(1)
-    model.generation_config = paper_generation_config(
-        PAD, EOS, START, num_beams=1, max_new_tokens_beyond_source=1
-    )
-    given = paper_generation_config(PAD, EOS, START, max_new_tokens_beyond_source=MARGIN)
-    outputs = model.generate(padded(SOURCES), generation_config=given)
+    options = {"num_beams": 1, "max_new_tokens_beyond_source": 1}
+    model.generation_config = paper_generation_config(PAD, EOS, START, **options)
+    options = {"max_new_tokens_beyond_source": MARGIN}
+    passed = paper_generation_config(PAD, EOS, START, **options)
+    outputs = model.generate(padded(SOURCES), generation_config=passed)
     assert torch.equal(outputs, paper.generate(padded(SOURCES)))
     assert not torch.equal(outputs, model.generate(padded(SOURCES)))
 
@@ -570,15 +530,15 @@ def test_generate_streams_each_token_of_greedy_decoding():
 
 @pytest.mark.parametrize("seed", [0, rare(1), rare(2)])
 def test_assisted_generation_matches_greedy_decoding(seed):
-    model, assistant = (
-        partly_trained_model(seed),
-        partly_trained_model(seed + 10, decoder_layers=1, d_model=8),
-    )
+    model = partly_trained_model(seed)
+    assistant = partly_trained_model(seed + 10, decoder_layers=1, d_model=8)
     for source in SOURCES:
         ids = torch.tensor([source])
         expected = model.generate(ids, num_beams=1)
-        for helper in (assistant, model):  # the first is mostly wrong, the second always right
-            assert torch.equal(model.generate(ids, num_beams=1, assistant_model=helper), expected)
+        # The first is mostly wrong, the second always right.
+        for helper in (assistant, model):
+            outputs = model.generate(ids, num_beams=1, assistant_model=helper)
+            assert torch.equal(outputs, expected)
 
 
 def test_assisted_generation_stops_at_source_length_plus_margin():
@@ -589,30 +549,24 @@ def test_assisted_generation_stops_at_source_length_plus_margin():
 
 
 def test_generate_returns_the_result_of_a_custom_function():
-    def decode(
-        model, input_ids, logits_processor, stopping_criteria, generation_config, **model_kwargs
-    ):
+    def decode(model, input_ids, generation_config, **_):
         assert not generation_config.return_dict_in_generate
         return input_ids + EOS
 
-    outputs = partly_trained_model().generate(
-        torch.tensor(SOURCES[:1]), num_beams=2, custom_generate=decode
-    )
+    model, ids = partly_trained_model(), torch.tensor(SOURCES[:1])
+    outputs = model.generate(ids, num_beams=2, custom_generate=decode)
     assert outputs.tolist() == [[START + EOS]] * 2
 
 
-def test_generate_beyond_max_position_embeddings_warns_for_learned_positions(
-    transformers_warnings, monkeypatch
-):
-    model = without_eos(
-        build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5)
-    )
+def test_generate_beyond_learned_positions_warns(transformers_warnings):
+    model = build(lm_head_bias=True, max_position_embeddings=5, **LEARNED)
+    model = without_eos(model)
     with pytest.raises(ValueError, match="position"):
         model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)
-    assert any("predefined maximum length (5)" in text for text in transformers_warnings)
+    assert "predefined maximum length (5)" in "\n".join(transformers_warnings)
 
 
-def test_generate_does_not_warn_by_default_or_for_greedy(transformers_warnings, recwarn):
+def test_generate_does_not_warn_by_default(transformers_warnings, recwarn):
     model = partly_trained_model()
     model.generate(padded(SOURCES))
     model.generate(padded(SOURCES), num_beams=1)
@@ -624,17 +578,14 @@ def test_generate_accepts_source_beyond_max_position_embeddings():
     ids = torch.randint(3, 12, (1, 1200))
     outputs = model.generate(ids, num_beams=1, max_new_tokens=3)
     assert outputs.shape == (1, 4)
-    kept = model.generate(
-        torch.cat([ids, torch.zeros_like(ids)], dim=1), num_beams=1, max_new_tokens=3
-    )
+    longer = torch.cat([ids, torch.zeros_like(ids)], dim=1)
+    kept = model.generate(longer, num_beams=1, max_new_tokens=3)
     assert torch.equal(kept, outputs)
 
 
 def test_generate_returns_attentions_and_scores_of_each_step():
     model = build(attn_implementation="eager")
-    outputs = model.generate(
-        padded(SOURCES), output_attentions=True, output_scores=True, return_dict_in_generate=True
-    )
+    outputs = model.generate(padded(SOURCES), output_attentions=True, **SCORED)
     rows, width = 4 * len(SOURCES), padded(SOURCES).shape[1]
     steps = len(outputs.scores)
     assert len(outputs.cross_attentions) == len(outputs.decoder_attentions) == steps
@@ -645,23 +596,20 @@ def test_generate_returns_attentions_and_scores_of_each_step():
     assert outputs.cross_attentions[0][1].sum(dim=(1, 2))[padding].abs().max() == 0
 
 
-@pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
+@search_modes
 def test_generate_stops_at_any_of_several_eos_tokens(mode):
-    model = partly_trained_model()
-    free = model.generate(torch.tensor(SOURCES[:1]), eos_token_id=[EOS], **mode)[0, 1:].tolist()
+    model, ids = partly_trained_model(), torch.tensor(SOURCES[:1])
+    free = model.generate(ids, eos_token_id=[EOS], **mode)[0, 1:].tolist()
     second = next(token for token in free[:-1] if token not in (EOS, PAD))
-    outputs = model.generate(padded(SOURCES), eos_token_id=[EOS, second], **mode)
+    ends = {"eos_token_id": [EOS, second]}
+    outputs = model.generate(padded(SOURCES), **ends, **mode)
     for row in outputs[:, 1:].tolist():
-        ends = [position for position, token in enumerate(row) if token in (EOS, second)]
-        assert not ends or all(token == PAD for token in row[ends[0] + 1 :])
-    assert any(second in row for row in outputs[:, 1:].tolist())
-    alone = torch.cat(
-        [
-            model.generate(torch.tensor([s]), eos_token_id=[EOS, second], **mode)[0]
-            for s in SOURCES[:1]
-        ]
-    )
-    assert new_tokens(outputs[0]) == new_tokens(alone)
+        while row and row.pop(0) not in (EOS, second):
+            pass
+        assert set(row) <= {PAD}
+    assert second in outputs[:, 1:]
+    alone = model.generate(ids, **ends, **mode)
+    assert new_tokens(outputs[0]) == new_tokens(alone[0])
 
 
 def test_generate_uses_mask_where_padding_equals_eos():
@@ -671,51 +619,41 @@ def test_generate_uses_mask_where_padding_equals_eos():
     alike.generation_config.pad_token_id = EOS
     ids, mask = padded(SOURCES, pad=EOS), padded(SOURCES).ne(PAD).long()
     expected = model.generate(padded(SOURCES))
-    assert torch.equal(
-        alike.generate(ids, attention_mask=mask), expected.masked_fill(expected == PAD, EOS)
-    )
+    outputs = alike.generate(ids, attention_mask=mask)
+    assert torch.equal(outputs, expected.masked_fill(expected == PAD, EOS))
 
 
-def test_seq2seq_trainer_generates_with_limit_by_source_in_each_batch(tmp_path):
+def test_seq2seq_trainer_generates_with_limit_by_source(tmp_path):
     model = without_eos(build(lm_head_bias=True))
-    sources = [torch.randint(3, 12, (length,)).tolist() + [EOS] for length in (30, 25, 22, 19)]
-    rows = [
-        {"input_ids": source, "attention_mask": [1] * len(source), "labels": [5, EOS]}
-        for source in sources
-    ]
+    sources = []
+    for length in (30, 25, 22, 19):
+        sources.append(torch.randint(3, 12, (length,)).tolist() + [EOS])
+    rows = []
+    for source in sources:
+        row = {"input_ids": source, "attention_mask": [1] * len(source)}
+        rows.append({**row, "labels": [5, EOS]})
+
+    def column(batch, name):
+        return padded([row[name] for row in batch])
 
     def collate(batch):
-        return {
-            "input_ids": padded([row["input_ids"] for row in batch]),
-            "attention_mask": padded([row["attention_mask"] for row in batch]),
-            "labels": padded([row["labels"] for row in batch]),
-        }
+        return {name: column(batch, name) for name in batch[0]}
 
-    arguments = Seq2SeqTrainingArguments(
-        output_dir=str(tmp_path),
-        predict_with_generate=True,
-        per_device_eval_batch_size=1,
-        report_to=[],
-        use_cpu=True,
-    )
+    options = {"predict_with_generate": True, "per_device_eval_batch_size": 1}
+    options |= {"report_to": [], "use_cpu": True}
+    arguments = Seq2SeqTrainingArguments(str(tmp_path), **options)
     trainer = Seq2SeqTrainer(model=model, args=arguments, data_collator=collate)
     predictions = trainer.predict(rows, max_length=None, num_beams=None).predictions
-    expected = [
-        model.generate(torch.tensor([source]), num_beams=4)[0].tolist() for source in sources
-    ]
-    assert [len(row) for row in expected] == [1 + len(source) + MARGIN for source in sources]
-    for row, tokens in zip(predictions, expected, strict=True):
+    for row, source in zip(predictions, sources, strict=True):
+        (tokens,) = model.generate(torch.tensor([source]), num_beams=4).tolist()
+        assert len(tokens) == 1 + len(source) + MARGIN
         assert row[: len(tokens)].tolist() == tokens
 
 
 def test_new_model_generates_as_in_paper():
-    model = VanillaTransformerForConditionalGeneration(build().config)
-    config = model.generation_config
-    assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
-    assert (config.max_new_tokens_beyond_source, config.early_stopping) == (50, "never")
-    endless = without_eos(
-        VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config).eval()
-    )
+    new_model = VanillaTransformerForConditionalGeneration
+    assert_as_in_paper(new_model(build().config).generation_config)
+    endless = without_eos(new_model(build(lm_head_bias=True).config).eval())
     assert endless.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)
 
 
@@ -723,23 +661,18 @@ def test_new_model_generates_as_in_paper():
 def test_model_saved_by_stock_trainer_generates_as_in_paper(trainer_class, tmp_path):
     model = VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config)
     rows = [{"input_ids": [5, 6, EOS], "labels": [7, EOS]}] * 2
-    arguments = Seq2SeqTrainingArguments(
-        output_dir=str(tmp_path),
-        max_steps=1,
-        predict_with_generate=True,
-        report_to=[],
-        use_cpu=True,
-    )
-    trainer = trainer_class(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
+    options = {"max_steps": 1, "predict_with_generate": True}
+    options |= {"report_to": [], "use_cpu": True}
+    arguments = Seq2SeqTrainingArguments(str(tmp_path), **options)
+    data = {"train_dataset": rows, "eval_dataset": rows}
+    trainer = trainer_class(model=model, args=arguments, **data)
     trainer.train()
     if trainer_class is Seq2SeqTrainer:
         trainer.evaluate()  # writes `max_length` into the generation config
     trainer.save_model(str(tmp_path / "saved"))
     loaded = without_eos(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved"))
-    assert (loaded.generation_config.num_beams, loaded.generation_config.length_penalty_type) == (
-        4,
-        "wu",
-    )
+    config = loaded.generation_config
+    assert (config.num_beams, config.length_penalty_type) == (4, "wu")
     assert loaded.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)
 
 
@@ -748,16 +681,14 @@ def test_save_pretrained_keeps_one_beam(tiny_model, tmp_path):
     tiny_model.save_pretrained(tmp_path)
     assert tiny_model.generation_config.length_penalty == 0.6
     saved = GenerationConfig.from_pretrained(tmp_path)
-    assert (saved.num_beams, saved.length_penalty_type, saved.max_new_tokens_beyond_source) == (
-        1,
-        "wu",
-        4,
-    )
-    assert type(tiny_model).from_pretrained(tmp_path).generation_config.num_beams == 1
+    assert (saved.num_beams, saved.length_penalty_type) == (1, "wu")
+    assert saved.max_new_tokens_beyond_source == 4
+    loaded = type(tiny_model).from_pretrained(tmp_path)
+    assert loaded.generation_config.num_beams == 1
 
 
 def test_fresh_model_has_the_special_tokens_of_its_configuration():
     config = tiny_config(bos_token_id=3)
-    found = VanillaTransformerForConditionalGeneration(config).generation_config
-    names = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
-    assert [getattr(found, name) for name in names] == [getattr(config, name) for name in names]
+    ours = VanillaTransformerForConditionalGeneration(config).generation_config
+    for name in ("bos_token_id", *SPECIAL_TOKENS):
+        assert getattr(ours, name) == getattr(config, name)

@@ -7,6 +7,8 @@ import copy
 import itertools
 import math
 import re
+from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -72,6 +74,9 @@ LAYOUTS = {
     "separate and untied": {**SEPARATE, "tie_word_embeddings": False},
 }
 every_layout = pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS.keys())
+assert_close = torch.testing.assert_close
+assert_near = partial(assert_close, atol=1e-5, rtol=1e-5)
+assert_same = partial(assert_close, atol=0, rtol=0)
 
 
 # --------------------------------------------------------------------------------------------
@@ -90,57 +95,45 @@ def reference_positions(length, d_model):
 
 @pytest.mark.parametrize("d_model", [2, 6, 16, 512])
 def test_sinusoidal_positions_match_equation_of_section_3_5(d_model):
-    torch.testing.assert_close(
-        sinusoidal_positions(torch.arange(40), d_model).double(),
-        reference_positions(40, d_model),
-        atol=1e-7,
-        rtol=0,
-    )
+    positions = sinusoidal_positions(torch.arange(40), d_model).double()
+    assert_close(positions, reference_positions(40, d_model), atol=1e-7, rtol=0)
 
 
 @pytest.mark.parametrize("position", [5_000, 100_000, 1_000_000])
 def test_sinusoidal_positions_are_precise_at_large_positions(position):
-    expected = [
-        function(position / 10000 ** (2 * i / 512))
-        for i in range(256)
-        for function in (math.sin, math.cos)
-    ]
+    angles = [position / 10000 ** (2 * i / 512) for i in range(256)]
+    expected = []
+    for angle in angles:
+        expected += [math.sin(angle), math.cos(angle)]
     encoding = sinusoidal_positions(torch.tensor([position]), 512)[0].double()
-    torch.testing.assert_close(
-        encoding, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0
-    )
+    expected = torch.tensor(expected, dtype=torch.float64)
+    assert_close(encoding, expected, atol=1e-6, rtol=0)
 
 
 def test_sinusoidal_positions_in_halves_reorder_interleaved_layout():
     interleaved = sinusoidal_positions(torch.arange(9), 16)
     halves = sinusoidal_positions(torch.arange(9), 16, layout="halves")
-    torch.testing.assert_close(
-        halves, torch.cat([interleaved[:, 0::2], interleaved[:, 1::2]], dim=-1), atol=0, rtol=0
-    )
+    assert_same(halves, torch.cat([interleaved[:, 0::2], interleaved[:, 1::2]], dim=-1))
 
 
 @pytest.mark.parametrize("d_model", [2, 4, 64])
-def test_sinusoidal_positions_of_tensor2tensor_have_wavelengths_from_2_pi_to_10000_times_that(
-    d_model,
-):
+def test_positions_of_tensor2tensor_have_its_wavelengths(d_model):
+    """Compare wavelengths, which go from 2 pi to 10000 times that."""
     half = d_model // 2
-    periods = [10000 ** (i / max(half - 1, 1)) for i in range(half)]
-    angles = torch.tensor(
-        [[position / period for period in periods] for position in range(2000)], dtype=torch.float64
-    )
-    found = sinusoidal_positions(torch.arange(2000), d_model, layout="tensor2tensor")
-    torch.testing.assert_close(
-        found.double(), torch.cat([angles.sin(), angles.cos()], dim=-1), atol=1e-7, rtol=0
-    )
+    frequencies = [10000 ** -(i / max(half - 1, 1)) for i in range(half)]
+    positions = torch.arange(2000)
+    frequencies = torch.tensor(frequencies, dtype=torch.float64)
+    angles = torch.outer(positions.double(), frequencies)
+    expected = torch.cat([angles.sin(), angles.cos()], dim=-1)
+    encoding = sinusoidal_positions(positions, d_model, layout="tensor2tensor")
+    assert_close(encoding.double(), expected, atol=1e-7, rtol=0)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_model_trains_beyond_max_position_embeddings(side):
     model = uneven_model(max_position_embeddings=8)
-    source, labels = (
-        tokens(2, 50 if side == "source" else 5),
-        tokens(2, 50 if side == "target" else 5),
-    )
+    source = tokens(2, 50 if side == "source" else 5)
+    labels = tokens(2, 50 if side == "target" else 5)
     model(input_ids=source, labels=labels).loss.backward()
     assert all(gradient.isfinite().all() for gradient in gradients(model).values())
 
@@ -149,7 +142,8 @@ def test_states_of_permuted_source_are_permuted_only_without_positions():
     source, order = tokens(1, 6), torch.tensor([3, 0, 5, 1, 4, 2])
     for kind in ("none", "sinusoidal", "learned"):
         encoder = uneven_model(position_embedding_type=kind).get_encoder()
-        states, permuted = (encoder(ids).last_hidden_state for ids in (source, source[:, order]))
+        states = encoder(source).last_hidden_state
+        permuted = encoder(source[:, order]).last_hidden_state
         is_permuted = torch.allclose(permuted, states[:, order], atol=1e-5)
         assert is_permuted == (kind == "none"), kind
 
@@ -163,18 +157,21 @@ def copy_attention_to_torch(ours, theirs):
     biases.
     """
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
-    theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
+    weights = [projection.weight for projection in projections]
+    theirs.in_proj_weight.copy_(torch.cat(weights))
     theirs.out_proj.weight.copy_(ours.out_proj.weight)
     if ours.q_proj.bias is None:
         theirs.in_proj_bias.zero_(), theirs.out_proj.bias.zero_()
     else:
-        theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))
+        biases = [projection.bias for projection in projections]
+        theirs.in_proj_bias.copy_(torch.cat(biases))
         theirs.out_proj.bias.copy_(ours.out_proj.bias)
 
 
 def copy_layer_to_torch(ours, theirs, norms):
     for our_name, their_name in {"fc1": "linear1", "fc2": "linear2", **norms}.items():
-        getattr(theirs, their_name).load_state_dict(getattr(ours, our_name).state_dict())
+        weights = getattr(ours, our_name).state_dict()
+        getattr(theirs, their_name).load_state_dict(weights)
     copy_attention_to_torch(ours.self_attn, theirs.self_attn)
     if hasattr(ours, "encoder_attn"):
         copy_attention_to_torch(ours.encoder_attn, theirs.multihead_attn)
@@ -195,11 +192,8 @@ def torch_transformer(model):
         norm_first=config.normalize_before,
     )
     encoder_norms = {"self_attn_layer_norm": "norm1", "final_layer_norm": "norm2"}
-    decoder_norms = {
-        "self_attn_layer_norm": "norm1",
-        "encoder_attn_layer_norm": "norm2",
-        "final_layer_norm": "norm3",
-    }
+    decoder_norms = {"self_attn_layer_norm": "norm1", "final_layer_norm": "norm3"}
+    decoder_norms["encoder_attn_layer_norm"] = "norm2"
     with torch.no_grad():
         for name, norms in {"encoder": encoder_norms, "decoder": decoder_norms}.items():
             ours, theirs = getattr(model.model, name), getattr(torch_model, name)
@@ -208,9 +202,8 @@ def torch_transformer(model):
             if config.normalize_before:
                 theirs.norm.load_state_dict(ours.layer_norm.state_dict())
             else:
-                theirs.norm = (
-                    None  # nn.Transformer normalizes once more after each stack; the paper does not
-                )
+                # nn.Transformer normalizes once more after each stack; the paper does not.
+                theirs.norm = None
     return torch_model
 
 
@@ -223,10 +216,9 @@ def reference_embeddings(model, ids):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("normalize_before", [False, True])
 def test_model_logits_match_torch_nn_transformer(normalize_before, bias):
-    same_on_both_sides = {"decoder_attention_heads": 2, "decoder_ffn_dim": 24}
-    model = uneven_model(
-        normalize_before=normalize_before, attention_bias=bias, **same_on_both_sides
-    )
+    sizes = {"decoder_attention_heads": 2, "decoder_ffn_dim": 24}  # as the encoder's
+    changes = {"normalize_before": normalize_before, "attention_bias": bias}
+    model = uneven_model(**changes, **sizes)
     rows = [tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]]
     source, mask = padded_batch(rows)
     target = tokens(2, 6, seed=3)
@@ -238,7 +230,7 @@ def test_model_logits_match_torch_nn_transformer(normalize_before, bias):
         memory_key_padding_mask=mask == 0,
     )
     ours = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
-    torch.testing.assert_close(ours, model.lm_head(theirs))
+    assert_close(ours, model.lm_head(theirs))
 
 
 def softmax_attention_of_one_query(attention, states, query_index):
@@ -246,27 +238,26 @@ def softmax_attention_of_one_query(attention, states, query_index):
     heads = []
     key_width, value_width = attention.head_dim, attention.value_dim
     for head in range(attention.out_proj.in_features // value_width):
-        keys, values = (
-            slice(head * width, (head + 1) * width) for width in (key_width, value_width)
-        )
+        keys = slice(head * key_width, (head + 1) * key_width)
+        values = slice(head * value_width, (head + 1) * value_width)
         query = attention.q_proj.weight[keys] @ states[0, query_index]
-        scores = [
-            query @ (attention.k_proj.weight[keys] @ state) / key_width**0.5 for state in states[0]
-        ]
+        scores = []
+        for state in states[0]:
+            key = attention.k_proj.weight[keys] @ state
+            scores.append(query @ key / key_width**0.5)
         weights = torch.stack(scores).softmax(dim=0)
-        heads.append(
-            sum(
-                w * (attention.v_proj.weight[values] @ s)
-                for w, s in zip(weights, states[0], strict=True)
-            )
-        )
+        output = torch.zeros(value_width)
+        for weight, state in zip(weights, states[0], strict=True):
+            output += weight * (attention.v_proj.weight[values] @ state)
+        heads.append(output)
     return attention.out_proj.weight @ torch.cat(heads)
 
 
+WIDTHS = [(5, 3, 2), (4, None, 4), (None, 7, 2), (6, 6, 3)]
+
+
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize(
-    ("key_dim", "value_dim", "heads"), [(5, 3, 2), (4, None, 4), (None, 7, 2), (6, 6, 3)]
-)
+@pytest.mark.parametrize(("key_dim", "value_dim", "heads"), WIDTHS)
 def test_head_widths_follow_section_3_2_2(key_dim, value_dim, heads, implementation):
     config = uneven_config(
         attention_key_dim=key_dim,
@@ -275,12 +266,15 @@ def test_head_widths_follow_section_3_2_2(key_dim, value_dim, heads, implementat
         attn_implementation=implementation,
     )
     attention = randomize(VanillaTransformerAttention(config, heads, 0)).eval()
-    states = torch.randn(1, 5, config.d_model, generator=torch.Generator().manual_seed(0))
-    expected = [softmax_attention_of_one_query(attention, states, index) for index in range(5)]
-    torch.testing.assert_close(attention(states)[0][0], torch.stack(expected))
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(1, 5, config.d_model, generator=generator)
+    expected = []
+    for index in range(5):
+        expected.append(softmax_attention_of_one_query(attention, states, index))
+    assert_close(attention(states)[0][0], torch.stack(expected))
 
 
-def test_softmax_saturates_for_wide_keys_without_scaling_by_square_root_of_d_k():
+def test_softmax_of_wide_keys_saturates_without_scaling():
     """Section 3.2.1: products of wide queries and keys grow, and the softmax has almost no gradient
     there.
     """
@@ -297,9 +291,8 @@ def test_softmax_saturates_for_wide_keys_without_scaling_by_square_root_of_d_k()
             output[..., 0].sum().backward()
             case = width, scaling == 1.0
             largest[case] = probabilities.amax(dim=-1).mean().item()
-            slopes[case] = scored.grad.norm().item() / (
-                scaling * width**0.5
-            )  # by the product, not by its factor
+            # The slope by the product, not by its factor.
+            slopes[case] = scored.grad.norm().item() / (scaling * width**0.5)
     assert largest[1024, True] > 0.95 and largest[1024, False] < 0.2
     assert slopes[1024, True] < 0.5 * slopes[4, True]
     assert slopes[1024, False] == pytest.approx(slopes[64, False], rel=0.5)
@@ -311,12 +304,11 @@ def marian_and_copy(**changes):
     """
     torch.manual_seed(0)
     shape = uneven_config(**{"activation_function": "swish", **changes})
-    common = {
-        field: getattr(shape, field)
-        for field in MarianConfig.__annotations__
-        if hasattr(shape, field)
-    }
-    marian_config = MarianConfig(**{**common, "init_std": 0.02, "forced_eos_token_id": None})
+    common = {"init_std": 0.02, "forced_eos_token_id": None}
+    for field in MarianConfig.__annotations__:
+        if hasattr(shape, field) and field not in common:
+            common[field] = getattr(shape, field)
+    marian_config = MarianConfig(**common)
     marian = randomize(MarianMTModel(marian_config)).eval()
     marian.final_logits_bias.normal_()
     config = copy.deepcopy(shape)
@@ -329,7 +321,8 @@ def marian_and_copy(**changes):
         setattr(config, field, value)
     ours = VanillaTransformerForConditionalGeneration(config).eval()
     weights = {**marian.state_dict(), "lm_head.bias": marian.final_logits_bias[0]}
-    missing, _ = ours.load_state_dict({name: weights[name] for name in ours.state_dict()})
+    stored = {name: weights[name] for name in ours.state_dict()}
+    missing, _ = ours.load_state_dict(stored)
     assert not missing
     return marian, ours
 
@@ -349,12 +342,13 @@ def marian_and_copy(**changes):
 def test_model_logits_match_marian(changes):
     marian, ours = marian_and_copy(**changes)
     source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
-    inputs = {
-        "input_ids": source,
-        "attention_mask": mask,
-        "decoder_input_ids": tokens(2, 6, vocabulary=30, seed=3),
-    }
-    torch.testing.assert_close(ours(**inputs).logits, marian(**inputs).logits)
+    inputs = {"input_ids": source, "attention_mask": mask}
+    inputs["decoder_input_ids"] = tokens(2, 6, vocabulary=30, seed=3)
+    assert_close(ours(**inputs).logits, marian(**inputs).logits)
+
+
+# Before 5.20, Marian's beam search fails with a target vocabulary of another size.
+OLD_MARIAN = Version(transformers.__version__) < Version("5.20")
 
 
 @pytest.mark.parametrize("changes", [{}, SEPARATE], ids=str)
@@ -362,51 +356,42 @@ def test_model_logits_match_marian(changes):
 def test_model_generation_matches_marian(beams, changes):
     marian, ours = marian_and_copy(**changes)
     source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
-    settings = {
-        "attention_mask": mask,
-        "num_beams": beams,
-        "max_new_tokens": 12,
-        "do_sample": False,
-    }
-    if changes == SEPARATE and beams > 1 and Version(transformers.__version__) < Version("5.20"):
-        pytest.skip(
-            "before 5.20, beam search takes the size of the source's vocabulary, and Marian's fails"
-        )
-    assert (
-        ours.generate(source, **settings).tolist() == marian.generate(source, **settings).tolist()
-    )
+    settings = {"attention_mask": mask, "num_beams": beams}
+    settings |= {"max_new_tokens": 12, "do_sample": False}
+    if changes == SEPARATE and beams > 1 and OLD_MARIAN:
+        pytest.skip("beam search takes the size of the source's vocabulary, and fails")
+    translations = ours.generate(source, **settings)
+    assert translations.tolist() == marian.generate(source, **settings).tolist()
 
 
 # --- size -----------------------------------------------------------------------------------------
 # and initialization
 
 
-@pytest.mark.parametrize(
-    ("d_model", "heads", "expected"), [(512, 8, 63_045_632), (1024, 16, 214_171_648)]
-)
+PARAMETER_COUNTS = [(512, 8, 63_045_632), (1024, 16, 214_171_648)]
+
+
+@pytest.mark.parametrize(("d_model", "heads", "expected"), PARAMETER_COUNTS)
 def test_model_parameter_count_matches_paper(d_model, heads, expected):
     d_ff, norm = 4 * d_model, 2 * d_model
-    attention, feed_forward = (
-        4 * d_model * d_model,
-        2 * d_model * d_ff + d_ff + d_model,
-    )  # only the latter has biases
-    counted = 37000 * d_model + 6 * (
-        attention + feed_forward + 2 * norm + 2 * attention + feed_forward + 3 * norm
-    )
-    sizes = {
-        f"{side}_{name}": size
-        for side in ("encoder", "decoder")
-        for name, size in (("ffn_dim", d_ff), ("attention_heads", heads))
-    }
+    attention = 4 * d_model * d_model
+    feed_forward = 2 * d_model * d_ff + d_ff + d_model  # with biases
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    counted = 37000 * d_model + 6 * (encoder_layer + decoder_layer)
+    sizes = {"d_model": d_model}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_ffn_dim": d_ff, f"{side}_attention_heads": heads}
     with torch.device("meta"):
-        model = VanillaTransformerForConditionalGeneration(
-            VanillaTransformerConfig(d_model=d_model, **sizes)
-        )
-    assert sum(parameter.numel() for parameter in model.parameters()) == counted == expected
+        config = VanillaTransformerConfig(**sizes)
+        model = VanillaTransformerForConditionalGeneration(config)
+    sizes = [parameter.numel() for parameter in model.parameters()]
+    assert sum(sizes) == counted == expected
 
 
 def test_init_weights_are_glorot_uniform_or_normal_by_init_std():
-    model = VanillaTransformerModel(uneven_config(d_model=64, encoder_ffn_dim=256, vocab_size=500))
+    sizes = {"d_model": 64, "encoder_ffn_dim": 256, "vocab_size": 500}
+    model = VanillaTransformerModel(uneven_config(**sizes))
     embeddings = model.encoder.embed_tokens.weight
     assert embeddings[PAD].abs().sum() == 0
     assert embeddings[3:].std().item() == pytest.approx(64**-0.5, rel=0.05)
@@ -414,10 +399,8 @@ def test_init_weights_are_glorot_uniform_or_normal_by_init_std():
     bound = math.sqrt(6 / (64 + 256))
     assert 0.99 * bound < layer.fc1.weight.abs().max() <= bound
     assert layer.fc1.bias.abs().sum() == 0 and layer.final_layer_norm.weight.eq(1).all()
-    normal = VanillaTransformerModel(
-        uneven_config(d_model=64, encoder_ffn_dim=256, vocab_size=500, init_std=0.3)
-    )
-    for weight in (normal.encoder.embed_tokens.weight[3:], normal.encoder.layers[0].fc1.weight):
+    normal = VanillaTransformerModel(uneven_config(init_std=0.3, **sizes)).encoder
+    for weight in (normal.embed_tokens.weight[3:], normal.layers[0].fc1.weight):
         assert weight.std().item() == pytest.approx(0.3, rel=0.05)
 
 
@@ -433,44 +416,41 @@ def test_decoder_does_not_see_future_tokens():
         changed = target.clone()
         changed[:, position:] = (changed[:, position:] - 3 + 1) % (VOCABULARY - 3) + 3
         after = model(input_ids=source, decoder_input_ids=changed).logits
-        torch.testing.assert_close(after[:, :position], before[:, :position], atol=1e-5, rtol=1e-5)
+        assert_near(after[:, :position], before[:, :position])
         assert not torch.allclose(after[:, position], before[:, position], atol=1e-3)
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("target_side", ["left", "right"])
 @pytest.mark.parametrize("source_side", ["left", "right"])
-def test_model_logits_do_not_depend_on_padding_or_batch(source_side, target_side, implementation):
+def test_logits_do_not_depend_on_padding_or_batch(source_side, target_side, implementation):
     model = uneven_model(attn_implementation=implementation)
     sources = [tokens(1, length, seed=length)[0] for length in (7, 3, 5)]
     targets = [tokens(1, length, seed=9 + length)[0] for length in (2, 6, 4)]
     source, source_mask = padded_batch(sources, source_side)
     target, target_mask = padded_batch(targets, target_side)
-    inputs = {"input_ids": source, "attention_mask": source_mask, "decoder_input_ids": target}
-    logits = model(**inputs, decoder_attention_mask=target_mask).logits
+    inputs = {"input_ids": source, "attention_mask": source_mask}
+    inputs |= {"decoder_input_ids": target, "decoder_attention_mask": target_mask}
+    logits = model(**inputs).logits
     assert logits.isfinite().all()
     for row, (source_row, target_row) in enumerate(zip(sources, targets, strict=True)):
-        alone = model(input_ids=source_row[None], decoder_input_ids=target_row[None]).logits[0]
-        torch.testing.assert_close(logits[row][target_mask[row] == 1], alone, atol=1e-5, rtol=1e-5)
+        alone = model(source_row[None], decoder_input_ids=target_row[None])
+        assert_near(logits[row][target_mask[row] == 1], alone.logits[0])
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_model_derives_source_mask_from_padding_tokens(side):
     model = uneven_model()
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
-    target = tokens(2, 4)
-    given = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
-    derived = model(input_ids=source, decoder_input_ids=target).logits
-    torch.testing.assert_close(derived, given, atol=0, rtol=0)
-    seen = model(
-        input_ids=source, attention_mask=torch.ones_like(mask), decoder_input_ids=target
-    ).logits
-    assert not torch.allclose(seen[1], given[1], atol=1e-3), (
-        "this source would look different without a mask"
-    )
-    known = model.model.encoder(source)  # encoder outputs do not show the padding, `input_ids` do
-    reused = model(input_ids=source, encoder_outputs=known, decoder_input_ids=target).logits
-    torch.testing.assert_close(reused, given, atol=0, rtol=0)
+    inputs = {"decoder_input_ids": tokens(2, 4)}
+    expected = model(source, attention_mask=mask, **inputs).logits
+    assert_same(model(source, **inputs).logits, expected)
+    seen = model(source, attention_mask=torch.ones_like(mask), **inputs).logits
+    assert not torch.allclose(seen[1], expected[1], atol=1e-3), "the mask changes nothing"
+    # Encoder outputs do not show the padding, `input_ids` do.
+    known = model.model.encoder(source)
+    reused = model(input_ids=source, encoder_outputs=known, **inputs).logits
+    assert_same(reused, expected)
 
 
 # --- invalid inputs -------------------------------------------------------------------------------
@@ -540,19 +520,19 @@ def test_inputs_embeds_of_token_embeddings_match_input_ids():
     source, target = tokens(2, 5), tokens(2, 4)
     embed = model.get_input_embeddings()
     by_ids = model(input_ids=source, decoder_input_ids=target).logits
-    by_embeddings = model(inputs_embeds=embed(source), decoder_inputs_embeds=embed(target)).logits
-    torch.testing.assert_close(by_embeddings, by_ids)
+    embedded = {"inputs_embeds": embed(source), "decoder_inputs_embeds": embed(target)}
+    assert_close(model(**embedded).logits, by_ids)
 
 
 @pytest.mark.parametrize("beams", [1, 2])
 def test_generate_reads_inputs_embeds_with_mask(beams):
-    model, series, mask = uneven_model(), torch.randn(2, 9, 16), torch.ones(2, 9, dtype=torch.long)
+    model, series = uneven_model(), torch.randn(2, 9, 16)
+    mask = torch.ones(2, 9, dtype=torch.long)
     mask[1, 6:] = 0
     settings = {"num_beams": beams, "max_new_tokens": 6, "min_new_tokens": 6}
     together = model.generate(inputs_embeds=series, attention_mask=mask, **settings)
-    assert (
-        together[1].tolist() == model.generate(inputs_embeds=series[1:, :6], **settings)[0].tolist()
-    )
+    alone = model.generate(inputs_embeds=series[1:, :6], **settings)
+    assert together[1].tolist() == alone[0].tolist()
 
 
 # ------------------------------------------------------------------------------------------
@@ -565,22 +545,21 @@ def test_eager_attention_matches_sdpa_in_logits_and_gradients(side):
     source, source_mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
     target, target_mask = padded_batch([tokens(1, 5)[0], tokens(1, 2)[0]], side)
     labels = target.masked_fill(target_mask == 0, -100)
-    inputs = {"input_ids": source, "attention_mask": source_mask, "decoder_input_ids": target}
+    inputs = {"input_ids": source, "attention_mask": source_mask}
+    inputs["decoder_input_ids"] = target
     inputs |= {"decoder_attention_mask": target_mask, "labels": labels}
     results = {}
     for implementation in ("eager", "sdpa"):
         model.set_attn_implementation(implementation)
         results[implementation] = loss_and_gradients(model, **inputs)
     logits = [result[0][target_mask == 1] for result in results.values()]
-    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+    assert_near(*logits)
     assert_same_gradients(results["eager"][1], results["sdpa"][1], atol=1e-5, rtol=1e-4)
 
 
-def test_flash_attention_is_refused_by_models_with_cross_attention_only():
-    with pytest.raises(
-        ValueError,
-        match="VanillaTransformerForConditionalGeneration does not support Flash Attention",
-    ):
+def test_flash_attention_is_refused_with_cross_attention_only():
+    name = "VanillaTransformerForConditionalGeneration"
+    with pytest.raises(ValueError, match=f"{name} does not support Flash Attention"):
         tiny_model().set_attn_implementation("flash_attention_2")
     for model in (tiny_causal_lm(), tiny_masked_lm()):
         assert model._supports_flash_attn and model.model._supports_flash_attn
@@ -588,11 +567,8 @@ def test_flash_attention_is_refused_by_models_with_cross_attention_only():
 
 def test_is_causal_only_in_decoder_self_attention():
     """Check `is_causal`, on which flash attention relies: without padding it receives no mask."""
-    causal = {
-        name
-        for name, module in uneven_model().named_modules()
-        if getattr(module, "is_causal", False)
-    }
+    modules = dict(uneven_model().named_modules())
+    causal = {name for name in modules if getattr(modules[name], "is_causal", False)}
     assert causal == {f"model.decoder.layers.{layer}.self_attn" for layer in range(3)}
 
 
@@ -605,19 +581,26 @@ def test_torch_compile_takes_training_step_as_one_graph(implementation):
     assert_training_step_compiles_to_one_graph(implementation, "aot_eager")
 
 
+def compile_counting_graphs(model):
+    """Return a compiled model, and a list that gets each of its graphs."""
+    graphs = []
+
+    def compile_graph(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    return torch.compile(model, fullgraph=True, backend=compile_graph), graphs
+
+
 @pytest.mark.sweep
 def test_torch_compile_needs_two_graphs_for_any_lengths():
     torch.compiler.reset()
-    model, graphs = uneven_model(**SHALLOW), []
-    compiled = torch.compile(
-        model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward
-    )
+    model = uneven_model(**SHALLOW)
+    compiled, graphs = compile_counting_graphs(model)
     for source_length, target_length in ((5, 4), (7, 6), (11, 3), (30, 20)):
-        inputs = {
-            "input_ids": tokens(2, source_length),
-            "decoder_input_ids": tokens(2, target_length),
-        }
-        torch.testing.assert_close(compiled(**inputs).logits, model(**inputs).logits)
+        inputs = {"input_ids": tokens(2, source_length)}
+        inputs["decoder_input_ids"] = tokens(2, target_length)
+        assert_close(compiled(**inputs).logits, model(**inputs).logits)
     assert len(graphs) == 2, "the first lengths as constants, then all others"
 
 
@@ -627,17 +610,14 @@ def test_torch_compile_takes_static_cache_step_as_one_graph():
     source, target = tokens(2, 6), tokens(2, 5, seed=1)
     encoded = model.model.encoder(source)
     expected = model(encoder_outputs=encoded, decoder_input_ids=target).logits
-    cache, graphs = static_cache(model, target_length=8, source_length=6), []
-    step = torch.compile(
-        model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward
-    )
+    cache = static_cache(model, target_length=8, source_length=6)
+    step, graphs = compile_counting_graphs(model)
+    inputs = {"encoder_outputs": encoded, "cache": cache}
     with torch.no_grad():
-        model(encoder_outputs=encoded, decoder_input_ids=target[:, :1], cache=cache)
+        model(decoder_input_ids=target[:, :1], **inputs)
         for t in range(1, 5):
-            logits = step(
-                encoder_outputs=encoded, decoder_input_ids=target[:, t : t + 1], cache=cache
-            ).logits
-            torch.testing.assert_close(logits[:, 0], expected[:, t], atol=1e-5, rtol=1e-5)
+            logits = step(decoder_input_ids=target[:, t : t + 1], **inputs).logits
+            assert_near(logits[:, 0], expected[:, t])
     assert len(graphs) == 1, "no step is compiled again"
 
 
@@ -649,33 +629,26 @@ class LogitsModule(nn.Module):
         self.model = model
 
     def forward(self, input_ids, attention_mask, decoder_input_ids):
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "decoder_input_ids": decoder_input_ids,
-        }
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        inputs["decoder_input_ids"] = decoder_input_ids
         return self.model(**inputs, use_cache=False).logits
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", rare("eager")])
-def test_torch_export_allows_dynamic_batch_source_and_target_sizes(implementation):
-    batch, source, target = (
-        torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target")
-    )
-    wrapped = LogitsModule(uneven_model(attn_implementation=implementation, **SHALLOW)).eval()
+def test_torch_export_allows_dynamic_sizes(implementation):
+    dimension = partial(torch.export.Dim, min=2, max=64)
+    batch, source, target = map(dimension, ("batch", "source", "target"))
+    model = uneven_model(attn_implementation=implementation, **SHALLOW)
+    wrapped = LogitsModule(model).eval()
     sizes = {"input_ids": {0: batch, 1: source}, "attention_mask": {0: batch, 1: source}}
+    sizes["decoder_input_ids"] = {0: batch, 1: target}
     example = (tokens(2, 5), torch.ones(2, 5, dtype=torch.long), tokens(2, 4))
-    exported = torch.export.export(
-        wrapped, example, dynamic_shapes={**sizes, "decoder_input_ids": {0: batch, 1: target}}
-    )
+    exported = torch.export.export(wrapped, example, dynamic_shapes=sizes)
     for batch_size, source_length, target_length in ((3, 9, 2), (5, 2, 30)):
-        ids, mask = padded_batch(
-            [tokens(1, max(source_length - i, 1), seed=i)[0] for i in range(batch_size)]
-        )
-        inputs = (ids, mask, tokens(batch_size, target_length))
-        torch.testing.assert_close(
-            exported.module()(*inputs), wrapped(*inputs), atol=1e-5, rtol=1e-5
-        )
+        lengths = [max(source_length - i, 1) for i in range(batch_size)]
+        rows = [tokens(1, length, seed=i)[0] for i, length in enumerate(lengths)]
+        inputs = (*padded_batch(rows), tokens(batch_size, target_length))
+        assert_near(exported.module()(*inputs), wrapped(*inputs))
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -690,8 +663,11 @@ def stored_names(folder):
     return names
 
 
+DTYPES = [torch.float32, rare(torch.bfloat16), rare(torch.float16)]
+
+
 @pytest.mark.parametrize("shard_size", ["5GB", "4KB"])
-@pytest.mark.parametrize("dtype", [torch.float32, rare(torch.bfloat16), rare(torch.float16)])
+@pytest.mark.parametrize("dtype", DTYPES)
 @every_layout
 def test_save_pretrained_stores_tied_weights_once(tmp_path, changes, dtype, shard_size):
     model = uneven_model(**changes).to(dtype)
@@ -703,56 +679,56 @@ def test_save_pretrained_stores_tied_weights_once(tmp_path, changes, dtype, shar
     loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
     assert loaded.dtype == dtype
     expected = model.state_dict()
-    assert all(torch.equal(weight, expected[name]) for name, weight in loaded.state_dict().items())
+    for name, weight in loaded.state_dict().items():
+        assert torch.equal(weight, expected[name])
     assert [name for name, _ in loaded.named_parameters()] == list(distinct)
     encoder, decoder, head = embedding_matrices(loaded)
     assert (encoder is decoder) == (changes == {})
     assert (decoder is head) == ("tie_word_embeddings" not in changes)
     inputs = {"input_ids": tokens(1, 5, 30), "decoder_input_ids": tokens(1, 4, 30)}
-    torch.testing.assert_close(loaded(**inputs).logits, model(**inputs).logits, atol=0, rtol=0)
+    assert_same(loaded(**inputs).logits, model(**inputs).logits)
 
 
 def embedding_matrices(model):
-    return (
-        model.model.encoder.embed_tokens.weight,
-        model.model.decoder.embed_tokens.weight,
-        model.lm_head.weight,
-    )
+    embeddings = [model.model.encoder.embed_tokens, model.model.decoder.embed_tokens]
+    return (*(module.weight for module in embeddings), model.lm_head.weight)
 
 
 TIED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
 
 
-@pytest.mark.parametrize(
-    "kept", [names for count in range(4) for names in itertools.combinations(TIED, count)]
-)
-def test_load_state_dict_reports_the_missing_and_unexpected_keys_of_bart(kept):
-    bart = BartForConditionalGeneration(
-        BartConfig(vocab_size=30, d_model=16, encoder_layers=1, decoder_layers=1)
-    )
+KEPT = [names for count in range(4) for names in itertools.combinations(TIED, count)]
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_load_state_dict_reports_the_keys_that_bart_reports(kept):
+    """Compare the missing and the unexpected keys."""
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
+    bart = BartForConditionalGeneration(BartConfig(vocab_size=30, **sizes))
     reports = []
     for model in (tiny_model(), bart):
-        names = [
-            name for name in model.state_dict() if not name.endswith(TIED) or name.endswith(kept)
-        ]
-        state = {name: model.state_dict()[name] for name in names} | {"foreign": torch.ones(1)}
+        state = {"foreign": torch.ones(1)}
+        for name, weight in model.state_dict().items():
+            if not name.endswith(TIED) or name.endswith(kept):
+                state[name] = weight
         state.pop("model.shared.weight", None)
         missing, unexpected = model.load_state_dict(state, strict=False)
         reports.append(({*missing} - {"model.shared.weight"}, unexpected))
     assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize(
-    "build", [tiny_model, tiny_long_model, tiny_causal_lm, tiny_long_causal_lm, tiny_masked_lm]
-)
+FAMILIES = [tiny_model, tiny_long_model, tiny_causal_lm]
+FAMILIES += [tiny_long_causal_lm, tiny_masked_lm]
+
+
+@pytest.mark.parametrize("build", FAMILIES)
 def test_fsdp_wraps_the_layers_of_each_family(build):
     model = build()
     plugin = FullyShardedDataParallelPlugin(auto_wrap_policy="transformer_based_wrap")
     plugin.set_auto_wrap_policy(model)
     wrapped = plugin.auto_wrap_policy.keywords["transformer_layer_cls"]
-    assert wrapped == {
-        type(stack.layers[0]) for stack in model.modules() if hasattr(stack, "layers")
-    }
+    stacks = [module for module in model.modules() if hasattr(module, "layers")]
+    assert wrapped == {type(stack.layers[0]) for stack in stacks}
 
 
 @pytest.mark.parametrize("build", [tiny_model, tiny_causal_lm, tiny_masked_lm])
@@ -769,7 +745,8 @@ def test_from_pretrained_ties_weights_of_base_checkpoint(tmp_path):
     base.save_pretrained(tmp_path)
     whole = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
     encoder, decoder, head = embedding_matrices(whole)
-    assert encoder is decoder is head and torch.equal(head, base.encoder.embed_tokens.weight)
+    assert encoder is decoder is head
+    assert torch.equal(head, base.encoder.embed_tokens.weight)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "header"])
@@ -777,12 +754,11 @@ def test_from_pretrained_rejects_corrupt_checkpoint(tmp_path, damage):
     uneven_model().save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     content = file.read_bytes()
-    file.write_bytes(
-        content[: len(content) // 2] if damage == "truncated" else b"\xff" * 64 + content[64:]
-    )
-    with pytest.raises(
-        OSError, match=f"Cannot load the weights of {tmp_path}: .*truncated or corrupt"
-    ):
+    damaged = {"truncated": content[: len(content) // 2]}
+    damaged["header"] = b"\xff" * 64 + content[64:]
+    file.write_bytes(damaged[damage])
+    message = f"Cannot load the weights of {tmp_path}: .*truncated or corrupt"
+    with pytest.raises(OSError, match=message):
         VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
 
 
@@ -793,11 +769,9 @@ def test_from_pretrained_rejects_corrupt_checkpoint(tmp_path, damage):
 def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentrant):
     model = uneven_model(dropout=0.1).train()
     inputs = {"input_ids": tokens(2, 6), "labels": tokens(2, 5)}
-    runs = {}
+    runs = Counter()
     for layer in (*model.model.encoder.layers, *model.model.decoder.layers):
-        layer.fc1.register_forward_hook(
-            lambda module, *_: runs.update({module: runs.get(module, 0) + 1})
-        )
+        layer.fc1.register_forward_hook(lambda module, *_: runs.update([module]))
     torch.manual_seed(1)
     _, expected = loss_and_gradients(model, **inputs)
     assert set(runs.values()) == {1} and len(runs) == 5
@@ -823,12 +797,12 @@ def test_num_items_in_batch_makes_half_batches_match_full_batch():
     model.zero_grad()
     counted = (labels != -100).sum()
     halves = [(sources[:2], labels[:2, :3]), (sources[2:], labels[2:])]
-    losses = [
-        model(input_ids=ids, labels=part, num_items_in_batch=counted).loss for ids, part in halves
-    ]
-    for loss in losses:
-        loss.backward()
-    torch.testing.assert_close(sum(losses), whole_loss)
+    losses = []
+    for ids, part in halves:
+        output = model(input_ids=ids, labels=part, num_items_in_batch=counted)
+        losses.append(output.loss)
+        output.loss.backward()
+    assert_close(sum(losses), whole_loss)
     assert_same_gradients(gradients(model), expected, atol=1e-6, rtol=1e-5)
 
 
@@ -836,21 +810,20 @@ def test_loss_is_mean_cross_entropy_over_labels():
     model = uneven_model()
     source, labels = tokens(2, 6), tokens(2, 5)
     labels[1, 3:] = -100
-    decoder_inputs = torch.tensor([[START, *labels[0, :4]], [START, *labels[1, :3], PAD]])
-    logits = model(input_ids=source, decoder_input_ids=decoder_inputs).logits
-    expected = nn.functional.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), ignore_index=-100
-    )
-    torch.testing.assert_close(model(input_ids=source, labels=labels).loss, expected)
+    rows = [[START, *labels[0, :4]], [START, *labels[1, :3], PAD]]
+    logits = model(input_ids=source, decoder_input_ids=torch.tensor(rows)).logits
+    entropy = partial(nn.functional.cross_entropy, ignore_index=-100)
+    expected = entropy(logits.flatten(0, 1), labels.flatten())
+    assert_close(model(input_ids=source, labels=labels).loss, expected)
 
 
 def test_decoder_input_ids_are_shifted_labels():
     labels = torch.tensor([[5, 6, EOS, -100], [7, 8, 9, EOS]])
     expected = [[START, 5, 6, EOS], [START, 7, 8, 9]]
-    assert uneven_model().prepare_decoder_input_ids_from_labels(labels).tolist() == expected
-    assert shift_tokens_right(torch.tensor([[5, -100, 6]]), PAD, START).tolist() == [
-        [START, 5, PAD]
-    ]
+    shifted = uneven_model().prepare_decoder_input_ids_from_labels(labels)
+    assert shifted.tolist() == expected
+    shifted = shift_tokens_right(torch.tensor([[5, -100, 6]]), PAD, START)
+    assert shifted.tolist() == [[START, 5, PAD]]
     assert labels[0, -1] == -100, "the labels themselves stay as they are"
 
 
@@ -880,12 +853,10 @@ def test_seq2seq_trainer_trains_with_label_smoothing(tmp_path):
         use_cpu=True,
         learning_rate=0.1,
     )
-    trainer = Seq2SeqTrainer(
-        model, arguments, train_dataset=[0], data_collator=lambda _: dict(batch)
-    )
-    expected = nn.functional.cross_entropy(
-        model(**batch).logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1
-    )
+    data = {"train_dataset": [0], "data_collator": lambda _: dict(batch)}
+    trainer = Seq2SeqTrainer(model, arguments, **data)
+    entropy = partial(nn.functional.cross_entropy, label_smoothing=0.1)
+    expected = entropy(model(**batch).logits.flatten(0, 1), labels.flatten())
     assert trainer.train().training_loss == pytest.approx(expected.item(), rel=1e-5)
     assert not torch.equal(model.lm_head.weight, before["lm_head.weight"])
 
@@ -902,27 +873,23 @@ def with_layer_wildcards(name):
 def test_tp_plan_covers_every_projection(changes):
     model = uneven_model(**changes)
     assert model.supports_tp_plan
-    generic = {with_layer_wildcards(name): module for name, module in model.named_modules()}
+    generic = {with_layer_wildcards(name): part for name, part in model.named_modules()}
     # Up to version 5.22, transformers adds `model.embed_tokens` even without such a module.
     planned = set(model.tp_plan) - {"model.embed_tokens"}
     assert planned <= set(generic)
-    projections = {
-        name
-        for name, module in generic.items()
-        if isinstance(module, nn.Linear | VanillaTransformerEmbedding)
-    }
-    assert projections == planned
+    linear = nn.Linear | VanillaTransformerEmbedding
+    assert {name for name in generic if isinstance(generic[name], linear)} == planned
 
 
 @needs_transformers("5.17", "the library drops the plans of classes")
 def test_pp_and_fsdp_plans_name_existing_modules():
     model = uneven_model()
     generic = {with_layer_wildcards(name) for name, _ in model.named_modules()}
-    assert (
-        model.supports_pp_plan
-        and set(model.pp_plan) == {"model.encoder", "model.decoder", "lm_head"} <= generic
-    )
-    assert set(model.fsdp_plan) == {"model.encoder.layers.*", "model.decoder.layers.*"} <= generic
+    assert model.supports_pp_plan
+    assert {"model.encoder", "model.decoder", "lm_head"} <= generic
+    assert set(model.pp_plan) == {"model.encoder", "model.decoder", "lm_head"}
+    layers = {"model.encoder.layers.*", "model.decoder.layers.*"}
+    assert set(model.fsdp_plan) == layers <= generic
 
 
 # --- cached decoding ------------------------------------------------------------------------------
@@ -935,91 +902,71 @@ def dynamic_cache(model, target_length, source_length):
 def static_cache(model, target_length, source_length):
     config = model.config.get_text_config(decoder=True)
     lengths = (target_length, source_length)
-    return EncoderDecoderCache(
-        *(StaticCache(config=config, max_cache_len=length) for length in lengths)
-    )
+    caches = [StaticCache(config=config, max_cache_len=length) for length in lengths]
+    return EncoderDecoderCache(*caches)
 
 
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {},
-        {"encoder_layers": 2, "decoder_layers": 4},
-        {"encoder_layers": 3, "decoder_layers": 1},
-        {"attention_key_dim": 5, "attention_value_dim": 3, "position_embedding_type": "none"},
-    ],
-)
+SIZES = [
+    {},
+    {"encoder_layers": 2, "decoder_layers": 4},
+    {"encoder_layers": 3, "decoder_layers": 1},
+    {"attention_key_dim": 5, "attention_value_dim": 3, "position_embedding_type": "none"},
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("padding", [False, True], ids=["plain", "left-padded"])
 @pytest.mark.parametrize("make_cache", [dynamic_cache, static_cache])
-def test_cached_decoding_matches_logits_of_full_target(make_cache, padding, implementation, sizes):
+def test_cached_decoding_matches_full_target(make_cache, padding, implementation, sizes):
     model = uneven_model(attn_implementation=implementation, **sizes)
     source, source_mask = padded_batch([tokens(1, 6)[0], tokens(1, 4)[0]])
     lengths = (7, 4) if padding else (7, 7)
-    target, mask = padded_batch(
-        [tokens(1, length, seed=length)[0] for length in lengths], side="left"
-    )
-    encoder_side = {"encoder_outputs": model.model.encoder(source), "attention_mask": source_mask}
-    whole = model(
-        **encoder_side, decoder_input_ids=target, decoder_attention_mask=mask if padding else None
-    ).logits
+    rows = [tokens(1, length, seed=length)[0] for length in lengths]
+    target, mask = padded_batch(rows, side="left")
+    encoded = model.model.encoder(source)
+    inputs = {"encoder_outputs": encoded, "attention_mask": source_mask}
+    whole_mask = mask if padding else None
+    whole = model(decoder_input_ids=target, decoder_attention_mask=whole_mask, **inputs)
     cache = make_cache(model, target_length=9, source_length=6)
     steps = []
-    for start, end in (
-        (0, 3),
-        (3, 4),
-        (4, 5),
-        (5, 7),
-    ):  # a prompt, single tokens, and several at once
-        seen = mask[:, :end] if padding else None
-        ids = target[:, start:end]
-        output = model(
-            **encoder_side, decoder_input_ids=ids, decoder_attention_mask=seen, cache=cache
-        )
-        steps.append(output.logits)
-    torch.testing.assert_close(
-        torch.cat(steps, dim=1)[mask == 1], whole[mask == 1], atol=1e-5, rtol=1e-5
-    )
+    # A prompt, single tokens, and several at once.
+    for start, end in ((0, 3), (3, 4), (4, 5), (5, 7)):
+        step = {"decoder_input_ids": target[:, start:end], "cache": cache}
+        step["decoder_attention_mask"] = mask[:, :end] if padding else None
+        steps.append(model(**inputs, **step).logits)
+    assert_near(torch.cat(steps, dim=1)[mask == 1], whole.logits[mask == 1])
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("cache", [None, "static"])
-def test_search_with_cache_matches_without_for_left_padded_prompts(cache, beams):
+def test_cache_does_not_change_search_from_padded_prompts(cache, beams):
     model = uneven_model()
-    prompts, mask = padded_batch(
-        [torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left"
-    )
-    settings = {
-        "num_beams": beams,
-        "max_new_tokens": 8,
-        "min_new_tokens": 8,
-        "disable_compile": True,
-    }
-    settings |= {"return_dict_in_generate": True, "output_logits": True, "output_scores": True}
+    rows = [torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])]
+    prompts, mask = padded_batch(rows, side="left")
+    settings = {"num_beams": beams, "max_new_tokens": 8, "min_new_tokens": 8}
+    settings |= {"disable_compile": True, "return_dict_in_generate": True}
+    settings |= {"output_logits": True, "output_scores": True}
 
     def search(rows=slice(None), **further):
         return model.generate(tokens(2, 6)[rows], **settings, **further)
 
     padded = {"decoder_input_ids": prompts, "decoder_attention_mask": mask}
-    cached, plain = search(**padded, cache_implementation=cache), search(**padded, use_cache=False)
+    cached = search(**padded, cache_implementation=cache)
+    plain = search(**padded, use_cache=False)
     alone = search(slice(1, None), decoder_input_ids=torch.tensor([[START, 5]]))
     assert cached.sequences.tolist() == plain.sequences.tolist()
     assert cached.sequences[1, 4:].tolist() == alone.sequences[0, 2:].tolist()
     if beams > 1:
-        torch.testing.assert_close(
-            cached.sequences_scores, plain.sequences_scores, atol=1e-5, rtol=1e-5
-        )
+        assert_near(cached.sequences_scores, plain.sequences_scores)
     else:
-        torch.testing.assert_close(
-            torch.stack(cached.logits), torch.stack(plain.logits), atol=1e-5, rtol=1e-5
-        )
+        assert_near(torch.stack(cached.logits), torch.stack(plain.logits))
 
 
 def test_generate_projects_source_keys_once():
     model, calls = uneven_model(), []
-    model.model.decoder.layers[0].encoder_attn.k_proj.register_forward_hook(
-        lambda *_: calls.append(1)
-    )
+    projection = model.model.decoder.layers[0].encoder_attn.k_proj
+    projection.register_forward_hook(lambda *_: calls.append(1))
     model.generate(tokens(2, 6), num_beams=2, min_new_tokens=8, max_new_tokens=8)
     assert len(calls) == 1
 
@@ -1029,18 +976,18 @@ def test_generate_projects_source_keys_once():
 
 
 def assert_vocabulary_sizes(model, source, target):
-    encoder, decoder = model.model.encoder.embed_tokens, model.model.decoder.embed_tokens
+    encoder = model.model.encoder.embed_tokens
+    decoder, head = model.model.decoder.embed_tokens, model.lm_head
     assert type(encoder) is type(decoder) is VanillaTransformerEmbedding
-    assert (
-        encoder.embed_scale == decoder.embed_scale == 4.0
-        and encoder.padding_idx == decoder.padding_idx == PAD
-    )
+    assert encoder.embed_scale == decoder.embed_scale == 4.0
+    assert encoder.padding_idx == decoder.padding_idx == PAD
     assert (encoder.weight.shape[0], encoder.num_embeddings) == (source, source)
     assert (decoder.weight.shape[0], decoder.num_embeddings) == (target, target)
-    assert (model.lm_head.weight.shape[0], model.lm_head.out_features) == (target, target)
-    if model.lm_head.bias is not None:
-        assert model.lm_head.bias.shape[0] == target
-    assert (model.config.vocab_size, model.config.decoder_vocab_size) == (source, target)
+    assert (head.weight.shape[0], head.out_features) == (target, target)
+    if head.bias is not None:
+        assert head.bias.shape[0] == target
+    assert model.config.vocab_size == source
+    assert model.config.decoder_vocab_size == target
 
 
 def tied_matrices(model):
@@ -1051,7 +998,7 @@ def tied_matrices(model):
 @pytest.mark.parametrize("bias", [rare(False), True])
 @pytest.mark.parametrize("new_size", [VOCABULARY + 5, VOCABULARY - 5])
 @every_layout
-def test_resize_token_embeddings_resizes_every_source_weight(tmp_path, changes, new_size, bias):
+def test_resize_token_embeddings_resizes_source_weights(tmp_path, changes, new_size, bias):
     model = uneven_model(lm_head_bias=bias, **changes)
     before = copy.deepcopy(model.state_dict())
     tied = (changes == {}, "tie_word_embeddings" not in changes)
@@ -1062,7 +1009,7 @@ def test_resize_token_embeddings_resizes_every_source_weight(tmp_path, changes, 
     assert tied_matrices(model) == tied
     for name, weight in model.state_dict().items():
         rows = min(len(weight), len(before[name]))
-        torch.testing.assert_close(weight[:rows], before[name][:rows], atol=0, rtol=0)
+        assert_same(weight[:rows], before[name][:rows])
     source = torch.full((1, 3), new_size - 1)
     output = model(input_ids=source, labels=torch.full((1, 4), target - 1))
     assert output.logits.shape == (1, 4, target)
@@ -1078,17 +1025,15 @@ def test_resize_token_embeddings_resizes_every_source_weight(tmp_path, changes, 
 def test_resize_decoder_token_embeddings_keeps_source_vocabulary(tied, new_size, bias):
     model = uneven_model(**SEPARATE, tie_word_embeddings=tied, lm_head_bias=bias)
     before = copy.deepcopy(model.state_dict())
-    assert model.resize_decoder_token_embeddings(new_size) is model.model.decoder.embed_tokens
+    embeddings = model.resize_decoder_token_embeddings(new_size)
+    assert embeddings is model.model.decoder.embed_tokens
     assert_vocabulary_sizes(model, VOCABULARY, new_size)
     assert tied_matrices(model) == (False, tied)
     for name, weight in model.state_dict().items():
         rows = min(len(weight), len(before[name]))
-        torch.testing.assert_close(weight[:rows], before[name][:rows], atol=0, rtol=0)
-    assert model(input_ids=tokens(1, 3), labels=torch.full((1, 4), new_size - 1)).logits.shape == (
-        1,
-        4,
-        new_size,
-    )
+        assert_same(weight[:rows], before[name][:rows])
+    output = model(input_ids=tokens(1, 3), labels=torch.full((1, 4), new_size - 1))
+    assert output.logits.shape == (1, 4, new_size)
 
 
 def test_resize_token_embeddings_pads_to_multiple_and_resizes_base_model():
@@ -1098,19 +1043,12 @@ def test_resize_token_embeddings_pads_to_multiple_and_resizes_base_model():
     base = model.model
     base.resize_token_embeddings(50)
     assert base.encoder.embed_tokens.weight is base.decoder.embed_tokens.weight
-    assert (
-        base.config.vocab_size
-        == base.config.decoder_vocab_size
-        == len(base.encoder.embed_tokens.weight)
-        == 50
-    )
+    assert base.config.vocab_size == base.config.decoder_vocab_size == 50
+    assert len(base.encoder.embed_tokens.weight) == 50
 
 
 def test_model_without_positions_may_have_an_odd_width():
-    model = tiny_model(
-        position_embedding_type="none",
-        d_model=9,
-        encoder_attention_heads=3,
-        decoder_attention_heads=3,
-    )
-    assert model(input_ids=torch.tensor([[5, 2]]), labels=torch.tensor([[6, 2]])).loss.isfinite()
+    heads = {"encoder_attention_heads": 3, "decoder_attention_heads": 3}
+    model = tiny_model(position_embedding_type="none", d_model=9, **heads)
+    output = model(input_ids=torch.tensor([[5, 2]]), labels=torch.tensor([[6, 2]]))
+    assert output.loss.isfinite()

@@ -3,6 +3,7 @@ and errors.
 """
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -36,28 +37,33 @@ from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.reversible import apply_storing_activations
 
 VOCABULARY, PAD, EOS = 40, 0, 2
-LAYER_TYPES = ["full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention"]
+LAYER_TYPES = ["full_attention", "linear_attention"]
+LAYER_TYPES += ["lsh_attention", "transfo_xl_attention"]
 CLASSES = [
     (VanillaTransformerLongModel, AutoModel),
     (VanillaTransformerLongForConditionalGeneration, AutoModelForSeq2SeqLM),
     (VanillaTransformerLongDecoderModel, AutoModel),
     (VanillaTransformerLongForCausalLM, AutoModelForCausalLM),
 ]
-GENERATING = [VanillaTransformerForCausalLM, *(model_class for model_class, _ in CLASSES[1::2])]
+HEADS = [VanillaTransformerLongForConditionalGeneration, VanillaTransformerLongForCausalLM]
+GENERATING = [VanillaTransformerForCausalLM, *HEADS]
 every_layer_type = pytest.mark.parametrize("layer_type", LAYER_TYPES)
-every_head = pytest.mark.parametrize(
-    "model_class",
-    [VanillaTransformerLongForConditionalGeneration, VanillaTransformerLongForCausalLM],
-)
+every_head = pytest.mark.parametrize("model_class", HEADS)
+assert_near = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-4)
 
 
 def tiny_config(config_class, **changes):
-    sizes = {f"{side}_{what}": size for side in ("encoder", "decoder")
-             for what, size in (("layers", 2), ("attention_heads", 2), ("ffn_dim", 24))}  # fmt: skip
-    return config_class(
-        **{"vocab_size": VOCABULARY, "d_model": 16, "init_std": 0.3, "dropout": 0.0}
-        | sizes
-        | changes
+    sizes = {"vocab_size": VOCABULARY, "d_model": 16, "init_std": 0.3, "dropout": 0.0}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_layers": 2, f"{side}_attention_heads": 2, f"{side}_ffn_dim": 24}
+    return config_class(**sizes | changes)
+
+
+def model_with_memory():
+    return tiny_model(
+        VanillaTransformerLongForConditionalGeneration,
+        layer_types="transfo_xl_attention",
+        mem_len=50,
     )
 
 
@@ -70,19 +76,13 @@ def tokens(sentences, length):
     return torch.randint(3, VOCABULARY, (sentences, length))
 
 
-def compute_logits(model, ids, **options):
+def compute_logits(model, ids, attention_mask=None):
     """Return the logits of `ids`, which an encoder-decoder model takes as `decoder_input_ids`."""
-    if model.config.is_encoder_decoder:
-        options = {
-            f"decoder_{name}" if name == "attention_mask" else name: value
-            for name, value in options.items()
-        }
-        return model(
-            input_ids=torch.tensor([[5, 6, 7]]).expand(len(ids), 3),
-            decoder_input_ids=ids,
-            **options,
-        ).logits
-    return model(input_ids=ids, **options).logits
+    if not model.config.is_encoder_decoder:
+        return model(input_ids=ids, attention_mask=attention_mask).logits
+    source = torch.tensor([[5, 6, 7]]).expand(len(ids), 3)
+    target = {"decoder_input_ids": ids, "decoder_attention_mask": attention_mask}
+    return model(input_ids=source, **target).logits
 
 
 # --- All layer types ------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def compute_logits(model, ids, **options):
     beams=st.integers(1, 3),
     attention=st.sampled_from(["eager", "sdpa"]),
 )
-def test_generate_returns_equal_tokens_with_and_without_cache(
+def test_generate_returns_equal_tokens_without_cache(
     seed, model_class, layer_type, normalize_before, reversible, sentences, length, beams, attention
 ):
     fields = {"normalize_before": normalize_before or reversible}
@@ -112,9 +112,8 @@ def test_generate_returns_equal_tokens_with_and_without_cache(
     prompt[0, : (length - 1) // 2] = PAD
     decoding = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
     decoding |= {"attention_mask": prompt.ne(PAD).long()}
-    cached, whole_again = (
-        model.generate(prompt, use_cache=use_cache, **decoding) for use_cache in (True, False)
-    )
+    cached = model.generate(prompt, use_cache=True, **decoding)
+    whole_again = model.generate(prompt, use_cache=False, **decoding)
     assert torch.equal(cached, whole_again)
 
 
@@ -131,128 +130,118 @@ def test_long_decoder_does_not_see_future_tokens(model_class, layer_type):
 
 @every_layer_type
 def test_long_causal_lm_ignores_left_padding(layer_type):
-    model, ids = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type), tokens(2, 6)
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
+    ids = tokens(2, 6)
     padded = nn.functional.pad(ids, (3, 0), value=PAD)
-    found = compute_logits(model, padded, attention_mask=padded.ne(PAD).long())[:, 3:]
-    torch.testing.assert_close(found, compute_logits(model, ids), atol=1e-5, rtol=1e-4)
+    logits = compute_logits(model, padded, attention_mask=padded.ne(PAD).long())
+    assert_near(logits[:, 3:], compute_logits(model, ids))
 
 
 @every_layer_type
 @pytest.mark.parametrize("cross_attention_type", ["full_attention", "linear_attention"])
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_long_model_ignores_source_padding(layer_type, cross_attention_type, implementation):
-    model = tiny_model(
-        VanillaTransformerLongForConditionalGeneration,
-        layer_types=layer_type,
-        cross_attention_type=cross_attention_type,
-    )
+    kinds = {"layer_types": layer_type, "cross_attention_type": cross_attention_type}
+    model = tiny_model(VanillaTransformerLongForConditionalGeneration, **kinds)
     model.set_attn_implementation(implementation)
     source, target = tokens(2, 6), tokens(2, 5)
     expected = model(source, decoder_input_ids=target).logits
     padded = nn.functional.pad(source, (0, 3), value=PAD)
-    torch.testing.assert_close(
-        model(padded, decoder_input_ids=target).logits, expected, atol=1e-5, rtol=1e-4
-    )
-    assert not torch.allclose(
-        model(source[:, :5], decoder_input_ids=target).logits, expected, atol=1e-3
-    )
+    assert_near(model(padded, decoder_input_ids=target).logits, expected)
+    shorter = model(source[:, :5], decoder_input_ids=target).logits
+    assert not torch.allclose(shorter, expected, atol=1e-3)
 
 
 @every_layer_type
 @every_head
-def test_reversible_layers_match_gradients_of_ordinary_backpropagation(
-    model_class, layer_type, monkeypatch
-):
-    fields = {
-        "layer_types": layer_type,
-        "reversible": True,
-        "normalize_before": True,
-        "dropout": 0.2,
-    }
+def test_reversible_layers_keep_gradients(model_class, layer_type, monkeypatch):
+    fields = {"layer_types": layer_type, "dropout": 0.2}
+    fields |= {"reversible": True, "normalize_before": True}
     model, ids = tiny_model(model_class, **fields).double().train(), tokens(2, 9)
     gradients = []
-    for run in (modeling_vanilla_transformer_long.apply_reversibly, apply_storing_activations):
-        monkeypatch.setattr(modeling_vanilla_transformer_long, "apply_reversibly", run)
+    module = modeling_vanilla_transformer_long
+    for run in (module.apply_reversibly, apply_storing_activations):
+        monkeypatch.setattr(module, "apply_reversibly", run)
         model.zero_grad()
         torch.manual_seed(3)
         model(input_ids=ids, labels=ids).loss.backward()
-        gradients.append({name: each.grad for name, each in model.named_parameters()})
+        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
     torch.testing.assert_close(*gradients, atol=1e-10, rtol=1e-9)
-    assert all(each.abs().sum() > 0 for each in gradients[0].values())
+    assert all(gradient.abs().sum() > 0 for gradient in gradients[0].values())
 
 
-@pytest.mark.parametrize(
-    ("model_class", "fields"),
-    [
-        (VanillaTransformerForConditionalGeneration, {}),
-        (VanillaTransformerForCausalLM, {}),
-        (VanillaTransformerForMaskedLM, {}),
-        (VanillaTransformerLongForCausalLM, {"reversible": False, "normalize_before": True}),
-        (VanillaTransformerLongForCausalLM, {"reversible": True, "normalize_before": True}),
-    ],
-)
+CHUNKED = [
+    (VanillaTransformerForConditionalGeneration, {}),
+    (VanillaTransformerForCausalLM, {}),
+    (VanillaTransformerForMaskedLM, {}),
+    (VanillaTransformerLongForCausalLM, {"reversible": False, "normalize_before": True}),
+    (VanillaTransformerLongForCausalLM, {"reversible": True, "normalize_before": True}),
+]
+
+
+@pytest.mark.parametrize(("model_class", "fields"), CHUNKED)
 def test_chunk_size_feed_forward_changes_no_gradient(model_class, fields):
-    ids, found = tokens(2, 9), []
+    ids, results = tokens(2, 9), []
     for chunk_size in (0, 4):
-        model = (
-            tiny_model(model_class, chunk_size_feed_forward=chunk_size, **fields).double().train()
-        )
-        chunks = []
+        model = tiny_model(model_class, chunk_size_feed_forward=chunk_size, **fields)
+        model = model.double().train()
+        lengths = []
         layer = next(module for module in model.modules() if hasattr(module, "fc1"))
-        layer.fc1.register_forward_hook(
-            lambda _, inputs, __, chunks=chunks: chunks.append(inputs[0].shape[1])
-        )
+
+        def record(_, inputs, __, lengths=lengths):
+            lengths.append(inputs[0].shape[1])
+
+        layer.fc1.register_forward_hook(record)
         loss = model(input_ids=ids, labels=ids).loss
-        assert chunks[0] == (chunk_size or 9)
+        assert lengths[0] == (chunk_size or 9)
         loss.backward()
-        found.append([loss.detach(), *(each.grad for each in model.parameters())])
-    torch.testing.assert_close(*found, atol=1e-11, rtol=1e-10)
+        gradients = [weight.grad for weight in model.parameters()]
+        results.append([loss.detach(), *gradients])
+    torch.testing.assert_close(*results, atol=1e-11, rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("model_class", "auto_class", "layer_type"),
-    [(*classes, "lsh_attention") for classes in CLASSES]
-    + [(*CLASSES[1], kind) for kind in LAYER_TYPES],
-)
-def test_auto_class_loads_saved_long_model(model_class, auto_class, layer_type, tmp_path):
+LOADED = [(*classes, "lsh_attention") for classes in CLASSES]
+LOADED += [(*CLASSES[1], kind) for kind in LAYER_TYPES]
+
+
+@pytest.mark.parametrize(("model_class", "auto_class", "layer_type"), LOADED)
+def test_auto_class_loads_long_model(model_class, auto_class, layer_type, tmp_path):
     model = tiny_model(model_class, layer_types=layer_type)
     model.save_pretrained(tmp_path)
-    found = auto_class.from_pretrained(tmp_path).eval()
-    assert (
-        type(found) is model_class
-        and type(AutoConfig.from_pretrained(tmp_path)) is model_class.config_class
-    )
-    ids = tokens(2, 5)
-    inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
-    assert torch.equal(found(input_ids=ids, **inputs)[0], model(input_ids=ids, **inputs)[0])
+    loaded = auto_class.from_pretrained(tmp_path).eval()
+    assert type(loaded) is model_class
+    assert type(AutoConfig.from_pretrained(tmp_path)) is model_class.config_class
+    inputs = {"input_ids": tokens(2, 5)}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = inputs["input_ids"]
+    assert torch.equal(loaded(**inputs)[0], model(**inputs)[0])
 
 
 # --- Full attention -------------------------------------------------------------------------------
 
 
 def test_long_model_with_full_attention_matches_base_model():
-    model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="full_attention")
-    papers = VanillaTransformerForConditionalGeneration(
-        tiny_config(VanillaTransformerForConditionalGeneration.config_class)
-    )
+    long_class = VanillaTransformerLongForConditionalGeneration
+    papers_class = VanillaTransformerForConditionalGeneration
+    model = tiny_model(long_class, layer_types="full_attention")
+    papers = papers_class(tiny_config(papers_class.config_class)).eval()
     papers.load_state_dict(model.state_dict())
     source, target = tokens(2, 6), tokens(2, 5)
     source[1, 4:] = PAD
-    found, expected = (
-        each.eval()(source, decoder_input_ids=target).logits for each in (model, papers)
-    )
-    assert torch.equal(found, expected)
+    expected = papers(source, decoder_input_ids=target).logits
+    assert torch.equal(model(source, decoder_input_ids=target).logits, expected)
 
 
 # --- Linear attention -----------------------------------------------------------------------------
 
 
 def test_linear_attention_cache_has_constant_size():
-    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="linear_attention")
+    model_class = VanillaTransformerLongForCausalLM
+    model = tiny_model(model_class, layer_types="linear_attention")
     sizes = []
     for length in (1, 700):
-        cache = model(tokens(1, length), use_cache=True)[CACHE]
-        sizes.append(sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers))
+        layers = model(tokens(1, length), use_cache=True)[CACHE].layers
+        sizes.append(sum(layer.keys.numel() + layer.values.numel() for layer in layers))
     assert sizes[0] == sizes[1]
 
 
@@ -260,23 +249,15 @@ def test_linear_attention_cache_has_constant_size():
 
 
 def test_transfo_xl_segments_with_memory_match_full_sequence():
-    model, ids = (
-        tiny_model(
-            VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=12
-        ),
-        tokens(2, 12),
-    )
-    memory = create_cache(model.config)
+    fields = {"layer_types": "transfo_xl_attention", "mem_len": 12}
+    model = tiny_model(VanillaTransformerLongForCausalLM, **fields)
+    ids, memory = tokens(2, 12), create_cache(model.config)
     parts = [model(part, cache=memory).logits for part in ids.split(4, dim=1)]
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(ids).logits, atol=1e-5, rtol=1e-4)
+    assert_near(torch.cat(parts, dim=1), model(ids).logits)
 
 
 def test_transfo_xl_memory_carries_earlier_sentences():
-    model = tiny_model(
-        VanillaTransformerLongForConditionalGeneration,
-        layer_types="transfo_xl_attention",
-        mem_len=50,
-    )
+    model = model_with_memory()
     source, target, memory = tokens(2, 5), tokens(2, 4), create_cache(model.config)
     alone = model(source, decoder_input_ids=target).logits
     before = model(source, decoder_input_ids=target, cache=memory).logits
@@ -288,11 +269,7 @@ def test_transfo_xl_memory_carries_earlier_sentences():
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generate_reads_transfo_xl_memory_without_changing_it(beams):
-    model = tiny_model(
-        VanillaTransformerLongForConditionalGeneration,
-        layer_types="transfo_xl_attention",
-        mem_len=50,
-    )
+    model = model_with_memory()
     source, memory = tokens(2, 5), create_cache(model.config)
 
     def first_logits(**options):
@@ -303,21 +280,22 @@ def test_generate_reads_transfo_xl_memory_without_changing_it(beams):
     alone = first_logits()
     model(source, decoder_input_ids=tokens(2, 9), cache=memory)
     kept = copy.deepcopy(memory)
-    found = first_logits(cache=memory)
-    assert torch.equal(found, first_logits(cache=memory))
-    assert not torch.allclose(found, alone, atol=1e-2)
+    logits = first_logits(cache=memory)
+    assert torch.equal(logits, first_logits(cache=memory))
+    assert not torch.allclose(logits, alone, atol=1e-2)
     assert torch.equal(memory.layers[0].keys, kept.layers[0].keys)
 
 
+COPIES = [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}]
+
+
 @pytest.mark.parametrize("layer_type", [None, *LAYER_TYPES])
-@pytest.mark.parametrize(
-    "copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}]
-)
+@pytest.mark.parametrize("copies", COPIES)
 def test_causal_lm_continues_text_from_cache(layer_type, copies):
-    is_base, fields = layer_type is None, {} if layer_type is None else {"layer_types": layer_type}
-    model = tiny_model(
-        VanillaTransformerForCausalLM if is_base else VanillaTransformerLongForCausalLM, **fields
-    )
+    if layer_type is None:
+        model = tiny_model(VanillaTransformerForCausalLM)
+    else:
+        model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
     text, memory = tokens(2, 9), model.model.create_cache()
     model(text[:, :6], cache=memory, use_cache=True)
     decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
@@ -326,11 +304,7 @@ def test_causal_lm_continues_text_from_cache(layer_type, copies):
 
 
 def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
-    model = tiny_model(
-        VanillaTransformerLongForConditionalGeneration,
-        layer_types="transfo_xl_attention",
-        mem_len=50,
-    )
+    model = model_with_memory()
     source, first, second = tokens(2, 5), tokens(2, 6), tokens(2, 4)
     first[1, 4:] = PAD
     memories = create_cache(model.config), create_cache(model.config)
@@ -338,60 +312,46 @@ def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
     model(source[1:], decoder_input_ids=first[1:, :4], cache=memories[1])
     together = model(source, decoder_input_ids=second, cache=memories[0]).logits[1:]
     alone = model(source[1:], decoder_input_ids=second[1:], cache=memories[1]).logits
-    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+    assert_near(together, alone)
 
 
 # --- Invalid arguments ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_hashes": 0}, "`num_hashes` must be at least 1, got 0"),
-        ({"lsh_attn_chunk_length": 0}, "`lsh_attn_chunk_length` must be at least 1, got 0"),
-        ({"num_buckets": 7}, "`num_buckets` must be even, or 1 for no hashing, got 7"),
-        (
-            {"layer_types": "linear_attention", "num_buckets": 8},
-            '`num_buckets` needs `layer_types="lsh_attention"`.*=8 and .*linear_attention',
-        ),
-        ({"chunk_size_feed_forward": -1}, "`chunk_size_feed_forward` must be at least 0, got -1"),
-        (
-            {"mem_len": 0, "layer_types": "transfo_xl_attention"},
-            "`mem_len` must be at least 1, or None .*, got 0",
-        ),
-        (
-            {"mem_len": 9, "layer_types": "lsh_attention"},
-            '`mem_len` needs `layer_types="transfo_xl_attention"`.*9 and .*lsh_attention',
-        ),
-        (
-            {"layer_types": "transfo_xl_attention", "position_embedding_type": "learned"},
-            "an even `d_model` and .*'learned'",
-        ),
-        (
-            {"layer_types": "lsh"},
-            "`layer_types` must be one of full_attention, .*, got .*lsh",
-        ),
-        (
-            {"layer_types": ["full_attention", "linear_attention"]},
-            "the same for all layers, got .*linear_attention",
-        ),
-        (
-            {"layer_types": ["full_attention"] * 3},
-            "one entry for each of `decoder_layers`=2, got 3",
-        ),
-        (
-            {"reversible": True},
-            "`reversible` needs `normalize_before=True`.*got normalize_before=False",
-        ),
-        (
-            {"layer_types": "linear_attention", "attention_dropout": 0.1},
-            "`attention_dropout` must be 0 for linear.*got 0.1",
-        ),
-    ],
-)
-@pytest.mark.parametrize(
-    "config_class", [VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig]
-)
+def attention(kind, **fields):
+    return {"layer_types": kind, **fields}
+
+
+NO_BUCKETS = '`num_buckets` needs `layer_types="lsh_attention"`.*=8 and .*linear_attention'
+NO_MEMORY = '`mem_len` needs `layer_types="transfo_xl_attention"`.*9 and .*lsh_attention'
+LEARNED = {"position_embedding_type": "learned"}
+NO_NORM = "`reversible` needs `normalize_before=True`.*got normalize_before=False"
+INVALID = [
+    ({"num_hashes": 0}, "`num_hashes` must be at least 1, got 0"),
+    ({"lsh_attn_chunk_length": 0}, "`lsh_attn_chunk_length` must be at least 1, got 0"),
+    ({"num_buckets": 7}, "`num_buckets` must be even, or 1 for no hashing, got 7"),
+    (attention("linear_attention", num_buckets=8), NO_BUCKETS),
+    ({"chunk_size_feed_forward": -1}, "`chunk_size_feed_forward` must be at least 0, got -1"),
+    (
+        attention("transfo_xl_attention", mem_len=0),
+        "`mem_len` must be at least 1, or None .*, got 0",
+    ),
+    (attention("lsh_attention", mem_len=9), NO_MEMORY),
+    (attention("transfo_xl_attention", **LEARNED), "an even `d_model` and .*'learned'"),
+    (attention("lsh"), "`layer_types` must be one of full_attention, .*, got .*lsh"),
+    (attention(LAYER_TYPES[:2]), "the same for all layers, got .*linear_attention"),
+    (attention(["full_attention"] * 3), "one entry for each of `decoder_layers`=2, got 3"),
+    ({"reversible": True}, NO_NORM),
+    (
+        attention("linear_attention", attention_dropout=0.1),
+        "`attention_dropout` must be 0 for linear.*got 0.1",
+    ),
+]
+CONFIGS = [VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig]
+
+
+@pytest.mark.parametrize(("changes", "message"), INVALID)
+@pytest.mark.parametrize("config_class", CONFIGS)
 def test_long_config_rejects_invalid_values(config_class, changes, message):
     with pytest.raises(ValueError, match=message):
         tiny_config(config_class, **changes)
@@ -400,11 +360,10 @@ def test_long_config_rejects_invalid_values(config_class, changes, message):
 def call_after_memory(model, length, **options):
     text, memory = tokens(2, 9), create_cache(model.config)
     model(text, cache=memory)
-    return (
+    if options:
         model(text[:, :length], cache=memory, **options)
-        if options
-        else model.generate(text, cache=memory)
-    )
+    else:
+        model.generate(text, cache=memory)
 
 
 def call_with_checkpointing(model):
@@ -412,40 +371,33 @@ def call_with_checkpointing(model):
     model(tokens(1, 3), cache=create_cache(model.config))
 
 
+def call_with_cache(cache):
+    return lambda model: model(tokens(1, 3), cache=cache)
+
+
 LSH_CACHE = create_cache(
     tiny_config(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention")
 )
-OTHER_CACHE, LEFT_PADDED = (
-    "must have layers of .*as `create_cache",
-    {"attention_mask": torch.tensor([[0, 1, 1]] * 2)},
-)
+OTHER_CACHE = "must have layers of .*as `create_cache"
+LEFT_PADDED = {"attention_mask": torch.tensor([[0, 1, 1]] * 2)}
+ALL_SEEN = r"Got 9 .* cache holds 9\. Pass the whole text"
+WRONG_MASK = r"must be a padding mask .* \(1, 1, 3, 3\)"
+STATIC = {"cache_implementation": "static"}
 REFUSED_CALLS = [
-    (
-        "transfo_xl_attention",
-        lambda model: call_after_memory(model, 9),
-        r"Got 9 .* cache holds 9\. Pass the whole text",
-    ),
+    ("transfo_xl_attention", lambda model: call_after_memory(model, 9), ALL_SEEN),
     (
         "transfo_xl_attention",
         lambda model: call_after_memory(model, 3, **LEFT_PADDED),
         "must not begin with padding",
     ),
     ("transfo_xl_attention", call_with_checkpointing, "Turn activation checkpointing off"),
-    ("full_attention", lambda model: model(tokens(1, 3), cache=LSH_CACHE), OTHER_CACHE),
+    ("full_attention", call_with_cache(LSH_CACHE), OTHER_CACHE),
 ]
 for kind in LAYER_TYPES[1:]:
     REFUSED_CALLS += [
-        (kind, lambda model: model(tokens(1, 3), cache=DynamicCache()), OTHER_CACHE),
-        (
-            kind,
-            lambda model: model(tokens(1, 3), torch.ones(1, 1, 3, 3)),
-            r"must be a padding mask .* \(1, 1, 3, 3\)",
-        ),
-        (
-            kind,
-            lambda model: model.generate(tokens(1, 3), cache_implementation="static"),
-            f'"dynamic" .*"{kind}"',
-        ),
+        (kind, call_with_cache(DynamicCache()), OTHER_CACHE),
+        (kind, lambda model: model(tokens(1, 3), torch.ones(1, 1, 3, 3)), WRONG_MASK),
+        (kind, lambda model: model.generate(tokens(1, 3), **STATIC), f'"dynamic" .*"{kind}"'),
     ]
 
 

@@ -19,25 +19,18 @@ EN_DE = ROOT / "models/en-de"
 def test_model_of_the_repository_is_small_and_as_its_card_says():
     files = {path.name: path for path in EN_DE.iterdir()}
     assert sum(path.stat().st_size for path in files.values()) <= 16_000_000
-    hashes = dict(
-        re.findall(
-            r"^\| `([\w.]+)` \| `([0-9a-f]{64})` \|$", files.pop("README.md").read_text(), re.M
-        )
-    )
+    card, row = files.pop("README.md").read_text(), r"^\| `([\w.]+)` \| `([0-9a-f]{64})` \|$"
+    hashes = dict(re.findall(row, card, re.MULTILINE))
     assert hashes == {name: hash_file(path) for name, path in files.items()}
 
 
 def test_tool_writes_bfloat16_weights_that_load_as_float32(tmp_path, tiny_tokenizer):
     run = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "run")
-    for name in (
-        "learning_curve.png",
-        "corpus.json",
-        "machine.json",
-        "metrics.jsonl",
-        "recipe.json",
-    ):
+    names = ["learning_curve.png", "corpus.json", "machine.json"]
+    for name in [*names, "metrics.jsonl", "recipe.json"]:
         (run / name).write_text("{}")
-    runpy.run_path(str(ROOT / "tools/write_model.py"))["write_model"](run, tmp_path / "written")
+    tool = runpy.run_path(str(ROOT / "tools/write_model.py"))
+    tool["write_model"](run, tmp_path / "written")
     with safe_open(tmp_path / "written/model.safetensors", framework="pt") as stored:
         kinds = {stored.get_slice(name).get_dtype() for name in stored.keys()}  # noqa: SIM118
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "written")

@@ -117,16 +117,24 @@ def renormalize(linear):
         linear.parametrizations.weight.original0.mul_(-9.0)
 
 
-def adapt(model, *places):
+LORA = {"r": 2, "init_lora_weights": False, "task_type": "SEQ_2_SEQ_LM"}
+
+
+def adapt(model, *modules):
     torch.manual_seed(0)
-    adapter = LoraConfig(
-        r=2,
-        init_lora_weights=False,
-        task_type="SEQ_2_SEQ_LM",
-        target_modules=[*places],
-        lora_alpha=64,
-    )
+    adapter = LoraConfig(target_modules=[*modules], lora_alpha=64, **LORA)
     get_peft_model(model, adapter).eval()
+
+
+def decoder_layer(model):
+    return model.model.decoder.layers[0]
+
+
+def encoder_layer(model):
+    return model.model.encoder.layers[0]
+
+
+STATES = "last_hidden_state"
 
 
 CHANGES = {
@@ -135,24 +143,22 @@ CHANGES = {
     "inputs of a subclass": lambda model: as_class(OtherInputs, model),
     "processors of a subclass": lambda model: as_class(OtherProcessors, model),
     "forward of the model": lambda model: roll_output(model, "logits"),
-    "forward of the decoder": lambda model: roll_output(model.get_decoder(), "last_hidden_state"),
-    "forward of the encoder": lambda model: roll_output(model.get_encoder(), "last_hidden_state"),
+    "forward of the decoder": lambda model: roll_output(model.get_decoder(), STATES),
+    "forward of the encoder": lambda model: roll_output(model.get_encoder(), STATES),
     "class of the decoder": lambda model: as_class(OtherDecoder, model.get_decoder()),
     "class of the encoder": lambda model: as_class(OtherEncoder, model.get_encoder()),
     "inputs of a step": give_inputs,
-    "hook on the decoder": lambda model: hook(model.model.decoder.layers[0].fc1),
-    "hook on the encoder": lambda model: hook(model.model.encoder.layers[0].fc1),
+    "hook on the decoder": lambda model: hook(decoder_layer(model).fc1),
+    "hook on the encoder": lambda model: hook(encoder_layer(model).fc1),
     "hook on the projection": lambda model: hook(model.lm_head),
-    "module of the decoder": lambda model: as_class(Rolled, model.model.decoder.layers[0].fc1),
+    "module of the decoder": lambda model: as_class(Rolled, decoder_layer(model).fc1),
     "projection of the decoder": lambda model: as_class(
-        Rolled, model.model.decoder.layers[0].self_attn.q_proj
+        Rolled, decoder_layer(model).self_attn.q_proj
     ),
-    "module of the encoder": lambda model: as_class(Rolled, model.model.encoder.layers[0].fc2),
-    "weight norm, decoder": lambda model: renormalize(model.model.decoder.layers[0].fc1),
-    "weight norm, attention": lambda model: renormalize(
-        model.model.decoder.layers[0].self_attn.k_proj
-    ),
-    "weight norm, encoder": lambda model: renormalize(model.model.encoder.layers[0].fc1),
+    "module of the encoder": lambda model: as_class(Rolled, encoder_layer(model).fc2),
+    "weight norm, decoder": lambda model: renormalize(decoder_layer(model).fc1),
+    "weight norm, attention": lambda model: renormalize(decoder_layer(model).self_attn.k_proj),
+    "weight norm, encoder": lambda model: renormalize(encoder_layer(model).fc1),
     "LoRA": lambda model: adapt(model, "q_proj", "v_proj"),
     "LoRA of feed-forward layers": lambda model: adapt(model, "fc1", "fc2", "out_proj"),
 }
@@ -171,12 +177,13 @@ def test_pipeline_follows_changes_of_a_model(change, tiny_tokenizer):
 
 
 @pytest.mark.parametrize("is_changed", [True, False])
-def test_validation_says_that_no_engine_decodes_the_model(is_changed, tiny_tokenizer, caplog):
+def test_validation_says_that_no_engine_decodes(is_changed, tiny_tokenizer, caplog):
     model = tiny_model()
     if is_changed:
         CHANGES["class of the decoder"](model)
     with caplog.at_level("INFO"):
-        validation_scores(model, tiny_tokenizer, [("A man.", "A man.")] * 3, max_new_tokens=2)
+        pairs = [("A man.", "A man.")] * 3
+        validation_scores(model, tiny_tokenizer, pairs, max_new_tokens=2)
     said = "Validation: `generate()` translates 3 sentences, as no engine decodes this Vanilla"
     assert any(message.startswith(said) for message in caplog.messages) == is_changed
 
@@ -190,17 +197,17 @@ def test_subclass_that_overrides_nothing_is_decoded_by_the_engine(tiny_tokenizer
     model = tiny_model()
     as_class(OnlyMore, model)
     translate = pipeline_of(model, tiny_tokenizer)
-    assert translate(TEXTS, **OPTIONS) == by_generate(tiny_model(), tiny_tokenizer) and has_engine(
-        translate
-    )
+    assert translate(TEXTS, **OPTIONS) == by_generate(tiny_model(), tiny_tokenizer)
+    assert has_engine(translate)
 
 
-def test_hooks_of_the_library_and_autocast_leave_the_model_to_the_engine(tiny_tokenizer):
+def test_hooks_of_the_library_leave_the_model_to_the_engine(tiny_tokenizer):
+    """Compute under autocast as well."""
     model, source = tiny_model(), torch.tensor([[5, 6, 7, 2]])
-    model(
-        source, decoder_input_ids=source, output_attentions=True
-    )  # leaves hooks that record outputs
-    translate, expected = pipeline_of(model, tiny_tokenizer), by_generate(model, tiny_tokenizer)
+    # This leaves hooks that record outputs.
+    model(source, decoder_input_ids=source, output_attentions=True)
+    translate = pipeline_of(model, tiny_tokenizer)
+    expected = by_generate(model, tiny_tokenizer)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert translate(TEXTS, **OPTIONS) == expected  # in the precision of the engine
     assert has_engine(translate)
@@ -208,11 +215,14 @@ def test_hooks_of_the_library_and_autocast_leave_the_model_to_the_engine(tiny_to
 
 def test_global_hooks_and_training_mode(tiny_tokenizer):
     model, calls = tiny_model(), []
-    handle = register_module_forward_pre_hook(lambda module, _: calls.append(module is model))
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "num_beams": 1}
+
+    def count(module, _):
+        calls.append(module is model)
+
+    handle = register_module_forward_pre_hook(count)
     try:
-        pipeline_of(model, tiny_tokenizer)(
-            "A man.", max_new_tokens=4, min_new_tokens=4, num_beams=1
-        )
+        pipeline_of(model, tiny_tokenizer)("A man.", **options)
     finally:
         handle.remove()
     assert sum(calls) == 4
@@ -225,21 +235,18 @@ def test_global_hooks_and_training_mode(tiny_tokenizer):
 def test_prefix_tuning_leaves_the_base_model_to_the_engine(tiny_tokenizer):
     base = tiny_model()
     plain = by_generate(base, tiny_tokenizer)
-    model = get_peft_model(
-        base, PrefixTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=3)
-    ).eval()
+    config = PrefixTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=3)
+    model = get_peft_model(base, config).eval()
     with torch.no_grad():
         model.prompt_encoder["default"].embedding.weight.normal_(0, 2.0)
-    inputs = {
-        "input_ids": torch.tensor([[5, 6, 7, 8, 2]]),
-        "attention_mask": torch.ones(1, 5).long(),
-    }
-    found = model.generate(**inputs, num_beams=1, max_new_tokens=3)
-    ids = found[:, :1]
+    inputs = {"input_ids": torch.tensor([[5, 6, 7, 8, 2]])}
+    inputs["attention_mask"] = torch.ones(1, 5).long()
+    tokens = model.generate(**inputs, num_beams=1, max_new_tokens=3)
+    ids = tokens[:, :1]
     for _ in range(3):  # greedy search by hand
         logits = model(**inputs, decoder_input_ids=ids).logits[:, -1]
         ids = torch.cat([ids, logits.argmax(dim=-1, keepdim=True)], dim=1)
-    assert ids[0].tolist() == found[0].tolist()
+    assert ids[0].tolist() == tokens[0].tolist()
     translate = pipeline_of(base, tiny_tokenizer)
     assert translate(TEXTS, **OPTIONS) == plain and has_engine(translate)
 
@@ -248,14 +255,13 @@ def test_prefix_tuning_leaves_the_base_model_to_the_engine(tiny_tokenizer):
 
 
 def step(model, **options):
-    model(input_ids=torch.tensor([[5, 6, 2]]), labels=torch.tensor([[7, 8, 2]])).loss.backward()
+    inputs = {"input_ids": torch.tensor([[5, 6, 2]]), "labels": torch.tensor([[7, 8, 2]])}
+    model(**inputs).loss.backward()
     torch.optim.AdamW(model.parameters(), lr=0.3, **options).step()
 
 
 def merge(model):
-    adapter = LoraConfig(
-        r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"]
-    )
+    adapter = LoraConfig(target_modules=["q_proj"], **LORA)
     torch.manual_seed(0)
     get_peft_model(model, adapter).merge_and_unload()
 
@@ -295,7 +301,8 @@ def test_pipeline_notices_changes_of_weights(change, tiny_tokenizer):
     translate = pipeline_of(model, tiny_tokenizer)
     translate(TEXTS, **OPTIONS)
     (before,) = translate._engines._engines.values()
-    assert translate(TEXTS, **OPTIONS) and [*translate._engines._engines.values()] == [before]
+    assert translate(TEXTS, **OPTIONS)
+    assert [*translate._engines._engines.values()] == [before]
     NOTICED[change](model)
     fresh = pipeline_of(model, tiny_tokenizer)
     assert translate(TEXTS, **OPTIONS) == fresh(TEXTS, **OPTIONS)
@@ -307,16 +314,15 @@ def add_hook(model):
 
 
 def add_adapter(model):
-    adapter = LoraConfig(
-        r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"]
-    )
+    adapter = LoraConfig(target_modules=["q_proj"], **LORA)
     return get_peft_model(model, adapter).eval().unload
 
 
 @pytest.mark.parametrize("change", [add_hook, add_adapter])
-def test_pipeline_decodes_by_an_engine_again_once_a_change_is_undone(change, tiny_tokenizer):
+def test_pipeline_decodes_by_an_engine_once_a_change_is_undone(change, tiny_tokenizer):
     model = tiny_model()
-    translate, plain = pipeline_of(model, tiny_tokenizer), by_generate(model, tiny_tokenizer)
+    translate = pipeline_of(model, tiny_tokenizer)
+    plain = by_generate(model, tiny_tokenizer)
     undo = change(model)
     translate(TEXTS, **OPTIONS)
     assert not has_engine(translate)
@@ -324,18 +330,21 @@ def test_pipeline_decodes_by_an_engine_again_once_a_change_is_undone(change, tin
     assert translate(TEXTS, **OPTIONS) == plain and has_engine(translate)
 
 
-def test_refresh_follows_values_that_are_written_to_the_data_of_a_weight(tiny_tokenizer):
+def test_refresh_follows_values_of_the_data_of_a_weight(tiny_tokenizer):
     model = tiny_model()
-    translate, plain = pipeline_of(model, tiny_tokenizer), by_generate(model, tiny_tokenizer)
+    translate = pipeline_of(model, tiny_tokenizer)
+    plain = by_generate(model, tiny_tokenizer)
     assert translate(TEXTS, **OPTIONS) == plain
     model.lm_head.weight.data.neg_()
     translate.refresh()
     assert translate(TEXTS, **OPTIONS) == by_generate(model, tiny_tokenizer) != plain
 
 
-@pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, lambda pipeline: pickle.loads(pickle.dumps(pipeline))]
-)
+def pickled(pipeline):
+    return pickle.loads(pickle.dumps(pipeline))
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
 def test_copies_of_a_pipeline_have_separate_engines(tiny_tokenizer, duplicate):
     translate = pipeline_of(tiny_model(), tiny_tokenizer)
     expected = translate(TEXTS, **OPTIONS)

@@ -41,32 +41,18 @@ TINY_TEXTS = [
     "Ein Mann schläft.",
     "Zwei Hunde laufen über das grüne Gras.",
 ] * 2
-BYTE_LEVEL = [
-    model for model in TOKENIZER_MODELS if model != "sentencepiece"
-]  # which has tests of its own
-TEXTS = ["A man is sleeping.", "Two dogs run.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
+# SentencePiece has separate tests.
+BYTE_LEVEL = [model for model in TOKENIZER_MODELS if model != "sentencepiece"]
+TEXTS = ["A man is sleeping.", "Two dogs run."]
+TEXTS = [*TEXTS, "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
 # Every Unicode text, with spaces, breaks and our own special tokens more often than chance has
 # them.
-any_text = st.text(st.characters(exclude_categories=["Cs", "Cn"])) | st.lists(
-    st.sampled_from(
-        [
-            " ",
-            "  ",
-            "\n",
-            "\u3000",
-            "\xa0",
-            "\x1c",
-            "\xad",
-            "\u200b",
-            "\u200c",
-            "\u200d",
-            "\ufeff",
-            "\x00",
-            "\u0301",
-        ]
-        + ["</s>", "<s>", "<pad>", "a", "Mann", "é", "日本", "م", "न", "🙂", "."]
-    )
-).map("".join)
+SPACES = [" ", "  ", "\n", "\u3000", "\xa0", "\x1c", "\xad", "\x00", "\u0301"]
+SPACES += ["\u200b", "\u200c", "\u200d", "\ufeff"]
+WORDS_AND_NAMES = ["</s>", "<s>", "<pad>", "a", "Mann", "é", "日本", "م", "न", "🙂", "."]
+any_character = st.characters(exclude_categories=["Cs", "Cn"])
+parts = st.lists(st.sampled_from(SPACES + WORDS_AND_NAMES))
+any_text = st.text(any_character) | parts.map("".join)
 
 
 @pytest.fixture(scope="module", params=BYTE_LEVEL)
@@ -87,13 +73,20 @@ def loaded(saved):
     return AutoTokenizer.from_pretrained(saved)
 
 
+def decoded(tokenizer, text):
+    """Return a text from its tokens."""
+    ids = tokenizer(text)["input_ids"]
+    return tokenizer.decode(ids, skip_special_tokens=True)
+
+
 # --- Ids ------------------------------------------------------------------------------------------
 
 
 def test_tokenizer_special_tokens_match_the_configuration(any_tokenizer):
     config = VanillaTransformerConfig()
     assert any_tokenizer.pad_token_id == config.pad_token_id
-    assert any_tokenizer.bos_token_id == config.bos_token_id == config.decoder_start_token_id
+    assert any_tokenizer.bos_token_id == config.bos_token_id
+    assert config.bos_token_id == config.decoder_start_token_id
     assert any_tokenizer.eos_token_id == config.eos_token_id
     assert any_tokenizer.unk_token is None
     assert any_tokenizer.backend_tokenizer.token_to_id("[UNK]") is None
@@ -108,19 +101,22 @@ def test_tokenizer_appends_one_eos(any_tokenizer, text):
     assert encoded["input_ids"] == encoded["labels"]
     assert encoded["input_ids"].count(eos) == 1
     assert encoded["input_ids"][-1] == eos
-    assert not {any_tokenizer.pad_token_id, any_tokenizer.bos_token_id} & set(encoded["input_ids"])
+    special = {any_tokenizer.pad_token_id, any_tokenizer.bos_token_id}
+    assert not special & set(encoded["input_ids"])
 
 
 @pytest.mark.parametrize("name", ["pad_token", "bos_token", "eos_token"])
-def test_tokenizer_does_not_find_a_new_token_for_padding_or_ends_in_texts(any_tokenizer, name):
+def test_tokenizer_finds_no_new_token_for_padding_or_ends(any_tokenizer, name):
     other = copy.deepcopy(any_tokenizer)
     other.add_special_tokens({name: "<new>"})
-    assert getattr(other, name) == "<new>" and other.convert_tokens_to_ids("<new>") == 300
+    assert getattr(other, name) == "<new>"
+    assert other.convert_tokens_to_ids("<new>") == 300
     assert 300 not in other("x <new> y", add_special_tokens=False)["input_ids"]
 
 
 def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
-    first, within = any_tokenizer("green")["input_ids"], any_tokenizer("the green")["input_ids"]
+    first = any_tokenizer("green")["input_ids"]
+    within = any_tokenizer("the green")["input_ids"]
     assert within[-len(first) :] == first
 
 
@@ -137,15 +133,14 @@ def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
 @example(text="日" * 200)
 @example(text="a" * 101 + " " + "!" * 300)
 def test_tokenizer_round_trips_any_text(any_tokenizer, text):
-    assert any_tokenizer.decode(
-        any_tokenizer(text)["input_ids"], skip_special_tokens=True
-    ) == normal_form(text)
+    assert decoded(any_tokenizer, text) == normal_form(text)
 
 
 @given(texts=st.lists(any_text, min_size=1, max_size=5))
 def test_tokenizer_round_trips_a_padded_batch(any_tokenizer, texts):
     ids = any_tokenizer(texts, padding="longest", return_tensors="pt")["input_ids"]
-    assert any_tokenizer.batch_decode(ids, skip_special_tokens=True) == [*map(normal_form, texts)]
+    texts_again = any_tokenizer.batch_decode(ids, skip_special_tokens=True)
+    assert texts_again == [*map(normal_form, texts)]
 
 
 @given(text=any_text)
@@ -161,21 +156,20 @@ def test_tokenizers_load_without_this_package(tiny_config, tmp_path):
     `tokenizer.json`.
     """
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
-    tokenizers = {
-        model: train_tokenizer(TINY_TEXTS, vocab_size=300, model=model) for model in BYTE_LEVEL
-    }
-    for model, tokenizer in tokenizers.items():
-        tokenizer.save_pretrained(tmp_path / model / "alone")
-        tokenizer.save_pretrained(tmp_path / model / "beside_a_model")
-        tiny_config.save_pretrained(tmp_path / model / "beside_a_model")
-    folders = [
-        tmp_path / model / name for model in tokenizers for name in ("alone", "beside_a_model")
-    ]
+    tokenizers, folders = {}, []
+    for model in BYTE_LEVEL:
+        tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300, model=model)
+        tokenizers[model] = tokenizer
+        alone, beside = tmp_path / model / "alone", tmp_path / model / "beside_a_model"
+        tokenizer.save_pretrained(alone)
+        tokenizer.save_pretrained(beside)
+        tiny_config.save_pretrained(beside)
+        folders += [alone, beside]
     command = [sys.executable, WITHOUT_PACKAGE, "tokenizers", json.dumps(texts), *folders]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
-    ) as process:
-        output = process.stdout.read()  # an open standard input: a question would wait
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, cwd=tmp_path, **pipes) as process:
+        # An open standard input: a question would wait.
+        output = process.stdout.read()
     for folder, line in zip(folders, output.splitlines(), strict=True):
         ids, decoded, special, inputs = json.loads(line)
         assert ids == tokenizers[folder.parent.name](texts)["input_ids"]
@@ -198,58 +192,50 @@ for model in sys.argv[2:]:
 
 
 def test_class_trains_each_model_that_recipes_name():
-    kinds = [
-        VanillaTransformerTokenizer.train_from_iterator(TEXTS, 290, model=model)
-        for model in BYTE_LEVEL
-    ]
-    assert [type(each.backend_tokenizer.model).__name__ for each in kinds] == [
-        "BPE",
-        "Unigram",
-        "WordPiece",
-    ]
+    names = []
+    for model in BYTE_LEVEL:
+        tokenizer = VanillaTransformerTokenizer.train_from_iterator(TEXTS, 290, model=model)
+        names.append(type(tokenizer.backend_tokenizer.model).__name__)
+    assert names == ["BPE", "Unigram", "WordPiece"]
     subclass = type("Own", (VanillaTransformerTokenizer,), {})
     assert type(subclass.train_from_iterator(TEXTS, vocab_size=290)) is subclass
 
 
-@pytest.mark.parametrize(
-    ("texts", "options", "message"),
-    [
-        (TEXTS, {"vocab_size": 10**7 + 1}, "`vocab_size` must be at most 10,000,000, got 10000001"),
-        (TEXTS, {"vocab_size": 258}, "`vocab_size` must be at least 259 .*got 258"),
-        (
-            TEXTS,
-            {"model": "words"},
-            "`model` must be one of bpe, unigram, wordpiece, sentencepiece, got 'words'",
-        ),
-        (TEXTS, {"min_frequency": -1}, "`min_frequency` must not be negative, got -1"),
-        (
-            TEXTS,
-            {"normalization": "nmt_nfkc"},
-            "`normalization` must be one of nfc, nfkc, none, got 'nmt_nfkc'",
-        ),
-        ("A man", {}, "got the one string 'A man'"),
-        *(([""] * 2, {"model": model}, "got 2 texts without a character") for model in BYTE_LEVEL),
-        ([], {}, "got 0 texts without a character"),
-    ],
-)
+ONE_OF = "must be one of"
+NO_MODEL = f"`model` {ONE_OF} bpe, unigram, wordpiece, sentencepiece, got 'words'"
+NO_FORM = f"`normalization` {ONE_OF} nfc, nfkc, none, got 'nmt_nfkc'"
+TOO_MANY = "`vocab_size` must be at most 10,000,000, got 10000001"
+REFUSED = [
+    (TEXTS, {"vocab_size": 10**7 + 1}, TOO_MANY),
+    (TEXTS, {"vocab_size": 258}, "`vocab_size` must be at least 259 .*got 258"),
+    (TEXTS, {"model": "words"}, NO_MODEL),
+    (TEXTS, {"min_frequency": -1}, "`min_frequency` must not be negative, got -1"),
+    (TEXTS, {"normalization": "nmt_nfkc"}, NO_FORM),
+    ("A man", {}, "got the one string 'A man'"),
+    *(([""] * 2, {"model": model}, "got 2 texts without a character") for model in BYTE_LEVEL),
+    ([], {}, "got 0 texts without a character"),
+]
+
+
+@pytest.mark.parametrize(("texts", "options", "message"), REFUSED)
 def test_train_tokenizer_refuses_what_cannot_be(texts, options, message):
     with pytest.raises(ValueError, match=message):
         train_tokenizer(texts, **{"vocab_size": 300} | options)
 
 
 def test_train_tokenizer_is_deterministic_across_processes():
-    ran = run_python(
-        "-c", TRAINED, json.dumps(TEXTS), *TOKENIZER_MODELS
-    )  # hashes of strings differ from here
+    # Hashes of strings differ from here.
+    ran = run_python("-c", TRAINED, json.dumps(TEXTS), *TOKENIZER_MODELS)
     there = [json.loads(line) for line in ran.stdout.splitlines()]
     here = [train_tokenizer(TEXTS, 290, model=model) for model in TOKENIZER_MODELS]
     assert [tokenizer.backend_tokenizer.to_str() for tokenizer in here] == there
 
 
 @pytest.mark.parametrize("model", BYTE_LEVEL)
-def test_train_tokenizer_reads_an_iterable_once_and_follows_its_options(model):
+def test_train_tokenizer_reads_texts_once_and_follows_options(model):
     read = []
-    tokenizer = train_tokenizer((read.append(text) or text for text in TEXTS), 290, model=model)
+    texts = (read.append(text) or text for text in TEXTS)
+    tokenizer = train_tokenizer(texts, 290, model=model)
     assert read == TEXTS and len(tokenizer) == 290
     assert len(train_tokenizer(TEXTS, vocab_size=259, model=model)) == 259
     assert len(train_tokenizer(TEXTS, 300, min_frequency=1000, model=model)) == 259
@@ -257,16 +243,16 @@ def test_train_tokenizer_reads_an_iterable_once_and_follows_its_options(model):
 
 @pytest.mark.parametrize("model", BYTE_LEVEL)
 @pytest.mark.parametrize(("text", "size"), [("a", 37000), ("schläft" * 3000, 270)])
-def test_train_tokenizer_accepts_small_texts_and_text_without_spaces(text, size, model):
+def test_train_tokenizer_accepts_small_or_unspaced_texts(text, size, model):
     tokenizer = train_tokenizer([text], vocab_size=size, model=model)
     assert 259 <= len(tokenizer) <= (260 if text == "a" else size)
     ids = tokenizer(text)["input_ids"]
     assert len(ids) <= max(3, len(text) / 2), "pieces, and not bytes alone"
-    for each in (text, "a日 b"):
-        assert tokenizer.decode(tokenizer(each)["input_ids"], skip_special_tokens=True) == each
+    assert decoded(tokenizer, text) == text
+    assert decoded(tokenizer, "a日 b") == "a日 b"
 
 
-def test_wordpiece_tokenizer_takes_the_longest_piece_and_bpe_the_first_merge():
+def test_wordpiece_takes_the_longest_piece_and_bpe_the_first_merge():
     texts = ["dbc ebc fbc gbc ab ab ab"] * 2
     tokens = {}
     for model in ("bpe", "wordpiece"):
@@ -280,63 +266,64 @@ def test_unigram_tokenizer_gives_the_most_probable_segmentation():
     tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300, model="unigram")
     scores = dict(json.loads(tokenizer.backend_tokenizer.to_str())["model"]["vocab"])
     word = "Ġlaufen"
-    cuts = [
-        [i + 1 for i in range(len(word) - 1) if mask >> i & 1]
-        for mask in range(2 ** (len(word) - 1))
-    ]
-    splits = [
-        [word[a:b] for a, b in zip([0, *cut], [*cut, len(word)], strict=True)] for cut in cuts
-    ]
-    possible = [split for split in splits if all(piece in scores for piece in split)]
-    best = max(possible, key=lambda split: sum(scores[piece] for piece in split))
+    possible = [split for split in splits_of(word) if scores.keys() >= {*split}]
+    best = max(possible, key=lambda split: sum(map(scores.get, split)))
     assert tokenizer.tokenize("laufen") == best
     assert len(possible) > 1 and len(best) < len(word)
 
 
-def test_unigram_tokenizer_probabilities_fit_the_corpus_better_than_equal_ones():
+def splits_of(word):
+    """Yield all ways to cut a word into pieces."""
+    yield [word]
+    for end in range(1, len(word)):
+        for rest in splits_of(word[end:]):
+            yield [word[:end], *rest]
+
+
+def test_unigram_probabilities_fit_the_corpus_better_than_equal_ones():
     words = {"Ġab": 6, "Ġa": 2, "Ġb": 1}
     candidates = Counter(dict.fromkeys(["Ġa", "ab", *"Ġab"], 1))
-    fitted = {piece: math.exp(score) for piece, score in _fit_unigram(words, candidates, 258)}
+    fitted = {}
+    for piece, score in _fit_unigram(words, candidates, 258):
+        fitted[piece] = math.exp(score)
     assert fitted.keys() >= {*"Ġab", "Ġa", "ab"} and len(fitted) == 258
-    likelihood = {
-        name: sum(
-            count * math.log(sum_over_segmentations(word, pieces)) for word, count in words.items()
-        )
-        for name, pieces in (("equal", dict.fromkeys(fitted, 1 / len(fitted))), ("fitted", fitted))
-    }
-    assert likelihood["fitted"] > likelihood["equal"]
+    equal = dict.fromkeys(fitted, 1 / len(fitted))
+    assert log_likelihood(words, fitted) > log_likelihood(words, equal)
+
+
+def log_likelihood(words, pieces):
+    """Return the log-probability of words, which have counts."""
+    total = 0.0
+    for word, count in words.items():
+        total += count * math.log(sum_over_segmentations(word, pieces))
+    return total
 
 
 def test_unigram_candidates_are_counted_with_overlaps():
-    assert _count_pieces({"aa", "aaa", "b", "none"}, {"aaaa": 2, "b": 3}) == {
-        "aa": 7,
-        "aaa": 5,
-        "b": 4,
-        "none": 1,
-    }
+    counts = _count_pieces({"aa", "aaa", "b", "none"}, {"aaaa": 2, "b": 3})
+    assert counts == {"aa": 7, "aaa": 5, "b": 4, "none": 1}
     longest = "a" * _MAX_PIECE_LENGTH
-    assert _count_pieces({longest, longest + "a"}, {longest + "a": 1}) == {
-        longest: 3,
-        longest + "a": 1,
-    }
+    counts = _count_pieces({longest, longest + "a"}, {longest + "a": 1})
+    assert counts == {longest: 3, longest + "a": 1}
 
 
 def test_unigram_tokenizer_segments_as_sentencepiece_does(monkeypatch):
     processors, load = [], sentencepiece.SentencePieceProcessor
-    monkeypatch.setattr(
-        sentencepiece,
-        "SentencePieceProcessor",
-        lambda **options: processors.append(load(**options)) or processors[0],
-    )
+
+    def record(**options):
+        processors.append(load(**options))
+        return processors[0]
+
+    monkeypatch.setattr(sentencepiece, "SentencePieceProcessor", record)
     texts = [f"{pair.source} {pair.target}" for pair in read_demo_corpus("train", 500)]
     tokenizer = train_tokenizer(texts, vocab_size=600, model="unigram")
     assert len(tokenizer) == 600
     backend = tokenizer.backend_tokenizer
     for text in texts:
-        words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))
-        expected = [
-            piece for word, _ in words for piece in processors[0].encode(word, out_type=str)
-        ]
+        text_in_form = backend.normalizer.normalize_str(text)
+        expected = []
+        for word, _ in backend.pre_tokenizer.pre_tokenize_str(text_in_form):
+            expected += processors[0].encode(word, out_type=str)
         assert tokenizer.tokenize(text) == expected
 
 
@@ -344,23 +331,27 @@ def sum_over_segmentations(word, pieces):
     """Return the probability of `word`, by recursion."""
     if not word:
         return 1.0
-    starts = (piece for piece in pieces if word.startswith(piece))
-    return sum(
-        pieces[piece] * sum_over_segmentations(word[len(piece) :], pieces) for piece in starts
-    )
+    total = 0.0
+    for piece, probability in pieces.items():
+        if word.startswith(piece):
+            rest = word[len(piece) :]
+            total += probability * sum_over_segmentations(rest, pieces)
+    return total
 
 
 # --- As in transformers ---------------------------------------------------------------------------
 
 
 def test_tokenizer_pads_and_truncates_as_the_library(any_tokenizer):
-    batch = any_tokenizer(["Ein Mann schläft.", "Ein"], padding="longest", return_tensors="pt")
-    lengths = [len(any_tokenizer(text)["input_ids"]) for text in ("Ein Mann schläft.", "Ein")]
+    texts = ["Ein Mann schläft.", "Ein"]
+    batch = any_tokenizer(texts, padding="longest", return_tensors="pt")
+    rows = any_tokenizer(texts)["input_ids"]
+    lengths = [len(row) for row in rows]
     assert batch["input_ids"].shape == (2, max(lengths))
     assert batch["attention_mask"].sum(dim=1).tolist() == lengths
     assert (batch["input_ids"][1, lengths[1] :] == any_tokenizer.pad_token_id).all()
-    cut = any_tokenizer("Ein Mann schläft.", truncation=True, max_length=3)["input_ids"]
-    assert cut == [*any_tokenizer("Ein Mann schläft.")["input_ids"][:2], any_tokenizer.eos_token_id]
+    cut = any_tokenizer(texts[0], truncation=True, max_length=3)["input_ids"]
+    assert cut == [*rows[0][:2], any_tokenizer.eos_token_id]
 
 
 def test_tokenizer_added_tokens_fit_a_resized_model(saved, tiny_model):
@@ -383,26 +374,23 @@ def byte_level_tokenizer(**special):
     sentence.
     """
     trained = ByteLevelBPETokenizer()
-    trained.train_from_iterator(
-        TEXTS, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False
-    )
+    options = {"special_tokens": ["<|endoftext|>"], "show_progress": False}
+    trained.train_from_iterator(TEXTS, vocab_size=300, **options)
     special = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", **special}
     return PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, **special)
 
 
 def with_template(tokenizer, template):
     eos = (tokenizer.eos_token, tokenizer.eos_token_id)
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single=template, special_tokens=[eos]
-    )
+    processor = processors.TemplateProcessing(single=template, special_tokens=[eos])
+    tokenizer.backend_tokenizer.post_processor = processor
     return tokenizer
 
 
-@pytest.mark.parametrize(
-    "template",
-    ["$A", "$A <|endoftext|>", "<|endoftext|> $A", "<|endoftext|> $A <|endoftext|>"],
-    ids=str,
-)
+END = "<|endoftext|>"
+
+
+@pytest.mark.parametrize("template", ["$A", f"$A {END}", f"{END} $A", f"{END} $A {END}"])
 def test_encode_sentences_appends_one_eos_for_any_tokenizer(template):
     tokenizer = byte_level_tokenizer()
     words = [tokenizer(text)["input_ids"] for text in ("Ein Mann", "")]
@@ -422,7 +410,7 @@ def test_encode_sentences_refuses_a_tokenizer_without_eos():
 
 
 @given(texts=st.lists(any_text, min_size=1, max_size=5))
-def test_backend_encodes_and_decodes_a_batch_as_the_tokenizer_does(any_tokenizer, loaded, texts):
+def test_backend_encodes_and_decodes_as_the_tokenizer_does(any_tokenizer, loaded, texts):
     for tokenizer in (any_tokenizer, loaded):
         expected = tokenizer(text=texts, add_special_tokens=True)["input_ids"]
         assert _encode_by_backend(tokenizer, texts) == expected
@@ -430,8 +418,8 @@ def test_backend_encodes_and_decodes_a_batch_as_the_tokenizer_does(any_tokenizer
         assert rows == expected
         padded = [[*row, tokenizer.pad_token_id] for row in rows]
         for skips in (True, False):
-            each = [tokenizer.decode(row, skip_special_tokens=skips) for row in padded]
-            assert tokenizer.batch_decode(padded, skip_special_tokens=skips) == each
+            alone = [tokenizer.decode(row, skip_special_tokens=skips) for row in padded]
+            assert tokenizer.batch_decode(padded, skip_special_tokens=skips) == alone
 
 
 def test_encode_sentences_names_the_text_at_which_the_backend_panics(monkeypatch):
@@ -446,15 +434,13 @@ def test_encode_sentences_names_the_text_at_which_the_backend_panics(monkeypatch
             raise PanicException("index out of bounds")
         return tokenizer.backend_tokenizer.encode_batch(texts)
 
-    backend = SimpleNamespace(
-        padding=None, truncation=None, encode_special_tokens=True, encode_batch_fast=encode
-    )
+    state = {"padding": None, "truncation": None, "encode_special_tokens": True}
+    backend = SimpleNamespace(encode_batch_fast=encode, **state)
+    backend.encode_batch = tokenizer._tokenizer.encode_batch
     monkeypatch.setattr(PreTrainedTokenizerFast, "backend_tokenizer", backend)
-    monkeypatch.setattr(backend, "encode_batch", tokenizer._tokenizer.encode_batch, raising=False)
     assert encode_sentences(tokenizer, ["A man", "Two dogs"]) == expected
-    with pytest.raises(
-        ValueError, match="The tokenizer failed to encode 'bad': index out of bounds"
-    ):
+    message = "The tokenizer failed to encode 'bad': index out of bounds"
+    with pytest.raises(ValueError, match=message):
         encode_sentences(tokenizer, ["A man", "bad"])
 
 
@@ -483,23 +469,21 @@ def test_words_of_each_script_become_one_token(script, model):
     scripts.
     """
     words = WORDS[script].split()
-    tokenizer = train_tokenizer(
-        [" ".join(words), " ".join(words[::-1])] * 20, vocab_size=600, model=model
-    )
+    texts = [" ".join(words), " ".join(words[::-1])] * 20
+    tokenizer = train_tokenizer(texts, vocab_size=600, model=model)
     for word in words:
         (token,) = tokenizer(word, add_special_tokens=False)["input_ids"]
         assert tokenizer.decode([token]) == normal_form(word)
 
 
-def test_backend_is_not_used_for_tokenizers_with_another_state_or_call():
+def test_backend_is_not_used_for_another_state_or_call():
     class Marked(VanillaTransformerTokenizer):
         def _encode_plus(self, text, **options):
-            return super()._encode_plus([f"a {each}" for each in text], **options)
+            return super()._encode_plus([f"a {word}" for word in text], **options)
 
     tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300)
-    marked = Marked(
-        tokenizer_object=tokenizer.backend_tokenizer, eos_token="</s>", pad_token="<pad>"
-    )
+    names = {"eos_token": "</s>", "pad_token": "<pad>"}
+    marked = Marked(tokenizer_object=tokenizer.backend_tokenizer, **names)
     assert _encode_by_backend(marked, ["man"]) is None
     assert encode_sentences(marked, ["man"]) == encode_sentences(tokenizer, ["a man"])
     tokenizer.backend_tokenizer.enable_padding(length=30)

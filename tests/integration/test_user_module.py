@@ -76,18 +76,15 @@ def module(tmp_path, monkeypatch):
 
 def test_model_is_loaded_as_the_class_that_saved_it(module, tiny_tokenizer, tmp_path):
     _, user = module(ROLLED)
-    folder = save_model_folder(
-        user.Rolled(tiny_config()).eval(), tiny_tokenizer, tmp_path / "model"
-    )
+    model = user.Rolled(tiny_config()).eval()
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "model")
     base = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "base")
-    for kind in (AutoModelForSeq2SeqLM, VanillaTransformerForConditionalGeneration, user.Rolled):
+    paper_class = VanillaTransformerForConditionalGeneration
+    for kind in (AutoModelForSeq2SeqLM, paper_class, user.Rolled):
         assert type(kind.from_pretrained(folder)) is user.Rolled
     assert type(AutoModel.from_pretrained(folder)) is VanillaTransformerModel
     assert type(user.Rolled.from_pretrained(base)) is user.Rolled
-    assert (
-        type(AutoModelForSeq2SeqLM.from_pretrained(base))
-        is VanillaTransformerForConditionalGeneration
-    )
+    assert type(AutoModelForSeq2SeqLM.from_pretrained(base)) is paper_class
 
 
 LOADING = """
@@ -107,121 +104,98 @@ for load in (AutoModelForSeq2SeqLM.from_pretrained, VanillaTransformerForConditi
 
 
 def check_translates_with_its_module_only(folder, path, message):
-    words = ("-m", "vanilla_transformer", "translate", folder, "A man.", "--num_beams", "1")
+    words = ["-m", "vanilla_transformer", "translate", folder, "A man."]
+    words += ["--num_beams", "1"]
     ended = run_python(*words, env={"PATH": ""})
     assert ended.returncode == 2 and ended.stderr.startswith("error: ")
     assert message in ended.stderr and "--user_module" in ended.stderr
-    found = run_python(*words, "--user_module", folder / path.name, env={"PATH": ""})
-    assert found.returncode == 0, found.stderr
+    module = ["--user_module", folder / path.name]
+    translated = run_python(*words, *module, env={"PATH": ""})
+    assert translated.returncode == 0, translated.stderr
 
 
-def test_model_of_an_unknown_class_is_refused_at_every_door_and_its_file_travels(
-    module, tiny_tokenizer, tmp_path
-):
+def test_model_of_an_unknown_class_is_refused(module, tiny_tokenizer, tmp_path):
+    """Refuse it at every door, and let its file travel."""
     path, user = module(ROLLED)
-    folder = save_model_folder(user.Rolled(tiny_config()), tiny_tokenizer, tmp_path / "model")
+    model = user.Rolled(tiny_config())
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "model")
     assert (folder / path.name).read_text() == ROLLED
     config = json.loads((folder / "config.json").read_text())
-    assert (
-        config["auto_map"]["AutoModelForSeq2SeqLM"] == f"{path.stem}.Rolled"
-        and "custom_pipelines" not in config
-    )
-    assert all(
-        (folder / f"{value.split('.')[0]}.py").exists() for value in config["auto_map"].values()
-    )
+    classes = config["auto_map"]
+    assert classes["AutoModelForSeq2SeqLM"] == f"{path.stem}.Rolled"
+    assert "custom_pipelines" not in config
+    for name in classes.values():
+        assert (folder / f"{name.split('.')[0]}.py").exists()
     refused = run_python("-c", LOADING, folder, env={"PATH": ""})
     assert refused.stdout.split() == ["True"] * 4, refused
     check_translates_with_its_module_only(folder, path, "Rolled")
 
 
-def test_model_with_a_configuration_of_its_own_loads_with_its_module(
-    module, tiny_tokenizer, tmp_path
-):
+def test_model_with_its_own_configuration_loads(module, tiny_tokenizer, tmp_path):
+    """Load it by the module that travels."""
     path, user = module(WITH_A_CONFIGURATION)
     config = user.ScaledConfig(vocab_size=TINY_VOCAB_SIZE, **TINY_SIZES)
     folder = save_model_folder(user.Scaled(config), tiny_tokenizer, tmp_path / "model")
     saved = json.loads((folder / "config.json").read_text())
-    own = {
-        "AutoConfig": f"{path.stem}.ScaledConfig",
-        "AutoModelForSeq2SeqLM": f"{path.stem}.Scaled",
-    }
-    assert saved["auto_map"] == own
+    classes = {"AutoConfig": f"{path.stem}.ScaledConfig"}
+    classes["AutoModelForSeq2SeqLM"] = f"{path.stem}.Scaled"
+    assert saved["auto_map"] == classes
     check_translates_with_its_module_only(folder, path, "`model_type`")
 
 
-def test_training_computes_the_loss_by_the_forward_of_the_class(module):
+def test_training_computes_the_loss_by_forward_of_the_class(module):
     _, user = module(ROLLED)
     model = user.Rolled(tiny_config(dropout=0.0))
-    batch = {"input_ids": torch.tensor([[5, 6, 2]]), "attention_mask": torch.ones(1, 3).long()}
+    batch = {"input_ids": torch.tensor([[5, 6, 2]])}
+    batch |= {"attention_mask": torch.ones(1, 3).long()}
     batch |= {"labels": torch.tensor([[7, 8, 2]])}
-    found = ModelWithLoss(model, 0.1)(batch | {"label_places": torch.arange(3)})
+    places = {"label_places": torch.arange(3)}
+    loss = ModelWithLoss(model, 0.1)(batch | places)
     expected = cross_entropy(model(**batch).logits, batch["labels"], 0.1)
-    torch.testing.assert_close(found.smoothed, expected.smoothed)
+    torch.testing.assert_close(loss.smoothed, expected.smoothed)
     assert not should_pack(None, model, True, torch.device("cuda"))
     with pytest.raises(ValueError, match="another kind of model"):
         should_pack(True, model, True, torch.device("cpu"))
 
 
-def test_train_keeps_the_class_and_starts_it_from_a_model_of_its_base(
-    module, corpus, tiny_tokenizer, tmp_path
-):
+def test_train_keeps_the_class(module, corpus, tiny_tokenizer, tmp_path):
+    """Start it from a model of its base."""
     path, user = module(ROLLED)
     base = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "base")
-    changes = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {
-        "max_steps": 2,
-        "eval_steps": 2,
-        "save_steps": 1,
-    }
+    changes = dict.fromkeys([*TINY_SIZES, "vocab_size"])
+    changes |= {"max_steps": 2, "eval_steps": 2, "save_steps": 1}
     changes |= {"user_module": path, "model_class": "Rolled"}
     recipe = parse_recipe(flags(corpus, tmp_path / "run", init_from=base, **changes))
     folder = train(recipe, evaluate=no_scores)
     assert type(AutoModelForSeq2SeqLM.from_pretrained(folder)) is user.Rolled
-    assert (folder / path.name).exists() and (folder / "checkpoint-2" / path.name).exists()
-    output = tmp_path / "mean"
-    assert (
-        main(
-            [
-                "average-checkpoints",
-                str(folder),
-                str(folder / "checkpoint-1"),
-                "--output_dir",
-                str(output),
-            ]
-        )
-        == 0
-    )
+    assert (folder / path.name).exists()
+    assert (folder / "checkpoint-2" / path.name).exists()
+    output, checkpoint = tmp_path / "mean", folder / "checkpoint-1"
+    words = [str(folder), str(checkpoint), "--output_dir", str(output)]
+    assert main(["average-checkpoints", *words]) == 0
     assert type(AutoModelForSeq2SeqLM.from_pretrained(output)) is user.Rolled
-    with pytest.raises(
-        ValueError, match="must be a VanillaTransformerForConditionalGeneration itself"
-    ):
+    message = "must be a VanillaTransformerForConditionalGeneration itself"
+    with pytest.raises(ValueError, match=message):
         load_model(VanillaTransformerForConditionalGeneration, folder)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["--model_class", "Nothing"],
-            "`model_class` must be one of VanillaTransformerForConditionalGeneration, ",
-        ),
-        (
-            ["--user_module", "none.py"],
-            "`user_module` must be a file of Python such as my_model.py, got none.py.",
-        ),
-        (
-            ["--user_module", "broken.py"],
-            "broken.py cannot be imported: line 2: ZeroDivisionError: ",
-        ),
-        (
-            ["--user_module", "torch.py"],
-            "`user_module` must have another name, since 'torch' is imported.",
-        ),
-        (
-            ["--model_class", "Rolled", "--reversible", "--normalize_before"],
-            "VanillaTransformerLongForConditional",
-        ),
-    ],
-)
+UNKNOWN_CLASS = "`model_class` must be one of VanillaTransformerForConditionalGeneration, "
+NO_FILE = "`user_module` must be a file of Python such as my_model.py, got none.py."
+IMPORTED = "`user_module` must have another name, since 'torch' is imported."
+REVERSIBLE = ["--model_class", "Rolled", "--reversible", "--normalize_before"]
+WRONG = [
+    (["--model_class", "Nothing"], UNKNOWN_CLASS),
+    (["--user_module", "none.py"], NO_FILE),
+    (
+        ["--user_module", "broken.py"],
+        "broken.py cannot be imported: line 2: ZeroDivisionError: ",
+    ),
+    (["--user_module", "torch.py"], IMPORTED),
+    (REVERSIBLE, "VanillaTransformerLongForConditional"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG)
 def test_wrong_modules_and_classes_are_refused_in_one_line(
     words, message, module, corpus, tmp_path, monkeypatch, capsys
 ):
@@ -231,8 +205,5 @@ def test_wrong_modules_and_classes_are_refused_in_one_line(
     (tmp_path / "torch.py").touch()
     assert main(["train", *flags(corpus, tmp_path / "run"), *words]) == 2
     line = capsys.readouterr().err.splitlines()[-1]  # after what it has read
-    assert (
-        line.startswith("error: ")
-        and message in line
-        and not (tmp_path / "run" / "config.json").exists()
-    )
+    assert line.startswith("error: ") and message in line
+    assert not (tmp_path / "run" / "config.json").exists()

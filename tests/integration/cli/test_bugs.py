@@ -12,82 +12,60 @@ from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.loading.model_folders import save_model_folder
 
 TEXT = ["--source", "a.en", "--target", "a.de"]
-TRAINING = [
-    "--train_source",
-    "a.en",
-    "--train_target",
-    "a.de",
-    "--output_dir",
-    "out",
-    "--cache_dir",
-    "cache",
-]
+TRAINING = ["--train_source", "a.en", "--train_target", "a.de"]
+TRAINING += ["--output_dir", "out", "--cache_dir", "cache"]
 TRAINING += ["--vocab_size", "280", "--d_model", "16", "--max_steps", "1"]
 DISTILLATION = ["--teacher", "model", "--test_source", "a.en", "--test_target", "a.de"]
-DISTILLATION += ["--validation_source", "a.en", "--validation_target", "a.de", "--no_drop_warnings"]
-ENCODER = "vanilla_transformer.modeling_vanilla_transformer.VanillaTransformerEncoder.forward"
+DISTILLATION += ["--validation_source", "a.en", "--validation_target", "a.de"]
+DISTILLATION += ["--no_drop_warnings"]
+PACKAGE = "vanilla_transformer"
+ENCODER = f"{PACKAGE}.modeling_vanilla_transformer.VanillaTransformerEncoder.forward"
+TRAINER = f"{PACKAGE}.training.trainer"
+ALIGNMENTS = f"{PACKAGE}.extensions.alignments"
+OUTPUT = ["--output_dir", "out"]
+MEAN = f"{PACKAGE}.training.averaging.average_state_dicts"
+LINKS = [*TEXT, "--alignments", "links", "--gold_alignments", "links"]
+MARIAN = ["model", "out", "--target_format", "marian", "--sentences", "a.en"]
+RERANKING = ["model", "--rerank_reverse", "model", *TEXT]
+REPORT = f"{PACKAGE}.extensions.quality.language_check.LanguageReport"
+TOKENIZER = "tokenizers.Tokenizer.train_from_iterator"
+CARD = f"{PACKAGE}.publishing.card.ModelCard.from_template"
+FILES = f"{PACKAGE}.publishing.checks.publishable_files"
 # Words of each command, and what it calls in the middle.
 MIDDLE = {
-    "train": (TRAINING, "vanilla_transformer.training.trainer.create_model"),
-    "average-checkpoints": (
-        ["model", "model", "--output_dir", "out"],
-        "vanilla_transformer.training.averaging.average_state_dicts",
-    ),
-    "demo": (["--output_dir", "out"], "vanilla_transformer.training.trainer.load_texts"),
-    "distill": ([*TRAINING, *DISTILLATION], "vanilla_transformer.training.trainer.create_model"),
+    "train": (TRAINING, f"{TRAINER}.create_model"),
+    "average-checkpoints": (["model", "model", *OUTPUT], MEAN),
+    "demo": (OUTPUT, f"{TRAINER}.load_texts"),
+    "distill": ([*TRAINING, *DISTILLATION], f"{TRAINER}.create_model"),
     "translate": (["model", "A text."], ENCODER),
-    "compile": (["model"], "vanilla_transformer.decoding.compile_model.Engine.supports"),
+    "compile": (["model"], f"{PACKAGE}.decoding.compile_model.Engine.supports"),
     "explain": (["model", "A text.", "--output", "out.html"], ENCODER),
     "evaluate": (["model", *TEXT], ENCODER),
-    "compare-runs": (["model", "model"], "vanilla_transformer.evaluation.tables.compare_runs"),
+    "compare-runs": (["model", "model"], f"{PACKAGE}.evaluation.tables.compare_runs"),
     "evaluate-directions": (
         ["model", "--text", "text"],
-        "vanilla_transformer.text.languages.find_languages",
+        f"{PACKAGE}.text.languages.find_languages",
     ),
     "score": (["model", *TEXT], ENCODER),
-    "evaluate-alignments": (
-        [*TEXT, "--alignments", "links", "--gold_alignments", "links"],
-        "vanilla_transformer.extensions.alignments.alignment_scores.score_alignments",
-    ),
+    "evaluate-alignments": (LINKS, f"{ALIGNMENTS}.alignment_scores.score_alignments"),
     "choose-alignment-head": (["model", *TEXT], ENCODER),
     "calibrate": (["model", *TEXT], ENCODER),
-    "tune-reranking": (["model", "--rerank_reverse", "model", *TEXT], ENCODER),
-    "render-card": (
-        ["model", "--facts", "demo"],
-        "vanilla_transformer.publishing.card.ModelCard.from_template",
-    ),
-    "check-model": (["model", *TEXT], "vanilla_transformer.publishing.checks.publishable_files"),
+    "tune-reranking": (RERANKING, ENCODER),
+    "render-card": (["model", "--facts", "demo"], CARD),
+    "check-model": (["model", *TEXT], FILES),
     "push-to-hub": (
         ["model", "user/name", "--dry_run"],
-        "vanilla_transformer.publishing.push.check_staged",
+        f"{PACKAGE}.publishing.push.check_staged",
     ),
-    "create-space": (
-        ["model", "--output_dir", "out"],
-        "vanilla_transformer.publishing.space.SpaceCard",
-    ),
-    "download-data": (
-        ["multi30k", "--output_dir", "out"],
-        "vanilla_transformer.data.download.atomic_folder",
-    ),
-    "write-corpus": (
-        ["--output_dir", "out"],
-        "vanilla_transformer.data.demo_corpus.read_demo_corpus",
-    ),
-    "train-tokenizer": (
-        ["a.en", "--output_dir", "out", "--vocab_size", "280"],
-        "tokenizers.Tokenizer.train_from_iterator",
-    ),
-    "write-alignments": (
-        TEXT,
-        "vanilla_transformer.extensions.alignments.word_alignments.align_lexically",
-    ),
-    "clean-corpus": (TRAINING[:8], "vanilla_transformer.data.prepare_data.load_cached_texts"),
+    "create-space": (["model", *OUTPUT], f"{PACKAGE}.publishing.space.SpaceCard"),
+    "download-data": (["multi30k", *OUTPUT], f"{PACKAGE}.data.download.atomic_folder"),
+    "write-corpus": (OUTPUT, f"{PACKAGE}.data.demo_corpus.read_demo_corpus"),
+    "train-tokenizer": (["a.en", *OUTPUT, "--vocab_size", "280"], TOKENIZER),
+    "write-alignments": (TEXT, f"{ALIGNMENTS}.word_alignments.align_lexically"),
+    "clean-corpus": (TRAINING[:8], f"{PACKAGE}.data.prepare_data.load_cached_texts"),
     "back-translate": (["model", "--input", "a.de", "--output", "out.tsv"], ENCODER),
-    "check-language": (
-        ["a.en", "a.de"],
-        "vanilla_transformer.extensions.quality.language_check.LanguageReport",
-    ),
-    "convert": (["model", "out", "--target_format", "marian", "--sentences", "a.en"], ENCODER),
+    "check-language": (["a.en", "a.de"], REPORT),
+    "convert": (MARIAN, ENCODER),
     "serve": (["model", "--port", "0"], "uvicorn.Config"),
 }
 
@@ -109,15 +87,16 @@ def test_each_command_has_a_middle():
 
 @pytest.mark.parametrize("name", MIDDLE)
 def test_a_bug_in_a_command_is_shown_as_a_bug(workplace, monkeypatch, capsys, name):
-    words, place = MIDDLE[name]
+    words, function = MIDDLE[name]
     for error in (TypeError("seeded"), ValueError("seeded"), OSError("seeded")):
 
         def fail(*arguments, error=error, **options):
             raise error
 
-        monkeypatch.setattr(place, fail)
+        monkeypatch.setattr(function, fail)
         assert main([name, *words]) == 1
         *_, fault, request = capsys.readouterr().err.splitlines()
         assert fault == f"{type(error).__name__}: seeded"
-        assert request.startswith("This is a bug of vanilla-transformer. Please report it")
+        message = "This is a bug of vanilla-transformer. Please report it"
+        assert request.startswith(message)
         shutil.rmtree(workplace / "out", ignore_errors=True)

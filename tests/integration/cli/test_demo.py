@@ -23,7 +23,11 @@ def run_demo(tmp_path, monkeypatch, capsys):
     """
     write = demo_corpus.write_demo_corpus
     sizes = {"train": 300, "validation": 4, "test": 11}
-    monkeypatch.setattr(demo_corpus, "write_demo_corpus", lambda folder: write(folder, **sizes))
+
+    def write_few(folder):
+        return write(folder, **sizes)
+
+    monkeypatch.setattr(demo_corpus, "write_demo_corpus", write_few)
 
     def run(*flags):
         status = main(["demo", "--output_dir", str(tmp_path / "demo"), *flags])
@@ -34,35 +38,35 @@ def run_demo(tmp_path, monkeypatch, capsys):
 
 def shorten(monkeypatch, **changes):
     """Change values of the recipe."""
-    given = train_commands._demo_flags
-    words = [word for name, value in changes.items() for word in (f"--{name}", str(value))]
-    monkeypatch.setattr(
-        train_commands, "_demo_flags", lambda *arguments: [*given(*arguments), *words]
-    )
+    flags_of_demo = train_commands._demo_flags
+    words = []
+    for name, value in changes.items():
+        words += [f"--{name}", str(value)]
+
+    def flags(*arguments):
+        return [*flags_of_demo(*arguments), *words]
+
+    monkeypatch.setattr(train_commands, "_demo_flags", flags)
 
 
-def test_demo_that_the_time_limit_stops_says_that_it_is_undertrained(
+def test_demo_that_the_time_limit_stops_is_undertrained(
     run_demo, tmp_path, monkeypatch, real_pictures
 ):
     shorten(monkeypatch, vocab_size=400, **TINY_SIZES)
     status, shown = run_demo("--max_minutes", "0.03")
     made = entries(tmp_path / "demo")[-1]["step"]
-    assert (
-        status == 0
-        and f"undertrained: the time limit ended training after {made:,} of " in shown.out
-    )
+    assert status == 0
+    message = f"undertrained: the time limit ended training after {made:,} of "
+    assert message in shown.out
     assert "BLEU must be at least" in shown.out and "higher --max_minutes" in shown.out
     assert "BLEU" in shown.out and shown.out.count("reference:") == 6
-    for name, path in (
-        ("tatoeba_en_de", find_recipe("tatoeba_en_de")),
-        ("models/en-de", ROOT / "models/en-de"),
-    ):
-        assert name in shown.out and path.exists()
-    assert "`tatoeba_en_de`" in (ROOT / "README.md").read_text()  # in the table of scores and times
+    assert "tatoeba_en_de" in shown.out and find_recipe("tatoeba_en_de").exists()
+    assert "models/en-de" in shown.out and (ROOT / "models/en-de").exists()
+    # In the table of scores and times.
+    assert "`tatoeba_en_de`" in (ROOT / "README.md").read_text()
     assert "rank 1, chrF" in shown.out and "rank 11, chrF" in shown.out
-    assert (tmp_path / "demo" / "attention.png").exists() and (
-        tmp_path / "demo" / "corpus" / "README.md"
-    ).exists()
+    assert (tmp_path / "demo" / "attention.png").exists()
+    assert (tmp_path / "demo" / "corpus" / "README.md").exists()
 
 
 def test_demo_that_ends_with_a_good_score_is_not_undertrained(run_demo, monkeypatch):
@@ -72,10 +76,8 @@ def test_demo_that_ends_with_a_good_score_is_not_undertrained(run_demo, monkeypa
     assert status == 0 and "undertrained" not in shown.out
     monkeypatch.setattr(train_commands, "_DEMO_LEAST_BLEU", 99.0)
     _, shown = run_demo()
-    assert (
-        "undertrained: BLEU must be at least 99, got " in shown.out
-        and "time limit" not in shown.out
-    )
+    assert "undertrained: BLEU must be at least 99, got " in shown.out
+    assert "time limit" not in shown.out
 
 
 def test_demo_that_is_interrupted_says_that_it_is_undertrained(run_demo, monkeypatch):
@@ -84,9 +86,11 @@ def test_demo_that_is_interrupted_says_that_it_is_undertrained(run_demo, monkeyp
 
     monkeypatch.setattr(trainer, "train", interrupt)
     status, shown = run_demo()
-    assert status == 75 and shown.err.startswith("Interrupted after step 3. A model of fewer than ")
+    message = "Interrupted after step 3. A model of fewer than "
+    assert status == 75 and shown.err.startswith(message)
     assert "is undertrained" in shown.err and "BLEU" not in shown.out
 
 
 def test_choose_ranks_goes_from_the_best_to_the_worst():
-    assert train_commands.choose_ranks([0.5, 0.9, 0.1, 0.9, 0.3], 3) == [(1, 1), (3, 0), (5, 2)]
+    ranks = train_commands.choose_ranks([0.5, 0.9, 0.1, 0.9, 0.3], 3)
+    assert ranks == [(1, 1), (3, 0), (5, 2)]

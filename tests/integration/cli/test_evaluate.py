@@ -12,19 +12,12 @@ from vanilla_transformer.loading.model_folders import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ["A man is sleeping.", "Two dogs.", "", "A man runs across the grass."]
-TARGET = [
-    "Ein Mann schläft.",
-    "Zwei Hunde.",
-    "",
-    "Ein Mann läuft heute sehr schnell über das E-Mail-Gras.",
-]
-OURS = [
-    "Ein Mann schläft.",
-    "Zwei Hunde.",
-    "",
-    "Ein Mann läuft heute sehr schnell über das E-Post-Gras.",
-]
-THEIRS = ["Ein Mann.", "Hunde.", "", "Ein Mann läuft über das E-Mail-Gras sehr schnell."]
+TARGET = ["Ein Mann schläft.", "Zwei Hunde.", ""]
+OURS = [*TARGET, "Ein Mann läuft heute sehr schnell über das E-Post-Gras."]
+TARGET += ["Ein Mann läuft heute sehr schnell über das E-Mail-Gras."]
+THEIRS = ["Ein Mann.", "Hunde.", ""]
+THEIRS += ["Ein Mann läuft über das E-Mail-Gras sehr schnell."]
+TEXTS = {"a.en": SOURCE, "a.de": TARGET, "ours.de": OURS, "theirs.de": THEIRS}
 
 
 @pytest.fixture
@@ -34,36 +27,28 @@ def folder(tiny_model, tiny_tokenizer, tmp_path):
 
 @pytest.fixture
 def texts(tmp_path):
-    for name, lines in (
-        ("a.en", SOURCE),
-        ("a.de", TARGET),
-        ("ours.de", OURS),
-        ("theirs.de", THEIRS),
-    ):
+    for name, lines in TEXTS.items():
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     return tmp_path
 
 
 def flags(texts, **options):
     options = {"target": texts / "a.de", "bootstrap_samples": 20} | options
-    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    words = []
+    for name, value in options.items():
+        words += [f"--{name}", str(value)]
+    return words
 
 
 def test_evaluate_scores_a_file_of_translations(texts, capsys):
-    assert (
-        main(["evaluate", *flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")])
-        == 0
-    )
+    files = {"hypotheses": texts / "ours.de", "json": texts / "scores.json"}
+    assert main(["evaluate", *flags(texts, **files)]) == 0
     shown, scores = capsys.readouterr().out, score(OURS, TARGET)
-    assert (
-        f"BLEU {scores.bleu:.2f} ±" in shown
-        and f"chrF {scores.chrf:.2f} ±" in shown
-        and "tok:13a" in shown
-    )
+    assert f"BLEU {scores.bleu:.2f} ±" in shown
+    assert f"chrF {scores.chrf:.2f} ±" in shown and "tok:13a" in shown
     data = json.loads((texts / "scores.json").read_text())
-    assert data["scores"]["bleu"]["score"] == pytest.approx(scores.bleu) and data[
-        "sentences"
-    ] == len(TARGET)
+    assert data["scores"]["bleu"]["score"] == pytest.approx(scores.bleu)
+    assert data["sentences"] == len(TARGET)
 
 
 def test_evaluate_adds_metrics_of_sacrebleu_without_a_source(texts, capsys):
@@ -71,19 +56,18 @@ def test_evaluate_adds_metrics_of_sacrebleu_without_a_source(texts, capsys):
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 0
     shown = capsys.readouterr().out
     assert f"TER {sacrebleu.corpus_ter(OURS, [TARGET]).score:.2f} ± " in shown
-    assert f"chrF++ {sacrebleu.corpus_chrf(OURS, [TARGET], word_order=2).score:.2f} ± " in shown
+    chrf = sacrebleu.corpus_chrf(OURS, [TARGET], word_order=2).score
+    assert f"chrF++ {chrf:.2f} ± " in shown
 
 
 def test_evaluate_compares_with_a_baseline(texts, capsys):
-    files = {
-        "hypotheses": texts / "ours.de",
-        "compare_with": texts / "theirs.de",
-        "json": texts / "scores.json",
-    }
+    files = {"hypotheses": texts / "ours.de", "compare_with": texts / "theirs.de"}
+    files["json"] = texts / "scores.json"
     assert main(["evaluate", *flags(texts, **files)]) == 0
     assert f"against {score(THEIRS, TARGET).bleu:.2f}" in capsys.readouterr().out
     compared = json.loads((texts / "scores.json").read_text())["comparison"]
-    assert compared["chrf"]["baseline"]["score"] == pytest.approx(score(THEIRS, TARGET).chrf)
+    chrf = score(THEIRS, TARGET).chrf
+    assert compared["chrf"]["baseline"]["score"] == pytest.approx(chrf)
     assert 0 < compared["bleu"]["p_value"] <= 1
 
 
@@ -91,21 +75,20 @@ def test_evaluate_compares_with_a_baseline(texts, capsys):
 def test_evaluate_paper_bleu_defaults_to_german(words, texts, capsys):
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 0
     shown, paper = capsys.readouterr().out, score_paper_bleu(OURS, TARGET)
-    assert (
-        f"paper's BLEU {paper.paper_bleu:.2f}" in shown
-        and f"tokenized BLEU {paper.tokenized_bleu:.2f}" in shown
-    )
+    assert f"paper's BLEU {paper.paper_bleu:.2f}" in shown
+    assert f"tokenized BLEU {paper.tokenized_bleu:.2f}" in shown
     assert "tok:moses-de-compounds" in shown
 
 
-def test_evaluate_output_file_keeps_blank_lines_and_can_be_scored_again(folder, texts, capsys):
+def test_evaluate_output_file_keeps_blank_lines(folder, texts, capsys):
     """The third line is blank; dropping it would misalign the following lines."""
-    output = flags(texts, source=texts / "a.en", output_file=texts / "new" / "out.de", num_beams=2)
+    path = texts / "new" / "out.de"
+    output = flags(texts, source=texts / "a.en", output_file=path, num_beams=2)
     assert main(["evaluate", folder, *output]) == 0
     decoded = capsys.readouterr().out
-    lines = (texts / "new" / "out.de").read_text().removesuffix("\n").split("\n")
+    lines = path.read_text().removesuffix("\n").split("\n")
     assert len(lines) == len(SOURCE) and lines[2] == "" and any(lines)
-    assert main(["evaluate", *flags(texts, hypotheses=texts / "new" / "out.de")]) == 0
+    assert main(["evaluate", *flags(texts, hypotheses=path)]) == 0
     assert capsys.readouterr().out == decoded
 
 
@@ -113,22 +96,16 @@ def test_evaluate_decodes_by_the_search_that_flags_name(folder, texts):
     search = ["--do_sample", "--seed", "3", "--max_new_tokens", "5"]
     files = flags(texts, source=texts / "a.en", output_file=texts / "out.de")
     assert main(["evaluate", folder, *files, *search]) == 0
-    assert main(
-        ["translate", folder, "--input", f"{texts}/a.en", "--output", f"{texts}/same.de", *search]
-    ) in (
-        0,
-        None,
-    )
+    files = ["--input", f"{texts}/a.en", "--output", f"{texts}/same.de"]
+    assert main(["translate", folder, *files, *search]) in (0, None)
     assert (texts / "out.de").read_text() == (texts / "same.de").read_text()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["evaluate", "model", "--source", "a", "--target", "a"],
-        ["evaluate-directions", "model", "--text", "a"],
-    ],
-)
+COMMANDS = [["evaluate", "model", "--source", "a", "--target", "a"]]
+COMMANDS.append(["evaluate-directions", "model", "--text", "a"])
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_evaluate_refuses_several_processes_of_a_launcher(words, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(words) == 2
@@ -161,13 +138,12 @@ def test_evaluate_compares_by_several_references(texts, capsys):
     assert capsys.readouterr().out.count("nrefs:var") == 2  # blank lines
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--metric", "comet"], "The metric comet takes one reference, got 2."),
-        (["--metric", "ter", "math:fsum"], "The metric math:fsum takes one reference, got 2."),
-    ],
-)
+ONE = "takes one reference, got 2."
+METRICS = [(["--metric", "comet"], f"The metric comet {ONE}")]
+METRICS.append((["--metric", "ter", "math:fsum"], f"The metric math:fsum {ONE}"))
+
+
+@pytest.mark.parametrize(("words", "message"), METRICS)
 def test_evaluate_names_a_metric_of_one_reference(texts, capsys, words, message):
     words = [*words, "--target", str(texts / "a.de"), "--source", str(texts / "a.en")]
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 2
@@ -177,7 +153,8 @@ def test_evaluate_names_a_metric_of_one_reference(texts, capsys, words, message)
 
 def test_evaluate_names_a_reference_of_another_length(texts, capsys):
     (texts / "b.de").write_text("Ein Mann.\n")
-    words = [*flags(texts, hypotheses=texts / "ours.de"), "--target", str(texts / "b.de")]
+    words = flags(texts, hypotheses=texts / "ours.de")
+    words += ["--target", str(texts / "b.de")]
     assert main(["evaluate", *words]) == 2
     assert "b.de must have one translation for each line of" in capsys.readouterr().err
 

@@ -47,21 +47,17 @@ sys.exit(status)
 """
 
 
-ENVIRONMENT = {
-    name: value
-    for name, value in os.environ.items()
-    if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-}
-ENVIRONMENT |= {"PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+    ENVIRONMENT.pop(name, None)
 
 
 def run(*words, **variables):
-    return subprocess.run(
-        [sys.executable, *words], env=ENVIRONMENT | variables, capture_output=True, text=True
-    )
+    program, environment = [sys.executable, *words], ENVIRONMENT | variables
+    return subprocess.run(program, env=environment, capture_output=True, text=True)
 
 
-def test_a_command_prints_nothing_of_other_packages_about_themselves(tmp_path):
+def test_a_command_prints_nothing_that_packages_say_of_themselves(tmp_path):
     for name, text in (("torchao", TORCHAO), ("triton", TRITON)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(text)
@@ -84,7 +80,7 @@ for _ in tqdm.tqdm(range(3), "Tokenizing"):
 """
 
 
-def test_progress_bars_are_shown_in_terminals_alone_and_of_long_work():
+def test_progress_bars_are_of_terminals_and_long_work():
     program = ("-c", WORK, "vanilla-transformer")
     assert run(*program, "0.6").stderr == ""  # a log file
     assert in_terminal(*program, "0") == ""
@@ -99,9 +95,9 @@ def in_terminal(*words, **variables):
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     program = [sys.executable, *words]
-    subprocess.run(
-        program, env=ENVIRONMENT | variables, stdout=subprocess.DEVNULL, stderr=theirs, check=True
-    )
+    environment = ENVIRONMENT | variables
+    streams = {"stdout": subprocess.DEVNULL, "stderr": theirs}
+    subprocess.run(program, env=environment, check=True, **streams)
     os.close(theirs)
     shown = b""
     with suppress(OSError):  # by which Linux ends it
@@ -122,26 +118,19 @@ sys.meta_path.insert(0, Torch())
 """
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, "10000 None"),
-        ({"GOMP_SPINCOUNT": "7"}, "7 None"),
-        ({"OMP_WAIT_POLICY": "active"}, "None active"),
-    ],
-)
-def test_waiting_threads_sleep_soon_unless_the_environment_says_otherwise(given, expected):
-    command = (
-        "sys.argv = sys.argv[1:]; from vanilla_transformer.cli import main; "
-        "main(['translate', 'a'])"
-    )
-    found = run("-c", f"{WAITING}\n{command}", "vanilla-transformer", **given).stdout
-    assert found.split() == expected.split()
+POLICIES = [({}, "10000 None"), ({"GOMP_SPINCOUNT": "7"}, "7 None")]
+POLICIES.append(({"OMP_WAIT_POLICY": "active"}, "None active"))
 
 
-def test_importing_the_package_leaves_the_environment_as_it_is():
-    code = (
-        "import os; before = {**os.environ}; import vanilla_transformer; "
-        "print({**os.environ} == before)"
-    )
+@pytest.mark.parametrize(("variables", "expected"), POLICIES)
+def test_waiting_threads_sleep_soon_unless_told_otherwise(variables, expected):
+    command = "sys.argv = sys.argv[1:]; from vanilla_transformer.cli import main;"
+    program = f"{WAITING}\n{command} main(['translate', 'a'])"
+    ended = run("-c", program, "vanilla-transformer", **variables)
+    assert ended.stdout.split() == expected.split()
+
+
+def test_importing_the_package_leaves_the_environment():
+    code = "import os; before = {**os.environ}; import vanilla_transformer;"
+    code += " print({**os.environ} == before)"
     assert run_python("-c", code, env=ENVIRONMENT).stdout.split() == ["True"]

@@ -14,19 +14,18 @@ from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags
 
-LINES = {
-    "en": "A man.\nTwo dogs.\n",
-    "de": "Ein Mann.\nZwei Hunde.\n",
-    "fr": "Un homme.\nDeux chiens.\n",
-}
+LINES = {"en": "A man.\nTwo dogs.\n", "de": "Ein Mann.\nZwei Hunde.\n"}
+LINES["fr"] = "Un homme.\nDeux chiens.\n"
 PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, tiny_tokenizer):
-    folder, tokenizer = tmp_path_factory.mktemp("languages"), copy.deepcopy(tiny_tokenizer)
+    folder = tmp_path_factory.mktemp("languages")
+    tokenizer = copy.deepcopy(tiny_tokenizer)
     add_language_tags(tokenizer, PAIRS)
-    save_model_folder(tiny_model(vocab_size=len(tokenizer)), tokenizer, folder / "model")
+    model = tiny_model(vocab_size=len(tokenizer))
+    save_model_folder(model, tokenizer, folder / "model")
     save_model_folder(tiny_model(), tiny_tokenizer, folder / "plain")
     for code, text in LINES.items():
         (folder / f"test.{code}").write_text(text)
@@ -40,14 +39,13 @@ def run(folder, *words):
 
 def test_translate_takes_languages(folder, capsys):
     translate = load_pipeline(folder / "model")
-    expected = {
-        code: translate("A man.", tgt_lang=code)[0]["translation_text"] for code in ("de", "fr")
-    }
-    for code, text in expected.items():
+    for code in ("de", "fr"):
+        (expected,) = translate("A man.", tgt_lang=code)
         flags = ["--source_language", "en", "--target_language", code]
         assert run(folder, "translate", "{folder}/model", "A man.", *flags) == 0
-        assert capsys.readouterr().out == f"{text}\n"
-    html = ["--format", "html", "--input", "{folder}/page.html", "--target_language", "fr"]
+        assert capsys.readouterr().out == f"{expected['translation_text']}\n"
+    html = ["--format", "html", "--input", "{folder}/page.html"]
+    html += ["--target_language", "fr"]
     assert run(folder, "translate", "{folder}/model", *html) == 0
     assert capsys.readouterr().out.startswith("<html lang=fr><p>")
 
@@ -75,9 +73,11 @@ def test_translate_names_language_of_epub(folder, tmp_path, model, code):
     source, output = tmp_path / "a.epub", tmp_path / "b.epub"
     source.write_bytes(build_book("en", "A man."))
     languages = {"model": {"tgt_lang": code}, "plain": {}}
-    text = load_pipeline(folder / model)("A man.", **languages[model])[0]["translation_text"]
-    flags = ["--source_language", "en", "--target_language", code, "--output", str(output)]
-    assert run(folder, "translate", f"{{folder}}/{model}", "--input", str(source), *flags) == 0
+    (answer,) = load_pipeline(folder / model)("A man.", **languages[model])
+    text = answer["translation_text"]
+    flags = ["--source_language", "en", "--target_language", code]
+    flags += ["--input", str(source), "--output", str(output)]
+    assert run(folder, "translate", f"{{folder}}/{model}", *flags) == 0
     archive = ZipFile(output)
     members = {name: archive.read(name).decode() for name in archive.namelist()}
     assert members == {
@@ -88,29 +88,25 @@ def test_translate_names_language_of_epub(folder, tmp_path, model, code):
 
 
 def test_score_takes_languages(folder, capsys):
-    files = ["--source", "{folder}/test.en", "--target", "{folder}/test.de"]
+    flags = ["--source", "{folder}/test.en", "--target", "{folder}/test.de"]
     scores = []
     for code in ("de", "fr"):
-        assert run(folder, "score", "{folder}/model", *files, "--target_language", code) == 0
+        language = ["--target_language", code]
+        assert run(folder, "score", "{folder}/model", *flags, *language) == 0
         scores.append(capsys.readouterr().out)
     assert scores[0] != scores[1] and scores[0].count("\n") == 2
 
 
 def test_evaluate_takes_languages(folder, capsys):
-    files = [
-        "--source",
-        "{folder}/test.en",
-        "--target",
-        "{folder}/test.de",
-        "--bootstrap_samples",
-        "2",
-    ]
-    assert run(folder, "evaluate", "{folder}/model", *files, "--target_language", "de") == 0
+    flags = ["--source", "{folder}/test.en", "--target", "{folder}/test.de"]
+    flags += ["--bootstrap_samples", "2", "--target_language", "de"]
+    assert run(folder, "evaluate", "{folder}/model", *flags) == 0
     assert "BLEU" in capsys.readouterr().out
 
 
 def test_evaluate_directions_prints_a_table(folder, capsys):
-    flags = ["--text", "{folder}/test", "--num_beams", "1", "--json", "{folder}/scores.json"]
+    flags = ["--text", "{folder}/test", "--num_beams", "1"]
+    flags += ["--json", "{folder}/scores.json"]
     assert run(folder, "evaluate-directions", "{folder}/model", *flags) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == [
@@ -126,94 +122,39 @@ def test_evaluate_directions_prints_a_table(folder, capsys):
         "note",
         "|",
     ]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-    assert {row[0]: row[-1] for row in rows} == {
-        "de-en": "",
-        "de-fr": "zero-shot",
-        "en-de": "",
-        "en-fr": "",  # no source was French in training
-    }
+    notes = {}
+    for line in lines[2:]:
+        direction, *_, note = line.strip("|").split("|")
+        notes[direction.strip()] = note.strip()
+    # No source was French in training.
+    assert notes == {"de-en": "", "de-fr": "zero-shot", "en-de": "", "en-fr": ""}
     saved = json.loads((folder / "scores.json").read_text())
-    assert [row["sentences"] for row in saved] == [2] * 4 and {"bleu", "chrf"} < saved[0].keys()
-    assert (
-        run(folder, "evaluate-directions", "{folder}/model", *flags[:4], "--directions", "en-fr")
-        == 0
-    )
+    assert [row["sentences"] for row in saved] == [2] * 4
+    assert {"bleu", "chrf"} < saved[0].keys()
+    flags = [*flags[:4], "--directions", "en-fr"]
+    assert run(folder, "evaluate-directions", "{folder}/model", *flags) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["translate", "{folder}/model", "A"],
-            "The target language must be one of de, en, fr; got none.",
-        ),
-        (
-            ["translate", "{folder}/model", "A", "--target_language", "it"],
-            "one of de, en, fr; got 'it'.",
-        ),
-        (
-            ["translate", "{folder}/plain", "A", "--target_language", "de"],
-            "`target_language` is for models that",
-        ),
-        (
-            [
-                "score",
-                "{folder}/model",
-                "--source",
-                "{folder}/test.en",
-                "--target",
-                "{folder}/test.de",
-            ],
-            "got none.",
-        ),
-        (["explain", "{folder}/model", "A man", "--output", "{folder}/x.html"], "got none."),
-        (
-            ["evaluate-directions", "{folder}/plain", "--text", "{folder}/test"],
-            "must have several languages, but",
-        ),
-        (
-            ["evaluate-directions", "{folder}/model", "--text", "{folder}/none"],
-            "must be in files such as",
-        ),
-        (
-            [
-                "evaluate-directions",
-                "{folder}/model",
-                "--text",
-                "{folder}/test",
-                "--directions",
-                "en",
-            ],
-            "such as en-de",
-        ),
-        (
-            [
-                "evaluate-directions",
-                "{folder}/model",
-                "--text",
-                "{folder}/test",
-                "--directions",
-                "en-it",
-            ],
-            "got 'it'",
-        ),
-        (
-            [
-                "evaluate-directions",
-                "{folder}/model",
-                "--text",
-                "{folder}/test",
-                "--json",
-                "{folder}",
-            ],
-            "is a folder",
-        ),
-    ],
-)
-def test_commands_name_mistakes_about_languages(folder, capsys, words, message):
-    assert run(folder, *words) == 2
+MODEL, PLAIN, TEST = "{folder}/model", "{folder}/plain", "{folder}/test"
+LANGUAGES = "The target language must be one of de, en, fr; got none."
+MISTAKES = [
+    (f"translate {MODEL} A", LANGUAGES),
+    (f"translate {MODEL} A --target_language it", "one of de, en, fr; got 'it'."),
+    (f"translate {PLAIN} A --target_language de", "`target_language` is for models that"),
+    (f"score {MODEL} --source {TEST}.en --target {TEST}.de", "got none."),
+    (f"explain {MODEL} A --output {{folder}}/x.html", "got none."),
+    (f"evaluate-directions {PLAIN} --text {TEST}", "must have several languages, but"),
+    (f"evaluate-directions {MODEL} --text {{folder}}/none", "must be in files such as"),
+    (f"evaluate-directions {MODEL} --text {TEST} --directions en", "such as en-de"),
+    (f"evaluate-directions {MODEL} --text {TEST} --directions en-it", "got 'it'"),
+    (f"evaluate-directions {MODEL} --text {TEST} --json {{folder}}", "is a folder"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), MISTAKES)
+def test_commands_name_mistakes_about_languages(folder, capsys, command, message):
+    assert run(folder, *command.split()) == 2
     last = capsys.readouterr().err.splitlines()[-1]  # after progress bars
     assert message in last and "error: " in last and "Traceback" not in last
 
@@ -221,12 +162,12 @@ def test_commands_name_mistakes_about_languages(folder, capsys, words, message):
 def test_evaluate_directions_needs_aligned_files(folder, tmp_path, capsys):
     (tmp_path / "test.en").write_text("A man.\n")
     (tmp_path / "test.de").write_text("Ein Mann.\nZwei Hunde.\n")
-    assert run(folder, "evaluate-directions", "{folder}/model", "--text", f"{tmp_path}/test") == 2
-    assert "All languages must have the same number of lines, got 1 in" in capsys.readouterr().err
+    words = ["evaluate-directions", "{folder}/model", "--text", f"{tmp_path}/test"]
+    assert run(folder, *words) == 2
+    error = capsys.readouterr().err
+    assert "All languages must have the same number of lines, got 1 in" in error
     (tmp_path / "test.en").write_text("A man.\n\n\nTwo dogs.\n")
     (tmp_path / "test.de").write_text("Ein Mann.\n\n\n\n")
-    assert run(folder, "evaluate-directions", "{folder}/model", "--text", f"{tmp_path}/test") == 2
-    assert (
-        f"Line 4 of {tmp_path}/test.de is blank, but its translation is not"
-        in capsys.readouterr().err
-    )
+    assert run(folder, *words) == 2
+    message = f"Line 4 of {tmp_path}/test.de is blank, but its translation is not"
+    assert message in capsys.readouterr().err

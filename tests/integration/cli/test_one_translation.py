@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 
 import pytest
 from transformers import pipeline
@@ -38,14 +39,16 @@ def folder(tmp_path_factory, tiny_tokenizer):
     save_model_folder(tiny_model(), tiny_tokenizer, folder / "model")
     tokenizer = copy.deepcopy(tiny_tokenizer)
     add_language_tags(tokenizer, [Direction("en", "de"), Direction("de", "en")])
-    save_model_folder(tiny_model(vocab_size=len(tokenizer)), tokenizer, folder / "languages")
+    model = tiny_model(vocab_size=len(tokenizer))
+    save_model_folder(model, tokenizer, folder / "languages")
     write_tiny_corpus(folder)
     for name, count in (("lines", 1), ("many", 20)):
-        (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in LINES * count))
-        (folder / f"{name}.de").write_text("".join(f"{target}\n" for _, target in PAIRS * count))
+        sources, targets = zip(*PAIRS * count, strict=True)
+        (folder / f"{name}.en").write_text("\n".join([*sources, ""]))
+        (folder / f"{name}.de").write_text("\n".join([*targets, ""]))
     (folder / "corpus").mkdir()
     for code in ("en", "de"):
-        (folder / "corpus" / f"test.{code}").write_text((folder / f"lines.{code}").read_text())
+        shutil.copy(folder / f"lines.{code}", folder / "corpus" / f"test.{code}")
     return folder
 
 
@@ -56,10 +59,10 @@ def written(monkeypatch):
     """
     written, answer = {}, TranslationCall.answer
 
-    def record(self, text, *given):
-        found = answer(self, text, *given)
-        written.setdefault(text.strip(), []).append(found["translation_text"].strip())
-        return found
+    def record(self, text, *further):
+        fields = answer(self, text, *further)
+        written.setdefault(text.strip(), []).append(fields["translation_text"].strip())
+        return fields
 
     monkeypatch.setattr(TranslationCall, "answer", record)
     return written
@@ -68,15 +71,8 @@ def written(monkeypatch):
 def translate(model, folder, *words):
     """Return what `translate` writes for each line."""
     output = folder / "expected.txt"
-    words = [
-        "--input",
-        str(folder / "lines.en"),
-        "--output",
-        str(output),
-        "--overwrite",
-        "--quiet",
-        *words,
-    ]
+    files = ["--input", str(folder / "lines.en"), "--output", str(output)]
+    words = [*files, "--overwrite", "--quiet", *words]
     assert main(["translate", str(model), *words]) == 0
     return [line.strip() for line in output.read_text().removesuffix("\n").split("\n")]
 
@@ -87,40 +83,43 @@ def run(*words):
 
 
 # Rows that translate `lines.en`; each returns 0 or None.
+def as_demo(folder):
+    train._print_demo_scores(folder / "model", folder / "corpus")
+
+
+def as_service(folder):
+    translate_with(load_pipeline(folder / "model"))(LINES, BEAM_SEARCH)
+
+
+def by_pipeline(folder):
+    pipeline("translation", model=str(folder / "model"))(LINES, num_beams=2)
+
+
+def by_load_pipeline(folder):
+    load_pipeline(folder / "model", num_beams=2)(LINES)
+
+
+INPUT = ["--input", "{}/lines.en", "--output"]
+MANY = ["--source", "{}/many.en", "--target", "{}/many.de"]
+FILES = [*SOURCES, *TARGETS]
 SAME = {
-    "translate": run(
-        "translate", "{}/model", "--input", "{}/lines.en", "--output", "{}/json", "--json", *BEAMS
-    ),
-    "evaluate": run("evaluate", "{}/model", *SOURCES, *TARGETS, "--bootstrap_samples", "2", *BEAMS),
+    "translate": run("translate", "{}/model", *INPUT, "{}/json", "--json", *BEAMS),
+    "evaluate": run("evaluate", "{}/model", *FILES, "--bootstrap_samples", "2", *BEAMS),
     "evaluate-directions": run("evaluate-directions", "{}/languages", "--text", "{}/lines", *BEAMS),
     "back-translate": run(
-        "back-translate",
-        "{}/model",
-        "--input",
-        "{}/lines.en",
-        "--output",
-        "{}/o.tsv",
-        "--keep_warnings",
-        *BEAMS,
+        "back-translate", "{}/model", *INPUT, "{}/o.tsv", "--keep_warnings", *BEAMS
     ),
-    "calibrate": run(
-        "calibrate", "{}/model", "--source", "{}/many.en", "--target", "{}/many.de", *BEAMS
-    ),
-    "check-model": run("check-model", "{}/model", *SOURCES, *TARGETS, *BEAMS),
-    "demo": lambda folder: train._print_demo_scores(folder / "model", folder / "corpus") and 0,
-    "serve": lambda folder: (
-        translate_with(load_pipeline(folder / "model"))(LINES, BEAM_SEARCH) and 0
-    ),
+    "calibrate": run("calibrate", "{}/model", *MANY, *BEAMS),
+    "check-model": run("check-model", "{}/model", *FILES, *BEAMS),
+    "demo": as_demo,
+    "serve": as_service,
     # Doors of Python
-    "pipeline": lambda folder: (
-        pipeline("translation", model=str(folder / "model"))(LINES, num_beams=2) and 0
-    ),
-    "load_pipeline": lambda folder: load_pipeline(folder / "model", num_beams=2)(LINES) and 0,
+    "pipeline": by_pipeline,
+    "load_pipeline": by_load_pipeline,
 }
+EN_DE = ["--source_language", "en", "--target_language", "de"]
 OWN_BEAMS = {"demo": []}  # where the checkpoint's are used
-MODELS = {
-    "evaluate-directions": ("languages", ["--source_language", "en", "--target_language", "de"])
-}
+MODELS = {"evaluate-directions": ("languages", EN_DE)}
 # Commands that run a training first, each with its own test below.
 TRAIN = {"train", "distill"}
 # Commands that differ, and what their help says about it.
@@ -130,95 +129,67 @@ DIFFER = {
     "create-space": "`translate --no_protect`",
 }
 # Commands that translate no text: they read both sides, compare token ids or write other files.
-NONE = {
-    "average-checkpoints",
-    "score",
-    "evaluate-alignments",
-    "choose-alignment-head",
-    "render-card",
-    "push-to-hub",
-}
-NONE |= {
-    "download-data",
-    "write-corpus",
-    "train-tokenizer",
-    "write-alignments",
-    "clean-corpus",
-    "check-language",
-}
+NONE = {"average-checkpoints", "score", "evaluate-alignments", "choose-alignment-head"}
+NONE |= {"render-card", "push-to-hub", "download-data", "write-corpus", "train-tokenizer"}
+NONE |= {"write-alignments", "clean-corpus", "check-language"}
 NONE |= {"convert", "compile", "compare-runs"}
 
 
 def test_each_command_is_in_one_table():
     tables = [SAME.keys() & COMMANDS, TRAIN, DIFFER.keys(), NONE]
-    assert sum(map(len, tables)) == len(COMMANDS) and set().union(*tables) == COMMANDS.keys()
+    assert sum(map(len, tables)) == len(COMMANDS)
+    assert set().union(*tables) == COMMANDS.keys()
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_commands_write_the_same_translations(name, folder, written, monkeypatch):
-    monkeypatch.setattr(
-        checks, "check_folder", lambda *_: [checks.CheckResult("files", True, "all")]
-    )
+    passed = [checks.CheckResult("files", True, "all")]
+    monkeypatch.setattr(checks, "check_folder", lambda *_: passed)
     assert not SAME[name](folder)
-    found = {line.strip(): set(written[line.strip()]) for line in LINES}
     model, languages = MODELS.get(name, ("model", []))
-    expected = translate(folder / model, folder, *languages, *OWN_BEAMS.get(name, BEAMS))
+    words = [*languages, *OWN_BEAMS.get(name, BEAMS)]
+    expected = translate(folder / model, folder, *words)
     assert "https://a.example/x?y=1" in expected[0] and "{name}" in expected[1]
-    assert [*found.values()] == [{text} for text in expected]
+    for line, text in zip(LINES, expected, strict=True):
+        assert set(written[line.strip()]) == {text}
 
 
 def test_evaluate_scores_the_validation_text_as_training_does(folder, written):
-    texts = {"validation_source": folder / "lines.en", "validation_target": folder / "lines.de"}
+    source, target, scores = folder / "lines.en", folder / "lines.de", folder / "scores.json"
+    texts = {"validation_source": source, "validation_target": target}
     run = folder / "run"
     words = [*flags(folder, run, average_checkpoints=1, **texts)]
     assert main(["train", *words]) == 0
-    found = [written[line.strip()][-1] for line in LINES]
-    assert found == translate(run, folder)
-    for beams, at_step in (
-        ([], 6),
-        (["--num_beams", "1"], 4),
-    ):  # of the final model, and of validations before
+    assert [written[line.strip()][-1] for line in LINES] == translate(run, folder)
+    words = ["--source", str(source), "--target", str(target), "--metric", "loss"]
+    words += ["--json", str(scores), "--overwrite", "--bootstrap_samples", "2"]
+    # Scores of the final model, and of validations before.
+    for beams, at_step in (([], 6), (["--num_beams", "1"], 4)):
         model = run if at_step == 6 else run / "best-4"
-        files = [
-            "--source",
-            str(folder / "lines.en"),
-            "--target",
-            str(folder / "lines.de"),
-            "--metric",
-            "loss",
-        ]
-        words = [
-            *files,
-            "--json",
-            str(folder / "scores.json"),
-            "--overwrite",
-            "--bootstrap_samples",
-            "2",
-            *beams,
-        ]
-        assert main(["evaluate", str(model), *words]) == 0
-        report = json.loads((folder / "scores.json").read_text())
-        lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-        *_, logged = (entry for entry in lines if entry["step"] == at_step and "bleu" in entry)
-        scored = [report["scores"][metric]["score"] for metric in ("bleu", "chrf")]
-        assert scored == pytest.approx([logged["bleu"], logged["chrf"]])
-        assert report["metrics"]["loss"] == pytest.approx(logged["validation_loss"], rel=1e-4)
+        assert main(["evaluate", str(model), *words, *beams]) == 0
+        report = json.loads(scores.read_text())
+        for line in (run / "metrics.jsonl").read_text().splitlines():
+            entry = json.loads(line)
+            if entry["step"] == at_step and "bleu" in entry:
+                logged = entry  # the last one
+        for metric in ("bleu", "chrf"):
+            score = report["scores"][metric]["score"]
+            assert score == pytest.approx(logged[metric])
+        loss = pytest.approx(logged["validation_loss"], rel=1e-4)
+        assert report["metrics"]["loss"] == loss
 
 
 def test_distill_translates_as_the_teacher_does(folder, written, monkeypatch):
     monkeypatch.setattr(teacher_module, "check_direction", lambda *_: None)
-    texts = {
-        "train_source": folder / "many.en",
-        "train_target": folder / "many.de",
-        "teacher": folder / "model",
-    }
+    texts = {"train_source": folder / "many.en", "train_target": folder / "many.de"}
     texts |= {"test_source": folder / "lines.en", "test_target": folder / "lines.de"}
-    assert (
-        main(["distill", *distillation_flags(folder, folder / "student", **texts, **NO_LOSSES)])
-        == 0
-    )
+    student, options = folder / "student", {"teacher": folder / "model", **NO_LOSSES}
+    words = distillation_flags(folder, student, **texts, **options)
+    assert main(["distill", *words]) == 0
     teachers = translate(folder / "model", folder, "--num_beams", "1")
-    students = [translate(folder / "student", folder, "--num_beams", beams) for beams in ("1", "4")]
+    students = []
+    for beams in ("1", "4"):
+        students.append(translate(student, folder, "--num_beams", beams))
     for line, teacher, *others in zip(LINES, teachers, *students, strict=True):
         assert {teacher, others[1]} <= {*written[line.strip()]} <= {teacher, *others}
 
@@ -230,19 +201,10 @@ def test_help_says_how_a_command_differs(name, capsys):
     assert DIFFER[name] in " ".join(capsys.readouterr().out.split())
 
 
-def test_explain_explains_what_translate_writes_without_protect(folder, tmp_path, capsys):
-    assert (
-        main(
-            [
-                "explain",
-                str(folder / "model"),
-                LINES[0],
-                "--output",
-                str(tmp_path / "page.html"),
-                *BEAMS,
-            ]
-        )
-        == 0
-    )
-    found = capsys.readouterr().out.split("\nThe page is")[0].strip()
-    assert found == translate(folder / "model", folder, "--no_protect", *BEAMS)[0]
+def test_explain_explains_what_translate_writes(folder, tmp_path, capsys):
+    """Compare with `translate` without `protect`."""
+    words = [str(folder / "model"), LINES[0], "--output", str(tmp_path / "page.html")]
+    assert main(["explain", *words, *BEAMS]) == 0
+    explained = capsys.readouterr().out.split("\nThe page is")[0].strip()
+    (expected, *_) = translate(folder / "model", folder, "--no_protect", *BEAMS)
+    assert explained == expected

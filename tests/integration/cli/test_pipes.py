@@ -25,37 +25,26 @@ from vanilla_transformer.evaluation.directions import read_test_sets
 from vanilla_transformer.files.atomic import write_text_atomically
 from vanilla_transformer.publishing import checks
 
-TRAINING = " ".join(
-    f"--{name} {value}"
-    for name, value in (TINY | {"max_steps": 2, "average_checkpoints": 1}).items()
-)
-TEXT, TRAINED = (
-    "--train_source {train.a} --train_target {train.b}",
-    "--source {train.a} --target {train.b}",
-)
+TRAINING = ""
+for name, value in (TINY | {"max_steps": 2, "average_checkpoints": 1}).items():
+    TRAINING += f" --{name} {value}"
+TEXT = "--train_source {train.a} --train_target {train.b}"
+TRAINED = "--source {train.a} --target {train.b}"
 VALIDATION = "--validation_source {validation.a} --validation_target {validation.b}"
-TEST, PAIRS = (
-    "--test_source {validation.a} --test_target {validation.b}",
-    "--source {validation.a} --target {validation.b}",
-)
+TEST = "--test_source {validation.a} --test_target {validation.b}"
+PAIRS = "--source {validation.a} --target {validation.b}"
+DISTILL = f"--teacher model {TEXT} {VALIDATION} {TEST} --drop_warnings no {TRAINING}"
+TRANSLATE = "model --input {validation.a} --format text --target_prefixes {prefixes}"
+LINKS = "--alignments {train.align} --gold_alignments {train.align}"
+BACK = "model --input {validation.a} --keep_warnings --output OUT.tsv --overwrite"
 # Names in braces are of files or of pipes, with the same answer: the printed text, or a file.
 LINES = {
     "train": (f"{TEXT} {VALIDATION} {TEST} {TRAINING} --output_dir OUT", "OUT/model.safetensors"),
-    "distill": (
-        f"--teacher model {TEXT} {VALIDATION} {TEST} --drop_warnings no {TRAINING} --output_dir "
-        "OUT",
-        "OUT/model.safetensors",
-    ),
-    "translate": (
-        "model --input {validation.a} --format text --target_prefixes {prefixes} --output OUT",
-        "OUT",
-    ),
+    "distill": (f"{DISTILL} --output_dir OUT", "OUT/model.safetensors"),
+    "translate": (f"{TRANSLATE} --output OUT", "OUT"),
     "evaluate": (f"model {PAIRS} --compare_with {{validation.a}} --output_file OUT", "OUT"),
     "score": (f"model {PAIRS} --output OUT", "OUT"),
-    "evaluate-alignments": (
-        f"{TRAINED} --alignments {{train.align}} --gold_alignments {{train.align}}",
-        None,
-    ),
+    "evaluate-alignments": (f"{TRAINED} {LINKS}", None),
     "choose-alignment-head": (f"model {TRAINED} --alignments {{train.align}}", None),
     "calibrate": ("model --source {long.a} --target {long.b}", None),
     "tune-reranking": (f"model --rerank_reverse model --num_beams 2 {PAIRS}", None),
@@ -67,10 +56,7 @@ LINES = {
     ),
     "write-alignments": (f"{TRAINED} --output OUT", "OUT"),
     "clean-corpus": (f"{TEXT} --drop empty --output_dir OUT", "OUT/train.target"),
-    "back-translate": (
-        "model --input {validation.a} --keep_warnings --output OUT.tsv --overwrite",
-        "OUT.tsv",
-    ),
+    "back-translate": (BACK, "OUT.tsv"),
     "check-language": ("{train.a} {train.b}", None),
     "convert": ("model OUT --target_format marian --sentences {validation.a}", "OUT/config.json"),
 }
@@ -112,14 +98,18 @@ def answer(command, name_of, capsys):
         names[name_of(match[1])] = match[1]
         return [*names][-1]
 
-    shutil.rmtree("OUT") if Path("OUT").is_dir() else Path("OUT").unlink(missing_ok=True)
-    status, printed = (
-        main([command, *shlex.split(re.sub(r"\{(.*?)\}", name, line))]),
-        capsys.readouterr(),
-    )
+    if Path("OUT").is_dir():
+        shutil.rmtree("OUT")
+    Path("OUT").unlink(missing_ok=True)
+    words = shlex.split(re.sub(r"\{(.*?)\}", name, line))
+    status, printed = main([command, *words]), capsys.readouterr()
     assert status == 0, printed.err
     text = printed.out.encode() if file is None else Path(file).read_bytes()
-    return re.sub(rb"/dev/fd/\d+", lambda found: names[found[0].decode()].encode(), text)
+
+    def restore(match):
+        return names[match[0].decode()].encode()
+
+    return re.sub(rb"/dev/fd/\d+", restore, text)
 
 
 def test_each_command_reads_pipes_or_no_text():
@@ -138,9 +128,12 @@ def test_dash_is_standard_input_once(texts, capsys, monkeypatch):
             status, printed = main([*words]), capsys.readouterr()
             return status, printed.out, printed.err
 
-    files = run("score", "model", "--source", "validation.a", "--target", "validation.b")
-    assert run("score", "model", "--source", "-", "--target", "validation.b")[:2] == files[:2]
-    Path("twice.yaml").write_text("train_source: '-'\ntrain_target: '-'\noutput_dir: OUT\n")
+    target = ["--target", "validation.b"]
+    _, *printed = run("score", "model", "--source", "validation.a", *target)
+    status, *by_pipe = run("score", "model", "--source", "-", *target)
+    assert status == 0 and by_pipe[0] == printed[0]
+    recipe = "train_source: '-'\ntrain_target: '-'\noutput_dir: OUT\n"
+    Path("twice.yaml").write_text(recipe)
     for words in (
         ["score", "model", "--source", "-", "--target", "-"],
         ["translate", "model", "--target_prefixes", "-"],
@@ -150,10 +143,8 @@ def test_dash_is_standard_input_once(texts, capsys, monkeypatch):
     ):
         status, out, err = run(*words)
         assert (status, out, Path("OUT").exists()) == (2, "", False)
-        assert err == (
-            "error: A pipe is one input, since it is read once, got - and -. Write its "
-            "text to a file.\n"
-        )
+        message = "A pipe is one input, since it is read once, got - and -."
+        assert err == f"error: {message} Write its text to a file.\n"
 
 
 def test_pipe_has_one_reader(texts, capsys, monkeypatch):
@@ -162,9 +153,8 @@ def test_pipe_has_one_reader(texts, capsys, monkeypatch):
     assert f"got {pipe} and {pipe}" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["train-tokenizer", pipe, "--output_dir", "OUT"]) == 2
-    assert capsys.readouterr().err.startswith(
-        f"error: A pipe has one reader, but {pipe} would have 2."
-    )
+    message = f"error: A pipe has one reader, but {pipe} would have 2."
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_shell_gives_decompressed_text(texts):
@@ -174,12 +164,11 @@ def test_shell_gives_decompressed_text(texts):
     Path("train.b.gz").write_bytes(gzip.compress(Path("train.b").read_bytes()))
     os.mkfifo("named.b.gz")
     program = f"{shlex.quote(sys.executable)} -m vanilla_transformer evaluate"
-    line = (
-        f"cat train.b.gz > named.b.gz & {program} --hypotheses <(zcat train.b.gz) --target "
-        "named.b.gz"
-    )
-    found = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=300)
-    assert (found.returncode, "BLEU 100.0" in found.stdout) == (0, True), found.stderr
+    evaluate = f"{program} --hypotheses <(zcat train.b.gz) --target named.b.gz"
+    line = ["bash", "-c", f"cat train.b.gz > named.b.gz & {evaluate}"]
+    ended = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert "BLEU 100.0" in ended.stdout
 
 
 def test_evaluate_directions_finds_named_pipes(tmp_path, monkeypatch):
@@ -187,22 +176,19 @@ def test_evaluate_directions_finds_named_pipes(tmp_path, monkeypatch):
         targets, source_codes = ["a", "b"], []
 
     for name in ("a", "b"):
-        os.mkfifo(tmp_path / f"text.{name}")
-        threading.Thread(
-            target=(tmp_path / f"text.{name}").write_text, args=("A\nB\n",), daemon=True
-        ).start()
-    assert read_test_sets(str(tmp_path / "text"), None, Languages)[1] == {
-        "a": ["A", "B"],
-        "b": ["A", "B"],
-    }
+        path = tmp_path / f"text.{name}"
+        os.mkfifo(path)
+        threading.Thread(target=path.write_text, args=("A\nB\n",), daemon=True).start()
+    _, sides = read_test_sets(str(tmp_path / "text"), None, Languages)
+    assert sides == {"a": ["A", "B"], "b": ["A", "B"]}
 
 
-READ = {
-    ".gz": gzip.decompress,
-    ".xz": lzma.decompress,
-    ".bz2": bz2.decompress,
-    ".zst": lambda content: pa.CompressedInputStream(pa.BufferReader(content), "zstd").read(),
-}
+def decompress_zstd(content):
+    return pa.CompressedInputStream(pa.BufferReader(content), "zstd").read()
+
+
+READ = {".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress}
+READ[".zst"] = decompress_zstd
 
 
 @pytest.mark.parametrize("ending", READ)
@@ -211,10 +197,8 @@ def test_written_text_is_compressed_as_its_name_says(ending, tmp_path):
     path = write_text_atomically(tmp_path / f"text{ending}", pieces)
     assert READ[ending](path.read_bytes()).decode() == "".join(pieces)
     assert [f"{line}\n" for line in read_lines(path)] == pieces
-    assert (
-        path.read_bytes()
-        == write_text_atomically(tmp_path / f"same{ending.upper()}", iter(pieces)).read_bytes()
-    )
+    same = write_text_atomically(tmp_path / f"same{ending.upper()}", iter(pieces))
+    assert path.read_bytes() == same.read_bytes()
     assert len({*tmp_path.iterdir()}) == 2
 
     def broken():
@@ -249,9 +233,7 @@ def test_output_is_compressed_or_refused(flag, texts, capsys):
     assert gzip.decompress(Path(f"{plain}.gz").read_bytes()) == Path(plain).read_bytes()
     capsys.readouterr()
     assert main([*words, f"{plain}.zip"]) == 2
-    rule = (
-        "An output is text, also compressed as .gz, .xz, .bz2, .zst, but the name "
-        "OUT.tsv.zip is one of another format"
-    )
-    assert capsys.readouterr() == ("", f"error: {rule}. Choose another ending.\n")
+    message = "An output is text, also compressed as .gz, .xz, .bz2, .zst, but the name"
+    message += " OUT.tsv.zip is one of another format. Choose another ending."
+    assert capsys.readouterr() == ("", f"error: {message}\n")
     assert not Path(f"{plain}.zip").exists()

@@ -15,14 +15,10 @@ from vanilla_transformer.evaluation import pair_scores
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-SOURCE = ["A man is sleeping.", "Two dogs.", "", "Two dogs run across the green grass.", "A man."]
-TARGET = [
-    "Ein Mann schläft.",
-    "",
-    "Zwei Hunde.",
-    "Zwei 🐕 laufen über das grüne Gras.",
-    "Ein Mann.",
-]
+SOURCE = ["A man is sleeping.", "Two dogs.", ""]
+SOURCE += ["Two dogs run across the green grass.", "A man."]
+TARGET = ["Ein Mann schläft.", "", "Zwei Hunde."]
+TARGET += ["Zwei 🐕 laufen über das grüne Gras.", "Ein Mann."]
 
 
 @pytest.fixture
@@ -39,7 +35,8 @@ def files(tmp_path):
 
 @pytest.fixture
 def expected(tiny_model, tiny_tokenizer):
-    sources, targets = (encode_sentences(tiny_tokenizer, texts) for texts in (SOURCE, TARGET))
+    sources = encode_sentences(tiny_tokenizer, SOURCE)
+    targets = encode_sentences(tiny_tokenizer, TARGET)
     return score_tokens(tiny_model, sources, targets)
 
 
@@ -59,11 +56,13 @@ def test_score_prints_log_probabilities_in_order(folder, files, expected, capsys
     assert shown == close_to([sum(row) for row in expected])
 
 
-def test_score_json_has_tokens_that_join_to_the_text(folder, files, expected, tmp_path, capsys):
-    assert main(["score", folder, *files, "--json", "--output", f"{tmp_path}/scores.jsonl"]) == 0
+def test_score_json_has_tokens_of_the_text(folder, files, expected, tmp_path, capsys):
+    path = tmp_path / "scores.jsonl"
+    assert main(["score", folder, *files, "--json", "--output", str(path)]) == 0
     assert capsys.readouterr().out == ""
-    rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
-    assert [row["source"] for row in rows] == SOURCE and [row["target"] for row in rows] == TARGET
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["source"] for row in rows] == SOURCE
+    assert [row["target"] for row in rows] == TARGET
     for row, values in zip(rows, expected, strict=True):
         *texts, eos = [token["text"] for token in row["tokens"]]
         assert "".join(texts) == row["target"] and eos == "</s>"
@@ -84,9 +83,8 @@ def test_score_refuses_models_without_encoder_and_decoder(
     model, files, tiny_tokenizer, tmp_path, capsys
 ):
     other = str(save_model_folder(model(), tiny_tokenizer, tmp_path / "other"))
-    assert "A model with an encoder and a decoder scores translations, but" in refusal(
-        [other, *files], capsys
-    )
+    message = "A model with an encoder and a decoder scores translations, but"
+    assert message in refusal([other, *files], capsys)
 
 
 def test_score_leaves_the_old_file_if_it_is_stopped(folder, files, tmp_path, capsys, monkeypatch):
@@ -101,8 +99,7 @@ def test_score_leaves_the_old_file_if_it_is_stopped(folder, files, tmp_path, cap
         return score(*arguments)
 
     monkeypatch.setattr(pair_scores, "score_tokens", fail_later)
-    assert "No room." in refusal(
-        [folder, *files, "--output", f"{tmp_path}/scores", "--overwrite"], capsys
-    )
+    words = ["--output", f"{tmp_path}/scores", "--overwrite"]
+    assert "No room." in refusal([folder, *files, *words], capsys)
     assert (tmp_path / "scores").read_text() == "old" and len(calls) == 2
-    assert [path.name for path in tmp_path.iterdir() if "scores" in path.name] == ["scores"]
+    assert [path.name for path in tmp_path.glob("*scores*")] == ["scores"]

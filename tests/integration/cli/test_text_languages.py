@@ -21,22 +21,18 @@ def arguments(tiny_tokenizer, tmp_path):
     """
     tokenizer = copy.deepcopy(tiny_tokenizer)
     add_language_tags(tokenizer, PAIRS)
-    folder = save_model_folder(tiny_model(vocab_size=len(tokenizer)), tokenizer, tmp_path / "model")
+    model = tiny_model(vocab_size=len(tokenizer))
+    folder = str(save_model_folder(model, tokenizer, tmp_path / "model"))
     text = tmp_path / "text"
-    text.write_text("".join(f"{TINY_SENTENCES[number % 2]} {number}\n" for number in range(100)))
-    files = ["--source", str(text), "--target", str(text)]
+    one, two, *_ = TINY_SENTENCES
+    lines = [f"{one} {number}\n{two} {number + 1}\n" for number in range(0, 100, 2)]
+    text.write_text("".join(lines))
+    files = [folder, "--source", str(text), "--target", str(text)]
+    reranking = ["--rerank_reverse", folder, "--num_beams", "2"]
     return {
-        "calibrate": ["calibrate", str(folder), *files],
-        "tune-reranking": [
-            "tune-reranking",
-            str(folder),
-            *files,
-            "--rerank_reverse",
-            str(folder),
-            "--num_beams",
-            "2",
-        ],
-        "check-model": ["check-model", str(folder), *files, "--max_pairs", "2"],
+        "calibrate": ["calibrate", *files],
+        "tune-reranking": ["tune-reranking", *files, *reranking],
+        "check-model": ["check-model", *files, "--max_pairs", "2"],
     }
 
 
@@ -51,12 +47,14 @@ def test_commands_on_text_take_languages(command, arguments, monkeypatch, capsys
         return translate(pipeline, inputs, **options)
 
     monkeypatch.setattr(TranslationPipeline, "__call__", record)
-    monkeypatch.setattr(
-        checks, "check_folder", lambda *_: [checks.CheckResult("all", True, "")]
-    )  # before the text
-    assert main([*arguments[command], "--source_language", "en", "--target_language", "de"]) == 0
+    # Checks come before the text.
+    passed = [checks.CheckResult("all", True, "")]
+    monkeypatch.setattr(checks, "check_folder", lambda *_: passed)
+    languages = ["--source_language", "en", "--target_language", "de"]
+    assert main([*arguments[command], *languages]) == 0
     assert set(asked) == {("en", "de")}
     assert main(arguments[command]) == 2
-    assert "The target language must be one of de, en, fr; got none." in capsys.readouterr().err
+    message = "The target language must be one of de, en, fr; got"
+    assert f"{message} none." in capsys.readouterr().err
     assert main([*arguments[command], "--target_language", "it"]) == 2
-    assert "The target language must be one of de, en, fr; got 'it'." in capsys.readouterr().err
+    assert f"{message} 'it'." in capsys.readouterr().err

@@ -37,12 +37,9 @@ def run(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
         decoding = DECODING[:2] if "--max_new_tokens" in flags else DECODING[:4]
         flags = ("--batch_size", "1", *decoding, *DECODING[4:], *flags)
         status = main(["translate", "model", "--input", "text", *flags])
-        lines = [
-            line
-            for line in capsys.readouterr().err.splitlines()
-            if line.startswith(("error", "Interrupted"))
-        ]
-        return status, "".join(lines)
+        lines = capsys.readouterr().err.splitlines()
+        messages = [line for line in lines if line.startswith(("error", "Interrupted"))]
+        return status, "".join(messages)
 
     return run
 
@@ -72,30 +69,29 @@ def test_translate_writes_what_it_prints(run, tmp_path, capsys):
     assert [*os.listdir("new")] == ["out"]
 
 
-@pytest.mark.parametrize(
-    "flags", [(), ("--json", "--num_return_sequences", "2"), ("--n_best", "2")]
-)
-def test_translate_resumes_an_interrupted_file(run, interruption, tmp_path, flags, monkeypatch):
+FLAGS = [(), ("--json", "--num_return_sequences", "2"), ("--n_best", "2")]
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_translate_resumes_a_file(run, interruption, tmp_path, flags, monkeypatch):
     assert run("--output", "whole", *flags) == (0, "")
     (tmp_path / "out").write_text("old")
     interruption(1)
     flags = ("--overwrite", *flags)
-    assert run("--output", "out", *flags) == (
-        130,
-        "Interrupted after 64 sentences. Add --resume to continue.",
-    )
+    status, error = run("--output", "out", *flags)
+    assert status == 130
+    assert error == "Interrupted after 64 sentences. Add --resume to continue."
     assert (tmp_path / "out").read_text() == "old"
     (tmp_path / "out.partial" / "000001.txt").write_text("torn line of a killed run")
     translated = []
     interruption(None)
     whole = LineTranslator.answer
-    monkeypatch.setattr(
-        LineTranslator,
-        "answer",
-        lambda self, shard, **settings: (
-            translated.extend(shard.lines) or whole(self, shard, **settings)
-        ),
-    )
+
+    def record(self, shard, **settings):
+        translated.extend(shard.lines)
+        return whole(self, shard, **settings)
+
+    monkeypatch.setattr(LineTranslator, "answer", record)
     assert run("--output", "out", "--resume", *flags) == (0, "")
     assert translated == LINES[64:]
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
@@ -116,37 +112,36 @@ def test_translate_refuses_to_resume_another_run(run, interruption, tmp_path):
     run("--output", "out", "--length_penalty", "0.5")
     partial = (tmp_path / "out.partial" / "000000.txt").read_bytes()
     interruption(None)
-    error = run("--output", "out", "--length_penalty", "0.5")
-    assert error[1].startswith(
-        "error: out.partial has 64 sentences of an interrupted run. Add --resume to continue"
-    )
+    _, error = run("--output", "out", "--length_penalty", "0.5")
+    message = "error: out.partial has 64 sentences of an interrupted run."
+    assert error.startswith(f"{message} Add --resume to continue")
     again = "Delete out.partial to start again."
-    rule = "error: An interrupted run must continue with the same"
-    status, error = run("--output", "out", "--resume", "--length_penalty", "0.6")
-    assert (
-        error == f"{rule} options as out.partial, but `length_penalty` was 0.5 and is 0.6. {again}"
-    )
+    message = "error: An interrupted run must continue with the same"
+    penalty = ["--length_penalty", "0.5"]
+    _, error = run("--output", "out", "--resume", "--length_penalty", "0.6")
+    change = "`length_penalty` was 0.5 and is 0.6."
+    assert error == f"{message} options as out.partial, but {change} {again}"
     (tmp_path / "text").write_text("\n".join(LINES[1:]))
-    status, error = run("--output", "out", "--resume", "--length_penalty", "0.5")
-    assert error == f"{rule} input as out.partial, but the input is another one. {again}"
+    _, error = run("--output", "out", "--resume", *penalty)
+    change = "the input is another one."
+    assert error == f"{message} input as out.partial, but {change} {again}"
     (tmp_path / "text").write_text("\n".join(LINES))
     config = tmp_path / "model" / "generation_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"early_stopping": True}))
-    status, error = run("--output", "out", "--resume", "--length_penalty", "0.5")
-    assert error == f"{rule} model as out.partial, but the model is another one. {again}"
+    changed = json.loads(config.read_text()) | {"early_stopping": True}
+    config.write_text(json.dumps(changed))
+    _, error = run("--output", "out", "--resume", *penalty)
+    change = "the model is another one."
+    assert error == f"{message} model as out.partial, but {change} {again}"
     (tmp_path / "out.partial" / "manifest.json").write_text("[]")
-    status, error = run("--output", "out", "--resume")
-    assert (
-        error
-        == f"error: out.partial/manifest.json must describe out.partial, but it is damaged. {again}"
-    )
-    assert (tmp_path / "out.partial" / "000000.txt").read_bytes() == partial and not (
-        tmp_path / "out"
-    ).exists()
+    _, error = run("--output", "out", "--resume")
+    message = "error: out.partial/manifest.json must describe out.partial, but it is damaged."
+    assert error == f"{message} {again}"
+    assert (tmp_path / "out.partial" / "000000.txt").read_bytes() == partial
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("flag", ["target_prefixes", "glossary"])
-def test_translate_refuses_to_resume_with_another_file(run, interruption, tmp_path, flag):
+def test_translate_refuses_to_resume_with_other_text(run, interruption, tmp_path, flag):
     prefixes = "".join("E\n" if line else "\n" for line in LINES)
     text = {"target_prefixes": prefixes, "glossary": "dog\tHund\n"}[flag]
     flags = ("--output", "out", "--max_new_tokens", "8", f"--{flag}")
@@ -156,10 +151,9 @@ def test_translate_refuses_to_resume_with_another_file(run, interruption, tmp_pa
     interruption(None)
     (tmp_path / "given").write_text(text.replace("E", "D", 1).replace("Hund", "Dogge"))
     status, error = run(*flags, "given", "--resume")
-    assert (
-        status == 2
-        and f"must continue with the same options as out.partial, but `{flag}` was" in error
-    )
+    assert status == 2
+    message = f"must continue with the same options as out.partial, but `{flag}` was"
+    assert message in error
     (tmp_path / "renamed").write_text(text)
     assert run(*flags, "renamed", "--resume") == (0, "")
 
@@ -188,21 +182,8 @@ def test_translate_writes_a_pipe_directly(run, tmp_path):
 def test_translate_writes_lines_of_standard_input_to_a_file(run, tmp_path, monkeypatch):
     with open("text") as file:
         monkeypatch.setattr(sys, "stdin", file)
-        assert (
-            main(
-                [
-                    "translate",
-                    "model",
-                    "--output",
-                    "out",
-                    "--max_new_tokens",
-                    "2",
-                    "--num_beams",
-                    "1",
-                ]
-            )
-            == 0
-        )
+        flags = ["--output", "out", "--max_new_tokens", "2", "--num_beams", "1"]
+        assert main(["translate", "model", *flags]) == 0
     assert (tmp_path / "out").read_text().count("\n") == len(LINES)
 
 
@@ -215,27 +196,28 @@ def test_translate_refuses_to_replace_the_file_of_standard_input(run, tmp_path, 
     finally:
         os.dup2(kept, 0)
         os.close(kept)
-    assert (
-        "another file than the inputs, but text is the same as standard input"
-        in capsys.readouterr().err
-    )
+    message = "another file than the inputs, but text is the same as standard input"
+    assert message in capsys.readouterr().err
     assert (tmp_path / "text").read_text() == "\n".join(LINES)
 
 
 def test_translate_n_best_prints_scores(run, capsys):
     assert main(["translate", "model", "A man.", "--n_best", "2"]) == 0
-    scores = [float(line.split("\t")[0]) for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.splitlines()
+    scores = [float(line.split("\t")[0]) for line in lines]
     assert len(scores) == 2 and scores[0] >= scores[1]
 
 
-def test_translate_bar_counts_the_sentences_of_the_whole_input(run, interruption, monkeypatch):
+def test_translate_bar_counts_all_sentences(run, interruption, monkeypatch):
+    """Count the lines of the whole input."""
     bars = []
     progress_bar = corpus_shards.progress_bar
-    monkeypatch.setattr(
-        corpus_shards,
-        "progress_bar",
-        lambda *given, **more: bars.append(progress_bar(*given, **more)) or bars[-1],
-    )
+
+    def record(*arguments, **options):
+        bars.append(progress_bar(*arguments, **options))
+        return bars[-1]
+
+    monkeypatch.setattr(corpus_shards, "progress_bar", record)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     interruption(1)
     run("--output", "out")

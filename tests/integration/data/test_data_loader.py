@@ -27,15 +27,18 @@ LENGTHS = [1 + number * 7 % 11 for number in range(40)]
 
 def loader(corpus, num_workers, **changes):
     options = {"max_tokens": 40, "seed": 0, "accumulation": 2} | changes
-    return MicroBatchLoader(
-        TokenBudgetBatchSampler(corpus, **options), pad_token_id=0, num_workers=num_workers
-    )
+    sampler = TokenBudgetBatchSampler(corpus, **options)
+    return MicroBatchLoader(sampler, pad_token_id=0, num_workers=num_workers)
 
 
 def take(batches, count):
     """Return the micro-batches of `count` steps as plain values, and end the workers."""
     with closing(iter(batches)) as steps:
-        return [[as_values(batch) for batch in step] for step in islice(steps, count)]
+        return [*map(step_as_values, islice(steps, count))]
+
+
+def step_as_values(step):
+    return [as_values(batch) for batch in step]
 
 
 def as_values(batch):
@@ -46,7 +49,8 @@ def as_values(batch):
 @pytest.mark.parametrize("corpus", [LengthsCorpus, FreshCorpus])
 @pytest.mark.parametrize("num_workers", [rare(1), 2])
 def test_micro_batch_loader_gives_the_same_steps_with_workers(corpus, num_workers):
-    count = 2 * loader(corpus(LENGTHS), 0).position.steps_per_epoch + 3  # into a third epoch
+    steps_per_epoch = loader(corpus(LENGTHS), 0).position.steps_per_epoch
+    count = 2 * steps_per_epoch + 3  # into a third epoch
     expected, batches = loader(corpus(LENGTHS), 0), loader(corpus(LENGTHS), num_workers)
     assert take(batches, count) == take(expected, count)
     assert batches.position == expected.position and batches.position.epoch == 2
@@ -55,14 +59,11 @@ def test_micro_batch_loader_gives_the_same_steps_with_workers(corpus, num_worker
 def test_micro_batch_loader_reads_the_pairs_it_names():
     for batch, *_ in islice(loader(FreshCorpus(LENGTHS), 0), 12):
         assert batch.tensors["input_ids"][:, 0].tolist() == batch.pairs.tolist()
-        assert batch.tensors["attention_mask"].sum(dim=1).tolist() == [
-            LENGTHS[number] for number in batch.pairs
-        ]
-        sides = batch.tensors["attention_mask"], batch.tensors["labels"] != -100
-        assert batch.counts == (
-            *(int(side.sum()) for side in sides),
-            sum(side.numel() for side in sides),
-        )
+        lengths = batch.tensors["attention_mask"].sum(dim=1)
+        assert lengths.tolist() == [LENGTHS[number] for number in batch.pairs]
+        source, target = batch.tensors["attention_mask"], batch.tensors["labels"] != -100
+        counts = (int(source.sum()), int(target.sum()), source.numel() + target.numel())
+        assert batch.counts == counts
 
 
 @pytest.mark.parametrize("corpus", [LengthsCorpus, FreshCorpus])
@@ -70,34 +71,31 @@ def test_micro_batch_loader_reads_the_pairs_it_names():
 def test_micro_batch_loader_resumes_after_the_steps_it_returned(corpus, num_workers):
     straight = take(loader(corpus(LENGTHS), 0), 16)
     for done in (0, 3, loader(corpus(LENGTHS), 0).position.steps_per_epoch):
-        stopped, resumed = (
-            loader(corpus(LENGTHS), num_workers),
-            loader(corpus(LENGTHS), num_workers),
-        )
+        stopped = loader(corpus(LENGTHS), num_workers)
+        resumed = loader(corpus(LENGTHS), num_workers)
         take(stopped, done)
         resumed.load_state_dict(stopped.state_dict())
         assert take(resumed, 4) == straight[done : done + 4]
 
 
 def test_micro_batch_loader_iterates_again_without_the_prepared_steps():
-    straight, batches = (
-        take(loader(LengthsCorpus(LENGTHS), 0), 6),
-        loader(LengthsCorpus(LENGTHS), 1),
-    )
+    straight = take(loader(LengthsCorpus(LENGTHS), 0), 6)
+    batches = loader(LengthsCorpus(LENGTHS), 1)
     assert take(batches, 2) + take(batches, 1) + take(batches, 3) == straight
 
 
-def test_micro_batch_loader_keeps_all_pairs_when_processes_change():
+def test_micro_batch_loader_keeps_pairs_when_processes_change():
     batches = loader(LengthsCorpus(LENGTHS), 1)
     seen = take(batches, 2)
-    ranks = [
-        loader(LengthsCorpus(LENGTHS), 1, accumulation=1, num_replicas=3, rank=rank)
-        for rank in range(3)
-    ]
+    options = {"accumulation": 1, "num_replicas": 3}
+    ranks = [loader(LengthsCorpus(LENGTHS), 1, **options, rank=rank) for rank in range(3)]
     for rank in ranks:
         rank.load_state_dict(batches.state_dict())
         seen += take(rank, rank.position.steps_per_epoch - 2)
-    numbers = [number for step in seen for _, pairs, *_ in step for number in pairs]
+    numbers = []
+    for step in seen:
+        for _, pairs, *_ in step:
+            numbers += pairs
     assert len(numbers) == len(set(numbers)) and len(LENGTHS) - len(numbers) < 3
 
 
@@ -109,19 +107,21 @@ def test_micro_batch_loader_leaves_the_global_generator_alone():
 
 
 def workers():
-    return [child for child in psutil.Process().children() if child.name() == "pt_data_worker"]
+    children = psutil.Process().children()
+    return [child for child in children if child.name() == "pt_data_worker"]
 
 
-def test_micro_batch_loader_workers_survive_signals_to_all_processes():
+def test_micro_batch_loader_workers_survive_signals():
+    """Send signals as all processes get them."""
     expected = take(loader(LengthsCorpus(LENGTHS), 0), 20)
     with closing(iter(loader(LengthsCorpus(LENGTHS), 1))) as steps:
-        found = [[as_values(batch) for batch in next(steps)]]
+        values = [step_as_values(next(steps))]
         (worker,) = workers()
         worker.send_signal(signal.SIGINT)
         send_from_another_process(signal.SIGTERM, worker.pid)
-        found += [[as_values(batch) for batch in step] for step in islice(steps, 19)]
+        values += map(step_as_values, islice(steps, 19))
         assert worker.is_running()
-    assert found == expected and not workers()
+    assert values == expected and not workers()
 
 
 def send_from_another_process(number, pid):
@@ -134,7 +134,8 @@ def send_from_another_process(number, pid):
 
 def test_micro_batch_loader_reports_a_killed_worker():
     batches = loader(LengthsCorpus(LENGTHS), 2)
-    lost = pytest.raises(ChildProcessError, match=r"DataLoader worker \(pid.*\. Resume\.")
+    message = r"DataLoader worker \(pid.*\. Resume\."
+    lost = pytest.raises(ChildProcessError, match=message)
     with lost, report_lost_workers("Resume."), closing(iter(batches)) as steps:
         next(steps)
         workers()[0].kill()
@@ -144,7 +145,8 @@ def test_micro_batch_loader_reports_a_killed_worker():
 
 
 def test_report_lost_workers_passes_other_errors_on():
-    with pytest.raises(RuntimeError, match="out of memory"), report_lost_workers("Resume."):
+    out_of_memory = pytest.raises(RuntimeError, match="out of memory")
+    with out_of_memory, report_lost_workers("Resume."):
         raise RuntimeError("out of memory")
 
 
@@ -173,23 +175,22 @@ def is_alive(pid):
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_micro_batch_loader_steps_can_be_sent_to_a_started_process(tmp_path, on_disk):
+def test_micro_batch_loader_steps_can_be_sent(tmp_path, on_disk):
     """As on macOS, where workers are not forks. Tokens in a file are not sent."""
     table = LengthsCorpus([40] * 200).pairs.table
     if on_disk:
         table.dataset.save_to_disk(tmp_path)
         table = TokenTable(datasets.load_from_disk(tmp_path))
-    steps = _Steps(table, 0, torch.empty(1, 1920, dtype=torch.uint8), pad_to_multiple_of=1)
+    slots = torch.empty(1, 1920, dtype=torch.uint8)
+    steps = _Steps(table, 0, slots, pad_to_multiple_of=1)
     sent = pickle.dumps(steps)
-    rows = np.array([3, 1])
-    received, batch = (
-        pickle.loads(sent),
-        PlannedBatch(rows, rows, BatchShape(2, 40, 40), None, TokenCounts(), 80),
-    )
+    rows, shape = np.array([3, 1]), BatchShape(2, 40, 40)
+    batch = PlannedBatch(rows, rows, shape, None, TokenCounts(), 80)
     (expected,) = steps[0, [batch]].tensors()
-    (found,) = pickle.loads(pickle.dumps(received[0, [batch]])).tensors()
-    assert torch.equal(received.slots, steps.slots) and found.keys() == expected.keys()
-    assert all(
-        torch.equal(found[name], expected[name]) and found[name].numel() == 80 for name in expected
-    )
+    received = pickle.loads(sent)
+    (tensors,) = pickle.loads(pickle.dumps(received[0, [batch]])).tensors()
+    assert torch.equal(received.slots, steps.slots)
+    assert tensors.keys() == expected.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(tensor, expected[name]) and tensor.numel() == 80
     assert (len(sent) < 10_000) == on_disk

@@ -16,7 +16,8 @@ def server(tmp_path):
     folder.mkdir()
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        options = {"args": (0.01,), "daemon": True}
+        thread = threading.Thread(target=server.serve_forever, **options)
         thread.start()
         yield folder, f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -24,10 +25,10 @@ def server(tmp_path):
 
 
 def test_download_corpus_names_a_file_that_it_cannot_download(server, tmp_path):
-    for address, reason in ((server[1], "File not found"), ("http://127.0.0.1:9", ".*refused")):
-        with pytest.raises(
-            OSError, match=f"Cannot download {address}/train.en.gz: {reason}.*Nothing was written"
-        ):
+    reasons = {server[1]: "File not found", "http://127.0.0.1:9": ".*refused"}
+    for address, reason in reasons.items():
+        message = f"Cannot download {address}/train.en.gz: {reason}.*Nothing was written"
+        with pytest.raises(OSError, match=message):
             download_corpus("multi30k", tmp_path / "multi30k", base_url=address)
         assert not (tmp_path / "multi30k").exists()
 
@@ -35,10 +36,13 @@ def test_download_corpus_names_a_file_that_it_cannot_download(server, tmp_path):
 def test_fetch_file_notices_a_connection_that_breaks(server, tmp_path, monkeypatch):
     folder, address = server
     (folder / "text.gz").write_bytes(bytes(1000))
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="11 of 1,000 bytes arrived"):
-        patch.setattr(
-            SimpleHTTPRequestHandler, "copyfile", lambda self, file, out: out.write(file.read(11))
-        )
+
+    def copy_little(self, file, out):
+        out.write(file.read(11))
+
+    broken = pytest.raises(OSError, match="11 of 1,000 bytes arrived")
+    with monkeypatch.context() as patch, broken:
+        patch.setattr(SimpleHTTPRequestHandler, "copyfile", copy_little)
         fetch_file(f"{address}/text.gz", tmp_path / "text.gz")
     fetch_file(f"{address}/text.gz", tmp_path / "text.gz")
     assert (tmp_path / "text.gz").read_bytes() == bytes(1000)

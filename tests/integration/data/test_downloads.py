@@ -42,18 +42,14 @@ def opus(tmp_path, monkeypatch):
         archive.writestr("Numbers.de-en.en", "one\ntwo\n")
     path = tmp_path / "de-en.txt.zip"
     path.write_bytes(buffer.getvalue())
-    entry = {
-        "url": path.as_uri(),
-        "size": 1,
-        "documents": 1,
-        "alignment_pairs": 2,
-        "source_tokens": 2,
-    }
-    entry |= {"target_tokens": 2, "id": 1, "version": "v1", "source": "de", "target": "en"}
+    entry = {"url": path.as_uri(), "size": 1, "documents": 1, "alignment_pairs": 2}
+    entry |= {"source_tokens": 2, "target_tokens": 2, "id": 1, "version": "v1"}
+    entry |= {"source": "de", "target": "en"}
 
     def answer(self, url):
         queries.append(url)
-        return json.loads(json.dumps({"corpora": [entry] if "corpus=Numbers&" in url else []}))
+        corpora = [entry] if "corpus=Numbers&" in url else []
+        return json.loads(json.dumps({"corpora": corpora}))
 
     monkeypatch.setattr(opustools.OpusGet, "get_response", answer)
     return path, queries
@@ -69,16 +65,15 @@ def test_download_reads_a_corpus_of_opus_once(read, opus, capsys):
 
 
 def test_download_names_a_mistake_with_opus(read, opus, tmp_path, monkeypatch):
-    with pytest.raises(
-        ValueError, match="OPUS must have the corpus None/v2 for en and de, but it has none"
-    ):
+    message = "OPUS must have the corpus None/v2 for en and de, but it has none"
+    with pytest.raises(ValueError, match=message):
         read("opus:None/v2")
-    with pytest.raises(ValueError, match="`target_language` must be given for opus:Numbers"):
+    message = "`target_language` must be given for opus:Numbers"
+    with pytest.raises(ValueError, match=message):
         read("opus:Numbers", target_language=None)
     opus[0].write_bytes(opus[0].read_bytes()[:-40])
-    with pytest.raises(
-        OSError, match="Cannot download opus:Numbers: the file is damaged. Nothing was written"
-    ):
+    message = "Cannot download opus:Numbers: the file is damaged. Nothing was written"
+    with pytest.raises(OSError, match=message):
         read("opus:Numbers")
     opus[0].unlink()
     with pytest.raises(OSError, match="Cannot download opus:Numbers: .*No such file"):
@@ -88,10 +83,8 @@ def test_download_names_a_mistake_with_opus(read, opus, tmp_path, monkeypatch):
         raise urllib.error.URLError("no route to host")
 
     monkeypatch.setattr(opustools.OpusGet, "get_response", fail)
-    with pytest.raises(
-        OSError, match="Cannot look up opus:Numbers: no route to host. Check the network"
-    ):
+    message = "Cannot look up opus:Numbers: no route to host. Check the network"
+    with pytest.raises(OSError, match=message):
         read("opus:Numbers")
-    assert not [
-        path for path in (tmp_path / "cache").rglob("*") if path.is_dir() and "opus-" in path.name
-    ]
+    folders = [path for path in (tmp_path / "cache").rglob("*opus-*") if path.is_dir()]
+    assert not folders

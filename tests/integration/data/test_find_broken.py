@@ -7,25 +7,26 @@ from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules
 from vanilla_transformer.data.readers import CorpusSpec
 
 
-def test_find_broken_gives_the_same_report_for_any_number_of_processes():
+def test_find_broken_reports_alike_for_any_number_of_processes():
     names = ["other_numbers", "near_duplicates", "repeated_targets", "other_languages"]
-    rules = CleaningRules(
-        drop=names, max_characters=60, max_character_ratio=9, min_letter_ratio=0.1
-    )
-    sources = [f"The house number {20 + n % 7} or {20 + n % 11} is old." for n in range(119)]
-    targets = [
-        f"Das Haus Nummer {20 + n % 7} oder {20 + n % 5} ist alt{'!' * (n % 5)}" for n in range(119)
-    ]
-    sources, targets = (
-        [*sources, "The house is old."],
-        [*targets, "The house is old, and we live in it."],
-    )
-    texts = datasets.Dataset.from_dict({"source": sources, "target": targets, "corpus": [0] * 120})
+    limits = {"max_characters": 60, "max_character_ratio": 9, "min_letter_ratio": 0.1}
+    rules = CleaningRules(drop=names, **limits)
+    sources, targets = [], []
+    for n in range(119):
+        one, two, three = 20 + n % 7, 20 + n % 11, 20 + n % 5
+        sources.append(f"The house number {one} or {two} is old.")
+        targets.append(f"Das Haus Nummer {one} oder {three} ist alt{'!' * (n % 5)}")
+    sources.append("The house is old.")
+    targets.append("The house is old, and we live in it.")
+    columns = {"source": sources, "target": targets, "corpus": [0] * 120}
+    texts = datasets.Dataset.from_dict(columns)
     spec = CorpusSpec(file="a.tsv", source_language="en", target_language="de")
     results = []
     for processes in (1, 2, 3):
         report = CleaningReport(read=120)
-        broken = find_broken(texts, [PairRules.for_corpus(spec, rules, [])], report, processes)
+        rules_of_corpus = [PairRules.for_corpus(spec, rules, [])]
+        broken = find_broken(texts, rules_of_corpus, report, processes)
         results.append((broken.tolist(), report))
     assert results[0] == results[1] == results[2]
-    assert set(results[0][1].dropped) >= {"other_numbers", "near_duplicates", "other_languages"}
+    expected = {"other_numbers", "near_duplicates", "other_languages"}
+    assert set(results[0][1].dropped) >= expected

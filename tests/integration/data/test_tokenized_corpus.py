@@ -31,9 +31,8 @@ PAIRS = [SentencePair("a " * (number % 7), f"b{number}") for number in range(1, 
 
 @pytest.fixture
 def texts():
-    return datasets.Dataset.from_dict(
-        {"source": [pair.source for pair in PAIRS], "target": [p.target for p in PAIRS]}
-    )
+    sources, targets = zip(*PAIRS, strict=True)
+    return datasets.Dataset.from_dict({"source": sources, "target": targets})
 
 
 @pytest.fixture
@@ -44,38 +43,30 @@ def encode(tiny_tokenizer):
 @pytest.mark.parametrize("num_proc", [1, 2])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_encode_texts_keeps_the_order(texts, encode, tiny_tokenizer, tmp_path, num_proc, on_disk):
-    encoded = encode_texts(
-        texts,
-        partial(encode_sides, encode=encode),
-        num_proc,
-        tmp_path / "encoded.arrow" if on_disk else None,
-    )
-    assert list(EncodedPairs(TokenTable(encoded))) == encode_pairs(tiny_tokenizer, PAIRS)
+    file = tmp_path / "encoded.arrow" if on_disk else None
+    encoded = encode_texts(texts, partial(encode_sides, encode=encode), num_proc, file)
+    expected = encode_pairs(tiny_tokenizer, PAIRS)
+    assert list(EncodedPairs(TokenTable(encoded))) == expected
     assert len(list(tmp_path.iterdir())) == (num_proc if on_disk else 0)
     if on_disk:
-        assert list(EncodedPairs(TokenTable(open_arrow_files(tmp_path)))) == encode_pairs(
-            tiny_tokenizer, PAIRS
-        )
+        stored = TokenTable(open_arrow_files(tmp_path))
+        assert list(EncodedPairs(stored)) == expected
 
 
 @pytest.fixture
 def pairs():
     """In two parts, as several processes leave them."""
-    parts = [
-        {"input_ids": [[1], [2, 2]], "labels": [[3], []]},
-        {"input_ids": [[4, 4, 4]], "labels": [[5]]},
-    ]
-    return EncodedPairs(
-        TokenTable(
-            datasets.concatenate_datasets([datasets.Dataset.from_dict(part) for part in parts])
-        )
-    )
+    parts = [{"input_ids": [[1], [2, 2]], "labels": [[3], []]}]
+    parts.append({"input_ids": [[4, 4, 4]], "labels": [[5]]})
+    parts = [*map(datasets.Dataset.from_dict, parts)]
+    return EncodedPairs(TokenTable(datasets.concatenate_datasets(parts)))
 
 
 def test_encoded_pairs_agree_across_chunks(pairs):
     assert list(pairs) == [([1], [3]), ([2, 2], []), ([4, 4, 4], [5])]
     assert pairs[-1] == ([4, 4, 4], [5]) and len(pairs) == 3
-    assert pairs.source_lengths.tolist() == [1, 2, 3] and pairs.target_lengths.tolist() == [1, 0, 1]
+    assert pairs.source_lengths.tolist() == [1, 2, 3]
+    assert pairs.target_lengths.tolist() == [1, 0, 1]
     assert pairs.source_lengths.dtype == pairs.target_lengths.dtype == np.int32
     with pytest.raises(IndexError):
         pairs[3]
@@ -84,17 +75,18 @@ def test_encoded_pairs_agree_across_chunks(pairs):
 def test_encoded_pairs_select_with_repetitions(pairs):
     chosen = pairs.select(np.array([2, 0, 2]))
     assert list(chosen) == [([4, 4, 4], [5]), ([1], [3]), ([4, 4, 4], [5])]
-    assert chosen.source_lengths.tolist() == [3, 1, 3] and chosen.rows.tolist() == [2, 0, 2]
+    assert chosen.source_lengths.tolist() == [3, 1, 3]
+    assert chosen.rows.tolist() == [2, 0, 2]
     assert list(chosen[1:]) == list(chosen)[1:]
     assert list(chosen.select(np.array([False, True, False]))) == [([1], [3])]
 
 
 def test_token_table_pickles_without_its_tokens(texts, encode, tmp_path):
-    table = TokenTable(
-        encode_texts(texts, partial(encode_sides, encode=encode), file=tmp_path / "encoded.arrow")
-    )
-    assert list(EncodedPairs(pickle.loads(pickle.dumps(table)))) == list(EncodedPairs(table))
-    assert len(pickle.dumps(table)) < 3000
+    sides, file = partial(encode_sides, encode=encode), tmp_path / "encoded.arrow"
+    table = TokenTable(encode_texts(texts, sides, file=file))
+    pickled = pickle.dumps(table)
+    assert list(EncodedPairs(pickle.loads(pickled))) == list(EncodedPairs(table))
+    assert len(pickled) < 3000
 
 
 def test_encode_texts_cached_tokenizes_once(texts, encode, tmp_path):
@@ -107,9 +99,9 @@ def test_encode_texts_cached_tokenizes_once(texts, encode, tmp_path):
     first = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path)
     assert calls == [len(PAIRS)] * 2  # both sides
     again = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path)
-    assert len(calls) == 2 and list(EncodedPairs(TokenTable(again))) == list(
-        EncodedPairs(TokenTable(first))
-    )
+    assert len(calls) == 2
+    expected = list(EncodedPairs(TokenTable(first)))
+    assert list(EncodedPairs(TokenTable(again))) == expected
     encode_texts_cached(texts, "other text", counted, "tokenizer", tmp_path)
     encode_texts_cached(texts, "text", counted, "other tokenizer", tmp_path)
     assert len(calls) == 6
@@ -135,9 +127,8 @@ class Letters(PreTrainedTokenizer):
         return len(self.letters)
 
     def get_vocab(self):
-        return {
-            letter: number for number, letter in enumerate(self.letters)
-        } | self.added_tokens_encoder
+        numbers = {letter: number for number, letter in enumerate(self.letters)}
+        return numbers | self.added_tokens_encoder
 
     def _tokenize(self, text):
         return list(text)
@@ -150,19 +141,15 @@ class Letters(PreTrainedTokenizer):
 
 
 def test_hash_tokenizer_hashes_the_files_of_a_slow_tokenizer():
-    assert (
-        hash_tokenizer(Letters("ab"))
-        == hash_tokenizer(Letters("ab"))
-        != hash_tokenizer(Letters("abc"))
-    )
+    key = hash_tokenizer(Letters("ab"))
+    assert hash_tokenizer(Letters("ab")) == key
+    assert hash_tokenizer(Letters("abc")) != key
 
 
 def test_hash_json_ignores_the_order_of_keys():
-    assert (
-        hash_json({"a": 1, "b": [None]})
-        == hash_json({"b": [None], "a": 1})
-        != hash_json({"a": 1, "b": []})
-    )
+    key = hash_json({"a": 1, "b": [None]})
+    assert hash_json({"b": [None], "a": 1}) == key
+    assert hash_json({"a": 1, "b": []}) != key
 
 
 def test_encode_pairs_marks_each_side_with_its_language():
@@ -170,9 +157,8 @@ def test_encode_pairs_marks_each_side_with_its_language():
     before = hash_tokenizer(tokenizer)
     tokenizer.src_lang, tokenizer.tgt_lang = "eng_Latn", "deu_Latn"
     (pair,) = encode_pairs(tokenizer, [SentencePair("Grass", "Grass")])
-    assert tokenizer.convert_ids_to_tokens([pair.source[0], pair.target[0]]) == [
-        "eng_Latn",
-        "deu_Latn",
-    ]
-    assert pair.source[1:] == pair.target[1:] and pair.target[-1] == tokenizer.eos_token_id
+    firsts = tokenizer.convert_ids_to_tokens([pair.source[0], pair.target[0]])
+    assert firsts == ["eng_Latn", "deu_Latn"]
+    assert pair.source[1:] == pair.target[1:]
+    assert pair.target[-1] == tokenizer.eos_token_id
     assert hash_tokenizer(tokenizer) != before

@@ -28,19 +28,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unfeasible length")
 def decoded(case):
     """Return the engine of a case, and each of its sources with each of its possible hypotheses."""
     engine = Engine(case.model, slots=case.slots, compile=False, **case.options)
-    found = engine.decode(case.sources, case.num_return_sequences)
-    pairs = zip(case.sources, found, strict=True)
-    return engine, [
-        (source, each) for source, ours in pairs for each in ours if each.score > IMPOSSIBLE
-    ]
+    rows = engine.decode(case.sources, case.num_return_sequences)
+    pairs = []
+    for source, hypotheses in zip(case.sources, rows, strict=True):
+        for hypothesis in hypotheses:
+            if hypothesis.score > IMPOSSIBLE:
+                pairs.append((source, hypothesis))
+    return engine, pairs
 
 
 def assert_is_consistent(hypothesis, options):
-    divisor = length_penalty(
-        len(hypothesis.tokens), options.length_penalty, options.length_penalty_type
-    )
-    assert hypothesis.score == close_to(hypothesis.log_probability / divisor)
-    assert sum(hypothesis.token_log_probabilities) == close_to(hypothesis.log_probability)
+    penalty = (options.length_penalty, options.length_penalty_type)
+    divisor = length_penalty(len(hypothesis.tokens), *penalty)
+    log_probability = hypothesis.log_probability
+    assert hypothesis.score == close_to(log_probability / divisor)
+    assert sum(hypothesis.token_log_probabilities) == close_to(log_probability)
 
 
 @torch.no_grad()
@@ -49,11 +51,14 @@ def continued(model, prompt, tokens):
     decodes.
     """
     seen = prompt[:-1] if len(prompt) > 1 and prompt[-1] == EOS else prompt
-    outputs, found = model(torch.tensor([seen]), use_cache=True), []
+    outputs = model(torch.tensor([seen]), use_cache=True)
+    log_probabilities = []
     for token in tokens:
-        found.append(outputs.logits[0, -1].log_softmax(dim=-1)[token].item())
-        outputs = model(torch.tensor([[token]]), cache=outputs[CACHE], use_cache=True)
-    return found
+        row = outputs.logits[0, -1].log_softmax(dim=-1)
+        log_probabilities.append(row[token].item())
+        inputs = {"cache": outputs[CACHE], "use_cache": True}
+        outputs = model(torch.tensor([[token]]), **inputs)
+    return log_probabilities
 
 
 @pytest.mark.parametrize("draw", [random_case, random_long_case])
@@ -62,12 +67,12 @@ def test_score_tokens_gives_log_probabilities_of_decoding(draw, first):
     for seed in range(first, first + 10):
         case = draw(seed)
         engine, pairs = decoded(case)
-        forced = score_tokens(
-            case.model, [source for source, _ in pairs], [each.tokens for _, each in pairs], 64
-        )
-        for (_, each), log_probabilities in zip(pairs, forced, strict=True):
-            assert each.token_log_probabilities == close_to(log_probabilities)
-            assert_is_consistent(each, engine.options)
+        sources, hypotheses = zip(*pairs, strict=True)
+        tokens = [hypothesis.tokens for hypothesis in hypotheses]
+        forced = score_tokens(case.model, [*sources], tokens, 64)
+        for hypothesis, log_probabilities in zip(hypotheses, forced, strict=True):
+            assert hypothesis.token_log_probabilities == close_to(log_probabilities)
+            assert_is_consistent(hypothesis, engine.options)
 
 
 @pytest.mark.parametrize("draw", [random_prompt_case, random_long_prompt_case])
@@ -75,25 +80,21 @@ def test_engine_gives_log_probabilities_of_continued_prompts(draw):
     for seed in range(8):
         case = draw(seed)
         engine, pairs = decoded(case)
-        for source, each in pairs[:6]:
+        for source, hypothesis in pairs[:6]:
             eos = engine.options.eos_token_ids
             prompt = source[:-1] + [EOS] if source[-1] in eos else source
-            assert each.token_log_probabilities == close_to(
-                continued(case.model, prompt, each.tokens)
-            )
-            assert_is_consistent(each, engine.options)
+            expected = continued(case.model, prompt, hypothesis.tokens)
+            assert hypothesis.token_log_probabilities == close_to(expected)
+            assert_is_consistent(hypothesis, engine.options)
 
 
 def test_score_tokens_does_not_depend_on_the_batch():
     model = tiny_model(vocab_size=40, init_std=0.4)
-    sources, targets = (
-        [[7, EOS], [5] * 9 + [EOS], [8, 9, EOS]],
-        [[6] * 7 + [EOS], [EOS], [9, 7, EOS]],
-    )
-    alone = [
-        score_tokens(model, [source], [target])[0]
-        for source, target in zip(sources, targets, strict=True)
-    ]
+    sources = [[7, EOS], [5] * 9 + [EOS], [8, 9, EOS]]
+    targets = [[6] * 7 + [EOS], [EOS], [9, 7, EOS]]
+    alone = []
+    for source, target in zip(sources, targets, strict=True):
+        alone += score_tokens(model, [source], [target])
     for max_tokens in (1, 16, 1000):
         together = score_tokens(model, sources, targets, max_tokens)
         assert [*map(len, together)] == [8, 1, 3]
@@ -103,36 +104,32 @@ def test_score_tokens_does_not_depend_on_the_batch():
 
 def marian_model():
     torch.manual_seed(0)
-    special = {
-        "pad_token_id": 0,
-        "eos_token_id": 2,
-        "decoder_start_token_id": 0,
-        "forced_eos_token_id": None,
-    }
-    return MarianMTModel(
-        MarianConfig(vocab_size=40, max_position_embeddings=8, **TINY_SIZES, **special)
-    ).eval()
+    special = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0}
+    sizes = {"vocab_size": 40, "max_position_embeddings": 8, **TINY_SIZES}
+    config = MarianConfig(forced_eos_token_id=None, **sizes, **special)
+    return MarianMTModel(config).eval()
 
 
-@pytest.mark.parametrize(
-    "model",
-    [tiny_model(position_embedding_type="learned", max_position_embeddings=8), marian_model()],
-)
-def test_score_tokens_refuses_texts_beyond_the_positions_of_a_model(model):
-    with pytest.raises(
-        ValueError, match="at most 8 tokens, as many as the model has positions, got 9"
-    ):
+LEARNED = {"position_embedding_type": "learned", "max_position_embeddings": 8}
+
+
+@pytest.mark.parametrize("model", [tiny_model(**LEARNED), marian_model()])
+def test_score_tokens_refuses_texts_beyond_the_positions(model):
+    message = "at most 8 tokens, as many as the model has positions, got 9"
+    with pytest.raises(ValueError, match=message):
         score_tokens(model, [[7, EOS]], [[7] * 8 + [EOS]])
 
 
 @torch.no_grad()
 def test_score_tokens_gives_the_loss_of_models_of_transformers():
-    model, pairs = marian_model(), [([7, EOS], [5, 6, 9, EOS]), ([9, 8, 11, EOS], [12, EOS])]
-    for (source, target), found in zip(
-        pairs, score_tokens(model, *zip(*pairs, strict=True)), strict=True
-    ):
-        loss = model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss
-        assert sum(found) / len(found) == close_to(-loss.item())
+    model = marian_model()
+    sources = [[7, EOS], [9, 8, 11, EOS]]
+    targets = [[5, 6, 9, EOS], [12, EOS]]
+    rows = zip(sources, targets, score_tokens(model, sources, targets), strict=True)
+    for source, target, row in rows:
+        ids, labels = torch.tensor([source]), torch.tensor([target])
+        loss = model(input_ids=ids, labels=labels).loss
+        assert sum(row) / len(row) == close_to(-loss.item())
 
 
 def test_score_tokens_is_finite_for_sources_without_tokens_to_attend_to():

@@ -26,9 +26,14 @@ from vanilla_transformer.extensions.serving.service import create_service, trans
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.user_input.schemas import parts_of
 
-FIELDS = [*TranslateArguments.model_fields.items()]
 KINDS = (bool, int, float, str, list)
 PHRASES = "a list of phrases, or a list of phrases for each text"
+YES_OR_NO = dict.fromkeys(
+    ("return_tensors", "return_text", "clean_up_tokenization_spaces", "return_warnings"),
+    (1, "true or false, got 1."),
+)
+for name in ("scores", "tokens", "alignments", "confidence"):
+    YES_OR_NO[f"return_{name}"] = (1, "true or false, got 1.")
 # Option → a wrong value, and the words for it.
 WRONG = {
     "num_beams": (0, "an integer from 1 to 500, got 0."),
@@ -61,43 +66,31 @@ WRONG = {
     "protect": (1, "true or false, got 1."),
     "split_sentences": ("x", "true or false, got 'x'."),
     "sentence_splitter": (3, "a function or the name of one, got 3."),
-    **dict.fromkeys(
-        ("return_tensors", "return_text", "clean_up_tokenization_spaces"),
-        (1, "true or false, got 1."),
-    ),
+    **YES_OR_NO,
     "stop_sequence": (3, "text, got 3."),
-    **dict.fromkeys(
-        (
-            "return_scores",
-            "return_tokens",
-            "return_alignments",
-            "return_confidence",
-            "return_warnings",
-        ),
-        (1, "true or false, got 1."),
-    ),
 }
 # Filters of sampling out of the library's range, and columns that do not fit the texts.
+SAMPLING = {"do_sample": True}
+RANGE = "has to be a float > 0 and < 1, but is 2.0"
+ALTERNATIVES = {"alternatives": 2, "num_return_sequences": 2}
+TWO_PREFIXES = "`target_prefix` must be a string, or one for each text, but there are 2 for 1"
+TOO_SHORT = {"constraints": ["Hunde"], "num_beams": 2, "max_new_tokens": 2}
+NEED_BEAMS = "Constraints need beam search: `num_beams`"
+ONE_EACH = "`alternatives` are completed by one search each. Leave"
 UNFIT = [
     (
-        {"do_sample": True, "temperature": -1.0},
+        SAMPLING | {"temperature": -1.0},
         "`temperature` (=-1.0) has to be a strictly positive float",
     ),
-    ({"do_sample": True, "top_k": -1}, "`top_k` has to be a"),
-    ({"do_sample": True, "top_p": 2.0}, "`top_p` has to be a float > 0 and < 1, but is 2.0"),
-    (
-        {"do_sample": True, "epsilon_cutoff": 2.0},
-        "`epsilon_cutoff` has to be a float > 0 and < 1, but is 2.0",
-    ),
+    (SAMPLING | {"top_k": -1}, "`top_k` has to be a"),
+    (SAMPLING | {"top_p": 2.0}, f"`top_p` {RANGE}"),
+    (SAMPLING | {"epsilon_cutoff": 2.0}, f"`epsilon_cutoff` {RANGE}"),
     ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
     (
         {"term_mode": "exact"},
         "`term_mode` must be given with a `glossary`, got 'exact' without one.",
     ),
-    (
-        {"alternatives": 2, "num_return_sequences": 2},
-        "`alternatives` are completed by one search each. Leave `num_",
-    ),
+    (ALTERNATIVES, f"{ONE_EACH} `num_"),
     (
         {"mbr": "chrf", "num_return_sequences": 2},
         "With `mbr` there is one translation. Leave out `num_return_sequ",
@@ -108,107 +101,61 @@ UNFIT = [
         f"`constraints` must be {PHRASES}, but there are 2 for 1 texts.",
     ),
     ({"constraints": [["a", 3]]}, "A constraint must be a string, got 3."),
-    (
-        {"constraints": ["a"], "num_beams": 1},
-        "Constraints need beam search: `num_beams` must be 2 or more",
-    ),
-    (
-        {"constraints": ["Hunde"], "num_beams": 2, "max_new_tokens": 2},
-        "A translation may have 2 tokens, but its con",
-    ),
-    (
-        {"target_prefix": ["a", "b"]},
-        "`target_prefix` must be a string, or one for each text, but there are 2 for 1",
-    ),
+    ({"constraints": ["a"], "num_beams": 1}, f"{NEED_BEAMS} must be 2 or more"),
+    (TOO_SHORT, "A translation may have 2 tokens, but its con"),
+    ({"target_prefix": ["a", "b"]}, TWO_PREFIXES),
 ]
 
 
+def constrained_by(*phrases, **options):
+    return {"constraints": [*phrases], **options}
+
+
 # What texts ask for and cannot have, with a beam of 3 and 12 new tokens.
+ONE_LINE = "must be one line or sentence, got"
+BLANK = f"A text with constraints {ONE_LINE} a blank one."
+TOO_LONG = "The constraints of a text may have at most 256 tokens, got 301."
+NO_LIST = "`force_words_ids` must be a list with a list of token ids each, got 5."
+NO_TOKENS = "A constraint must have tokens of the vocabulary besides EOS, got 2."
+ONE_DIRECTION = "The model translates from one language to one other. Leave the languages out."
+PENALTY = {"repetition_penalty": 1.2}
 REFUSED = [
-    (["a", "b"], {"constraints": [["a"], "b"]}, "got 'b' for a text"),
-    *(
-        (
-            "a",
-            {"constraints": [phrase]},
-            f"single spaces between words, got {phrase!r}. Write 'rote Katze'.",
-        )
-        for phrase in ("rote  Katze", "rote\tKatze", "rote\nKatze", " rote\xa0Katze ")
-    ),
-    ("a", {"constraints": ["rote  Katz*"]}, "got 'rote  Katz'. Write 'rote Katz'."),
-    (
-        "a\nb",
-        {"constraints": ["a"]},
-        "A text with constraints must be one line or sentence, got one of 2.",
-    ),
-    (
-        "",
-        {"constraints": [["a"]]},
-        "A text with constraints must be one line or sentence, got a blank one.",
-    ),
-    (
-        "-",
-        {"constraints": [["a"]]},
-        "A text with constraints must be one line or sentence, got a blank one.",
-    ),
-    (
-        "a",
-        {"constraints": ["a"], "do_sample": True, "num_beams": 1},
-        "Constraints need beam search: `num_beams`",
-    ),
-    (
-        "a",
-        {"constraints": ["x" * 300]},
-        "The constraints of a text may have at most 256 tokens, got 301.",
-    ),
-    (
-        "a",
-        {"force_words_ids": [5]},
-        "`force_words_ids` must be a list with a list of token ids each, got 5.",
-    ),
+    (["a", "b"], constrained_by(["a"], "b"), "got 'b' for a text"),
+    ("a", constrained_by("rote  Katz*"), "got 'rote  Katz'. Write 'rote Katz'."),
+    ("a\nb", constrained_by("a"), f"A text with constraints {ONE_LINE} one of 2."),
+    ("", constrained_by(["a"]), BLANK),
+    ("-", constrained_by(["a"]), BLANK),
+    ("a", constrained_by("a", do_sample=True, num_beams=1), NEED_BEAMS),
+    ("a", constrained_by("x" * 300), TOO_LONG),
+    ("a", {"force_words_ids": [5]}, NO_LIST),
     ("a", {"force_words_ids": [[[5], [6]]]}, "got [[5], [6]]. Alternatives are not supported."),
+    ("a", {"force_words_ids": [[2]]}, NO_TOKENS),
     (
         "a",
-        {"force_words_ids": [[2]]},
-        "A constraint must have tokens of the vocabulary besides EOS, got 2.",
-    ),
-    (
-        "a",
-        {"constraints": ["a"], "repetition_penalty": 2.0},
+        constrained_by("a", repetition_penalty=2.0),
         "With `constraints`, greedy and beam search must do",
     ),
     (["A.", " "], {"target_prefix": ["B", "C"]}, "A blank text must not have a target prefix"),
     ("A.", {"target_prefix": "A man " * 9}, "must be shorter than the 12 tokens of the limit"),
-    (
-        "A.\nB.",
-        {"alternatives": 2},
-        "A text with alternatives must be one line or sentence, got one of 2.",
-    ),
-    (
-        "A.",
-        {"alternatives": 2, "seed": 1},
-        "`alternatives` are completed by one search each. Leave `seed` out.",
-    ),
-    ("A.", {"target_prefix": "A", "repetition_penalty": 1.2}, "With `target_prefix`, greedy and"),
+    ("A.\nB.", {"alternatives": 2}, f"A text with alternatives {ONE_LINE} one of 2."),
+    ("A.", {"alternatives": 2, "seed": 1}, f"{ONE_EACH} `seed` out."),
+    ("A.", {"target_prefix": "A", **PENALTY}, "With `target_prefix`, greedy and"),
     (
         "A",
         {"return_scores": True, "do_sample": True},
         "With `return_scores`, sampling needs `num_beams=1`, got 3",
     ),
-    (
-        "A",
-        {"tgt_lang": "de"},
-        "The model translates from one language to one other. Leave the languages out.",
-    ),
+    ("A", {"tgt_lang": "de"}, ONE_DIRECTION),
 ]
+for phrase in ("rote  Katze", "rote\tKatze", "rote\nKatze", " rote\xa0Katze "):
+    words = f"single spaces between words, got {phrase!r}. Write 'rote Katze'."
+    REFUSED.append(("a", constrained_by(phrase), words))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return str(
-        save_model_folder(
-            tiny_model(), tiny_tokenizer(), tmp_path_factory.mktemp("models") / "model"
-        )
-    )
+    path = tmp_path_factory.mktemp("models") / "model"
+    return str(save_model_folder(tiny_model(), tiny_tokenizer(), path))
 
 
 @pytest.fixture(scope="module")
@@ -222,21 +169,25 @@ def service(pipeline):
         yield service
 
 
+def kinds_of(name):
+    """Return the kinds of values that the flag of an option takes."""
+    parts = parts_of(TranslateArguments.model_fields[FLAG_NAMES.get(name, name)])
+    return tuple(part for part in parts if part in KINDS)
+
+
 def flags_of(options):
     """Return flags for options, or None if one has no flag for such a value."""
     flags = []
-    kinds = {
-        name: tuple(part for part in parts_of(field) if part in KINDS) for name, field in FIELDS
-    }
     for name, value in options.items():
-        flag, is_list = FLAG_NAMES.get(name, name), isinstance(value, list)
-        fits = name in options_of(FLAG) and (
-            is_list if name == "constraints" else isinstance(value, kinds[flag])
-        )
-        if not fits or (is_list and not all(isinstance(each, str) for each in value)):
+        if name not in options_of(FLAG):
             return None
-        flags += [f"--{flag}", *(value if is_list else [value])]
-    return [str(word) for word in flags]
+        if not isinstance(value, list if name == "constraints" else kinds_of(name)):
+            return None
+        if isinstance(value, list) and not all(isinstance(part, str) for part in value):
+            return None
+        words = value if isinstance(value, list) else [str(value)]
+        flags += [f"--{FLAG_NAMES.get(name, name)}", *words]
+    return flags
 
 
 def refusals(options, pipeline, folder, service, capsys):
@@ -256,10 +207,10 @@ def refusals(options, pipeline, folder, service, capsys):
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_values_have_the_same_message_everywhere(name, pipeline, folder, service, capsys):
+def test_wrong_values_have_one_message_everywhere(name, pipeline, folder, service, capsys):
     value, words = WRONG[name]
-    found = [*refusals({name: value}, pipeline, folder, service, capsys)]
-    assert found == [f"`{name}` must be {words}"] * len(found)
+    messages = [*refusals({name: value}, pipeline, folder, service, capsys)]
+    assert messages == [f"`{name}` must be {words}"] * len(messages)
     with pytest.raises(OptionError):
         pipeline("A man", **{name: value})
 
@@ -273,18 +224,17 @@ def test_each_declared_check_has_a_wrong_value():
     assert {*WRONG} == {name for name in options_of() if refuses(name)} - {"glossary"}
 
 
-@pytest.mark.parametrize(("options", "words"), UNFIT, ids=[str(options) for options, _ in UNFIT])
-def test_options_that_do_not_fit_have_the_same_message_everywhere(
+@pytest.mark.parametrize(("options", "words"), UNFIT, ids=lambda value: str(value)[:40])
+def test_options_that_do_not_fit_have_one_message(
     options, words, pipeline, folder, service, capsys
 ):
-    found = [*refusals(options, pipeline, folder, service, capsys)]
-    assert len({message[:150] for message in found}) == 1 < len(found) and found[0].startswith(
-        words
-    )
+    messages = [*refusals(options, pipeline, folder, service, capsys)]
+    assert len({message[:150] for message in messages}) == 1 < len(messages)
+    assert messages[0].startswith(words)
 
 
 @pytest.mark.parametrize(("texts", "options", "words"), REFUSED)
-def test_pipeline_refuses_what_texts_cannot_have_in_one_line(texts, options, words, pipeline):
+def test_pipeline_refuses_what_texts_cannot_have(texts, options, words, pipeline):
     with pytest.raises(OptionError, match=re.escape(words)) as error:
         pipeline(texts, **{"num_beams": 3, "max_new_tokens": 12} | options)
     assert "\n" not in str(error.value)

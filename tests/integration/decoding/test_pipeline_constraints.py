@@ -25,41 +25,40 @@ def texts_of(answers):
 
 
 def test_pipeline_translations_contain_constraints(translate):
-    *found, blank = texts_of(translate([*TEXTS, ""], constraints=["Hunde laufen", "Mann"], **BEAMS))
-    assert all("Hunde laufen" in text and "Mann" in text for text in found) and blank == ""
+    constraints = ["Hunde laufen", "Mann"]
+    answers = translate([*TEXTS, ""], constraints=constraints, **BEAMS)
+    *texts, blank = texts_of(answers)
+    assert all("Hunde laufen" in text and "Mann" in text for text in texts)
+    assert blank == ""
 
 
 def test_pipeline_takes_constraints_of_each_text(translate):
     wanted = [["Hunde"], [], ["grüne Gras", "Gras"]]
-    found = texts_of(translate(TEXTS, constraints=wanted, **BEAMS))
-    assert "Hunde" in found[0] and "grüne Gras" in found[2]
-    assert found[1] == texts_of(translate(TEXTS[1:2], **BEAMS))[0]
-    assert (
-        texts_of(translate(iter(TEXTS), batch_size=1, constraints=iter(wanted), **BEAMS)) == found
-    )
-    assert texts_of(translate(TEXTS, constraints=[[], [], []], **BEAMS)) == texts_of(
-        translate(TEXTS, **BEAMS)
-    )
+    texts = texts_of(translate(TEXTS, constraints=wanted, **BEAMS))
+    assert "Hunde" in texts[0] and "grüne Gras" in texts[2]
+    assert texts[1] == texts_of(translate(TEXTS[1:2], **BEAMS))[0]
+    stream = {"batch_size": 1, "constraints": iter(wanted)}
+    assert texts_of(translate(iter(TEXTS), **stream, **BEAMS)) == texts
+    without = translate(TEXTS, constraints=[[], [], []], **BEAMS)
+    assert without == translate(TEXTS, **BEAMS)
 
 
-def test_pipeline_continues_the_last_word_of_no_constraint_but_a_stem(translate):
+def test_pipeline_continues_the_last_word_of_a_stem_alone(translate):
     """With random weights, almost every word is continued, unless the search forbids it."""
-    words = ["Hund", "Mann"]
-    for word in words:
+    is_continued = False
+    for word in ("Hund", "Mann"):
         for text in texts_of(translate(TEXTS[:2], constraints=[word], **BEAMS)):
             assert re.search(rf"\b{word}\b", text), text
-    stems = [
-        text
-        for word in words
-        for text in texts_of(translate(TEXTS[:2], constraints=[f"{word}*"], **BEAMS))
-    ]
-    assert any(re.search(rf"\b{word}\w", text) for word in words for text in stems)
+        for text in texts_of(translate(TEXTS[:2], constraints=[f"{word}*"], **BEAMS)):
+            is_continued |= bool(re.search(rf"\b{word}\w", text))
+    assert is_continued
 
 
-@pytest.mark.parametrize(
-    "phrase, is_whole",
-    [("Hund", True), ("Hund*", False), ("Hund.", False), (" Hund ", True), ("Hund *", False)],
-)
+PHRASES = [("Hund", True), ("Hund*", False), ("Hund.", False)]
+PHRASES += [(" Hund ", True), ("Hund *", False)]
+
+
+@pytest.mark.parametrize(("phrase", "is_whole"), PHRASES)
 def test_tokenize_constraint_tells_whole_words(tiny_tokenizer, phrase, is_whole):
     tokens = tokenize_constraint(tiny_tokenizer, phrase)
     stem = phrase if phrase.endswith(" *") else phrase.removesuffix("*")
@@ -69,15 +68,15 @@ def test_tokenize_constraint_tells_whole_words(tiny_tokenizer, phrase, is_whole)
 
 def test_pipeline_takes_force_words_ids_of_the_library(translate, tiny_tokenizer):
     ids = [tokenize_phrase(tiny_tokenizer, "Hunde laufen")]
-    found = translate(TEXTS, force_words_ids=ids, return_scores=True, **BEAMS)
-    assert found == translate(TEXTS, constraints=["Hunde laufen*"], return_scores=True, **BEAMS)
+    options = {"return_scores": True, **BEAMS}
+    answers = translate(TEXTS, force_words_ids=ids, **options)
+    assert answers == translate(TEXTS, constraints=["Hunde laufen*"], **options)
 
 
 def test_pipeline_constructor_takes_constraints(tiny_tokenizer, translate):
-    by_default = TranslationPipeline(
-        tiny_model(), tiny_tokenizer, compile=False, constraints=["Hunde"], **BEAMS
-    )
-    assert texts_of(by_default(TEXTS)) == texts_of(translate(TEXTS, constraints=["Hunde"], **BEAMS))
+    options = {"constraints": ["Hunde"], **BEAMS}
+    by_default = TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False, **options)
+    assert texts_of(by_default(TEXTS)) == texts_of(translate(TEXTS, **options))
 
 
 def test_pipeline_reranks_constrained_candidates_by_risk(translate):
@@ -102,8 +101,12 @@ class NoUnknown:
         return "<unk>"
 
 
-@pytest.mark.parametrize("phrase, found", [("der Hund", "<unk>"), ("\u200b", "no token")])
-def test_tokenize_phrase_refuses_unknown_tokens(phrase, found):
-    message = f"A constraint must be in the model's vocabulary, but {phrase!r} gives {found}."
+UNKNOWN = [("der Hund", "<unk>"), ("\u200b", "no token")]
+
+
+@pytest.mark.parametrize(("phrase", "tokens"), UNKNOWN)
+def test_tokenize_phrase_refuses_unknown_tokens(phrase, tokens):
+    message = "A constraint must be in the model's vocabulary, but"
+    message += f" {phrase!r} gives {tokens}."
     with pytest.raises(ValueError, match=re.escape(message)):
         tokenize_phrase(NoUnknown(), phrase)

@@ -15,37 +15,31 @@ from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.loading.model_folders import save_model_folder
 
-KEPT = [
-    "https://a.example/x?y=1",
-    "me@mail.example",
-    "{name}",
-    "%s",
-    "12,345.60",
-    "2026-11-25",
-    "🙂",
-]
+KEPT = ["https://a.example/x?y=1", "me@mail.example", "{name}", "%s"]
+KEPT += ["12,345.60", "2026-11-25", "🙂"]
 TEXT = "Dogs " + " run ".join(KEPT) + " across."
 PLAIN = ["A man is sleeping.", "Two dogs, 2 men.", ""]
 
 
 @pytest.fixture(scope="module")
 def translate(tiny_tokenizer):
-    return TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False, max_new_tokens=90)
+    options = {"compile": False, "max_new_tokens": 90}
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, **options)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, tiny_tokenizer):
-    return str(
-        save_model_folder(tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("models") / "tiny")
-    )
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    return str(save_model_folder(tiny_model(), tiny_tokenizer, path))
 
 
 def has_all(text):
     return all(kept in text for kept in KEPT)
 
 
-def texts_of(answer):
-    return [each["translation_text"] for each in (answer if isinstance(answer, list) else [answer])]
+def texts_of(answers):
+    answers = answers if isinstance(answers, list) else [answers]
+    return [answer["translation_text"] for answer in answers]
 
 
 @pytest.mark.parametrize(
@@ -66,14 +60,15 @@ def test_pipeline_protects_texts_and_changes_no_others(translate, options):
     assert translate(PLAIN, **options) == translate(PLAIN, protect=False, **options)
     (protected, plain) = translate([TEXT, PLAIN[0]], **options)
     assert all(has_all(text) for text in texts_of(protected))
-    assert "seed" in options or texts_of(plain) == texts_of(translate(PLAIN[:1], **options)[0])
-    assert not has_all(texts_of(translate([TEXT], protect=False, **options)[0])[0])
+    (alone,) = translate(PLAIN[:1], **options)
+    assert "seed" in options or texts_of(plain) == texts_of(alone)
+    (lost,) = translate([TEXT], protect=False, **options)
+    assert not has_all(texts_of(lost)[0])
 
 
 def test_pipeline_protects_texts_of_a_model_without_an_engine(tiny_tokenizer):
-    translate = TranslationPipeline(
-        tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer
-    )
+    model = tiny_long_model(layer_types=["transfo_xl_attention"])
+    translate = TranslationPipeline(model, tiny_tokenizer)
     assert has_all(translate(TEXT)[0]["translation_text"])
 
 
@@ -86,23 +81,27 @@ def test_translate_protects_unless_a_flag_turns_it_off(folder, capsys):
 
 
 @pytest.mark.parametrize("options", [{}, {"split_sentences": True}])
-def test_pipeline_translates_the_branches_of_an_icu_message(translate, options):
+def test_pipeline_translates_branches_of_an_icu_message(translate, options):
     text = "Dogs {n, plural,\n one {# man. A man.} other {# {x} men.}} run."
-    (found,) = translate(text, **options)
-    assert (
-        parse_message(found["translation_text"]).syntax[0][::2]
-        == parse_message(text).syntax[0][::2]
-    )
+    (answer,) = translate(text, **options)
+    syntax = parse_message(answer["translation_text"]).syntax[0][::2]
+    assert syntax == parse_message(text).syntax[0][::2]
 
 
-@pytest.mark.parametrize("options", [{"protect": True}, {"protect": False}, {"target_prefix": ""}])
-def test_pipeline_shows_no_mask_that_the_source_does_not_have(options, tiny_tokenizer, monkeypatch):
+MASKS = [{"protect": True}, {"protect": False}, {"target_prefix": ""}]
+
+
+@pytest.mark.parametrize("options", MASKS)
+def test_pipeline_shows_masks_of_the_source_alone(options, tiny_tokenizer, monkeypatch):
+    """Show a mask only if the source has it."""
     tokenizer = copy.deepcopy(tiny_tokenizer)
     tokenizer.add_tokens(["<ph0>"])
     translate = TranslationPipeline(tiny_model(vocab_size=len(tokenizer)), tokenizer)
-    found = Translation("Zwei <ph0> Hunde")
-    monkeypatch.setattr(
-        translate, "search", lambda sentences, options, report: [[found] for _ in sentences]
-    )
+    translation = Translation("Zwei <ph0> Hunde")
+
+    def search(sentences, options, report):
+        return [[translation] for _ in sentences]
+
+    monkeypatch.setattr(translate, "search", search)
     assert texts_of(translate("Two dogs", **options)) == ["Zwei Hunde"]
     assert texts_of(translate("Two <ph0> dogs", **options)) == ["Zwei <ph0> Hunde"]

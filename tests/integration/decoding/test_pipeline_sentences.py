@@ -15,7 +15,8 @@ TEXT = "  Dr. Smith sleeps.  Two dogs run, e.g. here.\n\nA man."
 
 
 def translator(tokenizer, **options):
-    return TranslationPipeline(tiny_model(), tokenizer, compile=False, num_beams=1, **options)
+    options |= {"compile": False, "num_beams": 1}
+    return TranslationPipeline(tiny_model(), tokenizer, **options)
 
 
 def texts(answers):
@@ -26,7 +27,8 @@ def test_pipeline_translates_sentence_by_sentence(tiny_tokenizer):
     translate = translator(tiny_tokenizer)
     first, second, third, *german = texts(translate([*ENGLISH, *GERMAN]))
     expected = f"{first}  {second}\n\n{third}"
-    assert texts(translate([TEXT, "", " \n"], split_sentences=True)) == [expected, "", ""]
+    answers = translate([TEXT, "", " \n"], split_sentences=True)
+    assert texts(answers) == [expected, "", ""]
     assert texts(translate(TEXT)) != [expected]
     options = {"split_sentences": True, "source_language": "de"}
     assert texts(translate(" ".join(GERMAN), **options)) == [" ".join(german)]
@@ -40,29 +42,27 @@ def test_pipeline_calls_the_splitter_of_the_user(tiny_tokenizer):
             seen.append(text)
             return text.split(" / ")
 
-    with pytest.raises(ValueError, match="in order and unchanged; the mistake is near 'b'"):
+    message = "in order and unchanged; the mistake is near 'b'"
+    with pytest.raises(ValueError, match=message):
         translator(tiny_tokenizer, sentence_splitter=Halves())("a / b")
     translate = translator(tiny_tokenizer, sentence_splitter=str.split)
     assert texts(translate("Two dogs")) == [" ".join(texts(translate(["Two", "dogs"])))]
-    assert texts(translate("Two dogs", split_sentences=False)) == texts(
-        translator(tiny_tokenizer)("Two dogs")
-    )
+    whole = texts(translator(tiny_tokenizer)("Two dogs"))
+    assert texts(translate("Two dogs", split_sentences=False)) == whole
     assert seen == ["a / b"]
 
 
 def test_pipeline_links_sentences_of_a_line(tiny_tokenizer):
     translate = translator(tiny_tokenizer, return_alignments=True)
     translate.model.config.alignment_heads = [[0, 1]]
-    *alone, both = translate(
-        [*ENGLISH[:2], TEXT.splitlines()[0]], sentence_splitter="abbreviations"
-    )
-    shifts = [(2, 0), (len("  Dr. Smith sleeps.  "), len(alone[0]["translation_text"] + "  "))]
-    links = [
-        link.shift(*shift)
-        for answer, shift in zip(alone, shifts, strict=True)
-        for link in answer["alignment"]
-    ]
-    assert [link[:4] for link in both["alignment"]] == [link[:4] for link in links] != []
+    line = TEXT.splitlines()[0]
+    *alone, both = translate([*ENGLISH[:2], line], sentence_splitter="abbreviations")
+    end = len(alone[0]["translation_text"] + "  ")
+    first = [link.shift(2, 0) for link in alone[0]["alignment"]]
+    start = len("  Dr. Smith sleeps.  ")
+    second = [link.shift(start, end) for link in alone[1]["alignment"]]
+    links = [link[:4] for link in [*first, *second]]
+    assert [link[:4] for link in both["alignment"]] == links != []
 
 
 def test_translate_splits_lines_by_flags(tiny_tokenizer, tmp_path, capsys):
@@ -70,12 +70,13 @@ def test_translate_splits_lines_by_flags(tiny_tokenizer, tmp_path, capsys):
     beams = ["--num_beams", "1"]
     assert main(["translate", folder, *ENGLISH[:2], *beams]) == 0
     alone = capsys.readouterr().out.splitlines()
-    assert main(["translate", folder, " ".join(ENGLISH[:2]), *beams, "--split_sentences"]) == 0
+    flags = [*beams, "--split_sentences"]
+    assert main(["translate", folder, " ".join(ENGLISH[:2]), *flags]) == 0
     assert capsys.readouterr().out == " ".join(alone) + "\n"
     (tmp_path / "text").write_text("One. Two.\n")
     files = ["--input", str(tmp_path / "text"), "--output", str(tmp_path / "out")]
-    assert (
-        main(["translate", folder, *files, "--split_sentences", "--sentence_splitter", "no"]) == 2
-    )
-    assert "error: `sentence_splitter` must be 'abbreviations'" in capsys.readouterr().err
+    flags = ["--split_sentences", "--sentence_splitter", "no"]
+    assert main(["translate", folder, *files, *flags]) == 2
+    message = "error: `sentence_splitter` must be 'abbreviations'"
+    assert message in capsys.readouterr().err
     assert not [*tmp_path.glob("out*")]

@@ -36,7 +36,8 @@ def translate(tiny_tokenizer):
     tokenizer = copy.deepcopy(tiny_tokenizer)
     tokenizer.add_tokens([f"<ph{number}>" for number in range(4)])
     model = tiny_model(vocab_size=len(tokenizer))
-    return TranslationPipeline(model, tokenizer, compile=False, num_beams=2, max_new_tokens=12)
+    options = {"num_beams": 2, "max_new_tokens": 12}
+    return TranslationPipeline(model, tokenizer, compile=False, **options)
 
 
 def assert_tokens_join(text, tokens, total):
@@ -57,46 +58,36 @@ def assert_tokens_join(text, tokens, total):
 def test_tokens_of_the_pipeline_join_to_the_text(translate, options):
     for answers in translate(TEXTS, **ALL, **options):
         for answer in answers if isinstance(answers, list) else [answers]:
-            assert_tokens_join(
-                answer["translation_text"], answer["tokens"], answer["log_probability"]
-            )
+            total = answer["log_probability"]
+            assert_tokens_join(answer["translation_text"], answer["tokens"], total)
 
 
-def test_tokens_of_the_command_line_and_of_the_service_join_to_the_text(
-    translate, tmp_path, capsys
-):
-    folder = str(save_model_folder(translate.model, translate.tokenizer, tmp_path / "model"))
-    flags = [
-        "--json",
-        "--quiet",
-        "--num_beams",
-        "2",
-        "--num_return_sequences",
-        "2",
-        "--max_new_tokens",
-        "12",
-    ]
+def test_tokens_of_commands_and_service_join(translate, tmp_path, capsys):
+    """Compare the joined tokens with the text."""
+    model, tokenizer = translate.model, translate.tokenizer
+    folder = str(save_model_folder(model, tokenizer, tmp_path / "model"))
+    flags = ["--json", "--quiet", "--num_beams", "2"]
+    flags += ["--num_return_sequences", "2", "--max_new_tokens", "12"]
     assert main(["translate", folder, *TEXTS, *flags]) == 0
-    printed = [json.loads(line)["translations"] for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.splitlines()
+    printed = [json.loads(line)["translations"] for line in lines]
     service = create_service(translate_with(translate), known=[*ENTRIES, *RETURNED])
     with TestClient(service) as client:
         body = {"text": TEXTS, "num_return_sequences": 2, **ALL}
         served = client.post("/translate", json=body).json()["translations"]
     for rows in (printed, served):
-        assert [len(row) for row in rows] == [2] * len(TEXTS)
-        for each in (each for row in rows for each in row):
-            assert_tokens_join(each["text"], each["tokens"], each["log_probability"])
+        assert len(rows) == len(TEXTS)
+        for first, second in rows:
+            for answer in (first, second):
+                total = answer["log_probability"]
+                assert_tokens_join(answer["text"], answer["tokens"], total)
 
 
 def test_copied_text_is_a_token_by_itself(translate):
-    (one,), (both,) = translate("A man.", **ALL), translate("-\nA man.\n(1)\n", **ALL)
+    (one,) = translate("A man.", **ALL)
+    (both,) = translate("-\nA man.\n(1)\n", **ALL)
     first, *rest = one["tokens"]
-    assert both["tokens"] == [
-        {"text": "-", "log_probability": 0.0},
-        {**first, "text": f"\n{first['text']}"},
-        *rest,
-        {
-            "text": both["translation_text"].removeprefix(f"-\n{one['translation_text']}"),
-            "log_probability": 0.0,
-        },
-    ]
+    tokens = [{"text": "-", "log_probability": 0.0}]
+    tokens += [{**first, "text": f"\n{first['text']}"}, *rest]
+    end = both["translation_text"].removeprefix(f"-\n{one['translation_text']}")
+    assert both["tokens"] == [*tokens, {"text": end, "log_probability": 0.0}]

@@ -28,15 +28,9 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
 
-TEXTS = [
-    "A man is sleeping.",
-    "Two dogs run across the green grass.",
-    "A",
-    "",
-    "a b\n\nc. d.",
-    "</s>",
-    "Zwei Hunde.",
-]
+TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A"]
+TEXTS += ["", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
+PLAIN = {"precision": "float32", "compile": False}
 
 
 @pytest.fixture
@@ -56,7 +50,7 @@ def engines(monkeypatch):
 @pytest.fixture
 def translate(tiny_model, tiny_tokenizer):
     """Return a pipeline that decodes by the engine."""
-    return TranslationPipeline(tiny_model, tiny_tokenizer, precision="float32", compile=False)
+    return TranslationPipeline(tiny_model, tiny_tokenizer, **PLAIN)
 
 
 def options_of(model, call):
@@ -99,61 +93,53 @@ def by_generate(model, tokenizer):
         },
     ),
 )
-def test_pipeline_translates_alike_with_the_engine(tiny_tokenizer, seed, fields, options):
+def test_pipeline_translates_alike_by_the_engine(tiny_tokenizer, seed, fields, options):
     model = tiny_model(seed, **fields)
     expected = by_generate(model, tiny_tokenizer)(TEXTS, **options)
-    found = TranslationPipeline(model, tiny_tokenizer, precision="float32", compile=False)
-    assert found(TEXTS, **options) == expected
+    by_engine = TranslationPipeline(model, tiny_tokenizer, **PLAIN)
+    assert by_engine(TEXTS, **options) == expected
 
 
-CALLS = {
-    "n best": {"num_return_sequences": 3},
-    "config": {
-        "generation_config": GenerationConfig(num_beams=2, max_new_tokens=3, length_penalty=0.0)
-    },
-    "limit of the model": {
-        "max_length": 3
-    },  # which repeats it, beside `max_new_tokens_beyond_source`
-}
+CONFIG = GenerationConfig(num_beams=2, max_new_tokens=3, length_penalty=0.0)
+CALLS = {"n best": {"num_return_sequences": 3}, "config": {"generation_config": CONFIG}}
+# The call repeats the limit, beside `max_new_tokens_beyond_source`.
+CALLS["limit of the model"] = {"max_length": 3}
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_pipeline_follows_the_options_of_a_call_with_the_engine(
-    tiny_model, tiny_tokenizer, translate, call
-):
-    if "max_length" in CALLS[call]:
-        tiny_model.generation_config.max_length = CALLS[call]["max_length"]
-    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, **CALLS[call])
-    assert translate(TEXTS, **CALLS[call]) == expected != translate(TEXTS)
+def test_pipeline_follows_options_by_the_engine(tiny_model, tiny_tokenizer, translate, call):
+    options = CALLS[call]
+    if "max_length" in options:
+        tiny_model.generation_config.max_length = options["max_length"]
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, **options)
+    assert translate(TEXTS, **options) == expected != translate(TEXTS)
 
 
 def test_pipeline_follows_options_that_the_models_config_lacks(tiny_tokenizer):
     model = tiny_model(seed=3)  # for which the type of the length penalty matters
-    special = {"pad_token_id": 0, "eos_token_id": 2, "bos_token_id": 1}  # the start symbol too
+    # The start symbol too.
+    special = {"pad_token_id": 0, "eos_token_id": 2, "bos_token_id": 1}
     model.generation_config = GenerationConfig(num_beams=3, max_new_tokens=8, **special)
     options = {"length_penalty": 1.0, "max_new_tokens_beyond_source": 1}
-    translate = TranslationPipeline(model, tiny_tokenizer, precision="float32", compile=False)
-    expected = by_generate(model, tiny_tokenizer)(TEXTS, length_penalty_type="wu", **options)
-    assert (
-        translate(TEXTS, length_penalty_type="wu", **options)
-        == expected
-        != translate(TEXTS, **options)
-    )
+    translate = TranslationPipeline(model, tiny_tokenizer, **PLAIN)
+    other = translate(TEXTS, **options)
+    options["length_penalty_type"] = "wu"
+    expected = by_generate(model, tiny_tokenizer)(TEXTS, **options)
+    assert translate(TEXTS, **options) == expected != other
 
 
 def test_pipeline_counts_each_sentence_with_the_engine(monkeypatch, translate):
     bars = []
-    monkeypatch.setattr(
-        "vanilla_transformer.pipeline_vanilla_transformer.logging.tqdm",
-        lambda **options: Bar(bars, options),
-    )
+    tqdm = "vanilla_transformer.pipeline_vanilla_transformer.logging.tqdm"
+    monkeypatch.setattr(tqdm, lambda **options: Bar(bars, options))
     translate(["A man.", "Two dogs.", "grass"], progress_bar=True)
     assert bars == [{"total": 3, "disable": False, "count": 3}]
 
 
 class Bar:
     def __init__(self, bars, options):
-        self.state = {name: options[name] for name in ("total", "disable")} | {"count": 0}
+        self.state = {"total": options["total"], "disable": options["disable"]}
+        self.state["count"] = 0
         bars.append(self.state)
 
     def __enter__(self):
@@ -172,37 +158,39 @@ class Bar:
 def test_pipeline_uses_the_engine_by_default(engines, tiny_model, tiny_tokenizer):
     expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS)
     assert TranslationPipeline(tiny_model, tiny_tokenizer)(TEXTS) == expected
-    assert pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer)(TEXTS) == expected
+    stock = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer)
+    assert stock(TEXTS) == expected
     assert len(engines) == 2
     assert EnginePool(tiny_model).find(options_of(tiny_model, {})).model is tiny_model
 
 
-def test_pipeline_falls_back_to_generate_without_a_precision(tiny_model, tiny_tokenizer):
+def test_pipeline_falls_back_to_generate(tiny_model, tiny_tokenizer):
     translate = TranslationPipeline(tiny_model, tiny_tokenizer)
     expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, repetition_penalty=1.5)
     assert translate(TEXTS, repetition_penalty=1.5) == expected != translate(TEXTS)
 
 
 def test_pipeline_compiles_on_request_only(monkeypatch, tiny_model, tiny_tokenizer):
-    found = []
-    monkeypatch.setattr(
-        compiled_steps.CompiledSteps,
-        "find",
-        lambda steps, _: found.append(steps._compile) or steps.step,
-    )
+    compiled = []
+
+    def record(steps, _):
+        compiled.append(steps._compile)
+        return steps.step
+
+    monkeypatch.setattr(compiled_steps.CompiledSteps, "find", record)
     expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS)
-    assert not found
-    assert TranslationPipeline(tiny_model, tiny_tokenizer, compile=True)(TEXTS) == expected
-    assert set(found) == {True}
+    assert not compiled
+    translate = TranslationPipeline(tiny_model, tiny_tokenizer, compile=True)
+    assert translate(TEXTS) == expected
+    assert set(compiled) == {True}
 
 
-@pytest.mark.parametrize(
-    ("sentences", "beams", "slots"),
-    [(1, 4, 1), (2, 4, 2), (16, 1, 16), (17, 4, 24), (49, 1, 64), (80, 2, 64), (130, 1, 128)],
-)
-def test_pipeline_uses_as_many_slots_as_the_sentences_need(
-    monkeypatch, tiny_model, tiny_tokenizer, sentences, beams, slots
-):
+SLOTS = [(1, 4, 1), (2, 4, 2), (16, 1, 16), (17, 4, 24), (49, 1, 64)]
+SLOTS += [(80, 2, 64), (130, 1, 128)]
+
+
+@pytest.mark.parametrize(("sentences", "beams", "slots"), SLOTS)
+def test_pipeline_uses_as_many_slots_as_needed(monkeypatch, translate, sentences, beams, slots):
     sizes, run = [], compiled_steps.CompiledSteps.run
 
     def recorded(steps, count, state, memory):
@@ -211,38 +199,34 @@ def test_pipeline_uses_as_many_slots_as_the_sentences_need(
 
     monkeypatch.setattr(compiled_steps.CompiledSteps, "run", recorded)
     texts = [f"a {'dog ' * (index % 5)}" for index in range(sentences)]
-    TranslationPipeline(tiny_model, tiny_tokenizer, precision="float32", compile=False)(
-        texts, num_beams=beams
-    )
+    translate(texts, num_beams=beams)
     assert max(sizes) == slots
 
 
 def test_pipeline_keeps_the_last_engines(engines, tiny_model):
     pool = EnginePool(tiny_model, "float32", compile=False)
-    found = [pool.find(options_of(tiny_model, {"num_beams": beams})) for beams in (1, 2, 3, 4)]
-    options = {"num_return_sequences": 1}
-    assert [
-        pool.find(options_of(tiny_model, {"num_beams": beams} | options)) for beams in (1, 2, 3, 4)
-    ] == found
+
+    def find(beams, **options):
+        return pool.find(options_of(tiny_model, {"num_beams": beams, **options}))
+
+    made = [find(beams) for beams in (1, 2, 3, 4)]
+    assert [find(beams, num_return_sequences=1) for beams in (1, 2, 3, 4)] == made
     assert len(engines) == 4
-    pool.find(options_of(tiny_model, {"num_beams": 5}))
-    assert pool.find(options_of(tiny_model, {"num_beams": 4})) is found[3]
-    assert pool.find(options_of(tiny_model, {"num_beams": 1})) is not found[0]
+    find(5)
+    assert find(4) is made[3]
+    assert find(1) is not made[0]
 
 
 # --- Precision ------------------------------------------------------------------------------------
 
 
-def test_pipeline_multiplies_in_the_chosen_precision(engines, tiny_model, tiny_tokenizer):
-    translate = TranslationPipeline(tiny_model, tiny_tokenizer, precision="bfloat16", compile=False)
+def test_pipeline_multiplies_in_its_precision(engines, tiny_model, tiny_tokenizer):
+    options = {"precision": "bfloat16", "compile": False}
+    translate = TranslationPipeline(tiny_model, tiny_tokenizer, **options)
     assert len(translate(TEXTS)) == len(TEXTS)
     assert [options["precision"] for options in engines] == ["bfloat16"]
-    assert (
-        EnginePool(tiny_model, "bfloat16", compile=False)
-        .find(options_of(tiny_model, {}))
-        .model.dtype
-        == torch.bfloat16
-    )
+    engine = EnginePool(tiny_model, **options).find(options_of(tiny_model, {}))
+    assert engine.model.dtype == torch.bfloat16
     assert tiny_model.dtype == torch.float32
 
 
@@ -255,60 +239,48 @@ def test_int8_without_torchao_names_the_extra_to_install(monkeypatch, folder, ca
 
 
 def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
-    assert (
-        EnginePool(tiny_model.bfloat16(), compile=True).find(options_of(tiny_model, {})).model
-        is tiny_model
-    )
-    assert EnginePool(tiny_model.half(), compile=True).find(options_of(tiny_model, {})) is None
+    options = options_of(tiny_model, {})
+    pool = EnginePool(tiny_model.bfloat16(), compile=True)
+    assert pool.find(options).model is tiny_model
+    assert EnginePool(tiny_model.half(), compile=True).find(options) is None
 
 
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [
-        (
-            {"sequence_bias": {(5,): 9.0}, "repetition_penalty": 1.2},
-            "`repetition_penalty`, `sequence_bias`",
-        ),
-        ({"logits_processor": LogitsProcessorList()}, "`logits_processor`"),
-        ({"return_dict_in_generate": True}, "`return_dict_in_generate`"),
-        ({"min_length": 3}, "`min_length`"),
-    ],
-)
-def test_pipeline_refuses_what_the_engine_cannot_do_with_a_precision(translate, options, names):
-    with pytest.raises(
-        ValueError, match=f"With `precision`, greedy and beam search must do without {names}"
-    ):
+BIAS_AND_PENALTY = {"sequence_bias": {(5,): 9.0}, "repetition_penalty": 1.2}
+REFUSED = [
+    (BIAS_AND_PENALTY, "`repetition_penalty`, `sequence_bias`"),
+    ({"logits_processor": LogitsProcessorList()}, "`logits_processor`"),
+    ({"return_dict_in_generate": True}, "`return_dict_in_generate`"),
+    ({"min_length": 3}, "`min_length`"),
+]
+
+
+@pytest.mark.parametrize(("options", "names"), REFUSED)
+def test_pipeline_refuses_what_the_engine_cannot_do(translate, options, names):
+    message = "With `precision`, greedy and beam search must do without"
+    with pytest.raises(ValueError, match=f"{message} {names}"):
         translate(TEXTS, **options)
 
 
-def test_pipeline_refuses_lengths_that_the_engine_cannot_decode(
-    tiny_model, tiny_tokenizer, translate
-):
-    tiny_model.generation_config.max_new_tokens_beyond_source = None
-    with pytest.raises(ValueError, match="a limit of the length, such as `max_new_tokens`"):
+def test_pipeline_refuses_lengths_that_no_engine_decodes(tiny_tokenizer, translate):
+    translate.model.generation_config.max_new_tokens_beyond_source = None
+    message = "a limit of the length, such as `max_new_tokens`"
+    with pytest.raises(ValueError, match=message):
         translate("A man.")
-    learned = tiny_model_of(
-        tiny_tokenizer, position_embedding_type="learned", max_position_embeddings=16
-    )
+    positions = {"position_embedding_type": "learned", "max_position_embeddings": 16}
+    learned = TranslationPipeline(tiny_model(**positions), tiny_tokenizer, **PLAIN)
     with pytest.raises(ValueError, match="must fit the model's 16 positions"):
         learned("A man.", max_new_tokens=40)
 
 
-def tiny_model_of(tokenizer, **fields):
-    return TranslationPipeline(tiny_model(**fields), tokenizer, precision="float32", compile=False)
+NO_PRECISION = "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got"
+UNKNOWN = [
+    ({"precision": "float16"}, f"{NO_PRECISION} 'float16'"),
+    ({"compile": "yes"}, "`compile` must be True, False or 'auto', got 'yes'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            {"precision": "float16"},
-            "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'float16'",
-        ),
-        ({"compile": "yes"}, "`compile` must be True, False or 'auto', got 'yes'"),
-    ],
-)
-def test_pipeline_names_the_values_that_it_knows(tiny_model, tiny_tokenizer, arguments, message):
+@pytest.mark.parametrize(("arguments", "message"), UNKNOWN)
+def test_pipeline_names_known_values(tiny_model, tiny_tokenizer, arguments, message):
     with pytest.raises(ValueError, match=message):
         TranslationPipeline(tiny_model, tiny_tokenizer, **arguments)
 
@@ -317,16 +289,11 @@ def test_pipeline_names_the_values_that_it_knows(tiny_model, tiny_tokenizer, arg
 
 
 def bart():
-    sizes = {"vocab_size": 300, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
-    heads = {
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2,
-        "pad_token_id": 0,
-        "eos_token_id": 2,
-    }
-    return BartForConditionalGeneration(
-        BartConfig(**sizes, **heads, decoder_start_token_id=1)
-    ).eval()
+    sizes = {"vocab_size": 300, "d_model": 16, "pad_token_id": 0, "eos_token_id": 2}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_layers": 1, f"{side}_attention_heads": 2}
+    config = BartConfig(**sizes, decoder_start_token_id=1)
+    return BartForConditionalGeneration(config).eval()
 
 
 def transfo_xl():
@@ -345,13 +312,11 @@ def test_engine_supports_models_that_it_decodes(tiny_model):
 @pytest.mark.parametrize("make", [bart, transfo_xl])
 def test_pipeline_refuses_a_precision_for_other_models(tiny_tokenizer, make):
     translate = TranslationPipeline(make(), tiny_tokenizer, precision="float32")
-    with pytest.raises(
-        ValueError, match=f"must be an unchanged .*, got {type(translate.model).__name__}"
-    ):
+    name = type(translate.model).__name__
+    with pytest.raises(ValueError, match=f"must be an unchanged .*, got {name}"):
         translate("A man.")
-    assert TranslationPipeline(translate.model, tiny_tokenizer, compile=True)(
-        "A man.", max_new_tokens=2
-    )
+    compiled = TranslationPipeline(translate.model, tiny_tokenizer, compile=True)
+    assert compiled("A man.", max_new_tokens=2)
 
 
 @pytest.mark.parametrize("layer_types", ["linear_attention", "lsh_attention"])
@@ -373,7 +338,8 @@ def folder(tiny_model, tiny_tokenizer, tmp_path):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_translate_decodes_with_a_precision(engines, folder, capsys, precision):
-    assert main(["translate", folder, "A man.", "Two dogs.", "--precision", precision]) == 0
+    words = [folder, "A man.", "Two dogs.", "--precision", precision]
+    assert main(["translate", *words]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert {options["precision"] for options in engines} == {precision}
 
@@ -386,10 +352,7 @@ def test_evaluate_decodes_with_a_precision(engines, folder, tmp_path, capsys):
     assert "BLEU" in capsys.readouterr().out
     assert [options["precision"] for options in engines] == ["bfloat16"]
     assert main(["evaluate", "nowhere", *files, "--precision", "half"]) == 2
-    assert (
-        "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'half'"
-        in capsys.readouterr().err
-    )
+    assert f"{NO_PRECISION} 'half'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["translate", "serve"])
@@ -397,9 +360,12 @@ def test_commands_refuse_a_precision_in_one_line(folder, capsys, command):
     flags = ["--port", "0"] if command == "serve" else []
     words = [command, folder, *flags, "--precision"]
     assert main([*words, "half"]) == 2
-    assert "'float32', 'bfloat16', 'int8', 'auto', got 'half'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "'float32', 'bfloat16', 'int8', 'auto', got 'half'" in error
     path = Path(folder, "generation_config.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.5}))
+    config = json.loads(path.read_text()) | {"repetition_penalty": 1.5}
+    path.write_text(json.dumps(config))
     assert main([*words, "float32"]) == 2
     error = capsys.readouterr().err.rpartition("error: ")[2]
-    assert re.fullmatch("With `precision`, .* must do without `repetition_penalty`\\. .*\n", error)
+    message = r"With `precision`, .* must do without `repetition_penalty`\. .*\n"
+    assert re.fullmatch(message, error)

@@ -47,58 +47,36 @@ def test_metric_is_a_function_or_of_the_evaluate_library():
 
 def test_metrics_of_sacrebleu_have_names():
     texts = ["Ein Mann läuft weit."], ["Ein Mann geht weit."]
-    assert (
-        load_metric("ter")(["A man"], *texts)
-        == sacrebleu.corpus_ter(texts[0], [texts[1]]).score
-        == 25.0
-    )
-    assert (
-        load_metric("chrf++")(["A man"], *texts)
-        == sacrebleu.corpus_chrf(texts[0], [texts[1]], word_order=2).score
-    )
+    hypotheses, references = texts
+    ter = load_metric("ter")(["A man"], *texts)
+    assert ter == sacrebleu.corpus_ter(hypotheses, [references]).score == 25.0
+    chrf = sacrebleu.corpus_chrf(hypotheses, [references], word_order=2).score
+    assert load_metric("chrf++")(["A man"], *texts) == chrf
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "no_such_metric",
-            "A metric must be bleu, chrf, chrf\\+\\+, ter, loss, .*'no_such_metric' cannot be "
-            "loaded",
-        ),
-        (
-            "no_such_module:name",
-            "'no_such_module:name' cannot be loaded: No module named 'no_such_module'",
-        ),
-        (
-            "math:no_such_name",
-            "'math:no_such_name' cannot be loaded: module 'math' has no attribute",
-        ),
-        ("math:pi", "'math:pi' is not a function but float"),
-        (":", "':' cannot be loaded: Empty module name"),
-    ],
-)
-def test_unknown_metric_is_refused_before_training_and_decoding(
-    corpus, tmp_path, capsys, name, message
-):
+KNOWN = "A metric must be bleu, chrf, chrf\\+\\+, ter, loss,"
+NO_MODULE = "'no_such_module:name' cannot be loaded: No module named 'no_such_module'"
+NO_NAME = "'math:no_such_name' cannot be loaded: module 'math' has no attribute"
+UNKNOWN = [
+    ("no_such_metric", f"{KNOWN} .*'no_such_metric' cannot be loaded"),
+    ("no_such_module:name", NO_MODULE),
+    ("math:no_such_name", NO_NAME),
+    ("math:pi", "'math:pi' is not a function but float"),
+    (":", "':' cannot be loaded: Empty module name"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), UNKNOWN)
+def test_unknown_metric_is_refused_at_first(corpus, tmp_path, capsys, name, message):
+    """Refuse it before training and decoding."""
     with pytest.raises(ValueError, match=message):
         load_metric(name)
     assert main(["train", *flags(corpus, tmp_path / "run", best_metric=name)]) == 2
-    words = [
-        "nowhere",
-        "--source",
-        str(corpus / "train.a"),
-        "--target",
-        str(corpus / "train.b"),
-        "--metric",
-        name,
-    ]
-    assert main(["evaluate", *words]) == 2
+    files = ["--source", str(corpus / "train.a"), "--target", str(corpus / "train.b")]
+    assert main(["evaluate", "nowhere", *files, "--metric", name]) == 2
     shown = capsys.readouterr().err
-    assert (
-        shown.count("error: A metric must be bleu") == shown.count("\n") == 2
-        and not (tmp_path / "run").exists()
-    )
+    assert shown.count("error: A metric must be bleu") == shown.count("\n") == 2
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +97,8 @@ def test_train_keeps_the_best_model_by_a_function(corpus, tmp_path):
     run = tmp_path / "run"
     options = {"best_metric": SHORTNESS, "max_steps": 6, "eval_steps": 2}
     assert main(["train", *flags(corpus, run, **options)]) == 0
-    greedy = [entry for entry in entries(run) if SHORTNESS in entry and "model" not in entry]
+    validations = [entry for entry in entries(run) if SHORTNESS in entry]
+    greedy = [entry for entry in validations if "model" not in entry]
     assert len(greedy) == 3 and all("bleu" in entry for entry in greedy)
     best = max(greedy, key=lambda entry: entry[SHORTNESS])
     assert (run / f"best-{best['step']}").exists()
@@ -128,14 +107,14 @@ def test_train_keeps_the_best_model_by_a_function(corpus, tmp_path):
 @pytest.mark.parametrize("source", [None, "a.en"])
 def test_evaluate_passes_metrics_no_blank_references(source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, text in (("a.en", "a\n\nb\n"), ("a.de", "x\n\ny\n"), ("ours.de", "x\nz\ny z\n")):
+    texts = {"a.en": "a\n\nb\n", "a.de": "x\n\ny\n", "ours.de": "x\nz\ny z\n"}
+    for name, text in texts.items():
         Path(name).write_text(text)
-    given = []
-    metrics = {"any": lambda *sides: given.append(sides) or 1.0}
-    report = evaluate_test_set(
-        read_test_set(source, "a.de", "ours.de"), metrics=metrics, samples=10
-    ).report
-    assert given == [([] if source is None else ["a", "b"], ["x", "y z"], ["x", "y"])]
+    seen = []
+    metrics = {"any": lambda *sides: seen.append(sides) or 1.0}
+    test_set = read_test_set(source, "a.de", "ours.de")
+    report = evaluate_test_set(test_set, metrics=metrics, samples=10).report
+    assert seen == [([] if source is None else ["a", "b"], ["x", "y z"], ["x", "y"])]
     assert report.metrics == {"any": 1.0}
 
 
@@ -146,35 +125,21 @@ def test_evaluate_reports_further_metrics(
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     for name in ("a.en", "a.de"):
         Path(name).write_text("A man is sleeping.\n\nTwo dogs.\n")
-    words = [
-        "--source",
-        "a.en",
-        "--target",
-        "a.de",
-        "--json",
-        "scores.json",
-        "--bootstrap_samples",
-        "10",
-    ]
-    assert (
-        main(["evaluate", "model", *words, "--metric", "loss", "bleu", SAME_WORDS, SHORTNESS]) == 0
-    )
-    found = json.loads(Path("scores.json").read_text())
-    assert found["metrics"].keys() == {"loss", SAME_WORDS, SHORTNESS} and {*found["scores"]} == {
-        "bleu",
-        "chrf",
-    }
-    batch = [
-        tiny_tokenizer(text, text_target=text, return_tensors="pt")
-        for text in ("A man is sleeping.", "Two dogs.")
-    ]
-    tokens = [each["labels"].numel() for each in batch]
-    losses = [
-        float(tiny_model(**each).loss) * count for each, count in zip(batch, tokens, strict=True)
-    ]
-    assert found["metrics"]["loss"] == pytest.approx(sum(losses) / sum(tokens), rel=1e-4)
-    assert f"loss {found['metrics']['loss']:.4f}" in capsys.readouterr().out
-    assert (
-        main(["evaluate", "--hypotheses", "a.de", *words, "--overwrite", "--metric", "loss"]) == 2
-    )
+    words = ["--source", "a.en", "--target", "a.de", "--json", "scores.json"]
+    words += ["--bootstrap_samples", "10", "--metric", "loss"]
+    further = ["bleu", SAME_WORDS, SHORTNESS]
+    assert main(["evaluate", "model", *words, *further]) == 0
+    report = json.loads(Path("scores.json").read_text())
+    assert report["metrics"].keys() == {"loss", SAME_WORDS, SHORTNESS}
+    assert report["scores"].keys() == {"bleu", "chrf"}
+    total = count = 0
+    for text in ("A man is sleeping.", "Two dogs."):
+        inputs = tiny_tokenizer(text, text_target=text, return_tensors="pt")
+        number = inputs["labels"].numel()
+        total += float(tiny_model(**inputs).loss) * number
+        count += number
+    assert report["metrics"]["loss"] == pytest.approx(total / count, rel=1e-4)
+    assert f"loss {report['metrics']['loss']:.4f}" in capsys.readouterr().out
+    words = ["--hypotheses", "a.de", "--overwrite", *words]
+    assert main(["evaluate", *words]) == 2
     assert "--name and the metric loss are of a model" in capsys.readouterr().err

@@ -21,18 +21,15 @@ def metric(tmp_path):
 
 def test_metric_path_has_the_name_of_its_folder():
     path = Path(metric_path())
-    assert (
-        path.is_file() and path.stem == path.parent.name
-    )  # `evaluate` takes the folder as well then
+    # `evaluate` takes the folder as well then.
+    assert path.is_file() and path.stem == path.parent.name
 
 
 def test_translation_scores_accepts_lists_of_one_reference(metric):
     expected = score(HYPOTHESES, REFERENCES)._asdict()
     assert metric.compute(predictions=HYPOTHESES, references=REFERENCES) == expected
-    assert (
-        metric.compute(predictions=HYPOTHESES, references=[[text] for text in REFERENCES])
-        == expected
-    )
+    lists = [[text] for text in REFERENCES]
+    assert metric.compute(predictions=HYPOTHESES, references=lists) == expected
     with pytest.raises(ValueError, match="must have a reference, but one has none"):
         metric.compute(predictions=["a", "b"], references=[["a", "b"], []])
 
@@ -40,7 +37,8 @@ def test_translation_scores_accepts_lists_of_one_reference(metric):
 def test_translation_scores_takes_several_references(metric):
     others = [*HYPOTHESES[:-1], ""]
     rows = [[*row] for row in zip(REFERENCES, others, strict=True)]
-    scores = metric.compute(predictions=HYPOTHESES, references=[*rows[:-1], REFERENCES[-1:]])
+    references = [*rows[:-1], REFERENCES[-1:]]
+    scores = metric.compute(predictions=HYPOTHESES, references=references)
     assert scores == score(HYPOTHESES, REFERENCES, others)._asdict()
     assert scores["bleu"] > score(HYPOTHESES, REFERENCES).bleu
 

@@ -22,17 +22,9 @@ ROOT = Path(__file__).parents[3]
 OTHERS = {ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py")}
 SCRATCH = ROOT / "examples" / "train_from_scratch.py"  # without flags of a trainer
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - OTHERS - {SCRATCH})
-SHORT = [
-    "--max_steps",
-    "3",
-    "--save_strategy",
-    "no",
-    "--report_to",
-    "none",
-    "--use_cpu",
-    "--logging_steps",
-    "1",
-]
+SHORT = ["--max_steps", "3", "--save_strategy", "no", "--report_to", "none"]
+SHORT += ["--use_cpu", "--logging_steps", "1"]
+TIED = ["embed_tokens", "lm_head", "encoder.embed_tokens"]
 
 
 @pytest.fixture
@@ -64,173 +56,111 @@ def run(capsys):
 
 
 def files(corpus, *splits):
-    sides = (("source", "en"), ("target", "de"))
-    return [
-        part
-        for split in splits
-        for side, end in sides
-        for part in (f"--{split}_{side}", corpus / f"{split}.{end}")
-    ]
+    flags = []
+    for split in splits:
+        flags += [f"--{split}_source", corpus / f"{split}.en"]
+        flags += [f"--{split}_target", corpus / f"{split}.de"]
+    return flags
 
 
 def translate_with(folder):
-    model, tokenizer = (
-        AutoModelForSeq2SeqLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
-    )
-    return model.generate(**tokenizer(["The dog sleeps."], return_tensors="pt"), num_beams=2)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(["The dog sleeps."], return_tensors="pt")
+    return model.generate(**inputs, num_beams=2)
 
 
-def test_finetune_with_trainer_computes_bleu_and_saves_a_model(run, model, corpus, tmp_path):
-    said = run(
-        "finetune_with_trainer.py",
-        [
-            "--model",
-            model,
-            "--output_dir",
-            tmp_path / "out",
-            *files(corpus, "train", "validation"),
-            *SHORT,
-        ]
-        + ["--label_smoothing_factor", "0.1", "--gradient_accumulation_steps", "2", "--bf16"],
-    )
-    assert "'eval_bleu'" in said and "'eval_loss'" in said
-    assert translate_with(tmp_path / "out").shape[1] > 1
-    before, after = (
-        load_file(folder / "model.safetensors") for folder in (model, tmp_path / "out")
-    )
+def changed_weights(before, after):
+    """Return the names of weights that differ between two folders."""
+    before = load_file(before / "model.safetensors")
+    after = load_file(after / "model.safetensors")
     assert before.keys() == after.keys()
-    assert not all(torch.equal(before[name], after[name]) for name in before)
+    return {name for name in after if not torch.equal(after[name], before[name])}
 
 
-def test_lora_saves_adapters_and_a_merged_model(run, model, corpus, tmp_path):
-    said = run(
-        "lora.py",
-        [
-            "--model",
-            model,
-            "--output_dir",
-            tmp_path / "out",
-            *files(corpus, "train"),
-            *SHORT,
-            "--rank",
-            "2",
-        ],
-    )
-    assert "trainable params: 384" in said
-    assert (tmp_path / "out" / "adapter_model.safetensors").exists()
-    assert not (tmp_path / "out" / "model.safetensors").exists()
-    before, merged = (
-        load_file(folder / "model.safetensors") for folder in (model, tmp_path / "out" / "merged")
-    )
-    changed = {name for name, value in merged.items() if not torch.equal(value, before[name])}
-    assert merged.keys() == before.keys()
+def test_finetune_with_trainer_saves_a_model(run, model, corpus, tmp_path):
+    """Compute BLEU as well."""
+    out = tmp_path / "out"
+    arguments = ["--model", model, "--output_dir", out, "--bf16", *SHORT]
+    arguments += [*files(corpus, "train", "validation"), "--label_smoothing_factor", "0.1"]
+    arguments += ["--gradient_accumulation_steps", "2"]
+    printed = run("finetune_with_trainer.py", arguments)
+    assert "'eval_bleu'" in printed and "'eval_loss'" in printed
+    assert translate_with(out).shape[1] > 1
+    assert changed_weights(model, out)
+
+
+@pytest.fixture
+def lora_flags(model, corpus, tmp_path):
+    flags = ["--model", model, "--output_dir", tmp_path / "out"]
+    return [*flags, *files(corpus, "train"), *SHORT]
+
+
+def test_lora_saves_adapters_and_a_merged_model(run, model, lora_flags, tmp_path):
+    out = tmp_path / "out"
+    printed = run("lora.py", [*lora_flags, "--rank", "2"])
+    assert "trainable params: 384" in printed
+    assert (out / "adapter_model.safetensors").exists()
+    assert not (out / "model.safetensors").exists()
+    changed = changed_weights(model, out / "merged")
     assert {name.split(".")[-2] for name in changed} == {"q_proj", "v_proj"}
-    assert translate_with(tmp_path / "out" / "merged").shape[1] > 1
+    assert translate_with(out / "merged").shape[1] > 1
 
 
-def test_lora_all_linear_reaches_every_linear_layer_except_the_tied_one(
-    run, model, corpus, tmp_path
-):
-    arguments = [
-        "--model",
-        model,
-        "--output_dir",
-        tmp_path / "out",
-        *files(corpus, "train"),
-        *SHORT,
-    ]
-    run("lora.py", [*arguments, "--target_modules", "all-linear"])
-    before, merged = (
-        load_file(folder / "model.safetensors") for folder in (model, tmp_path / "out" / "merged")
-    )
-    changed = {
-        name.split(".")[-2]
-        for name, value in merged.items()
-        if not torch.equal(value, before[name])
-    }
+def test_lora_all_linear_reaches_all_but_the_tied_layer(run, model, lora_flags, tmp_path):
+    merged = tmp_path / "out" / "merged"
+    run("lora.py", [*lora_flags, "--target_modules", "all-linear"])
+    changed = {name.split(".")[-2] for name in changed_weights(model, merged)}
     assert changed == {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}
-    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out" / "merged")
-    assert (
-        again.lm_head.weight
-        is again.model.encoder.embed_tokens.weight
-        is again.model.decoder.embed_tokens.weight
-    )
+    again = AutoModelForSeq2SeqLM.from_pretrained(merged)
+    weight = again.lm_head.weight
+    assert weight is again.model.encoder.embed_tokens.weight
+    assert weight is again.model.decoder.embed_tokens.weight
 
 
-@pytest.mark.parametrize("target", ["embed_tokens", "lm_head", "encoder.embed_tokens"])
-def test_lora_refuses_tied_weights(run, model, corpus, tmp_path, target):
-    arguments = [
-        "--model",
-        model,
-        "--output_dir",
-        tmp_path / "out",
-        *files(corpus, "train"),
-        *SHORT,
-    ]
-    with pytest.raises(ValueError, match=f"cannot be merged into tied weights, got .*{target}"):
-        run("lora.py", [*arguments, "--target_modules", "q_proj", target])
+@pytest.mark.parametrize("target", TIED)
+def test_lora_refuses_tied_weights(run, lora_flags, tmp_path, target):
+    message = f"cannot be merged into tied weights, got .*{target}"
+    with pytest.raises(ValueError, match=message):
+        run("lora.py", [*lora_flags, "--target_modules", "q_proj", target])
     assert not (tmp_path / "out").exists()
 
 
 def test_recurrent_model_trains_by_a_recipe(run, corpus, tmp_path):
-    names = runpy.run_path(str(ROOT / "examples" / "reproduction" / "recurrent_model.py"))
-    shown = re.findall(r"--(\w+) (\S+)", names["__doc__"])
-    assert (
-        parse_recipe([word for name, value in shown for word in (f"--{name}", value)]).model.d_model
-        == 320
-    )
-    sizes = {
-        "vocab_size": 300,
-        "d_model": 16,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "max_steps": 2,
-    }
-    words = [word for name, value in sizes.items() for word in (f"--{name}", value)]
+    script = "reproduction/recurrent_model.py"
+    names = runpy.run_path(str(ROOT / "examples" / script))
+    shown = re.findall(r"--\w+ \S+", names["__doc__"])
+    assert parse_recipe(" ".join(shown).split()).model.d_model == 320
+    sizes = "--vocab_size 300 --d_model 16 --encoder_layers 2 --decoder_layers 2"
     folder = tmp_path / "out"
-    said = run(
-        "reproduction/recurrent_model.py",
-        [*files(corpus, "train", "validation"), *words, "--output_dir", folder],
-    )
-    assert f"The model is in {folder}." in said and "bleu" in (folder / "metrics.jsonl").read_text()
+    words = [*sizes.split(), "--max_steps", "2", "--output_dir", folder]
+    printed = run(script, [*files(corpus, "train", "validation"), *words])
+    assert f"The model is in {folder}." in printed
+    assert "bleu" in (folder / "metrics.jsonl").read_text()
     assert translate_with(folder).shape[1] > 1
 
 
 def smaller_config(**sizes):
-    sizes |= {
-        "d_model": 128,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "encoder_ffn_dim": 256,
-        "decoder_ffn_dim": 256,
-    }
+    sizes |= {"d_model": 128, "encoder_layers": 1, "decoder_layers": 1}
+    sizes |= {"encoder_ffn_dim": 256, "decoder_ffn_dim": 256}
     return VanillaTransformerConfig(**sizes)
 
 
 def test_train_from_scratch_learns_its_sentences(run, corpus, tmp_path):
-    pairs = {side: (corpus / f"train.{side}").read_text().splitlines()[:3] for side in ("en", "de")}
-    for side, lines in pairs.items():
-        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
-    words = [
-        tmp_path / "en",
-        tmp_path / "de",
-        tmp_path / "out",
-        "--steps",
-        "120",
-        "--vocab_size",
-        "300",
-    ]
-    said = run(SCRATCH.name, words, WARMUP_STEPS=400, VanillaTransformerConfig=smaller_config)
-    losses = [
-        float(loss)
-        for loss in re.findall(r"^step (?:50|100|120): ([\d.]+) nats a token$", said, re.MULTILINE)
-    ]
+    sources = []
+    for end in ("en", "de"):
+        lines = (corpus / f"train.{end}").read_text().splitlines()[:3]
+        (tmp_path / end).write_text("".join(f"{line}\n" for line in lines))
+        sources = sources or lines
+    words = [tmp_path / "en", tmp_path / "de", tmp_path / "out"]
+    words += ["--steps", "120", "--vocab_size", "300"]
+    changes = {"WARMUP_STEPS": 400, "VanillaTransformerConfig": smaller_config}
+    printed = run(SCRATCH.name, words, **changes)
+    line = r"^step (?:50|100|120): ([\d.]+) nats a token$"
+    losses = [*map(float, re.findall(line, printed, re.MULTILINE))]
     assert len(losses) == 3 and losses[2] < 0.5 * losses[0]
-    answers = [line.partition(" → ") for line in said.splitlines()[-3:]]
-    assert [source for source, _, _ in answers] == pairs["en"] and all(
-        answer for _, _, answer in answers
-    )
+    for source, line in zip(sources, printed.splitlines()[-3:], strict=True):
+        assert line.startswith(f"{source} → ") and line.partition(" → ")[2]
     assert len(SCRATCH.read_text().splitlines()) <= 150
 
 
@@ -244,9 +174,8 @@ def test_train_from_scratch_refuses_files_of_different_lengths(run, tmp_path):
 
 @pytest.mark.sweep
 def test_image_classification_learns_directions(run, tmp_path):
-    said = run(
-        "image_classification.py", ["--output_dir", tmp_path, "--use_cpu", "--disable_tqdm", "true"]
-    )
+    flags = ["--output_dir", tmp_path, "--use_cpu", "--disable_tqdm", "true"]
+    said = run("image_classification.py", flags)
     accuracy = float(re.search(r"Accuracy on 400 new images: ([\d.]+)%", said)[1])
     assert accuracy > 60
 
@@ -255,18 +184,18 @@ def test_image_classification_learns_directions(run, tmp_path):
 def test_time_series_forecasting_beats_repeating_the_last_value(run, tmp_path):
     flags = ["--use_cpu", "--disable_tqdm", "true", "--num_train_epochs", "4"]
     said = run("time_series_forecasting.py", ["--output_dir", tmp_path, *flags])
-    forecast, repeated = (
-        float(value) for value in re.findall(r"([\d.]+) by (?:the model|repeating)", said)
-    )
+    values = re.findall(r"([\d.]+) by (?:the model|repeating)", said)
+    forecast, repeated = map(float, values)
     assert forecast < 0.75 * repeated
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_docstring_of_an_example_names_existing_flags(path):
     names = runpy.run_path(str(path))
-    arguments = ("TokenBudgetTrainingArguments", "Seq2SeqTrainingArguments", "TrainingArguments")
-    parts = [next(names[name] for name in arguments if name in names)]
-    parts += [names["Arguments"]] if "Arguments" in names else []
-    known = {item.name for part in parts for item in fields(part)}
+    trainers = ("TokenBudgetTrainingArguments", "Seq2SeqTrainingArguments")
+    trainers += ("TrainingArguments",)
+    known = fields(next(names[name] for name in trainers if name in names))
+    known += fields(names["Arguments"]) if "Arguments" in names else ()
+    known = {item.name for item in known}
     flags = set(re.findall(r"--(\w+)", names["__doc__"])) - {"nproc_per_node"}
     assert flags and flags <= known

@@ -29,13 +29,8 @@ LOAD = [TESTS / "without_package.py", "hub"]
 PUSH = [TESTS / "push_with_library.py", "model"]
 NAME = "user/tiny"
 SENTENCES = ["A man is sleeping.", "Two dogs run."]
-PUBLISHED = {
-    "model.safetensors",
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-}
+PUBLISHED = {"model.safetensors", "config.json", "generation_config.json"}
+PUBLISHED |= {"tokenizer.json", "tokenizer_config.json"}
 MARIAN = {*PUBLISHED} | {"README.md"}
 PUBLISHED |= {"README.md", ".gitattributes", *code_names(Path("of the paper's model"))}
 
@@ -45,7 +40,8 @@ def _short_comparisons(monkeypatch):
     """Compare few tokens of the Marian form: models with random weights would translate to the
     limit.
     """
-    monkeypatch.setattr("vanilla_transformer.extensions.conversion.comparison.MAX_NEW_TOKENS", 12)
+    comparison = "vanilla_transformer.extensions.conversion.comparison"
+    monkeypatch.setattr(f"{comparison}.MAX_NEW_TOKENS", 12)
 
 
 def translations(model, tokenizer):
@@ -58,9 +54,8 @@ def test_push_to_hub_publishes_a_model_that_loads_without_this_package(
 ):
     (folder / "metrics.jsonl").touch()
     facts = CARDS / "demo.yaml"
-    pushed = run_with_hub(
-        hub, tmp_path, ROOT / "scripts" / "push_to_hub.py", folder, NAME, "--facts", facts
-    )
+    words = [ROOT / "scripts" / "push_to_hub.py", folder, NAME, "--facts", facts]
+    pushed = run_with_hub(hub, tmp_path, *words)
     assert pushed.returncode == 0, pushed.stderr
     assert f"Published: {hub.url}/{NAME}/commit/" in pushed.stdout
     assert hub.files(NAME).keys() == PUBLISHED
@@ -71,29 +66,30 @@ def test_push_to_hub_publishes_a_model_that_loads_without_this_package(
     expected = translations(tiny_model, tiny_tokenizer)
     hub.repositories[NAME].add("main", {"README.md": b"replaced"}, "a later commit")
     ask = {"input": json.dumps(SENTENCES)}
-    found = read_answer(run_with_hub(hub, tmp_path, *LOAD, NAME, first, **ask))
-    assert "trust_remote_code" in found["refusal"]
-    assert found["classes"] == ["VanillaTransformerConfig", "VanillaTransformerModel"]
-    assert found["generate"] == found["pipeline"] == expected
+    loaded = read_answer(run_with_hub(hub, tmp_path, *LOAD, NAME, first, **ask))
+    assert "trust_remote_code" in loaded["refusal"]
+    assert loaded["classes"] == ["VanillaTransformerConfig", "VanillaTransformerModel"]
+    assert loaded["generate"] == loaded["pipeline"] == expected
 
     requests = len(hub.requests)
-    offline = read_answer(run_with_hub(hub, tmp_path, *LOAD, NAME, first, offline=True, **ask))
+    ask["offline"] = True
+    offline = read_answer(run_with_hub(hub, tmp_path, *LOAD, NAME, first, **ask))
     assert offline["pipeline"] == expected and len(hub.requests) == requests
 
 
-def test_push_to_hub_of_the_library_publishes_models_that_load_without_this_package(
+def test_push_to_hub_of_the_library_publishes_models(
     folder, hub, tmp_path, tiny_model, tiny_tokenizer
 ):
     ask = {"input": json.dumps(SENTENCES)}
-    found = read_answer(run_with_hub(hub, tmp_path, *PUSH, folder, NAME, **ask))
-    assert (
-        found["same weights"]
-        and found["config"] == "vanilla_transformer.configuration_vanilla_transformer"
-    )
-    assert found["pipeline"] == translations(tiny_model, tiny_tokenizer)
+    pushed = read_answer(run_with_hub(hub, tmp_path, *PUSH, folder, NAME, **ask))
+    assert pushed["same weights"]
+    configuration = "vanilla_transformer.configuration_vanilla_transformer"
+    assert pushed["config"] == configuration
+    assert pushed["pipeline"] == translations(tiny_model, tiny_tokenizer)
     assert hub.files(NAME).keys() >= PUBLISHED
-    tuned = read_answer(run_with_hub(hub, tmp_path, *LOAD, f"{NAME}-tuned", "main", **ask))
-    assert tuned["pipeline"] == tuned["generate"] == found["trainer"]
+    words = [*LOAD, f"{NAME}-tuned", "main"]
+    tuned = read_answer(run_with_hub(hub, tmp_path, *words, **ask))
+    assert tuned["pipeline"] == tuned["generate"] == pushed["trainer"]
 
 
 @pytest.mark.parametrize(("offline", "said"), [(False, "user/none"), (True, "offline")])
@@ -129,83 +125,69 @@ def test_push_folder_replaces_the_old_files_in_one_commit(folder, hub_without_ch
     push_folder(add_card(folder), NAME, token=TOKEN, message="better")
     assert hub_without_checks.files(NAME).keys() == PUBLISHED | {"LICENSE"}
     assert len(repository.commits) == 5 and repository.at("main").message == "better"
-    assert "LICENSE" not in hub_without_checks.files(NAME, old), (
-        "the older revision must not change"
-    )
+    assert "LICENSE" not in hub_without_checks.files(NAME, old), "an older revision"
 
 
-def test_push_folder_adds_a_marian_model_that_loads_without_other_code(
-    folder, hub_without_checks, tmp_path
-):
+def test_push_folder_adds_a_marian_model(folder, hub_without_checks, tmp_path):
+    """Load it without other code."""
     push_folder(folder, NAME, token=TOKEN)
-    assert hub_without_checks.files(NAME, "marian").keys() == MARIAN | {".gitattributes"}
+    files = hub_without_checks.files(NAME, "marian")
+    assert files.keys() == MARIAN | {".gitattributes"}
     where = {"revision": "marian", "cache_dir": tmp_path / "cache"}
     model = AutoModelForSeq2SeqLM.from_pretrained(NAME, **where).eval()
     tokenizer = AutoTokenizer.from_pretrained(NAME, **where)
     assert type(model) is MarianMTModel
-    ours, plain = (
-        VanillaTransformerForConditionalGeneration.from_pretrained(folder).eval(),
-        AutoTokenizer.from_pretrained(folder),
-    )
-    search = {
-        "max_length": 30,
-        "max_new_tokens_beyond_source": None,
-        "length_penalty_type": "power",
-    }
-    expected = ours.generate(**plain(SENTENCES, padding=True, return_tensors="pt"), **search)
-    found = model.generate(**tokenizer(SENTENCES, padding=True, return_tensors="pt"), max_length=30)
-    assert tokenizer.batch_decode(found, skip_special_tokens=True) == plain.batch_decode(
-        expected, skip_special_tokens=True
-    )
-    card = hub_without_checks.files(NAME, "marian")["README.md"].decode()
-    assert "pipeline_tag: translation" in card and "The branch `main` has the card" in card
+    ours = VanillaTransformerForConditionalGeneration.from_pretrained(folder).eval()
+    search = {"max_length": 30, "length_penalty_type": "power"}
+    search["max_new_tokens_beyond_source"] = None
+    plain = AutoTokenizer.from_pretrained(folder)
+    inputs = plain(SENTENCES, padding=True, return_tensors="pt")
+    expected = plain.batch_decode(ours.generate(**inputs, **search), skip_special_tokens=True)
+    inputs = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    tokens = model.generate(**inputs, max_length=30)
+    assert tokenizer.batch_decode(tokens, skip_special_tokens=True) == expected
+    card = files["README.md"].decode()
+    assert "pipeline_tag: translation" in card
+    assert "The branch `main` has the card" in card
 
 
-def test_push_folder_creates_a_branch_and_a_private_repository(folder, hub_without_checks):
+def test_push_folder_creates_a_private_branch(folder, hub_without_checks):
     push_folder(folder, NAME, token=TOKEN, private=True, revision="trial")
     assert hub_without_checks.repositories[NAME].private
     assert hub_without_checks.files(NAME, "trial").keys() == PUBLISHED
     assert hub_without_checks.files(NAME).keys() == {".gitattributes"}
-    assert "marian" not in hub_without_checks.repositories[NAME].references, (
-        "which is the other form of main"
-    )
+    references = hub_without_checks.repositories[NAME].references
+    assert "marian" not in references, "which is the other form of main"
 
 
-def test_push_folder_keeps_to_our_form_if_marian_cannot_hold_the_model(
+def test_push_folder_keeps_to_our_form_if_marian_cannot_hold_it(
     hub_without_checks, tiny_tokenizer, tmp_path
 ):
-    folder = save_model_folder(
-        tiny_model(normalize_before=True), tiny_tokenizer, tmp_path / "pre-norm"
-    )
+    model = tiny_model(normalize_before=True)
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "pre-norm")
     push_folder(add_card(folder), NAME, token=TOKEN)
     assert [*hub_without_checks.repositories[NAME].references] == ["main"]
     assert "revision=" not in (folder / "README.md").read_text()
 
 
-def test_push_to_hub_lists_the_files_of_a_dry_run(folder, local_hub, monkeypatch, capsys):
+def test_push_to_hub_lists_files_of_a_dry_run(folder, local_hub, monkeypatch, capsys):
     monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
     (folder / "metrics.jsonl").touch()
     (folder / "training_args.bin").write_bytes(b"pickle")
     (folder / "README.md").unlink()
-    assert (
-        main(["push-to-hub", str(folder), NAME, "--dry_run", "--facts", str(CARDS / "demo.yaml")])
-        == 0
-    )
+    facts = ["--facts", str(CARDS / "demo.yaml")]
+    assert main(["push-to-hub", str(folder), NAME, "--dry_run", *facts]) == 0
     named, *lines, end = capsys.readouterr().out.splitlines()
-    sizes = {
-        line.split()[-1]: int(line.split()[0].replace(",", ""))
-        for line in lines
-        if " bytes  " in line
-    }
+    sizes = {}
+    for line in lines:
+        if " bytes  " in line:
+            number, *_, name = line.split()
+            sizes[name] = int(number.replace(",", ""))
     other = {f"marian/{name}" for name in MARIAN}
-    assert (
-        sizes.pop("files") == sum(sizes.values())
-        and {*sizes} == (PUBLISHED - {".gitattributes"}) | other
-    )
-    assert (
-        sizes["model.safetensors"] == (folder / "model.safetensors").stat().st_size
-        and sizes["README.md"] > 1000
-    )
+    assert sizes.pop("files") == sum(sizes.values())
+    assert {*sizes} == (PUBLISHED - {".gitattributes"}) | other
+    size = (folder / "model.safetensors").stat().st_size
+    assert sizes["model.safetensors"] == size and sizes["README.md"] > 1000
     assert end == "Nothing has been published." and not local_hub.requests
     assert named.endswith(f"files to publish: {', '.join(sorted({*sizes} - other))}")
     assert "training_args.bin of transformers' Trainer is left out" in lines[0]
@@ -223,18 +205,18 @@ def test_push_folder_explains_missing_permissions(token, name, message, folder, 
     assert not hub_without_checks.repositories
 
 
-def test_push_folder_keeps_the_old_model_if_the_connection_breaks(
+def test_push_folder_keeps_the_old_model_if_a_connection_breaks(
     folder, hub_without_checks, monkeypatch
 ):
     push_folder(folder, NAME, token=TOKEN)
     before = hub_without_checks.files(NAME)
     hub_without_checks.large_files.clear()
     hub_without_checks.broken_uploads = 100
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the client waits before it retries
+    # The client waits before it retries.
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     (folder / "LICENSE").write_text("Apache")
-    with pytest.raises(
-        OSError, match="connection broke .* The content of user/tiny has not changed; push again"
-    ):
+    unchanged = "The content of user/tiny has not changed; push again"
+    with pytest.raises(OSError, match=f"connection broke .* {unchanged}"):
         push_folder(add_card(folder), NAME, token=TOKEN)
     assert hub_without_checks.files(NAME) is before
     hub_without_checks.broken_uploads = 0
@@ -251,18 +233,14 @@ def test_push_folder_without_a_network_says_so(folder, monkeypatch):
         push_folder(folder, NAME, token=TOKEN)
 
 
-@pytest.mark.parametrize(
-    ("file", "name", "message"),
-    [
-        *((None, name, "[Rr]epo") for name in ("tiny", "user/of/tiny", "user/ti ny", "user/-tiny")),
-        (
-            "config.json",
-            NAME,
-            r"was not published; it fails 1 checks: hashes \(config.json is not the file",
-        ),
-        ("model.safetensors", NAME, r"files \(model.safetensors is missing"),
-    ],
-)
+HASHES = r"was not published; it fails 1 checks: hashes \(config.json is not the file"
+WRONG = [("config.json", NAME, HASHES)]
+WRONG.append(("model.safetensors", NAME, r"files \(model.safetensors is missing"))
+for name in ("tiny", "user/of/tiny", "user/ti ny", "user/-tiny"):
+    WRONG.append((None, name, "[Rr]epo"))
+
+
+@pytest.mark.parametrize(("file", "name", "message"), WRONG)
 def test_push_folder_uploads_nothing_that_is_wrong(
     file, name, message, folder, local_hub, monkeypatch
 ):

@@ -20,13 +20,8 @@ from vanilla_transformer.training.train_step import train_step
 STEPS = 5
 BACKWARD = "autograd::engine::evaluate_function"
 # With gradients of 35 MB, and so several buckets: one of 1 MB, and others of at most 25 MiB.
-LARGE = {
-    "d_model": 256,
-    "encoder_layers": 4,
-    "decoder_layers": 4,
-    "encoder_ffn_dim": 1024,
-    "decoder_ffn_dim": 1024,
-}
+LARGE = {"d_model": 256, "encoder_layers": 4, "decoder_layers": 4}
+LARGE |= {"encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024}
 
 
 def record(function):
@@ -38,7 +33,8 @@ def record(function):
 
 def count_collectives(function):
     """Return how often each collective of gloo runs in this process."""
-    return Counter(event.name for event in record(function) if event.name.startswith("gloo:"))
+    names = [event.name for event in record(function)]
+    return Counter(name for name in names if name.startswith("gloo:"))
 
 
 def step(state, *lengths):
@@ -61,9 +57,8 @@ def talk(state):
     accelerator = OnStandIn(cpu=True)
     decision = broadcast_decision(accelerator, accelerator.is_main_process)
     wait_for_processes(accelerator)
-    return StopSignal(accelerator).check(
-        state.step, finished=accelerator.process_index == 1
-    ), decision
+    signal, is_last = StopSignal(accelerator), accelerator.process_index == 1
+    return signal.check(state.step, finished=is_last), decision
 
 
 def measure_large(state):
@@ -73,43 +68,39 @@ def measure_large(state):
     for _ in range(2):
         step(state, [5, 3, 4])  # DDP plans its buckets
     events = [event.name for event in record(lambda: step(state, [5, 3, 4]))]
-    backward = [place for place, name in enumerate(events) if name.startswith(BACKWARD)]
-    first = events.index(
-        "c10d::allreduce_"
-    )  # in the thread of the backward pass; gloo's own begins when it can
-    after = sum(place > first for place in backward) / len(backward)
+    backward = [index for index, name in enumerate(events) if name.startswith(BACKWARD)]
+    # In the thread of the backward pass; gloo's own begins when it can.
+    first = events.index("c10d::allreduce_")
+    after = sum(index > first for index in backward) / len(backward)
     accumulated = count_collectives(lambda: step(state, [5, 3, 4], [4, 4], [6]))
-    return {
-        "step": events.count("gloo:all_reduce"),
-        "accumulated": dict(accumulated),
-        "after": after,
-    }
+    steps = events.count("gloo:all_reduce")
+    return {"step": steps, "accumulated": accumulated, "after": after}
 
 
-def measure(rank, folder, found):
+def measure(rank, folder, results):
     """Count the collectives of one process of two."""
     state = tiny_train_state(folder, Accelerator(cpu=True))
     make_steps(state)  # DDP plans its buckets
-    counts = {
-        "steps": count_collectives(lambda: make_steps(state)),
-        "read": count_collectives(state.read_steps),
-    }
-    counts["talk"] = count_collectives(lambda: found.update({f"talk {rank}": talk(state)}))
+    counts = {"steps": count_collectives(lambda: make_steps(state))}
+    counts["read"] = count_collectives(state.read_steps)
+
+    def exchange():
+        results[f"talk {rank}"] = talk(state)
+
+    counts["talk"] = count_collectives(exchange)
     sharded = tiny_train_state(folder, Accelerator(cpu=True), fsdp=True)
     step(sharded, [5, 3, 4])  # FSDP2 prepares its groups
     counts["sharded"] = count_collectives(lambda: step(sharded, [5, 3, 4]))
     counts["accumulated"] = count_collectives(lambda: step(sharded))
-    found[f"counts {rank}"] = {name: dict(each) for name, each in counts.items()}
+    results[f"counts {rank}"] = counts
     large = tiny_train_state(folder, create_accelerator(sharded.recipe), sizes=LARGE)
-    found[f"flags {rank}"] = (
-        large.wrapped_model.gradient_as_bucket_view,
-        large.wrapped_model.bucket_bytes_cap,
-    )
-    found[f"large {rank}"] = measure_large(large)
+    model = large.wrapped_model
+    results[f"flags {rank}"] = (model.gradient_as_bucket_view, model.bucket_bytes_cap)
+    results[f"large {rank}"] = measure_large(large)
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def measured(tmp_path_factory):
     """Return what two processes have measured, by its name and the process."""
     return run_two_processes(measure, tmp_path_factory.mktemp("run"))
 
@@ -118,8 +109,8 @@ each_process = pytest.mark.parametrize("rank", [0, 1])
 
 
 @each_process
-def test_train_step_exchanges_nothing_but_gradients(found, rank):
-    assert found[f"counts {rank}"] == {
+def test_train_step_exchanges_nothing_but_gradients(measured, rank):
+    assert measured[f"counts {rank}"] == {
         "steps": {"gloo:all_reduce": STEPS},  # one bucket of gradients
         "read": {"gloo:all_reduce": 1},
         "talk": {"gloo:all_reduce": 3},
@@ -131,19 +122,18 @@ def test_train_step_exchanges_nothing_but_gradients(found, rank):
 
 
 @each_process
-def test_messages_are_tensors_of_the_cpu(found, rank):
+def test_messages_are_tensors_of_the_cpu(measured, rank):
     """On the device of their accelerator gloo would fail, and NCCL would wait for the queue."""
-    assert found[f"talk {rank}"] == (True, True)
+    assert measured[f"talk {rank}"] == (True, True)
 
 
 @each_process
-def test_gradients_are_reduced_between_layers(found, rank):
+def test_gradients_are_reduced_between_layers(measured, rank):
     """Buckets are reduced while the backward pass continues, once for all micro-batches of a
     step.
     """
-    assert found[f"flags {rank}"] == (True, 25 * 2**20)
-    large = found[f"large {rank}"]
+    assert measured[f"flags {rank}"] == (True, 25 * 2**20)
+    large = measured[f"large {rank}"]
     assert large["step"] == 3 and large["accumulated"] == {"gloo:all_reduce": 3}
-    assert (
-        large["after"] > 0.5
-    )  # of the functions of the backward pass begin after the first reduction
+    # Most functions of the backward pass begin after the first reduction.
+    assert large["after"] > 0.5

@@ -5,7 +5,6 @@ copies it.
 import threading
 from contextlib import closing
 from itertools import islice
-from typing import Any
 
 import datasets
 import numpy as np
@@ -26,7 +25,8 @@ from vanilla_transformer.training.train_step import train_step
 LENGTHS = [1 + number * 7 % 11 for number in range(40)]
 LOGGING_STEPS = 5
 # Views, and copies of tensors that a worker has built.
-COPIES = {"alias", "as_strided", "clone", "detach", "select", "slice", "split", "view", "_to_copy"}
+COPIES = {"alias", "as_strided", "clone", "detach", "select", "slice", "split", "view"}
+COPIES.add("_to_copy")
 
 
 class LinkedCorpus(LengthsCorpus):
@@ -39,7 +39,8 @@ class LinkedCorpus(LengthsCorpus):
         links = [[0, 0, 1 + (number % 3 == 0)] for number in range(len(dataset))]
         features = datasets.Features(links=datasets.Sequence(datasets.Value("int32")))
         linked = datasets.Dataset.from_dict({"links": links}, features=features)
-        return EncodedPairs(TokenTable(datasets.concatenate_datasets([dataset, linked], axis=1)))
+        columns = datasets.concatenate_datasets([dataset, linked], axis=1)
+        return EncodedPairs(TokenTable(columns))
 
 
 class OperationsOfHost(TorchDispatchMode):
@@ -51,38 +52,27 @@ class OperationsOfHost(TorchDispatchMode):
         super().__init__()
         self.found = list[str]()
 
-    def __torch_dispatch__(
-        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         results = operation(*args, **(kwargs or {}))
-        tensors = [
-            leaf
-            for leaf in pytree.tree_leaves((args, kwargs, results))
-            if isinstance(leaf, torch.Tensor)
-        ]
+        leaves = pytree.tree_leaves((args, kwargs, results))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        devices = {tensor.device.type for tensor in tensors}
         name = operation.overloadpacket.__name__
-        if (
-            tensors
-            and all(tensor.device.type == "cpu" for tensor in tensors)
-            and name not in COPIES
-        ):
+        if devices == {"cpu"} and name not in COPIES:
             self.found.append(name)
         return results
 
 
 def loader(prepare, num_workers, **changes):
-    sampler = TokenBudgetBatchSampler(LinkedCorpus(LENGTHS), max_tokens=40, seed=0, accumulation=2)
+    options = {"max_tokens": 40, "seed": 0, "accumulation": 2}
+    sampler = TokenBudgetBatchSampler(LinkedCorpus(LENGTHS), **options)
     return MicroBatchLoader(sampler, 0, num_workers, prepare=prepare, **changes)
 
 
 @pytest.fixture
 def state(monkeypatch, tmp_path):
-    options = {
-        "ema_decay": 0.9,
-        "attn_implementation": "eager",
-        "train_alignments": "c",
-        "alignment_layer": 0,
-    }
+    options = {"ema_decay": 0.9, "attn_implementation": "eager"}
+    options |= {"train_alignments": "c", "alignment_layer": 0}
     return tiny_train_state(tmp_path, accelerator_of_stand_in(monkeypatch), **options)
 
 
@@ -110,8 +100,8 @@ def test_training_that_prepares_batches_itself_is_found(state):
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_micro_batch_loader_gives_prepared_batches(state, attention, num_workers):
     prepare = BatchPreparation(state.unwrapped_model.config, attention, torch.float32)
-    expected, found = loader(None, 0), loader(prepare, num_workers)
-    with closing(iter(expected)) as plain, closing(iter(found)) as prepared:
+    expected, prepared_batches = loader(None, 0), loader(prepare, num_workers)
+    with closing(iter(expected)) as plain, closing(iter(prepared_batches)) as prepared:
         for ours, theirs in zip(islice(prepared, 8), plain, strict=False):
             for one, other in zip(ours, theirs, strict=True):
                 batch = batch_to_device(other.tensors, prepare, torch.device("cpu"))
@@ -133,19 +123,18 @@ def test_micro_batch_loader_pins_each_step_once(monkeypatch, num_workers):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cpu"))
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
     monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
-    monkeypatch.setattr(
-        torch.Tensor,
-        "pin_memory",
-        lambda tensor: pinned.append(threading.current_thread()) or tensor.clone(),
-    )
+
+    def pin(tensor):
+        pinned.append(threading.current_thread())
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     count = 6
-    with (
-        closing(iter(loader(None, num_workers, pin_memory=True))) as steps,
-        closing(iter(loader(None, 0))) as plain,
-    ):
+    batches = loader(None, num_workers, pin_memory=True)
+    with closing(iter(batches)) as steps, closing(iter(loader(None, 0))) as plain:
         for ours, theirs in islice(zip(steps, plain, strict=False), count):
             for one, other in zip(ours, theirs, strict=True):
-                assert all(
-                    torch.equal(one.tensors[name], tensor) for name, tensor in other.tensors.items()
-                )
-    assert len(pinned) >= count and (threading.main_thread() in pinned) == (num_workers == 0)
+                for name, tensor in other.tensors.items():
+                    assert torch.equal(one.tensors[name], tensor)
+    assert len(pinned) >= count
+    assert (threading.main_thread() in pinned) == (num_workers == 0)

@@ -25,13 +25,8 @@ from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 
 # 40 pairs make two steps per epoch: step 3 is in the middle of the second epoch.
-RUN = {
-    "max_steps": 8,
-    "save_steps": 1,
-    "dropout": 0.3,
-    "gradient_accumulation_steps": 2,
-    "ema_decay": 0.9,
-}
+RUN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3}
+RUN |= {"gradient_accumulation_steps": 2, "ema_decay": 0.9}
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +36,14 @@ def straight(tmp_path_factory):
 
 
 @pytest.mark.parametrize("step", [rare(1), 3, rare(7)])
-def test_train_resumes_killed_run_bit_for_bit(corpus, tmp_path, monkeypatch, straight, step):
+def test_train_resumes_killed_run(corpus, tmp_path, monkeypatch, straight, step):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     kill_at_step(recipe, monkeypatch, step)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
 @pytest.mark.parametrize("full_at", [1, 5])
-def test_train_continues_bit_for_bit_once_a_full_disk_has_room(
+def test_train_continues_once_a_full_disk_has_room(
     corpus, tmp_path, monkeypatch, straight, full_at
 ):
     recipe = parse_recipe(flags(corpus, tmp_path / "full", **RUN))
@@ -61,36 +56,33 @@ def test_train_continues_bit_for_bit_once_a_full_disk_has_room(
             raise OSError(errno.ENOSPC, "No space left on device")
         save_file(tensors, path)
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left on device"):
+    no_space = pytest.raises(OSError, match="No space left on device")
+    with monkeypatch.context() as patch, no_space:
         patch.setattr(checkpoint, "save_file", fill)
         train(recipe, evaluate=no_scores)
     assert len(calls) >= full_at
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "is_moment"),
-    [
-        (
-            train_step,
-            "seed_dropout",
-            lambda state, index: (state.step, index) == (5, 1),
-        ),  # between micro-batches
-        (trainer, "_finish", lambda *_: True),  # before the final validation
-    ],
-)
-def test_train_resumes_run_killed_at_another_moment_bit_for_bit(
+def between_micro_batches(state, index):
+    return (state.step, index) == (5, 1)
+
+
+MOMENTS = [(train_step, "seed_dropout", between_micro_batches)]
+MOMENTS.append((trainer, "_finish", lambda *_: True))  # before the final validation
+
+
+@pytest.mark.parametrize(("module", "name", "is_moment"), MOMENTS)
+def test_train_resumes_run_killed_at_another_moment(
     corpus, tmp_path, monkeypatch, straight, module, name, is_moment
 ):
-    recipe, function = (
-        parse_recipe(flags(corpus, tmp_path / "killed", **RUN)),
-        getattr(module, name),
-    )
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    function = getattr(module, name)
 
-    def killing(*given):
-        if is_moment(*given):
+    def killing(*arguments):
+        if is_moment(*arguments):
             raise Killed
-        return function(*given)
+        return function(*arguments)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(module, name, killing)
@@ -98,33 +90,29 @@ def test_train_resumes_run_killed_at_another_moment_bit_for_bit(
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
-def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(corpus, tmp_path):
+def test_train_killed_while_it_saves_resumes_from_one_before(corpus, tmp_path):
     """All files of checkpoint 5 are written, and step 6 is made."""
-    options = RUN | {
-        "eval_steps": 8,
-        "threads": 1,
-    }  # no scores before the kill; the same sums in both processes
-    straight, killed = (
-        flags(corpus, tmp_path / name, **options) for name in ("straight", "killed")
-    )
+    # No scores before the kill; the same sums in both processes.
+    options = RUN | {"eval_steps": 8, "threads": 1}
+    straight = flags(corpus, tmp_path / "straight", **options)
+    killed = flags(corpus, tmp_path / "killed", **options)
     process = start(["0", *killed], script=SLOW_DISK)
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
     folder = tmp_path / "killed"
-    assert (
-        find_latest_checkpoint(folder).name == list_checkpoints(folder)[-1].name == "checkpoint-4"
-    )
+    assert find_latest_checkpoint(folder).name == "checkpoint-4"
+    assert list_checkpoints(folder)[-1].name == "checkpoint-4"
     (unfinished,) = folder.glob(".checkpoint-5.tmp-*/new/checkpoint-5")
-    assert (unfinished / "optimizer.safetensors").exists() and not (
-        unfinished / "sha256.json"
-    ).exists()
+    assert (unfinished / "optimizer.safetensors").exists()
+    assert not (unfinished / "sha256.json").exists()
     train(parse_recipe(killed), evaluate=no_scores)
     assert_same_run(train(parse_recipe(straight), evaluate=no_scores), folder)
     assert [path.name for path in folder.glob(".*")] == [".lock"]
 
 
 @pytest.mark.parametrize("step", [rare(5), 13])
-def test_train_averages_same_checkpoints_after_interruption(corpus, tmp_path, monkeypatch, step):
+def test_train_averages_same_checkpoints(corpus, tmp_path, monkeypatch, step):
+    """Interrupt the run before."""
     options = RUN | {"max_steps": 14, "save_steps": 4, "average_checkpoints": 3}
     straight = train_tiny(corpus, tmp_path / "straight", **options)
     recipe = parse_recipe(flags(corpus, tmp_path / "stopped", **options))
@@ -140,25 +128,27 @@ def test_train_averages_same_checkpoints_after_interruption(corpus, tmp_path, mo
         train(recipe, evaluate=no_scores)
     assert list_checkpoints(tmp_path / "stopped")[-1].name == f"checkpoint-{step}"
     stopped = train(recipe, evaluate=no_scores)
-    names = [[path.name for path in list_checkpoints(folder)] for folder in (straight, stopped)]
-    assert names[0] == names[1] == ["checkpoint-8", "checkpoint-12", "checkpoint-14"]
+    for folder in (straight, stopped):
+        names = [path.name for path in list_checkpoints(folder)]
+        assert names == ["checkpoint-8", "checkpoint-12", "checkpoint-14"]
     assert_same_run(straight, stopped)
 
 
 def test_train_logs_unsaved_steps_once(corpus, tmp_path, monkeypatch):
-    rare = RUN | {"max_steps": 14, "save_steps": 5}
-    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **rare))
+    options = RUN | {"max_steps": 14, "save_steps": 5}
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
     kill_at_step(recipe, monkeypatch, 9)
     assert entries(tmp_path / "killed")[-1]["step"] == 8
-    steps = [
-        entry["step"] for entry in entries(train(recipe, evaluate=no_scores)) if "loss" in entry
-    ]
+    folder = train(recipe, evaluate=no_scores)
+    steps = [entry["step"] for entry in entries(folder) if "loss" in entry]
     assert steps == [2, 4, 6, 8, 10, 12, 14]
 
 
-@pytest.mark.parametrize(
-    "file", [rare("model.safetensors"), "optimizer.safetensors", rare("training_state.json")]
-)
+TRUNCATED = [rare("model.safetensors"), "optimizer.safetensors"]
+TRUNCATED.append(rare("training_state.json"))
+
+
+@pytest.mark.parametrize("file", TRUNCATED)
 def test_train_falls_back_from_truncated_checkpoint(
     corpus, tmp_path, monkeypatch, straight, caplog, file
 ):
@@ -171,12 +161,13 @@ def test_train_falls_back_from_truncated_checkpoint(
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
-def test_train_lists_allowed_changes_and_refuses_others(corpus, tmp_path, monkeypatch, caplog):
-    kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **RUN)), monkeypatch, 3)
+def test_train_lists_allowed_changes(corpus, tmp_path, monkeypatch, caplog):
+    """Refuse others."""
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", **RUN))
+    kill_at_step(recipe, monkeypatch, 3)
     other = RUN | {"dropout": 0.1, "seed": 3, "logging_steps": 3}
-    with pytest.raises(
-        ValueError, match=r"dropout was 0\.3 and is 0\.1, seed was 0 and is 3"
-    ) as refusal:
+    message = r"dropout was 0\.3 and is 0\.1, seed was 0 and is 3"
+    with pytest.raises(ValueError, match=message) as refusal:
         train_tiny(corpus, tmp_path / "out", **other)
     assert "logging_steps" not in str(refusal.value)
     with caplog.at_level("INFO", logger="vanilla_transformer"):
@@ -186,6 +177,7 @@ def test_train_lists_allowed_changes_and_refuses_others(corpus, tmp_path, monkey
 
 def test_train_refuses_other_max_steps_with_linear_schedule(corpus, tmp_path, monkeypatch):
     linear = RUN | {"lr_scheduler": "linear", "learning_rate": 1e-3}
-    kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **linear)), monkeypatch, 3)
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", **linear))
+    kill_at_step(recipe, monkeypatch, 3)
     with pytest.raises(ValueError, match="max_steps was 8 and is 20"):
         train_tiny(corpus, tmp_path / "out", **linear | {"max_steps": 20})

@@ -74,12 +74,11 @@ def finished(template):
 
 def contents(folder):
     """Return the files of a run except its metrics, which have times."""
-    paths = [
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and path.name not in (".lock", "metrics.jsonl")
-    ]
-    return {path.relative_to(folder): path.read_bytes() for path in paths}
+    paths = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name not in (".lock", "metrics.jsonl"):
+            paths[path.relative_to(folder)] = path.read_bytes()
+    return paths
 
 
 def kill_at_move(patch, folder, number):
@@ -99,7 +98,8 @@ def kill_at_move(patch, folder, number):
 
 
 @pytest.mark.parametrize("number", [1, 5, 10])
-def test_train_finishes_run_killed_between_moves_of_final_model(monkeypatch, finished, number):
+def test_train_finishes_run_killed_between_moves(monkeypatch, finished, number):
+    """Kill it while the final model is moved."""
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at_move(patch, Path("killed"), number)
         run(Path("killed"))
@@ -118,37 +118,29 @@ def test_train_has_finished_run_killed_after_final_model(monkeypatch, finished):
     assert_same_run(finished, run(Path("killed")))
 
 
+def times_of(folder):
+    """Return when each file was written, but the lock: filelock decides when to write it."""
+    paths = [path for path in folder.iterdir() if path.name != ".lock"]
+    return {path: path.stat().st_mtime_ns for path in paths}
+
+
 def test_train_returns_finished_run_at_once(finished, monkeypatch, caplog):
     monkeypatch.setattr(trainer, "train_step", None)
-    written = [
-        path for path in finished.iterdir() if path.name != ".lock"
-    ]  # filelock decides when to write it
-    before = {path: path.stat().st_mtime_ns for path in written}
+    before = times_of(finished)
     with caplog.at_level("INFO", "vanilla_transformer"):
         assert run(finished) == finished
-    assert {
-        path: path.stat().st_mtime_ns for path in finished.iterdir() if path.name != ".lock"
-    } == before
+    assert times_of(finished) == before
     assert "is finished. Raise max_steps or max_minutes" in caplog.text
 
 
-FOLDERS = {
-    ".": "In straight, {}. The model is made again",
-    "ema": "In straight/ema, {}. The model is made again",
-}
-FOLDERS["best-4"] = "In straight/best-4, {}. The model was written again from straight/checkpoint-4"
-FILES = (
-    "model.safetensors",
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "generation_config.json",
-)
-FILES += ("modeling_vanilla_transformer.py", "sha256.json")
-EDITS = [
-    ("generation_config.json", "a flipped bit"),
-    ("sha256.json", "missing"),
-]  # by people; all is whole
+FOLDERS = {".": "In straight, {}. The model is made again"}
+FOLDERS["ema"] = "In straight/ema, {}. The model is made again"
+FOLDERS["best-4"] = "In straight/best-4, {}. The model was written again from"
+FOLDERS["best-4"] += " straight/checkpoint-4"
+FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
+FILES += ("generation_config.json", "modeling_vanilla_transformer.py", "sha256.json")
+# By people; all is whole.
+EDITS = [("generation_config.json", "a flipped bit"), ("sha256.json", "missing")]
 
 
 @pytest.mark.parametrize(
@@ -161,55 +153,57 @@ EDITS = [
         ("best-4", "model.safetensors", "cut"),
     ),
 )
-def test_train_makes_damaged_models_again_bit_for_bit(
-    finished, monkeypatch, caplog, folder, name, damage
-):
+def test_train_makes_damaged_models_again(finished, monkeypatch, caplog, folder, name, damage):
     monkeypatch.setattr(trainer, "train_step", None)
     before, log = contents(finished), without_times(entries(finished))
     damage_file(finished / folder / name, damage)
     run(finished)
     assert contents(finished) == before and without_times(entries(finished)) == log
-    found = f"{name} is {'missing' if damage == 'missing' else 'damaged'}"
-    if (name, damage) == ("sha256.json", "a flipped bit"):  # of the hash of the first file
-        found = "model.safetensors is damaged"
-    assert FOLDERS[folder].format(found) in caplog.text
+    damaged = f"{name} is {'missing' if damage == 'missing' else 'damaged'}"
+    # The hash of the first file.
+    if (name, damage) == ("sha256.json", "a flipped bit"):
+        damaged = "model.safetensors is damaged"
+    assert FOLDERS[folder].format(damaged) in caplog.text
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("damage", ["a flipped bit", rare("missing")])
-def test_train_names_a_damaged_file_that_no_checkpoint_can_make_again(finished, folder, damage):
+def test_train_names_damage_that_no_checkpoint_can_mend(finished, folder, damage):
     for checkpoint in list_checkpoints(finished):
         shutil.rmtree(checkpoint)
     damage_file(finished / folder / "model.safetensors", damage)
     before = contents(finished)
-    match = (
-        f"In {finished / folder}, model.safetensors is .*, and no .*checkpoint .*can make "
-        "it again. Restore it"
-    )
-    with pytest.raises(UserError, match=match):
+    path = finished / folder
+    message = f"In {path}, model.safetensors is .*, and no .*checkpoint .*can make it again."
+    with pytest.raises(UserError, match=f"{message} Restore it"):
         run(finished)
     assert contents(finished) == before
 
 
 def own_the_folder(folder):
     (folder / "sha256.json").unlink()
-    (folder / "config.json").write_text(
-        (folder / "config.json").read_text().replace('"dropout": 0.0', '"dropout": 0.1')
-    )
+    path = folder / "config.json"
+    path.write_text(path.read_text().replace('"dropout": 0.0', '"dropout": 0.1'))
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda folder: (folder / "README.md").write_text("# A model"),
-        lambda folder: (folder / "generation_config.json").write_text('{"num_beams": 2}'),
-        lambda folder: hashes.update_json(folder / "config.json", {"alignment_heads": [[0, 1]]}),
-        own_the_folder,
-        lambda folder: shutil.rmtree(folder / "ema"),
-        lambda folder: shutil.rmtree(folder / "best-4"),
-    ],
-)
-def test_train_leaves_a_finished_run_that_people_have_changed(finished, monkeypatch, edit):
+def choose_heads(folder):
+    hashes.update_json(folder / "config.json", {"alignment_heads": [[0, 1]]})
+
+
+def choose_beams(folder):
+    (folder / "generation_config.json").write_text('{"num_beams": 2}')
+
+
+PEOPLES_CHANGES = [own_the_folder, choose_heads, choose_beams]
+PEOPLES_CHANGES += [
+    lambda folder: (folder / "README.md").write_text("# A model"),
+    lambda folder: shutil.rmtree(folder / "ema"),
+    lambda folder: shutil.rmtree(folder / "best-4"),
+]
+
+
+@pytest.mark.parametrize("edit", PEOPLES_CHANGES)
+def test_train_leaves_a_run_that_people_have_changed(finished, monkeypatch, edit):
     monkeypatch.setattr(trainer, "_train", None)
     edit(finished)
     before = contents(finished)
@@ -218,7 +212,7 @@ def test_train_leaves_a_finished_run_that_people_have_changed(finished, monkeypa
 
 
 @pytest.mark.parametrize("name", FILES[:3])
-def test_train_makes_a_model_without_hashes_again_if_it_cannot_be_loaded(finished, caplog, name):
+def test_train_makes_a_broken_model_without_hashes_again(finished, caplog, name):
     before = contents(finished)
     (finished / "sha256.json").unlink()
     damage_file(finished / name, "cut")
@@ -251,12 +245,14 @@ def test_train_with_overwrite_resumes_its_own_run(monkeypatch, finished):
 
 
 def test_train_with_overwrite_replaces_run_of_other_recipe(monkeypatch, finished):
-    assert_same_run(finished, run(run_until_killed(monkeypatch, seed=1), overwrite_output_dir=True))
+    folder = run_until_killed(monkeypatch, seed=1)
+    assert_same_run(finished, run(folder, overwrite_output_dir=True))
 
 
-def test_train_with_overwrite_leaves_no_moving_average_of_the_former_run(finished):
-    for name in (".ema.tmp-12ab12ab12ab12ab/.lock", "ema/.ema.tmp-34cd34cd34cd34cd/.lock"):
-        atomic.write_text_atomically(finished / name, "")
+def test_train_with_overwrite_leaves_no_former_moving_average(finished):
+    former = (".ema.tmp-12ab12ab12ab12ab", "ema/.ema.tmp-34cd34cd34cd34cd")
+    for name in former:
+        atomic.write_text_atomically(finished / name / ".lock", "")
     run(finished, max_steps=6)
     assert not [*finished.rglob(".ema.tmp-*")] and (finished / "ema").exists()
     run(finished, ema_decay=None, overwrite_output_dir=True)
@@ -290,30 +286,24 @@ def checkpoints_without_hashes(patch, folder):
         (checkpoint / "sha256.json").unlink()
 
 
+def any_run(patch, folder):
+    run(folder)
+
+
+OVERWRITTEN = {"vocab_size": None, "overwrite_output_dir": True}
+OTHER_MODEL = "already holds a model .* neither recipe.json nor a checkpoint tells"
+NO_HASHES = r"checkpoint-2 is damaged \(sha256.json is missing\). Restore it, choose"
+SAME_FOLDER = "must be another folder than the one of a model that is read, but"
+FROM_RUN = {"init_from": "run", **OVERWRITTEN}
+FROM_CHECKPOINT = {"init_from": "run/checkpoint-4", **OVERWRITTEN}
 # Content of the folder, changes of the recipe, and words of the refusal.
 REFUSALS = {
-    "another model": (
-        other_model,
-        {},
-        "already holds a model .* neither recipe.json nor a checkpoint tells",
-    ),
+    "another model": (other_model, {}, OTHER_MODEL),
     "no checkpoints": (no_checkpoints, {"max_steps": 9}, "its checkpoints have been deleted"),
     "a checkpoint of others": (checkpoint_of_others, {}, "checkpoint-4 is none. Move it"),
-    "damaged checkpoints": (
-        checkpoints_without_hashes,
-        {},
-        r"checkpoint-2 is damaged \(sha256.json is missing\). Restore it, choose",
-    ),
-    "the model to start from": (
-        lambda patch, folder: run(folder),
-        {"init_from": "run", "vocab_size": None, "overwrite_output_dir": True},
-        "must be another folder than the one of a model that is read, but",
-    ),
-    "a checkpoint to start from": (
-        lambda patch, folder: run(folder),
-        {"init_from": "run/checkpoint-4", "vocab_size": None, "overwrite_output_dir": True},
-        "must be another folder than the one of a model that is read, but",
-    ),
+    "damaged checkpoints": (checkpoints_without_hashes, {}, NO_HASHES),
+    "the model to start from": (any_run, FROM_RUN, SAME_FOLDER),
+    "a checkpoint to start from": (any_run, FROM_CHECKPOINT, SAME_FOLDER),
 }
 
 
@@ -327,7 +317,7 @@ def test_train_refuses_a_folder_that_it_cannot_use(monkeypatch, case):
     assert contents(Path("run")) == before
 
 
-def test_train_with_overwrite_restarts_a_run_whose_checkpoints_are_damaged(monkeypatch, finished):
+def test_train_with_overwrite_restarts_a_damaged_run(monkeypatch, finished):
     checkpoints_without_hashes(monkeypatch, Path("run"))
     assert_same_run(finished, run(Path("run"), overwrite_output_dir=True))
 
@@ -339,10 +329,11 @@ def swap_lines(name, first, last):
     Path(name).write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [(("train.a", 0, 1), "training text"), (("validation.a", -1, 0), "validation text")],
-)
+CHANGED = [(("train.a", 0, 1), "training text")]
+CHANGED.append((("validation.a", -1, 0), "validation text"))
+
+
+@pytest.mark.parametrize(("line", "name"), CHANGED)
 def test_train_refuses_to_resume_with_changed_text(monkeypatch, line, name):
     folder = run_until_killed(monkeypatch)
     swap_lines(*line)
@@ -354,28 +345,27 @@ def test_train_refuses_to_resume_with_changed_text(monkeypatch, line, name):
 def test_train_refuses_to_resume_with_changed_tokenizer(monkeypatch, tiny_tokenizer):
     tiny_tokenizer.save_pretrained("tokenizer")
     options = {"vocab_size": None, "tokenizer": "tokenizer"}
-    folder, path = run_until_killed(monkeypatch, **options), Path("tokenizer/tokenizer.json")
+    folder = run_until_killed(monkeypatch, **options)
+    path = Path("tokenizer/tokenizer.json")
     path.write_text(path.read_text().replace('"prepend": " "', '"prepend": "_"'))
     with pytest.raises(UserError, match="these have changed: tokenizer"):
         run(folder, **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "checkpoint-500/model.safetensors",
-            "one of this package, but .*checkpoint-500 is none. Move it, choose",
-        ),
-        ("best-7/config.json", "one that this command wrote, but .* has best-7. Choose"),
-        ("ema/notes", "one that this command wrote, but .* has ema. Choose"),
-        (
-            "model-00001-of-00002.safetensors",
-            "one that this command wrote, but .* has model-00001-of-00002",
-        ),
-        ("config.json", "one that this command wrote, but .* has config.json"),
-    ],
-)
+BY_COMMAND = "one that this command wrote, but .* has"
+OTHERS = [
+    (
+        "checkpoint-500/model.safetensors",
+        "one of this package, but .*checkpoint-500 is none. Move it, choose",
+    ),
+    ("best-7/config.json", f"{BY_COMMAND} best-7. Choose"),
+    ("ema/notes", f"{BY_COMMAND} ema. Choose"),
+    ("model-00001-of-00002.safetensors", f"{BY_COMMAND} model-00001-of-00002"),
+    ("config.json", f"{BY_COMMAND} config.json"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), OTHERS)
 def test_train_leaves_files_of_others(name, message):
     path = Path("run", name)
     path.parent.mkdir(parents=True)
@@ -391,9 +381,10 @@ def test_train_uses_a_folder_with_other_folders_and_hidden_files():
     assert run(Path("run"))
 
 
-@pytest.mark.parametrize(
-    "files", [[], rare(["sha256.json"]), rare(["training_state.json", "model.safetensors"])]
-)
+EMPTY = [[], rare(["sha256.json"]), rare(["training_state.json", "model.safetensors"])]
+
+
+@pytest.mark.parametrize("files", EMPTY)
 def test_train_resumes_before_an_empty_checkpoint(monkeypatch, caplog, finished, files):
     empty = run_until_killed(monkeypatch) / "checkpoint-3"
     empty.mkdir()
@@ -403,18 +394,18 @@ def test_train_resumes_before_an_empty_checkpoint(monkeypatch, caplog, finished,
     assert "checkpoint-3 is damaged (sha256.json is" in caplog.text
 
 
-def test_train_names_a_damaged_checkpoint_only_if_the_mean_needs_it(monkeypatch, caplog):
-    options = {"save_steps": 1, "max_steps": 5, "average_checkpoints": 2, "keep_last": 4}
+def test_train_names_damage_only_if_the_mean_needs_it(monkeypatch, caplog):
+    options = {"save_steps": 1, "max_steps": 5}
+    options |= {"average_checkpoints": 2, "keep_last": 4}
     folder = run_until_killed(monkeypatch, 4, **options)
     damage_file(folder / "checkpoint-3" / "model.safetensors", "a flipped bit")
     run(folder, **options)
-    assert "checkpoint-3 is damaged (model.safetensors is damaged). Restore it" in caplog.text
+    message = "checkpoint-3 is damaged (model.safetensors is damaged). Restore it"
+    assert message in caplog.text
     damage_file(folder / "checkpoint-4" / "model.safetensors", "a flipped bit")
     damage_file(folder / "model.safetensors", "a flipped bit")
-    with pytest.raises(
-        UserError,
-        match=r"checkpoint-4 is damaged \(model.safetensors is damaged\), and its weights",
-    ):
+    message = r"checkpoint-4 is damaged \(model.safetensors is damaged\), and its weights"
+    with pytest.raises(UserError, match=message):
         run(folder, **options)
 
 

@@ -41,41 +41,32 @@ def test_train_learns_and_saves_model_folder(corpus, tmp_path):
     assert model.generation_config.num_beams == 4
     assert model.config.max_source_length >= 5
     names = {path.name for path in folder.iterdir()}
-    assert names >= {
-        "model.safetensors",
-        "config.json",
-        "generation_config.json",
-        "tokenizer.json",
-        "recipe.json",
-    }
+    assert names >= {"model.safetensors", "config.json", "generation_config.json"}
+    assert names >= {"tokenizer.json", "recipe.json"}
     assert json.loads((folder / "recipe.json").read_text())["d_model"] == 16
     assert [name for name in names if name.startswith(".")] == [".lock"]
 
 
-def test_train_from_python_scores_draws_and_logs_as_the_command(
-    corpus, tmp_path, caplog, real_pictures
-):
-    recipe = parse_recipe(
-        flags(corpus, tmp_path / "out", max_steps=2, eval_steps=1, eval_examples=2)
-    )
+def test_train_from_python_does_as_the_command(corpus, tmp_path, caplog, real_pictures):
+    """Score, draw and log."""
+    options = {"max_steps": 2, "eval_steps": 1, "eval_examples": 2}
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", **options))
     folder = train(recipe)
-    assert {"learning_curve.png", "lengths.png"} <= {path.name for path in folder.iterdir()}
-    assert [line.split(" in ")[0] for line in caplog.messages[-2:]] == [
-        "The learning curve is",
-        "The lengths are",
-    ]
-    found = [entry for entry in entries(folder) if "bleu" in entry]
-    assert found and all(len(entry["examples"]) == 2 for entry in found)
-    assert [[*example] for example in found[0]["examples"]] == [
-        ["source", "hypothesis", "reference"]
-    ] * 2
-    assert [example["source"] for example in found[0]["examples"]] == ["a a", "b c d"]
+    assert (folder / "learning_curve.png").exists()
+    assert (folder / "lengths.png").exists()
+    beginnings = [line.split(" in ")[0] for line in caplog.messages[-2:]]
+    assert beginnings == ["The learning curve is", "The lengths are"]
+    validations = [entry for entry in entries(folder) if "bleu" in entry]
+    assert {len(entry["examples"]) for entry in validations} == {2}
+    for example, source in zip(validations[0]["examples"], ["a a", "b c d"], strict=True):
+        assert [*example] == ["source", "hypothesis", "reference"]
+        assert example["source"] == source
     assert "  source: a a\n    hypothesis: " in "\n".join(caplog.messages)
     package = logging.getLogger("vanilla_transformer")
     assert package.level == logging.NOTSET and library_logging.is_progress_bar_enabled()
 
 
-def test_train_computes_with_as_many_threads_as_the_recipe_says(corpus, tmp_path, monkeypatch):
+def test_train_computes_with_the_threads_of_its_recipe(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(cores, "usable_cores", lambda: 3)
     used = []
     monkeypatch.setattr(torch, "set_num_threads", used.append)
@@ -83,41 +74,49 @@ def test_train_computes_with_as_many_threads_as_the_recipe_says(corpus, tmp_path
     assert used == [3]
 
 
-def test_train_stores_the_scripts_of_its_sources_and_of_those_before(corpus, tmp_path):
+def source_scripts(folder):
+    config = json.loads((folder / "config.json").read_text())
+    return config["warning_limits"]["source_scripts"]
+
+
+def test_train_stores_the_scripts_of_its_sources(corpus, tmp_path):
+    """Store the scripts of the runs before as well."""
     folder = train(parse_recipe(flags(corpus, tmp_path / "first", max_steps=1)))
-    assert json.loads((folder / "config.json").read_text())["warning_limits"] == {
-        "source_scripts": ["LATIN"]
-    }
+    assert source_scripts(folder) == ["LATIN"]
     lines = (corpus / "train.a").read_text().count("\n")
     (corpus / "train.a").write_text("собака спит\n" * lines)
-    changes = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": folder, "max_steps": 1}
+    changes = dict.fromkeys([*TINY_SIZES, "vocab_size"])
+    changes |= {"init_from": folder, "max_steps": 1}
     further = train(parse_recipe(flags(corpus, tmp_path / "second", **changes)))
-    scripts = json.loads((further / "config.json").read_text())["warning_limits"]["source_scripts"]
-    assert scripts == ["CYRILLIC", "LATIN"]
+    assert source_scripts(further) == ["CYRILLIC", "LATIN"]
 
 
-_BY_CHRF = (
-    "mean of checkpoints, by validation chrf (1.00, 2.00), since BLEU (4.00, 4.00) is below 5"
-)
+BY_CHRF = "mean of checkpoints, by validation chrf (1.00, 2.00),"
+BY_CHRF += " since BLEU (4.00, 4.00) is below 5"
+FINAL_MODELS = [(2, BY_CHRF), (1, "last checkpoint")]
 
 
-@pytest.mark.parametrize(("count", "said"), [(2, _BY_CHRF), (1, "last checkpoint")])
-def test_train_validates_greedily_and_finally_as_paper(corpus, tmp_path, caplog, count, said):
+@pytest.mark.parametrize(("count", "final"), FINAL_MODELS)
+def test_train_validates_greedily_and_finally(corpus, tmp_path, caplog, count, final):
+    """Search finally as the paper does."""
     with caplog.at_level("INFO", logger="vanilla_transformer"):
         folder = train_tiny(corpus, tmp_path / "out", average_checkpoints=count)
-    scores = [(entry["step"], entry["bleu"]) for entry in entries(folder) if "bleu" in entry]
+    validations = [entry for entry in entries(folder) if "bleu" in entry]
+    scores = [(entry["step"], entry["bleu"]) for entry in validations]
     assert scores == [(4, 1.0)] + [(6, 4.0)] * count
-    found = [text.split(",")[0] for text in caplog.messages if text.startswith("Validation: ")]
-    assert found == ["Validation: step 4"] + ["Validation: step 6"] * count
-    assert f"The final model is the {said}." in caplog.messages
+    lines = [text for text in caplog.messages if text.startswith("Validation: ")]
+    steps = [line.split(",")[0] for line in lines]
+    assert steps == ["Validation: step 4"] + ["Validation: step 6"] * count
+    assert f"The final model is the {final}." in caplog.messages
 
 
 def test_train_averages_last_checkpoints(corpus, tmp_path):
     folder = train_tiny(corpus, tmp_path / "out")
-    weights = [load_file(folder / f"checkpoint-{step}" / "model.safetensors") for step in (3, 6)]
+    first = load_file(folder / "checkpoint-3" / "model.safetensors")
+    last = load_file(folder / "checkpoint-6" / "model.safetensors")
     final = load_file(folder / "model.safetensors")
     for name, value in final.items():
-        torch.testing.assert_close(value, (weights[0][name] + weights[1][name]) / 2)
+        torch.testing.assert_close(value, (first[name] + last[name]) / 2)
 
 
 def test_train_step_accumulation_matches_large_batch(corpus, tmp_path, monkeypatch):
@@ -126,16 +125,18 @@ def test_train_step_accumulation_matches_large_batch(corpus, tmp_path, monkeypat
 
     Gradient descent is used, since Adam would hide a wrong scale of the gradient.
     """
-    monkeypatch.setattr(
-        torch.optim,
-        "Adam",
-        lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr, fused=True),
-    )
+
+    def descent(parameters, lr, **_):
+        return torch.optim.SGD(parameters, lr=lr, fused=True)
+
+    monkeypatch.setattr(torch.optim, "Adam", descent)
     large = train_tiny(corpus, tmp_path / "large", max_tokens=10_000, max_steps=1)
     unpatched = trainer.train_step
-    monkeypatch.setattr(
-        trainer, "train_step", lambda state, batches: unpatched(state, _split_unevenly(*batches))
-    )
+
+    def train_step(state, batches):
+        return unpatched(state, _split_unevenly(*batches))
+
+    monkeypatch.setattr(trainer, "train_step", train_step)
     parts = train_tiny(corpus, tmp_path / "parts", max_tokens=10_000, max_steps=1)
     assert_similar_weights(large, parts)
 
@@ -145,9 +146,10 @@ def _split_unevenly(batch):
 
 
 def _take(batch, part):
-    tensors = {
-        name: tensor[part] for name, tensor in batch.tensors.items() if name != "label_places"
-    }
+    tensors = {}
+    for name, tensor in batch.tensors.items():
+        if name != "label_places":
+            tensors[name] = tensor[part]
     tensors["label_places"] = (tensors["labels"].flatten() != -100).nonzero().flatten()
     return replace(batch, tensors=tensors, pairs=batch.pairs[part])
 
@@ -157,20 +159,23 @@ def test_train_on_two_processes_matches_one(corpus, tmp_path):
 
 
 def launch_by_accelerate(arguments):
-    return launch(["accelerate.commands.launch", "--cpu", "--num_processes", "1"], arguments)
+    module = "accelerate.commands.launch"
+    return launch([module, "--cpu", "--num_processes", "1"], arguments)
 
 
-@pytest.mark.parametrize(
-    ("begin", "number"),
-    [(start, signal.SIGTERM), rare((launch_by_accelerate, signal.SIGINT))],
-)
-def test_train_saves_usable_model_and_exits_with_75_at_a_signal(corpus, tmp_path, begin, number):
+SIGNALS = [(start, signal.SIGTERM), rare((launch_by_accelerate, signal.SIGINT))]
+
+
+@pytest.mark.parametrize(("begin", "number"), SIGNALS)
+def test_train_saves_usable_model_at_a_signal(corpus, tmp_path, begin, number):
+    """Exit with 75."""
     folder = tmp_path / "out"
     process = begin(flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000))
     wait_for_metrics(folder)
     os.killpg(process.pid, number)  # as a terminal does at Ctrl-C, to all that it runs
     _, errors = process.communicate(timeout=120)
-    assert begin is not start or process.returncode == TrainingInterrupted.exit_status == 75, errors
+    assert TrainingInterrupted.exit_status == 75
+    assert begin is not start or process.returncode == 75, errors
     assert "Interrupted after step" in errors
     assert "The same command resumes from" in errors
     (checkpoint,) = folder.glob("checkpoint-*")
@@ -178,7 +183,8 @@ def test_train_saves_usable_model_and_exits_with_75_at_a_signal(corpus, tmp_path
     assert not (folder / "model.safetensors").exists()
 
 
-def test_train_stops_after_next_step_if_signal_arrives_during_check(corpus, tmp_path, monkeypatch):
+def test_train_stops_after_a_signal_during_a_check(corpus, tmp_path, monkeypatch):
+    """Stop after the next step."""
     check = StopSignal.check
     checks = []
 
@@ -192,4 +198,5 @@ def test_train_stops_after_next_step_if_signal_arrives_during_check(corpus, tmp_
     monkeypatch.setattr(StopSignal, "check", interrupted)
     with pytest.raises(TrainingInterrupted):
         train_tiny(corpus, tmp_path / "out", max_steps=9)
-    assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-3"]
+    (checkpoint,) = (tmp_path / "out").glob("checkpoint-*")
+    assert checkpoint.name == "checkpoint-3"

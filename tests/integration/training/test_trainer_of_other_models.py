@@ -2,6 +2,8 @@
 resume.
 """
 
+from itertools import islice
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -17,9 +19,7 @@ from vanilla_transformer.training.seq2seq_trainer import (
     VanillaSeq2SeqTrainer,
 )
 
-pytestmark = needs_transformers(
-    "5.17", "Trainer counts the labels of encoder-decoder models wrongly"
-)
+pytestmark = needs_transformers("5.17", "Trainer counts labels of such models wrongly")
 
 MODELS = ["marian", "vanilla_transformer"]
 
@@ -47,20 +47,16 @@ def create(kind, folder):
 def create_trainer(kind, folder, output, callbacks=None, **changes):
     model, tokenizer = create(kind, folder)
     words = " ".join(MARIAN_SENTENCES).split()
-    texts = [
-        " ".join(words[first : first + length]) for first in range(8) for length in (1, 2, 3, 5)
-    ]
-    rows = [
-        {**tokenizer(text), "labels": tokenizer(text_target=text.upper())["input_ids"]}
-        for text in texts
-    ]
-    options = {
-        "max_tokens": 90,
-        "warmup_steps": 5,
-        "max_steps": 12,
-        "save_steps": 4,
-        "logging_steps": 1,
-    }
+    texts = []
+    for first in range(8):
+        for length in (1, 2, 3, 5):
+            texts.append(" ".join(words[first : first + length]))
+    rows = []
+    for text in texts:
+        labels = tokenizer(text_target=text.upper())["input_ids"]
+        rows.append({**tokenizer(text), "labels": labels})
+    options = {"max_tokens": 90, "warmup_steps": 5, "max_steps": 12}
+    options |= {"save_steps": 4, "logging_steps": 1}
     options |= {"report_to": [], "disable_tqdm": True, "use_cpu": True}
     return VanillaSeq2SeqTrainer(
         model,
@@ -79,55 +75,43 @@ def test_killed_run_resumes_bit_for_bit(kind, tmp_path):
         create_trainer(kind, tmp_path / "model", killed, [KillAtStep(6)]).train()
     resumed = create_trainer(kind, tmp_path / "model", killed)
     resumed.train(resume_from_checkpoint=str(killed / "checkpoint-4"))
-    expected, found = (
-        load_file(folder / "checkpoint-12" / "model.safetensors") for folder in (straight, killed)
-    )
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    expected = load_file(straight / "checkpoint-12" / "model.safetensors")
+    weights = load_file(killed / "checkpoint-12" / "model.safetensors")
+    assert expected.keys() == weights.keys()
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("smoothing", [rare(0.0), 0.1])
 @pytest.mark.parametrize("kind", MODELS)
-def test_gradient_is_that_of_the_mean_over_all_target_tokens(kind, smoothing, tmp_path):
+def test_gradient_is_of_the_mean_over_all_target_tokens(kind, smoothing, tmp_path):
     """Use gradient descent, since Adam would hide a wrong scale of the gradient."""
-    options = {
-        "max_steps": 1,
-        "gradient_accumulation_steps": 3,
-        "label_smoothing_factor": smoothing,
-        "optim": "sgd",
-    }
-    options |= {
-        "paper_schedule": False,
-        "learning_rate": 1.0,
-        "warmup_steps": 0,
-        "save_strategy": "no",
-    }
+    options = {"max_steps": 1, "gradient_accumulation_steps": 3, "optim": "sgd"}
+    options |= {"label_smoothing_factor": smoothing, "learning_rate": 1.0}
+    options |= {"paper_schedule": False, "warmup_steps": 0, "save_strategy": "no"}
     trainer = create_trainer(kind, tmp_path / "model", tmp_path / "out", **options)
     for module in trainer.model.modules():
         if hasattr(module, "dropout") and isinstance(module.dropout, float):
             module.dropout = 0.0
         elif isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    batches = [batch for batch, _ in zip(trainer.get_train_dataloader(), range(3), strict=False)]
+    batches = [*islice(trainer.get_train_dataloader(), 3)]
     counts = [int((batch["labels"] != -100).sum()) for batch in batches]
     assert len({*counts}) > 1, "batches of equal size would hide a mean of means"
     loss = 0.0
     for batch in batches:
         logits = trainer.model(**batch).logits.flatten(end_dim=-2)
-        summed = {"label_smoothing": smoothing, "reduction": "sum"}
-        loss += torch.nn.functional.cross_entropy(
-            logits, batch["labels"].flatten(), **summed
-        ) / sum(counts)
+        labels, summed = batch["labels"].flatten(), {"reduction": "sum"}
+        summed["label_smoothing"] = smoothing
+        total = torch.nn.functional.cross_entropy(logits, labels, **summed)
+        loss += total / sum(counts)
     loss.backward()
-    expected = {
-        name: (each - each.grad).detach()
-        for name, each in trainer.model.named_parameters()
-        if each.requires_grad
-    }
+    expected = {}
+    for name, weight in trainer.model.named_parameters():
+        if weight.requires_grad:
+            expected[name] = (weight - weight.grad).detach()
     trainer.model.zero_grad()
     trainer.train()
-    for name, each in trainer.model.named_parameters():
+    for name, weight in trainer.model.named_parameters():
         if name in expected:
-            torch.testing.assert_close(
-                each.detach(), expected[name], atol=1e-5, rtol=1e-4, msg=name
-            )
+            tolerance = {"atol": 1e-5, "rtol": 1e-4, "msg": name}
+            torch.testing.assert_close(weight.detach(), expected[name], **tolerance)

@@ -20,12 +20,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unfeasible length")
 def set_random_heads(model, seed):
     """Name one head, or two of them, of any layers."""
     draw, config = random.Random(seed), model.config
-    heads = [
-        [layer, head]
-        for layer in range(config.decoder_layers)
-        for head in range(config.decoder_attention_heads)
-    ]
-    config.alignment_heads = draw.sample(heads, min(len(heads), draw.choice([1, 2])))
+    heads = []
+    for layer in range(config.decoder_layers):
+        heads += [[layer, head] for head in range(config.decoder_attention_heads)]
+    count = min(len(heads), draw.choice([1, 2]))
+    config.alignment_heads = draw.sample(heads, count)
 
 
 @torch.no_grad()
@@ -33,27 +32,27 @@ def attention_of_model(model, source, tokens):
     """Return the mean attention of the heads when each token is predicted, computed by eager
     attention.
     """
-    seen = [token for token in source if model.config.source_eos or token != EOS] or source
+    seen = source
+    if not model.config.source_eos:
+        seen = [token for token in source if token != EOS] or source
     model.set_attn_implementation("eager")
-    previous = torch.tensor([[model.generation_config.decoder_start_token_id, *tokens[:-1]]])
-    outputs = model(
-        torch.tensor([seen]), decoder_input_ids=previous, output_attentions=True, use_cache=False
-    )
+    start = model.generation_config.decoder_start_token_id
+    inputs = {"decoder_input_ids": torch.tensor([[start, *tokens[:-1]]])}
+    inputs |= {"output_attentions": True, "use_cache": False}
+    attentions = model(torch.tensor([seen]), **inputs).cross_attentions
     model.set_attn_implementation("sdpa")
-    return torch.stack(
-        [outputs.cross_attentions[layer][0, head] for layer, head in model.config.alignment_heads]
-    ).mean(0)
+    heads = [attentions[layer][0, head] for layer, head in model.config.alignment_heads]
+    return torch.stack(heads).mean(0)
 
 
-def assert_attention_is_that_of_the_model(engine, model, sources, count=1):
+def assert_attention_is_of_the_model(engine, model, sources, count=1):
     compared = 0
     for source, hypotheses in zip(sources, engine.decode(sources, count), strict=True):
-        for each in hypotheses:
-            if each.score > IMPOSSIBLE and each.tokens:
-                expected = attention_of_model(model, source, each.tokens)
-                torch.testing.assert_close(
-                    torch.tensor(each.attention), expected, rtol=1e-4, atol=1e-5
-                )
+        for hypothesis in hypotheses:
+            if hypothesis.score > IMPOSSIBLE and hypothesis.tokens:
+                attention = torch.tensor(hypothesis.attention)
+                expected = attention_of_model(model, source, hypothesis.tokens)
+                torch.testing.assert_close(attention, expected, rtol=1e-4, atol=1e-5)
                 compared += 1
     assert compared >= len(sources)
 
@@ -63,12 +62,10 @@ def test_engine_returns_attention_of_the_model(first):
     for seed in range(first, first + 10):
         case = random_case(seed)
         set_random_heads(case.model, seed)
-        engine = Engine(
-            case.model, slots=case.slots, compile=False, return_alignments=True, **case.options
-        )
-        assert_attention_is_that_of_the_model(
-            engine, case.model, case.sources, case.num_return_sequences
-        )
+        options = {"compile": False, "return_alignments": True, **case.options}
+        engine = Engine(case.model, slots=case.slots, **options)
+        count = case.num_return_sequences
+        assert_attention_is_of_the_model(engine, case.model, case.sources, count)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -76,22 +73,22 @@ def test_engine_returns_attention_of_the_model(first):
 def test_engine_returns_attention_if_the_host_looks_seldom(layer_type, beams):
     model = tiny_long_model(layer_types=[layer_type], vocab_size=40, init_std=0.6)
     model.config.alignment_heads = [[0, 1]]
-    engine = Engine(model, slots=2, num_beams=beams, compile=False, return_alignments=True)
+    options = {"compile": False, "return_alignments": True}
+    engine = Engine(model, slots=2, num_beams=beams, **options)
     engine._look_every = 8
     engine.steps = GraphedSteps(engine.steps.step, "auto", Recorder())
-    assert_attention_is_that_of_the_model(engine, model, SOURCES)
+    assert_attention_is_of_the_model(engine, model, SOURCES)
 
 
 def test_engine_without_alignments_keeps_no_queries():
     model = tiny_model()
     model.config.alignment_heads = [[0, 1]]
-    plain, aligned = (
-        Engine(model, slots=2, compile=False, return_alignments=wanted) for wanted in (False, True)
-    )
-    assert [len(each.buffers.memory[0].layers[0].queries) for each in (plain, aligned)] == [0, 1]
+    plain = Engine(model, slots=2, compile=False, return_alignments=False)
+    aligned = Engine(model, slots=2, compile=False, return_alignments=True)
+    assert len(plain.buffers.memory[0].layers[0].queries) == 0
+    assert len(aligned.buffers.memory[0].layers[0].queries) == 1
     assert plain.steps.identity != aligned.steps.identity
-    found = [engine.decode(SOURCES) for engine in (plain, aligned)]
-    assert [[each.tokens for each in row] for row in found[0]] == [
-        [each.tokens for each in row] for row in found[1]
-    ]
-    assert all(each.attention is None for row in found[0] for each in row)
+    rows = zip(plain.decode(SOURCES), aligned.decode(SOURCES), strict=True)
+    for (ours,), (other,) in rows:
+        assert ours.tokens == other.tokens
+        assert ours.attention is None

@@ -62,8 +62,8 @@ def test_engine_does_not_read_eos_at_the_end_of_prompts():
 def test_engine_stops_prompts_at_the_last_learned_position():
     model = model_of(position_embedding_type="learned", max_position_embeddings=12)
     model.lm_head.bias.data[EOS] = -100.0
-    found = engine_of(model, max_new_tokens=30).decode([[7] * 10, [7] * 12])
-    assert [len(hypotheses[0].tokens) for hypotheses in found] == [3, 1]
+    rows = engine_of(model, max_new_tokens=30).decode([[7] * 10, [7] * 12])
+    assert [len(hypotheses[0].tokens) for hypotheses in rows] == [3, 1]
     assert_engine_gives_hypotheses_of_library(
         Case(model, [[7] * 10], 2, OPTIONS | {"max_new_tokens": 3}, 1)
     )

@@ -23,16 +23,15 @@ MODELS = {
 
 
 def engine_of(model, beams):
-    return Engine(
-        model, slots=3, num_beams=beams, max_new_tokens=20, min_new_tokens=5, compile=False
-    )
+    lengths = {"max_new_tokens": 20, "min_new_tokens": 5}
+    return Engine(model, slots=3, num_beams=beams, compile=False, **lengths)
 
 
 def sources():
     torch.manual_seed(0)
-    return [
-        torch.randint(5, 40, (length,)).tolist() for length in (9, 40, 1, 20, 5)
-    ]  # the room grows and shrinks
+    # The room grows and shrinks.
+    lengths = (9, 40, 1, 20, 5)
+    return [torch.randint(5, 40, (length,)).tolist() for length in lengths]
 
 
 def export(engine):
@@ -44,21 +43,22 @@ def export(engine):
     engine.steps.step = lambda *arguments: program(pytree.tree_leaves(arguments))
 
 
+NAMES = sample(MODELS, "softmax", "linear", "lsh", "softmax after a prompt")
+
+
 @pytest.mark.parametrize("beams", [rare(1), 3])
-@pytest.mark.parametrize(
-    "name", sample(MODELS, "softmax", "linear", "lsh", "softmax after a prompt")
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_exported_step_gives_tokens_and_scores_of_eager_step(name, beams):
     build, changes = MODELS[name]
     model = build(vocab_size=40, init_std=0.4, lm_head_bias=True, **changes)
     eager, exported = engine_of(model, beams), engine_of(model, beams)
     export(exported)
-    for expected, found in zip(
-        *(each.decode(sources(), beams) for each in (eager, exported)), strict=True
-    ):
-        assert [each.tokens for each in found] == [each.tokens for each in expected]
-        for one, other in zip(found, expected, strict=True):
-            assert one.token_log_probabilities == close_to(other.token_log_probabilities)
+    expected = eager.decode(sources(), beams)
+    for row, references in zip(exported.decode(sources(), beams), expected, strict=True):
+        for hypothesis, reference in zip(row, references, strict=True):
+            assert hypothesis.tokens == reference.tokens
+            log_probabilities = reference.token_log_probabilities
+            assert hypothesis.token_log_probabilities == close_to(log_probabilities)
 
 
 @pytest.mark.parametrize("name", ["softmax", "lsh"])
@@ -68,15 +68,9 @@ def test_exported_step_reads_only_keys_of_own_hypotheses(name):
     engine = engine_of(build(vocab_size=40, **changes), 4)
     arguments = engine.buffers.example()
     *_, beams, room = arguments[0].ancestors.shape
-    nodes = [
-        node
-        for node in export_step(engine.steps.step, arguments).graph.nodes
-        if node.op == "call_function"
-    ]
-    widths = {
-        each.shape[-1]
-        for node in nodes
-        for each in pytree.tree_leaves(node.meta["val"])
-        if each is not None and each.dim()
-    }
+    widths = set()
+    for node in export_step(engine.steps.step, arguments).graph.nodes:
+        if node.op == "call_function":
+            leaves = pytree.tree_leaves(node.meta["val"])
+            widths |= {leaf.shape[-1] for leaf in leaves if leaf is not None and leaf.dim()}
     assert room in widths and beams * room not in widths

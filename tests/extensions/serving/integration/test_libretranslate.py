@@ -39,9 +39,11 @@ def directions(names):
 
 
 def rank(texts, hypotheses):
+def number_texts(text, count):
+    """Return different translations of a text."""
+    return [f"{text} {number}" for number in range(count)]
     numbers = range(hypotheses)
-    return [[f"{text} {number}" for number in numbers] for text in texts]
-
+    return [number_texts(text, hypotheses) for text in texts]
 
 def serving(names, translate=rank, known=(), **options):
     options |= {"known": known, "directions": directions(names)}

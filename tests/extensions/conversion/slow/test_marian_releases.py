@@ -40,17 +40,14 @@ def translated(tiny_tokenizer, tmp_path_factory):
         tokens = model.generate(**batch, num_beams=beams, **search)
         lines.append(tiny_tokenizer.batch_decode(tokens, skip_special_tokens=True))
         assert len({*lines[-1]}) > 50
-r 50 found texts
-r 76 found texts
-r 94 found rows
     return parent / "marian", sentences, lines
 
 
-def check_equal(found, lines):
+def check_equal(texts, lines):
     """Check the translations of both searches; rounding may decide between two beams of a random
     model.
     """
-    for of_beams, expected, least in zip(found, lines, (200, 196), strict=True):
+    for of_beams, expected, least in zip(texts, lines, (200, 196), strict=True):
         assert sum(map(str.__eq__, of_beams, expected)) >= least
 
 
@@ -70,9 +67,9 @@ def test_marian_folder_translates_without_this_package(release, translated, tmp_
     command = [sys.executable, SCRIPT, folder]
     process = subprocess.run(command, env=os.environ | path, **options)
     assert process.returncode == 0, process.stderr
-    used, found = json.loads(process.stdout)
+    used, texts = json.loads(process.stdout)
     assert release in (None, used)
-    check_equal(found, lines)
+    check_equal(texts, lines)
 
 
 def test_marian_folder_translates_by_the_converter_of_ctranslate2(translated, tmp_path):
@@ -87,5 +84,5 @@ def test_marian_folder_translates_by_the_converter_of_ctranslate2(translated, tm
         results = translator.translate_batch(sources, beam_size=beams, **options)
         best = [result.hypotheses[0] for result in results]
         rows = [*map(tokenizer.convert_tokens_to_ids, best)]
-        by_beams.append(tokenizer.batch_decode(found, skip_special_tokens=True))
+        by_beams.append(tokenizer.batch_decode(rows, skip_special_tokens=True))
     check_equal(by_beams, lines)

@@ -38,12 +38,14 @@ def directions(names):
     return [Direction(*name.split("-")) for name in names.split()]
 
 
-def rank(texts, hypotheses):
 def number_texts(text, count):
     """Return different translations of a text."""
     return [f"{text} {number}" for number in range(count)]
-    numbers = range(hypotheses)
+
+
+def rank(texts, hypotheses):
     return [number_texts(text, hypotheses) for text in texts]
+
 
 def serving(names, translate=rank, known=(), **options):
     options |= {"known": known, "directions": directions(names)}

@@ -116,7 +116,7 @@ def test_fair_queue_discards_a_request(queue):
     assert queue.take() == []
 
 
-def test_fair_queue_takes_small_requests_after_a_discarded_one():
+def test_fair_queue_takes_small_requests_after_a_discarded_one(queue):
     """The discarded one is large and was next."""
     large = request("a", "large", 1, tokens=500)
     for waiting in (request("b", "first", 1), large):

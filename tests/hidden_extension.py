@@ -33,6 +33,9 @@ def work(name: str, folder: Path) -> None:
     assert main(["translate", model, "A man {name} is on http://a.example/b.", "--json"]) == 0
     assert main(["evaluate", model, "--source", str(text), "--target", target]) == 0
     assert main(["train", *flags(folder, folder / "run", max_steps=2)]) == 0
+    first = {"init_from": str(folder / "run"), "init_vocabulary": "replace"}
+    tuned = flags(folder, folder / "tuned", max_steps=2, **first)
+    assert main(["train", *tuned]) == 0
     if name != "serving":
         serve(model)
 

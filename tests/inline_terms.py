@@ -1,7 +1,7 @@
 """A tiny model whose vocabulary has the tokens of inline terms."""
 
 from tests.tiny import tiny_model, tiny_tokenizer
-from vanilla_transformer.extensions.augmentation.augmentation import add_augmentation_tokens
+from vanilla_transformer.data.tokenizer_training import add_augmentation_tokens
 
 
 def model_with_inline_terms(**fields):

@@ -4,14 +4,14 @@ import asyncio
 import threading
 
 
-def shout(texts, hypotheses, **options):
+def shout(texts, options, format):
     """Return each text in upper case."""
-    return [[text.upper()] * hypotheses for text in texts]
+    return [[text.upper()] * options.count for text in texts]
 
 
-def echo(texts, hypotheses, src_lang, tgt_lang):
+def echo(texts, options, format):
     """Return each text with its languages."""
-    return [[f"{src_lang}-{tgt_lang} {text}"] * hypotheses for text in texts]
+    return [[f"{options.src_lang}-{options.tgt_lang} {text}"] * options.count for text in texts]
 
 
 class SlowModel:
@@ -23,11 +23,11 @@ class SlowModel:
     def __init__(self):
         self.started, self.proceed, self.calls = threading.Event(), threading.Event(), []
 
-    def __call__(self, texts, hypotheses):
+    def __call__(self, texts, options, format):
         self.calls.append(list(texts))
         self.started.set()
         assert self.proceed.wait(20)
-        return shout(texts, hypotheses)
+        return shout(texts, options, format)
 
     async def is_at_work(self):
         await asyncio.to_thread(self.started.wait, 10)

@@ -17,7 +17,7 @@ import torch
 from tests import tiny
 from tests.calibrated_models import CALIBRATION, LIMITS
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
-from vanilla_transformer.extensions.augmentation.augmentation import add_augmentation_tokens
+from vanilla_transformer.data.tokenizer_training import add_augmentation_tokens
 from vanilla_transformer.extensions.conversion.from_transformers import convert_model
 from vanilla_transformer.text.languages import Direction, add_language_tags
 

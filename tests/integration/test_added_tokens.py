@@ -23,10 +23,10 @@ from tests.m2m_100_models import build_m2m_tokenizer, build_nllb_tokenizer
 from tests.marian_models import build_marian_tokenizer
 from tests.normal_form import normal_form
 from vanilla_transformer import VanillaTransformerTokenizer
-from vanilla_transformer.data.tokenizer_training import extend_tokenizer
-from vanilla_transformer.extensions.augmentation.augmentation import MASKS, add_augmentation_tokens
+from vanilla_transformer.data.tokenizer_training import add_augmentation_tokens, extend_tokenizer
 from vanilla_transformer.extensions.conversion.marian import library_tokenizer
 from vanilla_transformer.text.inline_terms import TERM_TOKENS
+from vanilla_transformer.text.protection import MASKS
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 
 TEXTS = ["A man (12) sleeps.", "Ein Mann „schläft“ = 日本."] * 4

@@ -854,6 +854,15 @@ def test_decoder_input_ids_are_shifted_labels():
     assert labels[0, -1] == -100, "the labels themselves stay as they are"
 
 
+@pytest.mark.parametrize("name", ["decoder_input_ids", "decoder_inputs_embeds"])
+def test_decoder_inputs_of_the_caller_replace_shifted_labels(name):
+    model, source = uneven_model(), tokens(2, 6)
+    ids, labels = tokens(2, 5, seed=1), tokens(2, 5)
+    inputs = {name: ids if name == "decoder_input_ids" else model.get_input_embeddings()(ids)}
+    expected = model(input_ids=source, **inputs).logits
+    assert torch.equal(model(input_ids=source, labels=labels, **inputs).logits, expected)
+
+
 def test_seq2seq_trainer_trains_with_label_smoothing(tmp_path):
     model = uneven_model()
     source, labels = tokens(2, 6), tokens(2, 5)

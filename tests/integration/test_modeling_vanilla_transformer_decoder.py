@@ -153,13 +153,14 @@ def test_causal_lm_generates_like_gpt2(gpt2, beams):
     assert torch.equal(copy_gpt2(gpt2).generate(prompt, **decoding), expected)
 
 
-@pytest.mark.parametrize("beams", [1, 2])
-def test_generate_does_not_read_eos_at_the_end_of_prompts(beams):
-    model, prompt = tiny_model(VanillaTransformerForCausalLM), tokens(2, 4)
+@pytest.mark.parametrize(("beams", "length"), [(1, 4), (2, 4), (1, 1)])
+def test_generate_does_not_read_eos_at_the_end_of_prompts(beams, length):
+    model, prompt = tiny_model(VanillaTransformerForCausalLM), tokens(2, length)
     ended = torch.cat([prompt, torch.full((2, 1), EOS)], dim=1)
     decoding = {"max_new_tokens": 5, "num_beams": beams, "do_sample": False}
     found, expected = model.generate(ended, **decoding), model.generate(prompt, **decoding)
-    assert torch.equal(found[:, :5], ended) and torch.equal(found[:, 5:], expected[:, 4:])
+    assert torch.equal(found[:, : length + 1], ended)
+    assert torch.equal(found[:, length + 1 :], expected[:, length:])
 
 
 # --- Encoder-only models --------------------------------------------------------------------------

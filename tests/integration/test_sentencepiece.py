@@ -17,15 +17,16 @@ from tests.without_package import WITHOUT_PACKAGE
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import (
+    add_augmentation_tokens,
     extend_tokenizer,
     special_token_ids,
     train_tokenizer,
 )
 from vanilla_transformer.decoding.constraints import word_continuations
-from vanilla_transformer.extensions.augmentation.augmentation import MASKS, add_augmentation_tokens
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import TARGET_TAG, Direction, add_language_tags
+from vanilla_transformer.text.protection import MASKS
 from vanilla_transformer.tokenization_vanilla_transformer import (
     SENTENCEPIECE_FILE,
     with_normalization,

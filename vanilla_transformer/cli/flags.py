@@ -168,9 +168,9 @@ def set_threads(threads: int | None) -> None:
 def check_workers(workers: int) -> int:
     """Return a number of worker processes."""
     if workers != 1:
-        from vanilla_transformer.extensions.scale_out import engine_workers
+        from vanilla_transformer.machine import cores
 
-        engine_workers.check_workers(workers)
+        cores.check_workers(workers)
     return workers
 
 
@@ -461,7 +461,7 @@ def request_settings(options: Any) -> dict[str, Any]:
         settings["sentence_splitter"] = options.sentence_splitter
         settings["source_language"] = options.source_language
     if "glossary" in settings:
-        from vanilla_transformer.extensions.terms.glossary import as_glossary
+        from vanilla_transformer.text.glossary import as_glossary
 
         languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
         settings["glossary"] = as_glossary(options.glossary, *languages, options.glossary_casefold)

@@ -3,7 +3,7 @@ one.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.files.hashes import cached_folder, hash_file
 from vanilla_transformer.loading.model_names import check_hub, check_local_model, reporting_panics
+from vanilla_transformer.text.inline_terms import TERM_TOKENS
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
+from vanilla_transformer.text.protection import MASKS
 from vanilla_transformer.tokenization_vanilla_transformer import (
     VanillaTransformerTokenizer,
     constructor_arguments,
+    find_anywhere,
 )
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
@@ -60,8 +63,6 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     rule.
     """
     if texts.data.augment:
-        from vanilla_transformer.extensions.augmentation import add_augmentation_tokens
-
         add_augmentation_tokens(tokenizer, augmentations(texts.data))
     tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
     if tags:
@@ -79,6 +80,21 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
         )
     elif languages is None:
         store_direction(tokenizer, [spec.direction for spec in texts.specs])
+
+
+def add_augmentation_tokens(
+    tokenizer: PreTrainedTokenizerBase, augmentations: Collection[str]
+) -> None:
+    """Add the tokens of text with these augmentations that the vocabulary lacks."""
+    known = tokenizer.get_added_vocab().keys()
+    if "inline_terms" in augmentations and not known >= set(TERM_TOKENS):
+        tokenizer.add_special_tokens(
+            {"extra_special_tokens": list(TERM_TOKENS)}, replace_extra_special_tokens=False
+        )
+    if "placeholders" in augmentations:
+        for token in MASKS if tokenizer.is_fast else ():
+            find_anywhere(tokenizer.backend_tokenizer, token)
+        tokenizer.add_tokens([token for token in MASKS if token not in known])
 
 
 def hash_data(texts: Texts) -> dict[str, str]:

@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.engine_pool import convert_for_engine
 from vanilla_transformer.decoding.engine.machine_cache import cache_folder, prepare_cache
 from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
 from vanilla_transformer.decoding.options import LEAST_BEAMS
@@ -35,8 +36,6 @@ def compile_model(
         num_beams: Beam size; by default 1 and the checkpoint's.
         report: Gets a line for each finished step.
     """
-    from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory
-
     if find_compiler() is None:
         raise UserError(
             "Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX."
@@ -44,7 +43,7 @@ def compile_model(
     prepare_cache(cache_folder())
     translates = load_config(name).is_encoder_decoder
     original = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
-    model = convert_in_memory(original)
+    model = convert_for_engine(original)
     if not Engine.supports(model):
         raise UserError(f"The model must be {SUPPORTED}, got {name}.")
     if not translates and workers != 1:

@@ -320,7 +320,7 @@ class TranslationOptions(BaseModel):
     def _read_glossary(cls, value: Any) -> Any:
         if value is None:
             return None
-        from vanilla_transformer.extensions.terms.glossary import as_glossary
+        from vanilla_transformer.text.glossary import as_glossary
 
         return as_glossary(value)
 
@@ -442,11 +442,28 @@ class TranslationOptions(BaseModel):
         """Return these options with other values, as if the call had given them."""
         kwargs = {name: value for name, value in values.items() if name in options_of(CONFIG)}
         values |= {"generate_kwargs": {**self.generate_kwargs, **kwargs}}
-        return type(self)(**{**vars(self), **values})
+        set_values = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**set_values, **values})
 
     def with_beams(self) -> "TranslationOptions":
         """Return these options for a beam search that needs several beams."""
         return self.override(num_beams=several_beams(self.num_beams, self.count))
+
+    def choose_beams(self, usual: int | None, reranks: bool = False) -> "TranslationOptions":
+        """Return these options with the beam size that they need, for callers who do not choose
+        one.
+
+        Args:
+            usual: The beam size of the checkpoint.
+            reranks: Whether a model reranks the n-best list of each sentence.
+        """
+        if self.do_sample:
+            return self.override(num_beams=1)
+        has_hard_terms = self.glossary is not None and self.term_mode != SOFT
+        needs_beams = has_hard_terms or reranks or self.constraints is not None
+        if self.num_return_sequences is not None or (self.mbr is None and needs_beams):
+            return self.override(num_beams=several_beams(self.count, usual))
+        return self
 
     def without_columns(self) -> "TranslationOptions":
         """Return these options for another process, which gets sentences with their own seeds and
@@ -470,6 +487,22 @@ class TranslationOptions(BaseModel):
         return self.generate_kwargs.get(name) is not None
 
     # --- What follows from several options ---
+
+    def __hash__(self) -> int:
+        """Hash the numbers and strings among the options; lists and dictionaries have no hash."""
+        values = vars(self).values()
+        return hash(tuple(value for value in values if isinstance(value, str | int | float)))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that the call and the constructor give, as keyword arguments of a call."""
+        in_config = options_of(CONFIG)
+        arguments = dict(self.generate_kwargs)
+        for name in options_of():
+            value = getattr(self, name)
+            if name in self.model_fields_set and name not in in_config and value is not None:
+                arguments[name] = value
+        return arguments
 
     @property
     def returned(self) -> str | None:
@@ -510,24 +543,6 @@ def several_beams(*wanted: int | None) -> int:
     paper's.
     """
     return max(LEAST_BEAMS, *(beams or 1 for beams in wanted))
-
-
-def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> dict[str, Any]:
-    """Return keyword arguments of a call with the beam size that they need, for callers who do not
-    choose one.
-
-    Args:
-        usual: The beam size of the checkpoint.
-        reranks: Whether a model reranks the n-best list of each sentence.
-    """
-    if options.get("do_sample"):
-        return {**options, "num_beams": 1}
-    has_hard_terms = "glossary" in options and options.get("term_mode") != SOFT
-    needs_beams = has_hard_terms or reranks or "constraints" in options
-    if "num_return_sequences" in options or ("mbr" not in options and needs_beams):
-        count = options.get("num_return_sequences", options.get("alternatives"))
-        return {**options, "num_beams": several_beams(count, usual)}
-    return dict(options)
 
 
 # --- Declarations ---------------------------------------------------------------------------------

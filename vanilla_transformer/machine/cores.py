@@ -59,6 +59,16 @@ def usable_cores() -> int:
     return max(1, cores)
 
 
+def check_workers(workers: object) -> None:
+    """Refuse a number of worker processes that is no integer from 1 to the number of cores."""
+    cores = usable_cores()
+    if type(workers) is not int or not 1 <= workers <= cores:
+        raise UserError(
+            f"`workers` must be an integer from 1 to {cores}, the number of cores that this "
+            f"process may use, got {workers!r}."
+        )
+
+
 def use_all_cores() -> None:
     """Use all cores if `accelerate launch` started a single CPU process, which it limits to one
     thread.

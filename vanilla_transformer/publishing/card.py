@@ -25,6 +25,7 @@ from vanilla_transformer.loading.model_names import refuse_pipes
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.translation_warnings import OF_TEXT
 
+from .marian_branch import MARIAN, can_be_marian
 from .run_records import (
     CURVE,
     EVALUATIONS,
@@ -35,7 +36,7 @@ from .run_records import (
     read_records,
     read_validations,
 )
-from .staging import CARD_NAME, MARIAN, can_be_marian, find_task, publishable_files
+from .staging import CARD_NAME, find_task, publishable_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

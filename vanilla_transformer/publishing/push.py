@@ -2,7 +2,6 @@
 `marian`.
 """
 
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,8 @@ from vanilla_transformer.files.hashes import refuse_damage
 from vanilla_transformer.loading.model_names import check_repo_id
 
 from .checks import SENTENCES, CheckResult, check_staged, failed_checks
-from .staging import CARD_NAME, MARIAN, can_be_marian, refuse_own_class, stage
+from .marian_branch import MARIAN, can_be_marian, write_marian
+from .staging import CARD_NAME, refuse_own_class, stage
 
 
 def push_folder(
@@ -76,7 +76,7 @@ def push_folder(
         if revision in (None, "main") and can_be_marian(staged):
             # First, because the card of `main` names it.
             folders = {
-                MARIAN: _write_marian(staged, Path(parent) / MARIAN, repo_id),
+                MARIAN: write_marian(staged, Path(parent) / MARIAN, repo_id, SENTENCES),
                 revision: staged,
             }
         if plan is not None:
@@ -96,21 +96,6 @@ def push_folder(
             for branch, path in folders.items()
         ]
         return urls[-1]
-
-
-def _write_marian(staged: Path, folder: Path, repo_id: str) -> Path:
-    """Write the model as a `MarianMTModel`, with its license and a short card that has the metadata
-    of the other.
-    """
-    from vanilla_transformer.extensions.conversion import WRITERS
-
-    WRITERS["marian"](staged, folder, SENTENCES)
-    for path in staged.glob("LICENSE"):
-        shutil.copy(path, folder)
-    card = ModelCard.load(staged / CARD_NAME)
-    card.text = f"# {repo_id} as a MarianMTModel\n\nThe branch `main` has the card of this model.\n"
-    card.save(folder / CARD_NAME)
-    return folder
 
 
 def _upload(

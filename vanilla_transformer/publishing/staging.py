@@ -29,15 +29,11 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
 )
-from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.files.hashes import hash_file
 from vanilla_transformer.files.json_files import read_json, walk_json
 from vanilla_transformer.files.model_folders import TOKENIZER_FILES
 from vanilla_transformer.loading.model_files import KERNEL_KEYS
-from vanilla_transformer.modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
-)
 
 from .run_records import CURVE
 
@@ -45,7 +41,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 CARD_NAME = "README.md"
-MARIAN = "marian"  # the branch of a model's other form
 # The task of `pipeline()` by the end of the model class, and the auto class that loads it.
 TASKS = {
     "ForConditionalGeneration": ("translation", "AutoModelForSeq2SeqLM"),
@@ -97,17 +92,6 @@ def find_task(config: "PreTrainedConfig") -> tuple[str, str]:
     raise UserError(
         f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}."
     )
-
-
-def can_be_marian(folder: Path) -> bool:
-    """Return whether `MarianMTModel` can represent a model, which must be of this package's very
-    class.
-    """
-    from vanilla_transformer.extensions.conversion.marian import marian_reasons
-
-    config = load_config(folder)
-    is_ours = config.architectures == [VanillaTransformerForConditionalGeneration.__name__]
-    return is_ours and not any(marian_reasons(config).values())
 
 
 def _model_type(folder: Path) -> str:

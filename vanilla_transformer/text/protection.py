@@ -189,6 +189,9 @@ KINDS = {
 _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 # What all text to keep has, whatever its kind. Most sentences have none of it.
 _NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
+# Tokens of placeholders that models of this package learn. They are not special, so they appear in
+# the text of a translation.
+MASKS = tuple(f"<ph{number}>" for number in range(8))
 MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 SIGN = regex.compile(r"[%{}<>$&]|\s{2,}+")  # of placeholders and tags; and a run of white space
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
@@ -20,6 +21,7 @@ from vanilla_transformer.data.tokenizer_training import (
     load_or_train_tokenizer,
     special_token_ids,
 )
+from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
@@ -39,13 +41,11 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
 
     A run resumes without that model, because its checkpoint has all of it, except with LoRA.
     """
-    from vanilla_transformer.extensions.conversion.from_transformers import load_converted
-
     options, size = recipe.fine_tuning, recipe.data.vocab_size
     name = options.init_from
     assert name is not None
     if checkpoint is None or options.lora_rank is not None:
-        model, tokenizer = load_converted(name)
+        model, tokenizer = _load(name)
         model = keep_layers(
             model, {"encoder": options.init_encoder_layers, "decoder": options.init_decoder_layers}
         )
@@ -60,7 +60,7 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
             )
             raise UserError(f"{requirement}, got {size}. Leave it out, or set `init_vocabulary`.")
     else:
-        model, tokenizer = load_converted(checkpoint)
+        model, tokenizer = _load(checkpoint)
     languages = find_languages(tokenizer)
     if languages is not None and languages.is_forced:
         if any(None in spec.direction for spec in texts.specs):
@@ -91,6 +91,16 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
     if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
         model = replace_vocabulary(model, tokenizer, changed)
     return model, changed
+
+
+def _load(name: str | Path) -> InitialModel:
+    """Load a model in float32 and its tokenizer: one of this package, or one that is converted."""
+    if isinstance(load_config(name), VanillaTransformerConfig):
+        model = load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32)
+        return model, load_tokenizer(name)
+    from vanilla_transformer.extensions.conversion.from_transformers import load_converted
+
+    return load_converted(name)
 
 
 def keep_layers(

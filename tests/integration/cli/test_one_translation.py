@@ -11,6 +11,7 @@ from tests.tiny_distillation import distillation_flags
 from tests.tiny_runs import flags
 from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.translation_pipeline import TranslationCall
 from vanilla_transformer.extensions.distillation import teacher as teacher_module
 from vanilla_transformer.extensions.serving.service import translate_with
@@ -27,6 +28,7 @@ LINES = [
 ]
 PAIRS = [(line, "Zwei Hunde laufen über das grüne Gras.") for line in LINES]
 BEAMS = ["--num_beams", "2"]
+BEAM_SEARCH = TranslationOptions.resolve({"num_beams": 2})
 SOURCES, TARGETS = ["--source", "{}/lines.en"], ["--target", "{}/lines.de"]
 NO_LOSSES = {"drop_lowest_scores": 0, "teacher_num_beams": 1}
 
@@ -108,7 +110,7 @@ SAME = {
     "check-model": run("check-model", "{}/model", *SOURCES, *TARGETS, *BEAMS),
     "demo": lambda folder: train._print_demo_scores(folder / "model", folder / "corpus") and 0,
     "serve": lambda folder: (
-        translate_with(load_pipeline(folder / "model"))(LINES, 1, num_beams=2) and 0
+        translate_with(load_pipeline(folder / "model"))(LINES, BEAM_SEARCH) and 0
     ),
     # Doors of Python
     "pipeline": lambda folder: (

@@ -136,3 +136,45 @@ def test_options_are_refused_once_with_all_mistakes():
         "`term_mode` must be one of 'soft', 'hard', 'exact', got 'none'.",
         "`protect` must be true or false, got 2.",
     ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {},
+        {"do_sample": True, "seed": 3},
+        {"num_beams": 2, "protect": False, "return_scores": True},
+        {"glossary": [("dog", "Hund")], "term_mode": "soft", "repetition_penalty": 1.5},
+    ],
+    ids=str,
+)
+def test_options_give_back_what_the_call_gave(call):
+    """Values of a generation config stay out: the next pipeline has its own."""
+    options = resolve(call)
+    arguments = options.given
+    assert arguments.keys() == call.keys()
+    again = resolve(arguments)
+    assert again == options and hash(again) == hash(options)
+
+
+def test_override_keeps_what_the_call_did_not_give():
+    """A default of ours must not look like the wish of the call."""
+    options = TranslationOptions.resolve({"do_sample": True}).override(num_beams=1)
+    assert options.given == {"do_sample": True, "num_beams": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "beams"),
+    [
+        ({}, None),
+        ({"num_return_sequences": 6}, 6),
+        ({"constraints": ["Hund"]}, 4),
+        ({"glossary": [("dog", "Hund")], "term_mode": "soft"}, None),
+        ({"glossary": [("dog", "Hund")], "term_mode": "hard"}, 4),
+        ({"do_sample": True}, 1),
+        ({"mbr": "chrf", "constraints": ["Hund"]}, None),
+    ],
+    ids=str,
+)
+def test_requests_without_a_beam_size_get_the_one_they_need(call, beams):
+    assert TranslationOptions.resolve(call).choose_beams(usual=2).num_beams == beams

@@ -1,6 +1,6 @@
 """Inline terms are written into a text, and its characters are found again."""
 
-from vanilla_transformer.extensions.terms.glossary import Glossary, Match
+from vanilla_transformer.text.glossary import Glossary, Match
 from vanilla_transformer.text.inline_terms import annotate
 
 TEXT = "The dog sees a steam engine."

@@ -18,7 +18,6 @@ from itertools import chain, count, islice, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vanilla_transformer.data.readers.column_names import find_named_columns
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.text_files import (
     decode_lines,
@@ -26,6 +25,7 @@ from vanilla_transformer.files.text_files import (
     invalid_unicode_error,
     read_file_lines,
 )
+from vanilla_transformer.text.column_names import find_named_columns
 
 from .corpora import ROWS_PER_BATCH, CorpusRow, CorpusSpec, OpenCorpus, SentencePair, open_corpus
 

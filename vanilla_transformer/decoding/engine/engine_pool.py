@@ -34,6 +34,20 @@ _SAMPLES = 4  # numbers of a weight that are looked at
 LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 
 
+def convert_for_engine(model: Any) -> Any:
+    """Return a model that an engine may decode: the model itself, or a translation model of
+    transformers as one of this package, which shares its weights.
+
+    Raises:
+        UserError: The model would compute something else.
+    """
+    if Engine.supports(model):
+        return model
+    from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory
+
+    return convert_in_memory(model)
+
+
 class _OptimizerSteps:
     """Count the steps of all optimizers: fused kernels change weights without a new version."""
 
@@ -238,12 +252,8 @@ class EnginePool:
         self._samples = _join(self._views)
         self._decoded, self._problem = self.model, None
         if self.converts and not Engine.supports(self.model):
-            from vanilla_transformer.extensions.conversion.from_transformers import (
-                convert_in_memory,
-            )
-
             try:
-                self._decoded = convert_in_memory(self.model)
+                self._decoded = convert_for_engine(self.model)
             except UserError as error:
                 self._decoded, self._problem = (
                     None,

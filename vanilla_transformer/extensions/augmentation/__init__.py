@@ -11,7 +11,6 @@ from vanilla_transformer.data.data_arguments import augmentations
 from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-from .augmentation import add_augmentation_tokens
 from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
 
@@ -34,4 +33,4 @@ def change_corpus(
     return corpus
 
 
-__all__ = ["add_augmentation_tokens", "change_corpus"]
+__all__ = ["change_corpus"]

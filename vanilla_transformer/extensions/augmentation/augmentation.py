@@ -5,25 +5,21 @@ source, put placeholders on both sides, or replace it by noise.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
 import regex
-from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.readers import SentencePair, WordPair
-from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate
-from vanilla_transformer.text.protection import find_protected, locate, mask, merge
+from vanilla_transformer.text.inline_terms import Match, annotate
+from vanilla_transformer.text.protection import MASKS, find_protected, locate, mask, merge
 from vanilla_transformer.text.units import is_word_of_letters, split_graphemes, split_units
-from vanilla_transformer.tokenization_vanilla_transformer import find_anywhere
 
 from .lexicon import Lexicon
 from .perturbations import perturb
 
-# Tokens of placeholders. They are not special, so they appear in the text of a translation.
-MASKS = tuple(f"<ph{number}>" for number in range(8))
 _NAME = regex.compile(r"(?<!\w)\p{Lu}\p{M}*+\p{L}[\p{L}\p{M}]*+(?!\w)")
 # Probabilities: that a term is annotated, and that it is joined with the next one.
 _ANNOTATED, _JOINED = 0.5, 0.3
@@ -40,21 +36,6 @@ class _AlignedTerm(NamedTuple):
     target_start: int
     target_end: int
     form: str
-
-
-def add_augmentation_tokens(
-    tokenizer: PreTrainedTokenizerBase, augmentations: Collection[str]
-) -> None:
-    """Add the tokens of text with these augmentations that the vocabulary lacks."""
-    known = tokenizer.get_added_vocab().keys()
-    if "inline_terms" in augmentations and not known >= set(TERM_TOKENS):
-        tokenizer.add_special_tokens(
-            {"extra_special_tokens": list(TERM_TOKENS)}, replace_extra_special_tokens=False
-        )
-    if "placeholders" in augmentations:
-        for token in MASKS if tokenizer.is_fast else ():
-            find_anywhere(tokenizer.backend_tokenizer, token)
-        tokenizer.add_tokens([token for token in MASKS if token not in known])
 
 
 def perturb_pair(pair: SentencePair, random: Random, name: str) -> SentencePair:

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from transformers import (
-    AutoModelForSeq2SeqLM,
     FSMTForConditionalGeneration,
     FSMTTokenizer,
     M2M100ForConditionalGeneration,
@@ -18,7 +17,7 @@ from transformers import (
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.engine.supported_models import METHODS, is_hooked
 from vanilla_transformer.decoding.ensemble import Ensemble
-from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
+from vanilla_transformer.decoding.pretrained import load_config, load_tokenizer
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
@@ -118,17 +117,13 @@ def merge_adapters(model: PreTrainedModel) -> Any:
 def load_converted(
     name: str | Path,
 ) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
-    """Load a model in float32 and its tokenizer: one of this package, Marian (OPUS-MT), FSMT,
-    M2M-100 or NLLB.
+    """Load a Marian (OPUS-MT), FSMT, M2M-100 or NLLB model as one of this package in float32, and
+    its tokenizer.
 
     Args:
         name: A folder, or a name on the Hub.
     """
     config = load_config(name)
-    if isinstance(config, VanillaTransformerConfig):
-        return load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(
-            name
-        )
     if config.model_type not in _FORMATS:
         known = ", ".join([VanillaTransformerConfig.model_type, *_FORMATS])
         raise UserError(

@@ -6,6 +6,7 @@ from importlib import import_module
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protection.blocks import Document
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
@@ -131,15 +132,16 @@ class DocumentTranslator:
 
     def __call__(self, texts: Sequence[str], format: str, **options: Any) -> list[str]:
         """Return documents of a format with their text translated, with options of the pipeline."""
-        task = self.describe(texts, format, **options)
-        return translate_task(partial(self.translate, **options), task)
+        resolved = TranslationOptions.resolve(options)
+        task = self.describe(texts, format, resolved)
+        return translate_task(partial(self.translate, options=resolved), task)
 
     def describe(
         self,
         texts: Sequence[str],
         format: str,
+        options: TranslationOptions,
         default: Direction = NO_DIRECTION,
-        **options: Any,
     ) -> DocumentTask:
         """Return what another process needs to read and write documents, which asks for
         translations.
@@ -147,17 +149,18 @@ class DocumentTranslator:
         Args:
             default: Languages that are neither options nor known.
         """
-        source, target = self._direction
-        source, target = source or default.source, target or default.target
-        languages = options.get("src_lang", source), options.get("tgt_lang", target)
+        source = options.src_lang or self._direction.source or default.source
+        target = options.tgt_lang or self._direction.target or default.target
         return DocumentTask(
             texts,
             format,
-            find_direction(self._pipeline.tokenizer, *languages),
-            ("abbreviations", options.get("src_lang", self._language)),
-            options.get("protect", True),
+            find_direction(self._pipeline.tokenizer, source, target),
+            ("abbreviations", options.src_lang or self._language),
+            options.protect,
         )
 
-    def translate(self, sentences: Sequence[Sentence], **options: Any) -> list[Translation]:
+    def translate(
+        self, sentences: Sequence[Sentence], options: TranslationOptions
+    ) -> list[Translation]:
         """Return translations of the sentences of documents."""
-        return self._pipeline.translate_sentences(sentences, progress_bar=False, **options)
+        return self._pipeline.translate_sentences(sentences, progress_bar=False, **options.given)

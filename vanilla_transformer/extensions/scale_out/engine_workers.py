@@ -29,7 +29,7 @@ from vanilla_transformer.decoding.sentences import Report, Sentence
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import LostProcessError, UserError
-from vanilla_transformer.machine.cores import usable_cores
+from vanilla_transformer.machine.cores import check_workers, usable_cores
 from vanilla_transformer.user_input.user_modules import starting_processes
 
 logger = logging.get_logger(__name__)
@@ -124,16 +124,6 @@ def open_workers(
     with closing(WorkerPipeline(name, translate, workers, precision, **of_workers)) as parallel:
         del translate
         yield parallel
-
-
-def check_workers(workers: object) -> None:
-    """Check a number of workers."""
-    cores = usable_cores()
-    if type(workers) is not int or not 1 <= workers <= cores:
-        raise UserError(
-            f"`workers` must be an integer from 1 to {cores}, the number of cores that this "
-            f"process may use, got {workers!r}."
-        )
 
 
 def _split(order: list[int], workers: int) -> Iterator[list[int]]:

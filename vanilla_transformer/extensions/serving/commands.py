@@ -252,7 +252,7 @@ def _parse_direction(name: str) -> Direction | None:
 def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, Any]]:
     """Load the only model, and return it and the arguments of its page."""
     from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.extensions.terms.glossary import read_glossary
+    from vanilla_transformer.text.glossary import read_glossary
 
     from .models import ServedModel
 
@@ -307,7 +307,7 @@ def _several_models(
 ) -> tuple[list["ServedModel"], dict[str, Any]]:
     """Return models that are loaded when requests need them, and the arguments of their page."""
     from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.extensions.terms.glossary import read_glossary
+    from vanilla_transformer.text.glossary import read_glossary
 
     from .models import ModelLoader, ServedModel
 
@@ -365,8 +365,9 @@ def _wrap(
     documents, known = DocumentTranslator(translate, spoken, direction), known_options(translate)
     if glossary is not None:
         find_term_mode(None, known)  # refuses a model that knows no terms
+    usual_languages = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
     return LoadedModel(
-        translate_with(translate, documents, languages, spoken, glossary),
+        translate_with(translate, documents, usual_languages, spoken, glossary),
         count_tokens_with(translate.tokenizer),
         known,
         lambda: translate.is_compiled,

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
@@ -31,9 +32,11 @@ class Documents(Protocol):
     """
 
     def describe(
-        self, texts: Sequence[str], format: str, default: Direction, **options: Any
+        self, texts: Sequence[str], format: str, options: TranslationOptions, default: Direction
     ) -> Any: ...
-    def translate(self, sentences: Sequence[Sentence], **options: Any) -> list[Translation]: ...
+    def translate(
+        self, sentences: Sequence[Sentence], options: TranslationOptions
+    ) -> list[Translation]: ...
 
 
 class DocumentProcesses:

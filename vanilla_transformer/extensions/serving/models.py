@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation
@@ -23,6 +24,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from .document_processes import DocumentProcesses, Documents
 from .limits import Limits, Refusal
 from .queue import (
+    TEXT,
     Batcher,
     CountTokens,
     ModelFailure,
@@ -153,7 +155,7 @@ class ServedModel:
         self.loaded: Any = loaded  # None if the model is not in memory
         self._loading: asyncio.Task[Refusal | None] | None = None
         self.batcher = Batcher(
-            lambda *arguments, **options: self.loaded.translate(*arguments, **options),
+            self._translate,
             limits,
             lambda texts: self.loaded.count_tokens(texts),
             self.loader.model_thread,
@@ -163,6 +165,12 @@ class ServedModel:
     def is_loaded(self) -> bool:
         """Whether the model is in memory."""
         return self.loaded is not None
+
+    def _translate(
+        self, texts: Sequence[str | Sentence], options: TranslationOptions, format: str
+    ) -> list[list[Any]]:
+        translations: list[list[Any]] = self.loaded.translate(texts, options, format)
+        return translations
 
     def health(self) -> dict[str, Any]:
         """Describe the model: `"slow"` means that a batch takes longer than a request may."""
@@ -198,7 +206,7 @@ class ServedModel:
         self.requests += 1
         try:
             await self.load()
-            if self.loaded.documents is None or "format" not in dict(request.options):
+            if self.loaded.documents is None or request.format == TEXT:
                 return await self.batcher.translate(request)
             return await self._translate_documents(request, self.loaded.documents)
         finally:
@@ -211,9 +219,8 @@ class ServedModel:
         """Translate documents, whose sentences wait in the queue as other texts do."""
         from vanilla_transformer.extensions.documents.translation import translate_task
 
-        options = dict(request.options)
-        self.limits.check_request(request.texts, request.num_hypotheses, options["format"])
-        task = documents.describe(request.texts, default=self.default, **options)
+        self.limits.check_request(request.texts, request.options.count, request.format)
+        task = documents.describe(request.texts, request.format, request.options, self.default)
 
         async def answer(sentences: list[Sentence]) -> list[Translation]:
             limits, answers = self.limits, dict[int, Translation]()

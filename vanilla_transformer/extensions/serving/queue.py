@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.sentences import Sentence
 
-from .features import LANGUAGES
 from .limits import LONGEST_REASON, Limits, Refusal
 
-Options = tuple[tuple[str, Any], ...]  # keyword arguments
+TEXT = "text"  # the format of texts that are no documents
+_NO_OPTIONS = TranslationOptions()
 
 # A request is small as long as the small requests of its client have at most this many tokens. As
 # long as there were small requests within the last seconds, large ones get few tokens of each
@@ -27,20 +27,21 @@ _FEW_TOKENS = 32
 
 class TextRequest(NamedTuple):
     """
-    A request to translate texts, which are still unchecked, and so is `num_hypotheses`, the
-    translations of each one.
+    A request to translate texts, which are still unchecked, and so is the number of translations
+    of each one.
 
     Attributes:
+        options: Options of all texts.
         client: Name by which requests take turns.
-        options: Keyword arguments of the translation, such as `("return_scores", True)`.
+        format: The format of documents.
         constraints: The phrases of each text, or None.
         prefixes: The target prefix of each text, or None.
     """
 
     texts: Any
-    num_hypotheses: int = 1
+    options: TranslationOptions = _NO_OPTIONS
     client: str = ""
-    options: Options = ()
+    format: str = TEXT
     constraints: Sequence[tuple[str, ...]] | None = None
     prefixes: Sequence[str | None] | None = None
 
@@ -55,9 +56,9 @@ class QueuedText(NamedTuple):
 
     text: str | Sentence
     tokens: int
-    num_hypotheses: int
     future: asyncio.Future[list[Any]]
-    options: Options = ()
+    options: TranslationOptions = _NO_OPTIONS
+    format: str = TEXT
     constraints: tuple[str, ...] = ()
     target_prefix: str | None = None
     arrived: float = 0.0
@@ -163,10 +164,19 @@ def _padded_tokens(texts: list[QueuedText]) -> int:
     return len(texts) * max((text.tokens for text in texts), default=0)
 
 
-# Maps a batch of texts and a number of hypotheses to that many translations of each text, best
-# first. Options of requests are keyword arguments: with `return_scores=True` each translation is an
-# object instead of a string.
-Translate = Callable[..., list[list[Any]]]
+class Translate(Protocol):
+    """A function that returns as many translations of each text as the options ask for, best
+    first.
+
+    With an option such as `return_scores` each translation is an object instead of a string. The
+    texts are documents of a format other than text, or their sentences.
+    """
+
+    def __call__(
+        self, texts: Sequence[str | Sentence], options: TranslationOptions, format: str
+    ) -> list[list[Any]]: ...
+
+
 CountTokens = Callable[[Sequence[str]], list[int]]
 
 # A model that cannot translate this after a failure is broken.
@@ -271,14 +281,13 @@ class Batcher:
 
         Texts of a canceled call leave the queue.
         """
-        texts, num_hypotheses, client, options, constraints, prefixes = request
-        format = dict(options).get("format", "text")
-        self.limits.check_request(texts, num_hypotheses, format)
+        texts, options, client, format, constraints, prefixes = request
+        self.limits.check_request(texts, options.count, format)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts: list[int] = []
-                if format != "text":  # which would take long to encode
+                if format != TEXT:  # which would take long to encode
                     for text in texts:
                         plain = text.text if isinstance(text, Sentence) else text
                         counts.append(1 + len(plain) // _CHARACTERS_PER_TOKEN)
@@ -294,9 +303,9 @@ class Batcher:
                     QueuedText(
                         text,
                         count,
-                        num_hypotheses,
                         asyncio.Future(),
                         options,
+                        format,
                         required,
                         prefix,
                         arrived,
@@ -332,8 +341,8 @@ class Batcher:
                 groups: dict[Any, list[QueuedText]] = {}  # with the same options
                 for text in self._queue.take():
                     key = (
-                        text.num_hypotheses,
                         text.options,
+                        text.format,
                         bool(text.constraints),
                         text.target_prefix is not None,
                     )
@@ -398,18 +407,20 @@ class Batcher:
 
         The calls of other batchers on this thread do not count as its time.
         """
-        (first, *_), texts = group, [entry.text for entry in group]
-        options = dict(first.options)
+        first = group[0]
+        texts = [entry.text for entry in group]
+        count = first.options.count
+        columns = dict[str, list[Any]]()
         if first.constraints:
-            options["constraints"] = [list(entry.constraints) for entry in group]
+            columns["constraints"] = [list(entry.constraints) for entry in group]
         if first.target_prefix is not None:
-            options["target_prefix"] = [entry.target_prefix for entry in group]
+            columns["target_prefix"] = [entry.target_prefix for entry in group]
+        options = first.options.model_copy(update=columns)
 
         def translate() -> list[list[Any]]:
-            self._busy_since = (
-                time.monotonic()
-            )  # stays so if the call is canceled or hangs: its thread still works
-            return self._translate(texts, first.num_hypotheses, **options)
+            # It stays so if the call is canceled or hangs: its thread still works.
+            self._busy_since = time.monotonic()
+            return self._translate(texts, options, first.format)
 
         limit = _HANGING * self.limits.request_seconds
         call = asyncio.ensure_future(call_on_thread(self._model_thread, translate))
@@ -425,25 +436,21 @@ class Batcher:
         self._busy_since = None
         try:
             translations = call.result()
-            if [len(hypotheses) for hypotheses in translations] != [first.num_hypotheses] * len(
-                texts
-            ):
-                raise ModelFailure(
-                    f"Each of {len(texts)} texts must have {first.num_hypotheses} translations."
-                )
+            if [len(hypotheses) for hypotheses in translations] != [count] * len(texts):
+                raise ModelFailure(f"Each of {len(texts)} texts must have {count} translations.")
         except ModelFailure as failure:
             if not isinstance(failure.__cause__, _REFUSALS):
                 self.last_failure = type(failure.__cause__ or failure).__name__
             raise
         return translations
 
-    async def _check_model(self, options: Options) -> None:
+    async def _check_model(self, options: TranslationOptions) -> None:
         """Translate a harmless text after a failure; the model is broken if it cannot do that."""
         if self.broken:
             return
-        languages = tuple(option for option in options if option[0] in LANGUAGES)
+        languages = TranslationOptions(src_lang=options.src_lang, tgt_lang=options.tgt_lang)
         try:
-            await self._call_model([QueuedText(_HARMLESS_TEXT, 1, 1, asyncio.Future(), languages)])
+            await self._call_model([QueuedText(_HARMLESS_TEXT, 1, asyncio.Future(), languages)])
         except ModelFailure:
             self._break()
 

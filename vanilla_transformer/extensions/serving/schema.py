@@ -24,7 +24,7 @@ from vanilla_transformer.user_input.names import find_nearest
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .language_detection import Detected
 from .libretranslate import Question
-from .queue import TextRequest
+from .queue import TEXT, TextRequest
 
 JSON, EVENTS = "application/json", "text/event-stream"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -138,33 +138,30 @@ class TranslationRequest(_Entries):
             raise OptionError(
                 f"`mbr_samples` may be at most {max_samples} (--max_mbr_samples), {found}."
             )
-        TranslationOptions.resolve(options)  # which checks the options together
-        count = options.pop("num_return_sequences", options.get("alternatives", 1))
-        constraints, prefixes = (
-            _column(options, name, texts) for name in ("constraints", "target_prefix")
-        )
-        if self.format != "text":
+        if options.get("num_return_sequences") == 1:
+            del options["num_return_sequences"]  # which needs no beam search
+        resolved = TranslationOptions.resolve(options)
+        constraints = _column(options, "constraints", texts)
+        prefixes = _column(options, "target_prefix", texts)
+        if self.format != TEXT:
             if "format" not in known:
                 raise OptionError("This service translates no documents. Leave `format` out.")
-            is_alone = constraints is None and prefixes is None and count == 1
-            if not is_alone or options.keys() - {*TERMS, *LANGUAGES, "protect"}:
+            if options.keys() - {*TERMS, *LANGUAGES, "protect"}:
                 raise OptionError(
                     "With `format` there is one translation. Leave the other options but terms out."
                 )
-            options["format"] = self.format
-        return TextRequest(
-            texts, count, client, tuple(sorted(options.items())), constraints, prefixes
-        )
+        of_all_texts = resolved.model_copy(update={"constraints": None, "target_prefix": None})
+        return TextRequest(texts, of_all_texts, client, self.format, constraints, prefixes)
 
 
 ENTRIES = tuple(TranslationRequest.model_fields)
 
 
-def _column(options: dict[str, Any], name: str, texts: Any) -> list[Any] | None:
-    """Take an option that is given for all texts or for each one, and return what each text has of
-    it, or None.
+def _column(options: Mapping[str, Any], name: str, texts: Any) -> list[Any] | None:
+    """Return what each text has of an option that is given for all texts or for each one, or
+    None.
     """
-    value = options.pop(name, None)
+    value = options.get(name)
     if value is None:
         return None
     kind, place = (list, " for a text") if name == "constraints" else (str, "")

@@ -7,7 +7,7 @@ import copy
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -28,23 +28,28 @@ from starlette.requests import ClientDisconnect
 from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
-from vanilla_transformer.decoding.options import EXACT, SOFT, OptionError, choose_beams, options_of
+from vanilla_transformer.decoding.options import (
+    EXACT,
+    SOFT,
+    OptionError,
+    TranslationOptions,
+    options_of,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.formats import DOCUMENT_ENDINGS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.user_input.schemas import find_mistakes
 
 from . import schema
 from .document_processes import DocumentProcesses, Documents
-from .features import RETURNED
 from .incoming import BodyLimit, read_content, read_form, read_texts, unless_disconnected
 from .language_detection import Detected, DetectLanguages
 from .libretranslate import DETECTED, Question, TranslatedFiles, name_language, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
 from .models import VERSION, LoadedModel, Models, ServedModel
 from .prometheus import CountRequests
-from .queue import CountTokens, ModelFailure, TextRequest, Translate, count_bytes
+from .queue import TEXT, CountTokens, ModelFailure, TextRequest, Translate, count_bytes
 from .schema import TranslationRequest
 
 if TYPE_CHECKING:
@@ -469,7 +474,7 @@ class _Translator:
         model = self.models.find(content.model)
         resolved = await self._resolve(request, model, content, client)
         if content.stream:
-            self.limits.check_request(resolved.texts, resolved.num_hypotheses, content.format)
+            self.limits.check_request(resolved.texts, resolved.options.count, content.format)
             events = stream_events(model, resolved)
             at_once = {"X-Accel-Buffering": "no"}  # for nginx
             return StreamingResponse(events, headers=at_once, media_type=schema.EVENTS)
@@ -584,7 +589,7 @@ async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterat
 def translate_with(
     pipeline: Any,
     documents: Documents | None = None,
-    languages: Mapping[str, str] | None = None,
+    languages: Direction = NO_DIRECTION,
     source_language: str | None = None,
     glossary: Any = None,
 ) -> Translate:
@@ -592,49 +597,53 @@ def translate_with(
     documents.
 
     Args:
-        languages: `src_lang` and `tgt_lang` of requests that do not give them.
+        languages: The languages of requests that do not give them, as far as they are known.
         source_language: Language of texts that are split into sentences and have no `src_lang`, as
             an ISO 639-1 code.
         glossary: Terms of all requests in these languages, besides their own.
     """
 
+    usual_beams = pipeline.model.generation_config.num_beams
+
     def translate(
-        texts: Any, num_hypotheses: int, format: str | None = None, **options: Any
+        texts: Sequence[Any], options: TranslationOptions, format: str = TEXT
     ) -> list[list[Any]]:
-        options = {**(languages or {}), **options}
-        if glossary is not None and options.items() >= (languages or {}).items():
-            mode = options.setdefault(
-                "term_mode", SOFT if knows_inline_terms(pipeline.tokenizer) else EXACT
-            )
-            if mode != SOFT and options.get("do_sample"):
-                raise OptionError(
-                    "The glossary of this service needs beam search. Leave `do_sample` out."
-                )
-            options["glossary"] = (
-                glossary.override(options["glossary"]) if "glossary" in options else glossary
-            )
-        if format is not None:
+        source = options.src_lang or languages.source
+        target = options.tgt_lang or languages.target
+        options = options.override(src_lang=source, tgt_lang=target)
+        is_usual = languages.source in (None, source) and languages.target in (None, target)
+        if glossary is not None and is_usual:
+            options = _add_glossary(options, glossary, pipeline.tokenizer)
+        if format != TEXT:
             assert documents is not None
-            options = choose_beams(options, pipeline.model.generation_config.num_beams)
-            return [[translation] for translation in documents.translate(texts, **options)]
-        if num_hypotheses > 1 and "alternatives" not in options:
-            options |= {"num_return_sequences": num_hypotheses}
-        options = choose_beams(
-            options, pipeline.model.generation_config.num_beams, pipeline.reranks
-        )
-        if options.get("split_sentences"):
-            options |= {"source_language": options.get("src_lang", source_language)}
-        if (
-            "seed" in options
-        ):  # not counting repeated sentences, or the samples would depend on the batch
-            options |= {"seed": SentenceSeeds(options["seed"], repeats_differ=False)}
-        answers = pipeline(list(texts), progress_bar=False, **options)
+            options = options.choose_beams(usual_beams)
+            return [[translation] for translation in documents.translate(texts, options)]
+        options = options.choose_beams(usual_beams, pipeline.reranks)
+        if options.split_sentences:
+            options = options.override(source_language=options.src_lang or source_language)
+        if isinstance(options.seed, int):
+            # Repeated sentences do not count, or the samples would depend on the batch.
+            options = options.override(seed=SentenceSeeds(options.seed, repeats_differ=False))
+        answers = pipeline(list(texts), progress_bar=False, **options.given)
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
-        if options.keys() & {*RETURNED}:
+        if options.returned:
             return [[rename_text(answer) for answer in row] for row in rows]
         return [[hypothesis["translation_text"] for hypothesis in row] for row in rows]
 
     return translate
+
+
+def _add_glossary(
+    options: TranslationOptions, glossary: Any, tokenizer: "PreTrainedTokenizerBase"
+) -> TranslationOptions:
+    """Return options with the terms of the service, after the terms of the request."""
+    usual_mode = SOFT if knows_inline_terms(tokenizer) else EXACT
+    mode = options.term_mode or usual_mode
+    if mode != SOFT and options.do_sample:
+        raise OptionError("The glossary of this service needs beam search. Leave `do_sample` out.")
+    if options.glossary is not None:
+        glossary = glossary.override(options.glossary.terms)
+    return options.override(glossary=glossary, term_mode=mode)
 
 
 def count_tokens_with(tokenizer: "PreTrainedTokenizerBase") -> CountTokens:

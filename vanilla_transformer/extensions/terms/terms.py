@@ -22,9 +22,8 @@ from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError,
 from vanilla_transformer.decoding.segments import Encode
 from vanilla_transformer.decoding.sentences import Decode, Report, Sentence
 from vanilla_transformer.decoding.translations import Translation
+from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate, knows_inline_terms
-
-from .glossary import Glossary
 
 
 def use_terms(decode: Decode, encode: Encode, tokenizer: PreTrainedTokenizerBase) -> Decode:

@@ -14,9 +14,9 @@ from tests.text_of_scripts import SCRIPTS, letters, sentences
 from tests.tiny import tiny_tokenizer
 from vanilla_transformer.data.data_arguments import AUGMENTATIONS, TOKEN_AUGMENTATIONS
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.tokenizer_training import add_augmentation_tokens
 from vanilla_transformer.extensions.augmentation.augmentation import (
     MASKS,
-    add_augmentation_tokens,
     follow_words,
     insert_inline_terms,
     insert_placeholders,

@@ -31,7 +31,6 @@ from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter, split_simply
 from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
-from vanilla_transformer.extensions.terms.glossary import Glossary
 from vanilla_transformer.files.formats import DOCUMENT_FORMATS
 from vanilla_transformer.files.text_files import (
     HEAD_BYTES,
@@ -39,6 +38,7 @@ from vanilla_transformer.files.text_files import (
     fit_encoding,
     refuse_markup,
 )
+from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import count_scripts

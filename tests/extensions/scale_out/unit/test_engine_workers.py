@@ -3,8 +3,8 @@
 import pytest
 
 from vanilla_transformer.extensions.scale_out import engine_workers
-from vanilla_transformer.extensions.scale_out.engine_workers import check_workers
-from vanilla_transformer.machine import memory
+from vanilla_transformer.machine import cores, memory
+from vanilla_transformer.machine.cores import check_workers
 
 
 def test_check_workers_follows_the_quota_of_a_container(tmp_path, monkeypatch):
@@ -22,7 +22,7 @@ def test_check_workers_follows_the_quota_of_a_container(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("workers", [0, -1, 5, 1.0, True, "2", None])
 def test_check_workers_refuses_other_values(monkeypatch, workers):
-    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 4)
+    monkeypatch.setattr(cores, "usable_cores", lambda: 4)
     with pytest.raises(ValueError, match="`workers` must be an integer from 1 to 4, .*, got "):
         check_workers(workers)
 

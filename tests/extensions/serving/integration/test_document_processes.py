@@ -145,7 +145,7 @@ def test_service_refuses_a_document_that_waits_for_the_model(pipeline):
     """It is the model that takes the time, so the document has not to be split."""
     proceed = threading.Event()
 
-    def wait(texts, hypotheses, **options):
+    def wait(texts, options, format):
         assert proceed.wait(60)
         return [[(text.upper(), None)] for text in texts]
 
@@ -183,10 +183,10 @@ def test_service_lets_texts_pass_between_the_sentences_of_a_document(pipeline):
     """A request of one line once waited for the whole document."""
     batches = []
 
-    def record(texts, hypotheses, format=None, **options):
+    def record(texts, options, format):
         batches.append((format, len(texts)))
         time.sleep(0.05)
-        if format is not None:
+        if format != "text":
             return [[Translation(sentence.text.upper())] for sentence in texts]
         return [[text.upper()] for text in texts]
 

@@ -43,8 +43,8 @@ def number_texts(text, count):
     return [f"{text} {number}" for number in range(count)]
 
 
-def rank(texts, hypotheses):
-    return [number_texts(text, hypotheses) for text in texts]
+def rank(texts, options, format):
+    return [number_texts(text, options.count) for text in texts]
 
 
 def serving(names, translate=rank, known=(), **options):
@@ -231,8 +231,8 @@ def test_libretranslate_detects_languages_of_models_in_turn():
     loader = ModelLoader(max_loaded=1)
 
     def load(direction):
-        def translate(texts, count):
-            return [[f"{direction} {text}"] * count for text in texts]
+        def translate(texts, options, format):
+            return [[f"{direction} {text}"] * options.count for text in texts]
 
         return LoadedModel(translate)
 

@@ -35,12 +35,12 @@ class Model:
     def __init__(self, name):
         self.name, self.proceed = name, threading.Event()
 
-    def __call__(self, texts, hypotheses, **options):
+    def __call__(self, texts, options, format):
         if "wait" in texts:
             self.proceed.wait(10)
         if "break" in texts:
             raise RuntimeError
-        return [[f"{self.name} {text}"] * hypotheses for text in texts]
+        return [[f"{self.name} {text}"] * options.count for text in texts]
 
 
 class Shelf:
@@ -327,7 +327,7 @@ def test_metrics_of_models_tell_which_decode_by_compiled_steps():
 
 
 def test_a_broken_model_breaks_the_service():
-    def fail(texts, hypotheses):
+    def fail(texts, options, format):
         raise RuntimeError
 
     shelf = Shelf()

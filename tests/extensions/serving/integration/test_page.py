@@ -18,8 +18,8 @@ from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 
 
-def shout(texts, hypotheses):
-    return [shout_often(text, hypotheses) for text in texts]
+def shout(texts, options, format):
+    return [shout_often(text, options.count) for text in texts]
 
 
 def shout_often(text, count):

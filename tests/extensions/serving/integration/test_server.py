@@ -125,8 +125,10 @@ def test_server_bounds_the_time_of_a_body(trickle):
 
 
 def test_server_cuts_a_client_that_does_not_read_its_answer():
-    answers = [["a" * 30_000_000]]
-    with running(lambda texts, n: answers) as (running_server, connect), connect() as connection:
+    def translate(texts, options, format):
+        return [["a" * 30_000_000]]
+
+    with running(translate) as (running_server, connect), connect() as connection:
         connection.sendall(REQUEST)
         connection.recv(10)
         time.sleep(1.6)
@@ -136,7 +138,7 @@ def test_server_cuts_a_client_that_does_not_read_its_answer():
 def test_server_admits_requests_beside_clients_that_read_nothing():
     count, long = LIMITS["max_connections"], [["a" * 1_000_000]]
 
-    def translate(texts, hypotheses):
+    def translate(texts, options, format):
         return long * len(texts)
 
     with running(translate, client_seconds=3) as (running_server, connect), ExitStack() as deaf:
@@ -280,7 +282,7 @@ def run_server(translate, end, **limits):
 
 
 def test_run_server_ends_with_status_1_if_the_model_is_broken(capsys):
-    def fail(texts, hypotheses):
+    def fail(texts, options, format):
         raise RuntimeError("no device")
 
     statuses = []

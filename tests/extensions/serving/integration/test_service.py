@@ -28,10 +28,10 @@ from vanilla_transformer.extensions.serving.service import (
 from vanilla_transformer.loading.model_folders import save_model_folder
 
 
-def shout_or_break(texts, hypotheses):
+def shout_or_break(texts, options, format):
     if "break" in texts:
         raise RuntimeError("broken")
-    return shout(texts, hypotheses)
+    return shout(texts, options, format)
 
 
 LIMITS = Limits(
@@ -281,7 +281,7 @@ def test_health_counts_the_failures_of_the_model(client):
 
 
 def test_health_reports_a_broken_model():
-    def fail(texts, hypotheses):
+    def fail(texts, options, format):
         raise SystemExit("no device")
 
     with serving(fail) as client:

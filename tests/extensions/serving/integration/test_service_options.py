@@ -20,7 +20,7 @@ from tests.service_models import shout
 from tests.sweeps import examples
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.decoding.options import SOFT
+from vanilla_transformer.decoding.options import SOFT, TranslationOptions
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
 from vanilla_transformer.extensions.documents import (
     DocumentTranslator,
@@ -31,8 +31,8 @@ from vanilla_transformer.extensions.serving.features import SOFT_TERMS, known_op
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
-from vanilla_transformer.extensions.terms.glossary import Glossary
 from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.languages import Direction, add_language_tags
 
 TERMS = {"man": "Mann"}
@@ -234,7 +234,7 @@ def multilingual(tiny_tokenizer):
     return TranslationPipeline(tiny_model(vocab_size=len(tokenizer)), tokenizer)
 
 
-@pytest.mark.parametrize("default", [{}, {"tgt_lang": "fr"}])
+@pytest.mark.parametrize("default", [Direction(), Direction(None, "fr")])
 def test_service_translates_into_the_language_of_a_request(multilingual, default):
     translate = translate_with(multilingual, languages=default)
     service = create_service(translate, known=known_options(multilingual))
@@ -242,7 +242,7 @@ def test_service_translates_into_the_language_of_a_request(multilingual, default
         for code in ("de", "fr"):
             expected = multilingual("A man.", tgt_lang=code)[0]["translation_text"]
             assert ask(client, "A man.", tgt_lang=code, src_lang="en") == [[expected]]
-        if default:
+        if default.target:
             assert ask(client, "A man.") == [[expected]]
 
 
@@ -263,11 +263,11 @@ def test_service_lists_the_languages_and_stays_healthy(multilingual, entries, me
 def test_service_checks_a_failed_model_in_the_language_of_the_request():
     calls = []
 
-    def translate(texts, hypotheses, tgt_lang=None):
-        calls.append((texts, tgt_lang))
+    def translate(texts, options, format):
+        calls.append((texts, options.tgt_lang))
         if "break" in texts:
             raise RuntimeError
-        return shout(texts, hypotheses)
+        return shout(texts, options, format)
 
     with TestClient(create_service(translate, known=["tgt_lang"])) as service:
         answer = service.post("/translate", json={"text": "break", "tgt_lang": "de"})
@@ -348,7 +348,8 @@ def test_service_annotates_terms_for_a_model_that_knows_them(inline_terms):
     terms = {"glossary": glossary, "term_mode": SOFT}
     expected = inline_terms(["A dog."], num_beams=1, **terms, **options)
     translate = translate_with(inline_terms, glossary=glossary)
-    assert translate(["A dog."], 1, **options) == [texts_of(expected)]
+    answers = translate(["A dog."], TranslationOptions.resolve(options))
+    assert answers == [texts_of(expected)]
 
 
 def test_service_translates_documents_beside_texts(client):

@@ -101,13 +101,13 @@ def serving_a_model(tokenizer, **options):
         yield url, translate
 
 
-def swap(texts, hypotheses, **options):
+def swap(texts, options, format):
     """Translate `one two` by `TWO ONE`, with links, and with a character of two UTF-16 units before
     the words.
     """
     links = [[2, 5, 6, 9, 0.9], [6, 9, 2, 5, 0.8]]
     answers = []
-    for rank in range(hypotheses):
+    for rank in range(options.count):
         answer = {"text": "😀 TWO ONE", "score": -0.25 * (rank + 1), "alignment": links}
         answers.append(answer)
     return [answers]
@@ -280,9 +280,9 @@ def test_page_works_with_the_keyboard_alone(browser):
 def test_page_sends_the_chosen_languages(browser):
     asked = []
 
-    def translate(texts, hypotheses, **options):
-        asked.append(options)
-        return [[{"text": text}] * hypotheses for text in texts]
+    def translate(texts, options, format):
+        asked.append(options.given)
+        return [[{"text": text}] * options.count for text in texts]
 
     directions = [Direction("en", "de"), Direction("en", "fr"), Direction("de", "en")]
     default = {"src_lang": "en", "tgt_lang": "fr"}
@@ -312,13 +312,13 @@ def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
     loaded = []
 
     def load(name, known):
-        def translate(texts, hypotheses, format=None, **options):
-            assert options.keys() == {*known}
+        def translate(texts, options, format):
+            assert options.given.keys() == {*known}
             answers = []
             for text in texts:
                 text = f"{name} {text}"
                 answer = {"text": text, "score": -1.0} if known else text
-                answers.append([answer] * hypotheses)
+                answers.append([answer] * options.count)
             return answers
 
         loaded.append(name)
@@ -423,9 +423,9 @@ def test_page_explains_why_it_translates_no_document(kind, browser, tiny_tokeniz
 
 
 def test_page_has_a_deadline(browser):
-    def translate(texts, hypotheses):
+    def translate(texts, options, format):
         time.sleep(1.5)
-        return shout(texts, hypotheses)
+        return shout(texts, options, format)
 
     with serving(translate, limits=Limits(request_seconds=1)) as url:
         browser.get(url)

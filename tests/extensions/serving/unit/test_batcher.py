@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.service_models import SlowModel, shout
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
 from vanilla_transformer.extensions.serving.queue import (
     Batcher,
@@ -12,6 +13,8 @@ from vanilla_transformer.extensions.serving.queue import (
     TextRequest,
     call_on_thread,
 )
+
+NO_OPTIONS = TranslationOptions()
 
 
 def run_with_batcher(scenario, translate=shout, **limits):
@@ -52,27 +55,28 @@ async def start_alone(batcher, model):
 
 
 def test_batcher_answers_each_request_in_order_with_its_options():
-    def with_options(texts, hypotheses, **options):
-        return [[(text, options)] * hypotheses for text in texts]
+    def with_options(texts, options, format):
+        return [[(text, options.return_scores)] * options.count for text in texts]
+
+    wanted = {"num_return_sequences": 2, "return_scores": True}
 
     async def scenario(batcher):
-        scores = (("return_scores", True),)
-        scored = translate(batcher, "c", num_hypotheses=2, options=scores)
+        scored = translate(batcher, "c", options=TranslationOptions(**wanted))
         return await asyncio.gather(translate(batcher, "a", "b"), scored)
 
-    plain = [[("a", {})], [("b", {})]]
-    expected = [plain, [[("c", {"return_scores": True})] * 2]]
+    plain = [[("a", False)], [("b", False)]]
+    expected = [plain, [[("c", True)] * 2]]
     assert run_with_batcher(scenario, with_options) == expected
 
 
 def test_batcher_keeps_texts_with_a_target_prefix_apart_from_others():
     model = SlowModel()
 
-    def with_prefixes(texts, hypotheses, target_prefix=None):
-        model(texts, hypotheses)
-        prefixes = target_prefix or [None] * len(texts)
+    def with_prefixes(texts, options, format):
+        model(texts, options, format)
+        prefixes = options.target_prefix or [None] * len(texts)
         rows = zip(texts, prefixes, strict=True)
-        return [[(text, prefix)] * hypotheses for text, prefix in rows]
+        return [[(text, prefix)] * options.count for text, prefix in rows]
 
     async def scenario(batcher):
         requests = [await start_alone(batcher, model), await start(batcher, "plain")]
@@ -102,12 +106,31 @@ def test_batcher_joins_waiting_texts_to_one_batch():
     assert [len(call) for call in model.calls] == [1, 4, 1]
 
 
+def test_batcher_joins_texts_with_equal_options_alone():
+    model = SlowModel()
+    glossaries = [[("dog", "Hund")], [("dog", "Hund")], [("dog", "Köter")]]
+
+    async def scenario(batcher):
+        requests = [await start_alone(batcher, model)]
+        for position, terms in enumerate(glossaries, start=1):
+            options = TranslationOptions(glossary=terms, term_mode="soft")
+            request = translate(batcher, f"dog {position}", options=options)
+            requests.append(asyncio.create_task(request))
+            while batcher.waiting < position:
+                await asyncio.sleep(0.001)
+        model.proceed.set()
+        await asyncio.gather(*requests)
+
+    run_with_batcher(scenario, model)
+    assert model.calls == [["first"], ["dog 1", "dog 2"], ["dog 3"]]
+
+
 def test_batcher_fails_only_the_text_with_the_error():
     """The texts of a failed batch are translated one by one."""
     model = SlowModel()
 
-    def fail(texts, hypotheses):
-        translations = model(texts, hypotheses)
+    def fail(texts, options, format):
+        translations = model(texts, options, format)
         if "bad" in texts:
             raise ValueError("no")
         return translations
@@ -136,10 +159,10 @@ WRONG_NUMBERS = [[], [["a"], ["b"]], [[]]]
 
 @pytest.mark.parametrize("wrong", ERRORS + WRONG_NUMBERS)
 def test_batcher_survives_exceptions_and_wrong_numbers(wrong):
-    def fail(texts, hypotheses):
+    def fail(texts, options, format):
         if "bad" in texts and isinstance(wrong, type):
             raise wrong
-        return wrong if "bad" in texts else shout(texts, hypotheses)
+        return wrong if "bad" in texts else shout(texts, options, format)
 
     async def scenario(batcher):
         message = wrong.__name__ if isinstance(wrong, type) else "must have 1 tr"
@@ -155,7 +178,7 @@ def test_batcher_reports_a_broken_model():
     ones too.
     """
 
-    def fail(texts, hypotheses):
+    def fail(texts, options, format):
         raise RuntimeError("no device")
 
     async def scenario(batcher):
@@ -196,7 +219,7 @@ def test_batcher_does_not_count_calls_of_others_as_hanging(monkeypatch):
     model = SlowModel()
 
     async def scenario(batcher):
-        others = call_on_thread(batcher._model_thread, model, ["long"], 1)
+        others = call_on_thread(batcher._model_thread, model, ["long"], NO_OPTIONS, "text")
         calls = asyncio.gather(others, translate(batcher, "a"))
         await model.is_at_work()
         await asyncio.sleep(0.3)  # six times as long as a call may take

@@ -18,7 +18,7 @@ LIMITS = Limits(
 def request(client, name, texts, tokens=10):
     queued = deque()
     for number in range(texts):
-        queued.append(QueuedText(f"{name}{number}", tokens, 1, None))
+        queued.append(QueuedText(f"{name}{number}", tokens, None))
     return QueuedRequest(client, queued)
 
 

@@ -8,7 +8,7 @@ from tests.inline_terms import model_with_inline_terms
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.terms import terms
-from vanilla_transformer.extensions.terms.glossary import Glossary
+from vanilla_transformer.text.glossary import Glossary
 
 TEXTS = ["A man is sleeping.", "Two dogs run. A man runs.", "Grass", ""]
 TERMS = {"man": "Mann", "two dogs": "zwei Hunde"}

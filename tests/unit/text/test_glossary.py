@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions.terms import glossary as glossaries
-from vanilla_transformer.extensions.terms.glossary import (
+from vanilla_transformer.text import glossary as glossaries
+from vanilla_transformer.text.glossary import (
     Glossary,
     TermUse,
     as_glossary,

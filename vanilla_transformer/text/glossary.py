@@ -14,10 +14,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.readers.column_names import find_named_columns
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.inputs import read_input
 from vanilla_transformer.files.text_files import decode_text
+from vanilla_transformer.text.column_names import find_named_columns
 from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.scripts import normalize
@@ -116,7 +116,8 @@ class Glossary:
     def __init__(
         self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"
     ):
-        self.terms = []
+        self.terms = list[Term]()
+        self._casefold = casefold
         for source, target, *line in terms:
             self.terms.append(Term(" ".join(source.split()), " ".join(target.split()), *line))
         self._exact, self._folded = _Tree(), _Tree()
@@ -144,6 +145,16 @@ class Glossary:
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._folded)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Glossary):
+            return NotImplemented
+        pairs = [(term.source, term.target) for term in self.terms]
+        others = [(term.source, term.target) for term in other.terms]
+        return (pairs, self._casefold, self._base) == (others, other._casefold, other._base)
+
+    def __hash__(self) -> int:
+        return hash((len(self.terms), self._casefold))
 
     def override(self, terms: Iterable[tuple[str, ...]]) -> "Glossary":
         """Return a glossary of other terms and, where it has none of them, of the terms of this

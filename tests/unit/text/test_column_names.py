@@ -2,7 +2,7 @@
 
 import pytest
 
-from vanilla_transformer.data.readers.column_names import find_named_columns
+from vanilla_transformer.text.column_names import find_named_columns
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,8 @@ def main(arguments: Sequence[str]) -> None:
             "`multi30k` must be a folder with train.en, train.de and so on, got "
             f"{options.multi30k}."
         )
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # so that a part does not outlive this command
+    # A part must not outlive this command.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from benchmarks.gpu_report import ON_GPU
 
     folder = options.output_dir or ("docs" if ON_GPU else None)
@@ -167,9 +166,8 @@ def run_part(name: str, seconds: float, words: Sequence[str] = ()) -> dict[str, 
 
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = (
-        "1"  # the tests run the same with whatever else is installed
-    )
+    # The tests run the same with whatever else is installed.
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     with tempfile.TemporaryDirectory() as temporary:
         rows, started = Path(temporary) / "rows.jsonl", time.monotonic()
         rows.touch()

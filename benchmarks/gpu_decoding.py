@@ -96,9 +96,8 @@ def load_ctranslate2(model: Any, folder: str) -> Any:
 
     from vanilla_transformer.extensions.conversion.ctranslate2 import VanillaTransformerLoader
 
-    spec = VanillaTransformerLoader().get_model_spec(
-        copy.deepcopy(model)
-    )  # it rounds weights in place
+    # The loader rounds weights in place.
+    spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))
     names = [str(index) for index in range(model.config.vocab_size)]  # ids as the names of tokens
     for token, index in (("bos", 1), ("eos", 2), ("decoder_start", 1), ("unk", 0)):
         setattr(spec.config, f"{token}_token", str(index))

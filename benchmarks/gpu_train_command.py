@@ -65,9 +65,8 @@ FIRST_START, SECOND_START = "first logged steps, empty caches", "first logged st
 # The command needs all requirements of the package, and `make gpu PYTHON=python3` may have fewer.
 _REQUIREMENTS = ("datasets", "sacrebleu", "sentencepiece")
 _SECONDS_BETWEEN_LOOKS = 0.1
-_MARGIN = (
-    15.0  # seconds of a part for imports before, and for deleting files after its measurements
-)
+# Seconds of a part for imports before its measurements, and for deleting files after them
+_MARGIN = 15.0
 
 
 def check_packages() -> None:

@@ -174,9 +174,8 @@ def _fill(lengths: np.ndarray, longest: int, vocab_size: int) -> MicroBatch:
 
 def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
     """Return a new run of the package's training, as a recipe with `changes` would create it."""
-    AcceleratorState._reset_state(
-        reset_partial_state=True
-    )  # Accelerate keeps the options of the first run otherwise
+    # Accelerate keeps the options of the first run otherwise.
+    AcceleratorState._reset_state(reset_partial_state=True)
     flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
     flags |= changes
     recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])

@@ -43,9 +43,8 @@ SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]
 _FOREVER = 10**7
 _WARM_UP = 64  # sentences at most, which fill the engine's slots
 
-Translate = Callable[
-    [Sequence[str], int, int], list[str]
-]  # texts, beams and the most new tokens → translations
+# Texts, beams and the most new tokens → translations
+Translate = Callable[[Sequence[str], int, int], list[str]]
 
 
 class InstallationFailed(Exception):

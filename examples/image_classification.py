@@ -60,9 +60,8 @@ class PatchClassifier(nn.Module):
         self.model = VanillaTransformerForSequenceClassification(config)
 
     def forward(self, pixel_values: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
-        squares = pixel_values.unfold(1, PATCH, PATCH).unfold(
-            2, PATCH, PATCH
-        )  # (B, rows, columns, PATCH, PATCH)
+        # (B, rows, columns, PATCH, PATCH)
+        squares = pixel_values.unfold(1, PATCH, PATCH).unfold(2, PATCH, PATCH)
         patches = squares.flatten(3).flatten(1, 2)  # (B, patches, PATCH²)
         return self.model(inputs_embeds=self.project(patches), labels=labels)
 

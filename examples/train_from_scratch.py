@@ -91,9 +91,8 @@ def train(
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).train()
-    optimizer = torch.optim.Adam(
-        model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9
-    )  # section 5.3
+    # Section 5.3
+    optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)
     scheduler = LambdaLR(optimizer, noam_lambda(model.config.d_model, WARMUP_STEPS))  # equation 3
     averaged = range(steps, 0, -max(1, steps // 100))[:AVERAGED]
     kept = []
@@ -103,9 +102,8 @@ def train(
         # predicts token i.
         labels = batch.pop("labels")
         batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
-        loss = cross_entropy(
-            model(**batch).logits, labels, smoothing=0.1
-        )  # section 5.4, summed over the tokens
+        # Section 5.4, summed over the tokens
+        loss = cross_entropy(model(**batch).logits, labels, smoothing=0.1)
         tokens = (labels != -100).sum()
         (loss.smoothed / tokens).backward()
         optimizer.step()
@@ -137,9 +135,8 @@ def main(words: Sequence[str] | None = None) -> None:
     train(model, load_batches(sources, targets, tokenizer), options.steps)
     model.save_pretrained(options.output_dir)
     tokenizer.save_pretrained(options.output_dir)
-    translate = pipeline(
-        "translation", model=str(options.output_dir)
-    )  # beam search with 4 beams, as in section 6.1
+    # Beam search with 4 beams, as in section 6.1
+    translate = pipeline("translation", model=str(options.output_dir))
     for source, answer in zip(sources[:3], translate(sources[:3]), strict=True):
         print(f"{source} → {answer['translation_text']}")
 

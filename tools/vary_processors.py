@@ -121,9 +121,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--tests", nargs="+", default=numeric_tests())
     options = parser.parse_args(words)
     settings = all_settings() if options.all else pairwise_settings()
-    has_avx512 = torch.cpu.get_capabilities().get(
-        "avx512_f", False
-    )  # without, ATen's kernels end in SIGILL
+    # Without it, ATen's kernels end in SIGILL.
+    has_avx512 = torch.cpu.get_capabilities().get("avx512_f", False)
     failures = []
     print(
         "| ATEN_CPU_CAPABILITY | ONEDNN_MAX_CPU_ISA | threads | result | seconds |\n"

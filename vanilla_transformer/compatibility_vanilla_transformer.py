@@ -350,9 +350,8 @@ class SourceVocabulary:
         shared = self.config.share_encoder_decoder_embeddings
         resized: Any = super() if shared else self.base_model.encoder
         embeddings: nn.Embedding = resized.resize_token_embeddings(*args, **kwargs)
-        self.vocab_size = (
-            embeddings.num_embeddings
-        )  # the library sets it on the resized module only
+        # The library sets it on the resized module only.
+        self.vocab_size = embeddings.num_embeddings
         if shared and not self.config.tie_word_embeddings:
             self.base_model.decoder.resize_token_embeddings(*args, **kwargs)
         self.config.decoder_vocab_size = (

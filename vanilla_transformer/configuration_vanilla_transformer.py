@@ -48,9 +48,8 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
     """Fields and rules of all models; [`VanillaTransformerConfig`] documents them."""
 
     _auto_class = "AutoConfig"  # saved models carry their code, and load without this package
-    remote_code = dict[
-        str, Any
-    ]()  # where transformers finds the carried code: `auto_map` and `custom_pipelines`
+    # Where transformers finds the carried code: `auto_map` and `custom_pipelines`
+    remote_code = dict[str, Any]()
     keys_to_ignore_at_inference = ["cache", "past_key_values"]
 
     vocab_size: int = 37000

@@ -92,16 +92,14 @@ def linear_attention_forward(
     with torch.autocast(query.device.type, enabled=False):
         features = feature_map(query.to(dtype))
         key_features = feature_map(key.to(dtype)) * key_padding(attention_mask, key).to(dtype)
-        ones = nn.functional.pad(
-            value.to(dtype), (0, 1), value=1.0
-        )  # a column of ones sums to the denominator
+        # A column of ones sums to the denominator.
+        ones = nn.functional.pad(value.to(dtype), (0, 1), value=1.0)
         if module.is_causal if is_causal is None else is_causal:
             summed = _causal(features, key_features, ones, cache, module)
         else:
             summed = features @ (key_features.transpose(-1, -2) @ ones)  # equation 6
-        denominator = summed[..., -1:].clamp(
-            min=torch.finfo(dtype).tiny
-        )  # the sum is 0 if all keys are padding
+        # The sum is 0 if all keys are padding.
+        denominator = summed[..., -1:].clamp(min=torch.finfo(dtype).tiny)
         return (summed[..., :-1] / denominator).transpose(1, 2).to(query.dtype), None
 
 
@@ -206,10 +204,8 @@ class VanillaTransformerLinearAttention(VanillaTransformerAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Map `(B, T, D)` to `(B, T, D)`, and return None instead of attention probabilities."""
-        query, target_cache = (
-            self.split_heads(self.q_proj(hidden_states), self.head_dim),
-            None,
-        )  # (B, H, T, K)
+        # (B, H, T, K)
+        query, target_cache = self.split_heads(self.q_proj(hidden_states), self.head_dim), None
         if key_value_states is None:
             key, value = self.project(hidden_states)  # (B, H, T, K)
             target_cache = getattr(cache, "self_attention_cache", cache)

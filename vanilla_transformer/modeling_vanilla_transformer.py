@@ -78,9 +78,8 @@ def eager_attention_forward(
         scores = scores + attention_mask
     probabilities = nn.functional.softmax(scores, dim=-1)
     probabilities = nn.functional.dropout(probabilities, p=dropout, training=module.training)
-    return (probabilities @ value).transpose(
-        1, 2
-    ).contiguous(), probabilities  # (B, H, T, K) -> (B, T, H, K)
+    # (B, H, T, K) -> (B, T, H, K)
+    return (probabilities @ value).transpose(1, 2).contiguous(), probabilities
 
 
 class VanillaTransformerAttention(nn.Module):
@@ -146,9 +145,8 @@ class VanillaTransformerAttention(nn.Module):
         output, probabilities = attend(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
         )
-        output = output.reshape(
-            *hidden_states.shape[:-1], -1
-        ).contiguous()  # (B, T, H, K) -> (B, T, H * K)
+        # (B, T, H, K) -> (B, T, H * K)
+        output = output.reshape(*hidden_states.shape[:-1], -1).contiguous()
         return self.out_proj(output), probabilities
 
     def split_heads(self, states: Tensor, width: int) -> Tensor:
@@ -225,9 +223,8 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
         """
         if not self.chunk_size_feed_forward:
             return self.position_wise(hidden_states)
-        chunks = hidden_states.split(
-            self.chunk_size_feed_forward, dim=1
-        )  # recomputed in the backward pass
+        # The chunks are recomputed in the backward pass.
+        chunks = hidden_states.split(self.chunk_size_feed_forward, dim=1)
         return torch.cat(
             [checkpoint(self.position_wise, chunk, use_reentrant=False) for chunk in chunks], dim=1
         )
@@ -304,9 +301,8 @@ class VanillaTransformerEmbedding(nn.Embedding):
 
     def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
         super().__init__(vocab_size, config.d_model, config.pad_token_id)
-        self.embed_scale = (
-            math.sqrt(config.d_model) if config.scale_embedding else 1.0
-        )  # peft reads this attribute
+        # PEFT reads this attribute.
+        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
 
     def forward(self, input_ids: Tensor) -> Tensor:
         return super().forward(input_ids) * self.embed_scale  # (B, L) -> (B, L, D)
@@ -419,9 +415,8 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             self.layer_class(config, layer_idx) for layer_idx in range(num_layers)
         )
         self.gradient_checkpointing = False
-        self._no_split_modules = [
-            self.layer_class.__name__
-        ]  # FSDP and device maps keep a layer whole
+        # FSDP and device maps keep a layer whole.
+        self._no_split_modules = [self.layer_class.__name__]
         self.post_init()
 
     def embed(self, name: str, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
@@ -565,10 +560,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             encoder_attention_mask,
             encoder_hidden_states=encoder_hidden_states,
         )
-        source = (
-            encoder_hidden_states,
-            encoder_attention_mask,
-        )  # by position, or checkpointing loses their gradients
+        # They go by position, or checkpointing loses their gradients.
+        source = encoder_hidden_states, encoder_attention_mask
         hidden_states = self.run_layers(
             hidden_states, attention_mask, *source, cache=cache, **kwargs
         )
@@ -666,9 +659,8 @@ class VanillaTransformerForConditionalGeneration(
         super().__init__(config)
         shared = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}
-        self.loss_type = (
-            "ForConditionalGeneration"  # the library reads it from the name of the class
-        )
+        # The library reads it from the name of the class.
+        self.loss_type = "ForConditionalGeneration"
         self.model = self.model_class(config)
         embeddings = self.model.decoder.embed_tokens
         self.lm_head = nn.Linear(

@@ -34,18 +34,14 @@ from .errors import UserError
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 SENTENCEPIECE, SENTENCEPIECE_FILE = "sentencepiece", "sentencepiece.model"
 _SENTENCEPIECE_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-_PIECE, _NORMALIZATION, _COMPILED = (
-    1,
-    3,
-    2,
-)  # numbers of fields in its files, the last one of the second
+# Numbers of fields in its files; the last one is within the second.
+_PIECE, _NORMALIZATION, _COMPILED = 1, 3, 2
 _MULTIPLE = 8  # of the number of pieces, which Bergamot's products of integers need
 _MAX_SENTENCE_BYTES = 2**20  # of SentencePiece, which skips longer sentences
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
 _NAMES_OF_BYTES = frozenset(_BYTES)
-_SYNTAX = re.compile(
-    r"[\\^$.*+?()\[\]{}|/]"
-)  # of regular expressions, in `tokenizers` and in JavaScript
+# The syntax of regular expressions, in `tokenizers` and in JavaScript
+_SYNTAX = re.compile(r"[\\^$.*+?()\[\]{}|/]")
 # The words of GPT-2, but combining marks and joiners stay with their letters, as scripts from
 # Devanagari to Thai need.
 _WORDS = (
@@ -99,9 +95,8 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
 
     model_input_names = ["input_ids", "attention_mask"]
     vocab_files_names = {"tokenizer_file": "tokenizer.json", "vocab_file": SENTENCEPIECE_FILE}
-    sentencepiece_model: bytes | None = (
-        None  # the file beside `tokenizer.json`, which Marian and Bergamot read
-    )
+    # The file beside `tokenizer.json`, which Marian and Bergamot read
+    sentencepiece_model: bytes | None = None
 
     @classmethod
     def train_from_iterator(
@@ -246,9 +241,8 @@ def constructor_arguments(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         for name, token in tokenizer.special_tokens_map.items()
         if isinstance(token, str)
     }
-    stored = {
-        name: value for name, value in tokenizer.init_kwargs.items() if name == "directions"
-    }  # see `Languages`
+    # See `Languages`.
+    stored = {name: value for name, value in tokenizer.init_kwargs.items() if name == "directions"}
     return (
         named
         | stored
@@ -533,9 +527,8 @@ def _train_unigram(
         "vocab_size": _CANDIDATES_PER_PIECE * vocab_size,
         "max_token_length": _MAX_PIECE_LENGTH,
     }
-    splitter = _byte_level(
-        tokenizer.normalizer
-    )  # the tokenizer in training is locked while it reads
+    # The tokenizer in training is locked while it reads.
+    splitter = _byte_level(tokenizer.normalizer)
     tokenizer.train_from_iterator(_count_words(texts, splitter, words), trainers.BpeTrainer(**more))
     if words:
         candidates = tokenizer.get_vocab().keys() - set(_SPECIAL_TOKENS.values())

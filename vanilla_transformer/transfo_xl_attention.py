@@ -178,9 +178,8 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
         )
         probabilities = nn.functional.softmax(scores, dim=-1)
         probabilities = nn.functional.dropout(probabilities, p=self.dropout, training=self.training)
-        output = (
-            (probabilities @ value).transpose(1, 2).reshape(batch, length, -1)
-        )  # (B, H, L, K) -> (B, L, D)
+        # (B, H, L, K) -> (B, L, D)
+        output = (probabilities @ value).transpose(1, 2).reshape(batch, length, -1)
         return self.out_proj(output), probabilities
 
 

@@ -194,9 +194,8 @@ class RecurrentDecoder(RecurrentStack):
                 encoder_attention_mask[:, None] == 0, torch.finfo(scores.dtype).min
             )
         weights = scores.softmax(dim=-1)
-        found = self.join(
-            torch.cat([states, weights @ encoder_hidden_states], dim=-1)
-        ).tanh()  # (B, T, D)
+        # (B, T, D)
+        found = self.join(torch.cat([states, weights @ encoder_hidden_states], dim=-1)).tanh()
         states = self.run_upper(self.dropout(found), cache)
         if cache is not None:
             cache.length += states.shape[1]

@@ -119,9 +119,8 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
             *places, marker, label=direction if direction == "here" else f"paper, {direction}"
         )
         for row, x, y in zip(points, *places, strict=True):
-            if direction == "here" or row["model"].startswith(
-                "Transformer"
-            ):  # others would hide each other
+            # Other labels would hide each other.
+            if direction == "here" or row["model"].startswith("Transformer"):
                 axes.annotate(row["model"], (x, y), xytext=(5, 5), textcoords="offset points")
     axes.set(xlabel="floating-point operations of training", ylabel="BLEU", xscale="log")
     axes.grid(alpha=0.3)

@@ -138,9 +138,8 @@ def train_row(
     recipe = recipe_of(row, seed, steps, data, folder)
     train(recipe, evaluate=validation_scores)
     final = read_entries(folder)[-1]
-    machine = json.loads(
-        (folder / "machine.json").read_text(encoding="utf-8")
-    )  # may differ within a table
+    # Machines may differ within a table.
+    machine = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
     parameters = count_parameters(recipe.model, recipe.data.vocab_size)
     return {
         "row": name,

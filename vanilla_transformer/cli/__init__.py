@@ -117,16 +117,14 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     forget_pipes()
     try:
         for argument in arguments:
-            if any(
-                "\ud800" <= character <= "\udfff" for character in argument
-            ):  # how Python reads other bytes
+            # Python reads bytes that are no text as surrogates.
+            if any("\ud800" <= character <= "\udfff" for character in argument):
                 raise UserError(f"Arguments must be UTF-8, got {ascii(argument)}.")
         command(arguments)
         sys.stdout.flush()
     except OutputError as error:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # or Python would fail to flush at its end
+        # Otherwise Python would fail to flush at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno == errno.EPIPE:
             return 0
         reason = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"

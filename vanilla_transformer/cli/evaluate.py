@@ -401,9 +401,8 @@ def score_command(arguments: Sequence[str]) -> None:
     options = parse(ScoreArguments, arguments)
     from vanilla_transformer.data.readers import stream_text_files
 
-    total = sum(
-        1 for _ in stream_text_files(options.source, options.target)
-    )  # before an hour of work
+    # Mistakes in the text are found before an hour of work.
+    total = sum(1 for _ in stream_text_files(options.source, options.target))
     if options.engine is None or options.output is None:
         texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
         scored = _open_scorer(options).describe(texts, pairs, total)

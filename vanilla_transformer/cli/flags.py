@@ -117,9 +117,8 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
                 "out."
             )
         for path in map(Path, [] if options.overwrite else outputs):
-            if (
-                path.is_file() and path.stat().st_size
-            ):  # devices, pipes and empty files are written to
+            # Devices, pipes and empty files are written to.
+            if path.is_file() and path.stat().st_size:
                 problem = f"{path} exists. Choose another, or replace it by --overwrite."
                 raise UserFileError(f"The output must be a new file, but {problem}")
     if options.user_module is not None:

@@ -205,9 +205,8 @@ class LineTranslator:
         shows_warnings = sys.stdout.isatty() and not (
             options.quiet or options.as_json or options.output
         )
-        self.warned: dict[int, list[str]] | None = (
-            {} if shows_warnings else None
-        )  # by the index in a block
+        # Warnings by the index in a block
+        self.warned: dict[int, list[str]] | None = {} if shows_warnings else None
 
     def answer(self, shard: "Shard", **settings: Any) -> list[str]:
         """Return the text to write for each line of a shard."""

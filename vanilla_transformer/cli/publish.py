@@ -54,9 +54,8 @@ def render_card_command(arguments: Sequence[str]) -> None:
 
     path = folder / CARD_NAME
     check_outputs([path], filter(None, [options.facts, options.template]))
-    if (
-        path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes()
-    ):  # the tag of our release
+    # The tag of our release marks a card of ours.
+    if path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes():
         requirement = "The card must be a new file, or one that this package wrote"
         raise UserFileError(f"{requirement}, but {path} is another. Move or delete it.")
     render = _card_renderer(folder, options.repo_id, options.facts, options.template)

@@ -179,9 +179,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self.num_replicas = num_replicas
         self.pad_to_multiple_of = pad_to_multiple_of
         self.packing = packing
-        self._plans: dict[
-            tuple[int, EpochPart], Future[BatchPlan]
-        ] = {}  # of all `pairs`, by epoch and part
+        # Plans of all `pairs`, by epoch and part
+        self._plans: dict[tuple[int, EpochPart], Future[BatchPlan]] = {}
         self._own = slice(rank, None, num_replicas)  # the batches of a step that are this process's
         self.pairs: Any = None
         self._enter(0, 0, [self._part()])
@@ -246,9 +245,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
                 PlannedBatch(batch, self.pairs.rows[batch], shape, rows, counts, step_target_tokens)
             )
         self._done += 1
-        if (
-            self._done == len(self._plan) // 2 and self.corpus.is_constant
-        ):  # the next epoch has the same pairs
+        # The next epoch has the same pairs.
+        if self._done == len(self._plan) // 2 and self.corpus.is_constant:
             part, epoch = self._part(), self.epoch + 1
             ahead = _planner.submit(
                 self._plan_pairs, source, target, self.packed_shape, part, epoch

@@ -170,9 +170,8 @@ class CleaningRules(Schema, frozen=True):
 
 # The rules without a value, which the key `drop` enables by name.
 DROPPED = {name: text for name, text in RULES.items() if name not in CleaningRules.model_fields}
-SAMPLED_PAIRS = (
-    10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
-)
+# Pairs at the beginning of a corpus, whose scripts and lengths stand for the whole corpus
+SAMPLED_PAIRS = 10_000
 
 
 @dataclass(frozen=True)

@@ -81,9 +81,8 @@ class MicroBatchLoader:
         self.prepare = prepare
         self.sampler = sampler
         self.position = sampler.position  # after the last step that was returned
-        self._ahead: deque[tuple[list[PlannedBatch], Position]] = (
-            deque()
-        )  # planned, but not returned yet
+        # Batches that are planned, but not returned yet
+        self._ahead: deque[tuple[list[PlannedBatch], Position]] = deque()
 
     def __iter__(self) -> Generator[list[MicroBatch], None, None]:
         """Yield the micro-batches of this process for each step.
@@ -291,9 +290,8 @@ def report_lost_workers(advice: str) -> Iterator[None]:
     except RuntimeError as error:  # torch has no other type
         if not str(error).startswith("DataLoader worker"):
             raise
-        traceback.clear_frames(
-            error.__traceback__
-        )  # which hold the loader and with it the other workers
+        # The frames hold the loader, and with it the other workers.
+        traceback.clear_frames(error.__traceback__)
         reason = str(error).split(". ")[0]
         raise LostProcessError(
             f"A process that prepares batches ended: {reason}. If the system lacks memory, lower "

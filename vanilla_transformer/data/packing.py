@@ -58,9 +58,8 @@ def plan_packed_batches(
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max(shape.source_length, shape.target_length), batches_per_step)
     random = np.random.default_rng((seed, epoch))
-    shares = np.stack(
-        [source / shape.source_length, target / shape.target_length], axis=1
-    )  # of a row
+    # The shares of a row that a pair takes
+    shares = np.stack([source / shape.source_length, target / shape.target_length], axis=1)
     row_of, rows = _pack(shares, shape.rows * batches_per_step, random)
     # Steps, and batches in them, get rows in turn, in random order and rows with pairs first: no
     # step is empty.
@@ -137,9 +136,8 @@ def pack_sentences(
         the first token of each sentence in them.
     """
     begins = np.cumsum(lengths) - lengths
-    firsts = (
-        places * shape[1] + begins - begins[np.searchsorted(places, places)]
-    )  # `begins` of the row's first one
+    # Minus `begins` of the row's first pair
+    firsts = places * shape[1] + begins - begins[np.searchsorted(places, places)]
     positions = np.arange(len(tokens)) - np.repeat(begins, lengths)
     indices = np.repeat(firsts, lengths) + positions
     packed = np.full(shape, value, np.int64)

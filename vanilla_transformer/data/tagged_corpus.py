@@ -34,9 +34,8 @@ class TaggedCorpus(DerivedCorpus):
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         self.texts = self.plain.texts
-        if (
-            self._tagged is None or self._tagged[0] is not pairs.table
-        ):  # workers of a loader keep their table
+        # Workers of a loader keep their table.
+        if self._tagged is None or self._tagged[0] is not pairs.table:
             corpora = np.asarray(self.texts.with_format("numpy")["corpus"][:])
             self._tagged = (
                 pairs.table,

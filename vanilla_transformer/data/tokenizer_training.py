@@ -103,9 +103,8 @@ def hash_data(texts: Texts) -> dict[str, str]:
     hashes = {"training text": texts.training.key, "validation text": hash_json(texts.validation)}
     if texts.data.train_alignments not in (None, AGREEMENT):  # which the text decides
         hashes["training alignments"] = hash_file(Path(texts.data.train_alignments))
-    if (
-        name is not None and Path(name).is_dir()
-    ):  # one of the Hub may be unreachable when a run resumes
+    # A tokenizer of the Hub may be unreachable when a run resumes.
+    if name is not None and Path(name).is_dir():
         hashes["tokenizer"] = hash_tokenizer(_load(name))
     return hashes
 

@@ -48,9 +48,8 @@ def compile_model(
         raise UserError(f"The model must be {SUPPORTED}, got {name}.")
     if not translates and workers != 1:
         raise UserError(f"--workers is for translation models, and {name} has no encoder.")
-    usual = (
-        model.generation_config.num_beams if model is original else LEAST_BEAMS
-    )  # of the pipeline
+    # The beam size of the pipeline
+    usual = model.generation_config.num_beams if model is original else LEAST_BEAMS
     beams = num_beams or usual or 1
     threads = max(1, min(usable_cores() // workers, torch.get_num_threads()))
     torch.set_num_threads(threads)

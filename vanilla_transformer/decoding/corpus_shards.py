@@ -37,12 +37,10 @@ logger = logging.get_logger(__name__)
 SHARD_LINES = 2048
 _MANIFEST = "manifest.json"
 _ENDING = ".partial"  # of the folder, after the name of the output
-_OWN_NAME = re.compile(
-    r"\d{6,}\.(?:txt|json)|\.(\d{6,}\.txt|manifest\.json)\..*"
-)  # of results, and of killed writers
-_FILE = re.compile(
-    r"(\d+) (\w{64}) (\w{64})\n(.*)", re.DOTALL
-)  # lines of a shard, their hash and the results' hash
+# Names of results, and of the files of killed writers
+_OWN_NAME = re.compile(r"\d{6}\.(?:txt|json)|\.(\d{6}\.txt|manifest\.json)\..*")
+# The lines of a shard, their hash and the hash of the results
+_FILE = re.compile(r"(\d+) (\w{64}) (\w{64})\n(.*)", re.DOTALL)
 _PATIENCE = 2  # seconds of work before a progress bar is shown
 
 

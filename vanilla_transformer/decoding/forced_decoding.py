@@ -170,9 +170,8 @@ def check_positions(config: "PreTrainedConfig", texts: Sequence[Sequence[int]]) 
     """Refuse texts that are longer than the learned positions of a model."""
     most = getattr(config, "max_position_embeddings", None)
     longest = max(map(len, texts), default=0)
-    is_limited = (
-        getattr(config, "position_embedding_type", "learned") == "learned"
-    )  # as in models of transformers
+    # By default learned, as in models of transformers
+    is_limited = getattr(config, "position_embedding_type", "learned") == "learned"
     if is_limited and most is not None and longest > most:
         raise UserError(
             f"A text must have at most {most} tokens, as many as the model has positions, got "

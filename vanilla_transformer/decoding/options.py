@@ -38,9 +38,8 @@ from vanilla_transformer.user_input.schemas import find_mistakes
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Level = Mapping[
-    str, Any
-]  # options by name: of the call, of its generation config, or of the model's
+# Options by name: of the call, of its generation config, or of the model's
+Level = Mapping[str, Any]
 # Doors besides the call: the command line, HTTP, generation configs.
 FLAG = "flag"
 JSON = "json"
@@ -404,10 +403,8 @@ class TranslationOptions(BaseModel):
             levels: Keyword arguments of the call, options of its generation config, and of the
                 model's.
         """
-        from vanilla_transformer.generation_vanilla_transformer import (
-            closest,
-            closest_margin,
-        )  # which imports torch
+        # This module imports torch.
+        from vanilla_transformer.generation_vanilla_transformer import closest, closest_margin
 
         known, in_config = options_of(), options_of(CONFIG)
         values = {

@@ -9,9 +9,8 @@ import torch
 
 from vanilla_transformer.errors import UserError
 
-_MAX_NAMES_OF_A_TENSOR = (
-    4  # tied weights: embeddings of source and target, and the output projection
-)
+# Tied weights: embeddings of source and target, and the output projection
+_MAX_NAMES_OF_A_TENSOR = 4
 
 
 def load_pickled_checkpoint(

@@ -88,15 +88,8 @@ _INVALID_CONFIG = (
 )
 # Constants that old checkpoints of other architectures keep beside their weights.
 _CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_float_tensor))")
-_MODEL_FILES = {
-    ".safetensors",
-    ".bin",
-    ".json",
-    ".txt",
-    ".model",
-    ".onnx",
-    ".onnx_data",
-}  # suffixes
+# Suffixes of the files of a model
+_MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model", ".onnx", ".onnx_data"}
 # A file that only exports for another runtime have, the runtime, and what reads the folder there
 _EXPORTS = {
     "shared_vocabulary.json": ("CTranslate2", "ctranslate2.Translator"),
@@ -298,9 +291,8 @@ def load_tokenizer(name: str | Path) -> Any:
     try:
         with reporting_panics("its library failed"):
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            tokenizer.decode(
-                tokenizer("a")["input_ids"]
-            )  # some damage, such as a wrong length, fails here
+            # Some damage, such as a wrong length, fails here.
+            tokenizer.decode(tokenizer("a")["input_ids"])
         return tokenizer
     except Exception as error:  # the tokenizers library raises no other type
         if isinstance(error, ImportError) or isinstance(error.__context__, ImportError):
@@ -376,9 +368,8 @@ def _check_tensors(model: PreTrainedModel, loading: Mapping[str, Any], name: str
         )
         raise UserFileError(f"The weights of {name} do not fit it: {problem}. {_AGAIN}")
     for weight, values in model.state_dict().items():
-        if (
-            values.is_floating_point() and not (values < torch.inf).all()
-        ):  # a bias of -inf bans a token
+        # A bias of -inf bans a token.
+        if values.is_floating_point() and not (values < torch.inf).all():
             raise UserFileError(
                 f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}"
             )

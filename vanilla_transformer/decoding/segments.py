@@ -29,9 +29,8 @@ from .sentences import Sentence
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-Encode = Callable[
-    [list[str], TranslationOptions], list[list[int]]
-]  # returns the token ids of each text
+# Returns the token ids of each text.
+Encode = Callable[[list[str], TranslationOptions], list[list[int]]]
 _CONSTRAINTS_RULE = f"`constraints` must be {PHRASES}"
 _PREFIX_RULE = f"`target_prefix` must be {PREFIXES}"
 
@@ -239,9 +238,8 @@ def begin_with_languages(
     tag.
     """
     languages = find_languages(tokenizer, at_end)
-    if languages is None or (
-        languages.is_forced and direction == NO_DIRECTION
-    ):  # by the state of its tokenizer
+    # By the state of its tokenizer
+    if languages is None or (languages.is_forced and direction == NO_DIRECTION):
         return list(sources)  # type: ignore[arg-type]
     if all(map(languages.begins_with_tag, sources)):
         return [list(source) for source in sources]

@@ -15,9 +15,8 @@ from vanilla_transformer.user_input.user_modules import find_object
 
 SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")
-_LONG_SPACES = re.compile(
-    r"[^\S\x00-\x7F]"
-)  # of several bytes, within which sentencex cuts, and panics
+# Spaces of several bytes, within which sentencex cuts, and panics
+_LONG_SPACES = re.compile(r"[^\S\x00-\x7F]")
 _LONGEST = 10_000  # characters; for some marks, sentencex takes quadratic time
 logger = logging.getLogger(__name__)
 # Languages whose ordinals end in a period, by the days of dates in CLDR, and the orthographies of
@@ -30,9 +29,8 @@ _WITH_ORDINALS = re.compile(
 _NUMBER = r"\.(?<=(?<![\w.,:/'’-])[1-9]\d?\.)(?=\s"
 _ITEM_NUMBERS = regex.compile(rf"{_NUMBER}+\p{{Ll}}|(?<=(?:\A|[.!?…]\s+)\W*\d+\.)\s)")
 _ORDINALS = regex.compile(rf"{_NUMBER})")
-_NEW_TO_SENTENCEX = re.compile(
-    "[។៕།༎༏༐༑༔\u037e]"
-)  # Khmer and Tibetan marks, and the Greek question mark
+# Khmer and Tibetan marks, and the Greek question mark
+_NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")
 
 
 class AbbreviationSplitter:

@@ -45,9 +45,8 @@ def complete_alternatives(
             if isinstance(options.eos_token_id, list)
             else [options.eos_token_id]
         )
-        special = [
-            token for token in tokenizer.all_special_ids if token not in eos
-        ]  # only EOS is an alternative
+        # Of special tokens, only EOS is an alternative.
+        special = [token for token in tokenizer.all_special_ids if token not in eos]
         prefixes = [sentence.prefix or () for sentence in sentences]
         count = options.count
         tokens = next_tokens(

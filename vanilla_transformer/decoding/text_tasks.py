@@ -77,10 +77,8 @@ class TaskInputs:
         self.defaults["protect"] = False
         if options.get("generation_config") is None:
             self.defaults["num_beams"] = 4
-            if {options.get("max_length"), model.generation_config.max_length} <= {
-                None,
-                20,
-            }:  # the library's own
+            # These are the library's own limits.
+            if {options.get("max_length"), model.generation_config.max_length} <= {None, 20}:
                 self.defaults["max_new_tokens"] = 256
             self.defaults |= {
                 name: value for name, value in of_task.items() if hasattr(GenerationConfig(), name)

@@ -28,9 +28,8 @@ def token_texts(
         as_source: The tokens are of a source, for tokenizers with a separate vocabulary for each
             side.
     """
-    if as_source and getattr(
-        tokenizer, "separate_vocabs", False
-    ):  # Marian's, which decodes translations
+    # Marian's tokenizer decodes translations.
+    if as_source and getattr(tokenizer, "separate_vocabs", False):
         tokenizer = copy.copy(tokenizer)
         tokenizer.decoder = {token: name for name, token in tokenizer.encoder.items()}
         tokenizer.separate_vocabs = False
@@ -54,9 +53,8 @@ def _texts(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Iterator
         kept = longer if end == len(ids) else longer.rstrip(_INCOMPLETE)
         yield kept[done:]
         done = max(done, len(kept))
-        is_byte = _BYTE.fullmatch(
-            str(tokenizer.convert_ids_to_tokens(ids[end - 1]))
-        )  # whose run is decoded as one
+        # A run of such tokens is decoded as one.
+        is_byte = _BYTE.fullmatch(str(tokenizer.convert_ids_to_tokens(ids[end - 1])))
         if kept == longer and not is_byte:
             start, whole = whole, end
             done = len(tokenizer.decode(ids[start:end], skip_special_tokens=True))

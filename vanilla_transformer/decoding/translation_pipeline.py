@@ -197,9 +197,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
-        if (
-            self.inputs.is_of_library
-        ):  # also where a generation config replaces options of the constructor
+        # A generation config may replace the options of the constructor.
+        if self.inputs.is_of_library:
             options = {"protect": self.default_options["protect"], **options}
         resolved = TranslationOptions.resolve(
             options, self.default_options, self.model.generation_config

@@ -41,9 +41,8 @@ class PackedLinear(nn.Linear):
             first.weight if len(linears) == 1 else _join([linear.weight for linear in linears])
         )
         if first.bias is not None:
-            is_shared = (
-                len(linears) == 1 and first.bias.is_contiguous()
-            )  # oneDNN reads it as if it were
+            # oneDNN reads the bias as if it were contiguous.
+            is_shared = len(linears) == 1 and first.bias.is_contiguous()
             self.bias = first.bias if is_shared else _join([linear.bias for linear in linears])
         self._packed: Tensor | None = None
         self._activation = activation
@@ -107,9 +106,8 @@ def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = No
                 type(children.get("activation_fn")) is nn.ReLU
                 and type(children.get("fc1")) is PackedLinear
             ):
-                inner = PackedLinear(
-                    cast(nn.Linear, module.fc1), activation="relu"
-                )  # equation 2 in one product
+                # Equation 2 in one product
+                inner = PackedLinear(cast(nn.Linear, module.fc1), activation="relu")
                 children |= {"fc1": inner, "activation_fn": nn.Identity()}
             copied[module]._modules = module._modules | children
     return copied[module]

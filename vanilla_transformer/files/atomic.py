@@ -66,9 +66,8 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
             temporary = aside / _NEW / ("" if merge else folder.absolute().name)
             temporary.mkdir(mode, parents=True)
             yield temporary
-            permitted = (
-                temporary.stat().st_mode & 0o666
-            )  # libraries create files that only their owner reads
+            # Libraries create files that only their owner reads.
+            permitted = temporary.stat().st_mode & 0o666
             for path in filter(Path.is_file, temporary.rglob("*")):
                 with suppress(OSError):  # some file systems have no modes
                     path.chmod(permitted)
@@ -76,9 +75,8 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
     except SafetensorError as error:
         raise UserFileError(f"Cannot write the weights to {folder}: {error}") from error
     except Exception as error:
-        if type(error) is Exception and "os error" in str(
-            error
-        ):  # the tokenizers library raises no other type
+        # The tokenizers library raises no other type.
+        if type(error) is Exception and "os error" in str(error):
             raise UserFileError(f"Cannot write the tokenizer to {folder}: {error}.") from error
         raise
     finally:
@@ -122,9 +120,8 @@ def _move_in(aside: Path) -> None:
             (aside / _OLD).mkdir(exist_ok=True)
             names = (*MODEL_FILES, *TOKENIZER_FILES, HASHES_FILE)
             other = [*weight_paths(folder), *(folder / name for name in names)]
-            other = (
-                [] if {*new}.isdisjoint(WEIGHTS) else other
-            )  # or it would be a mixture of two models
+            # Otherwise the folder would be a mixture of two models.
+            other = [] if {*new}.isdisjoint(WEIGHTS) else other
             for path in dict.fromkeys([*other, *(folder / name for name in new)]):
                 if os.path.lexists(path):
                     move(path, aside / _OLD / path.name)

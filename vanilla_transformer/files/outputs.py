@@ -85,9 +85,8 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
             *MODEL_FILES,
             *TOKENIZER_FILES,
         )
-        replaced = (
-            [output.parent, output] if is_of_model else [output]
-        )  # a model is a folder among the inputs
+        # A model is a folder among the inputs.
+        replaced = [output.parent, output] if is_of_model else [output]
         same = None
         if output.is_file():  # a terminal is both input and output
             for name in existing:

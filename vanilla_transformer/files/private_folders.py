@@ -59,9 +59,8 @@ def create_private_folder(folder: Path, root: Path | None = None) -> str | None:
         return unsafe
     for level in (*reversed(folder.parents), folder):
         level.mkdir(mode=0o700, exist_ok=True)
-    return find_unsafe(
-        folder, root
-    )  # which another user may have created meanwhile, such as in `/tmp`
+    # Another user may have created the folder meanwhile, such as in `/tmp`.
+    return find_unsafe(folder, root)
 
 
 def check_inductor_caches() -> None:
@@ -74,9 +73,8 @@ def check_inductor_caches() -> None:
         )
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-    variables = {
-        default_cache_dir(): "TMPDIR"
-    }  # where compiled headers are kept, whatever the variables say
+    # Compiled headers are kept there, whatever the variables say.
+    variables = {default_cache_dir(): "TMPDIR"}
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         if os.environ.get(name):
             variables.setdefault(os.path.abspath(os.environ[name]), name)
@@ -123,9 +121,8 @@ def _find_problem(path: Path, root: Path | None) -> str | None:
         return f"{path} belongs to user {facts.st_uid}"
     if root is not None and not (is_folder or stat.S_ISREG(facts.st_mode)):
         return f"{path} is {'a link' if is_link else 'no file'}"
-    if is_link or (
-        root is None and is_folder and facts.st_mode & stat.S_ISVTX
-    ):  # the mode of a link means nothing
+    # The mode of a link means nothing.
+    if is_link or (root is None and is_folder and facts.st_mode & stat.S_ISVTX):
         return None
     by_group = facts.st_mode & stat.S_IWGRP and (
         root is not None or not _is_of_user_alone(path, facts.st_gid)

@@ -6,13 +6,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-UNSUPPORTED = (
-    errno.ENOSYS,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-    errno.EINVAL,
-    errno.ENOLCK,
-)  # by a file system
+# A file system answers so to what it does not support.
+UNSUPPORTED = errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOLCK
 TEMPORARY = f".{{}}.tmp-{'[0-9a-f]' * 16}"  # pattern of the names of temporary files and folders
 
 

@@ -26,9 +26,8 @@ def additive_mask(seen: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 _cudnn_lock = threading.Lock()
-_cudnn_before: list[
-    bool
-] = []  # the setting at the beginning of each block that keeps cuDNN off, of all threads
+# The setting at the beginning of each block that keeps cuDNN off, of all threads
+_cudnn_before: list[bool] = []
 
 
 @contextmanager

@@ -255,9 +255,8 @@ def _check_private_data(folder: Path) -> str:
             raise UserError(
                 f"{path.name} holds an access token or a private key; revoke and delete it"
             )
-        if path.name != "tokenizer.json" and not path.name.startswith(
-            "vocab"
-        ):  # whose entries may look like paths
+        # Entries of a vocabulary may look like paths.
+        if path.name != "tokenizer.json" and not path.name.startswith("vocab"):
             private = _PRIVATE_FOLDER.search(text)
             if private or (home.count("/") > 1 and home in text):
                 shown = private.group() if private else home

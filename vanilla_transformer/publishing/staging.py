@@ -216,9 +216,8 @@ def foreign_code(folder: Path) -> list[tuple[str, bool]]:
         references.append(("custom_generate/", False))
     for path in sorted(folder.glob("*.json")):
         content = read_json(path)
-        if (
-            path.name == "adapter_config.json"
-        ):  # transformers loads the base model that it names, not the folder's
+        # transformers loads the base model that it names, not the folder's.
+        if path.name == "adapter_config.json":
             references.append(
                 (f"{path.name} (merge the adapter into the model and delete the file)", True)
             )

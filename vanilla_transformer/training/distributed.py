@@ -33,13 +33,8 @@ logger = logging.getLogger(__name__)
 AUTO = "auto"  # the value of `mixed_precision` for the fastest precision of the device
 _START_TIMEOUT = timedelta(minutes=10)
 _SECONDS_BETWEEN_LOOKS = 0.05
-_VARIABLES = {
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-}  # that a launcher sets
+# Variables that a launcher sets
+_VARIABLES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 # Parts of the messages of gloo and NCCL, which do not always have a type.
 _OF_BACKENDS = ("/gloo/", "NCCL error", "NCCL communicator", "WorkNCCL")
 # NCCL's names for mistakes of this process, such as a GPU that another process has already.

@@ -169,9 +169,8 @@ def replace_vocabulary(
     known = old.get_vocab()
     vocabulary = new.get_vocab()
     special = special_token_ids(new)
-    tokens = sorted(
-        vocabulary, key=vocabulary.__getitem__
-    )  # `convert_ids_to_tokens` may name added ones otherwise
+    # `convert_ids_to_tokens` may name added tokens otherwise.
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     sources = [[known[token]] if token in known else _pieces(token, old, new) for token in tokens]
     if not known.items() <= vocabulary.items():  # not the same entries and further ones
         for name, token_id in special.items():

@@ -57,9 +57,8 @@ def add_launcher(recipe: Recipe) -> Recipe:
             "process."
         )
     options = recipe.optimization
-    sharded = (
-        _shards_by_launcher() or options.fsdp
-    )  # in this order, since the first refuses settings
+    # In this order, since the first one refuses settings.
+    sharded = _shards_by_launcher() or options.fsdp
     backend, compiled = TorchDynamoPlugin().backend, options.compile
     setting = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
     if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):

@@ -227,9 +227,8 @@ def cross_entropy(
     uniform = (logsumexp - logits.mean(dim=-1)).where(counts, 0.0).sum()
     smoothed = (1.0 - smoothing) * plain + smoothing * uniform
     if r_drop_weight:
-        log_probabilities = (logits - logsumexp.unsqueeze(-1)).unflatten(
-            0, (2, -1)
-        )  # (2, N / 2, V)
+        # (2, N / 2, V)
+        log_probabilities = (logits - logsumexp.unsqueeze(-1)).unflatten(0, (2, -1))
         first, second = log_probabilities.exp()
         divergence = ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(
             dim=-1
@@ -313,9 +312,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         device, dtype = states.device.type, weight.dtype
         if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) != torch.float16:
-            dtype = torch.get_autocast_dtype(
-                device
-            )  # not float16, in which small gradients would vanish
+            # Not float16, in which small gradients would vanish
+            dtype = torch.get_autocast_dtype(device)
         gradients: list[Tensor | None] = [
             torch.zeros_like(tensor, dtype=torch.float32) if needed and tensor is not None else None
             for tensor, needed in zip((states, weight, bias), ctx.needs_input_grad, strict=False)
@@ -433,9 +431,8 @@ def divergence_with_gradient(
             shape `(N, 2)`): Of both passes.
     """
     first, second = probabilities.unbind(dim=1)
-    log_ratio = (
-        logits[:, 0] - logits[:, 1] - (logsumexp[:, 0] - logsumexp[:, 1]).unsqueeze(-1)
-    )  # (N, V)
+    # (N, V)
+    log_ratio = logits[:, 0] - logits[:, 1] - (logsumexp[:, 0] - logsumexp[:, 1]).unsqueeze(-1)
     forward = (first * log_ratio).sum(dim=-1, keepdim=True)
     backward = -(second * log_ratio).sum(dim=-1, keepdim=True)
     change = first - second

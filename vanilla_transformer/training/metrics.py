@@ -213,13 +213,11 @@ def peak_memory_gib(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     status = Path("/proc/self/status")
-    if (
-        status.exists()
-    ):  # `getrusage` would include what the parent process used when it started this one
+    # `getrusage` would include what the parent process used when it started this one.
+    if status.exists():
         lines = status.read_text(encoding="utf-8").splitlines()
-        return (
-            next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
-        )  # KiB
+        # The line is in KiB.
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
     try:
         import resource
     except ImportError:  # on Windows

@@ -96,9 +96,8 @@ def create_model(
             ) from error
     if on_cpu:
         replace_dropout(model)
-    if (
-        checkpoint is not None and recipe.fine_tuning.lora_rank is None
-    ):  # whose checkpoints have merged weights
+    # Checkpoints of LoRA have merged weights.
+    if checkpoint is not None and recipe.fine_tuning.lora_rank is None:
         load_weights(model, load_model_weights(checkpoint))
     # Embeddings include an output projection that is tied to them.
     for name, parameter in model.named_parameters():

@@ -9,9 +9,8 @@ from vanilla_transformer.evaluation.metric_labels import LOWER_IS_BETTER
 _LEAST_BLEU = 5.0
 # Times the root of BLEU / sentences: half of the 95 % interval, as bootstrap resampling measures it
 _INTERVAL = 8.0
-Rank = tuple[
-    float, float, float
-]  # metric, chrF and loss, each higher for a better model; without the metric, infinite
+# Metric, chrF and loss, each higher for a better model; without the metric, infinite
+Rank = tuple[float, float, float]
 
 
 def rank(entry: Mapping[str, Any], metric: str) -> Rank:

@@ -262,9 +262,8 @@ class RunFolder:
             )
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
-        if (
-            progress["recipe"].get("best_metric") != self.options.best_metric
-        ):  # whose scores cannot be compared
+        # Scores of different metrics cannot be compared.
+        if progress["recipe"].get("best_metric") != self.options.best_metric:
             state.progress.best = []
             state.progress.validations_without_improvement = 0
         self._temporary_step = progress["step"] if progress["temporary"] else None
@@ -306,9 +305,8 @@ class RunFolder:
             write_text_atomically(self.path / _MACHINE, _as_json(machine))
             for leftover in (*self.path.glob(".checkpoint-*"), *self.path.glob(f".{_BEST}*")):
                 shutil.rmtree(leftover, ignore_errors=True)
-            if (
-                self.checkpoint is None
-            ):  # the folder must hold no mixture with a run that this one replaces
+            # The folder must hold no mixture with a run that this one replaces.
+            if self.checkpoint is None:
                 (self.path / HASHES_FILE).unlink(missing_ok=True)
                 delete_weights(self.path)
                 shutil.rmtree(self.path / EMA, ignore_errors=True)

@@ -27,9 +27,8 @@ from .train_step import compute_gradient
 
 logger = logging.getLogger(__name__)
 
-_FULL_RATE_FROM = (
-    2000  # A shorter warm-up raises the peak of equation 3, at which training does not start.
-)
+# A shorter warm-up raises the peak of equation 3, at which training does not start.
+_FULL_RATE_FROM = 2000
 _WARMUP_SHARE, _SHORT_WARMUP_SHARE = 0.1, 0.3  # of the planned steps
 _TIMED_STEPS, _UNTIMED_STEPS = 6, 2  # the first ones allocate memory
 

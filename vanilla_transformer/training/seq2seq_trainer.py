@@ -296,9 +296,8 @@ class TokenBudgetTrainerMixin:
                 self.args.learning_rate_scale,
             ),
         )
-        self._created_lr_scheduler = (
-            True  # another `train()` restarts the schedule, as in the library
-        )
+        # Another `train()` restarts the schedule, as in the library.
+        self._created_lr_scheduler = True
         return self.lr_scheduler
 
 
@@ -320,9 +319,8 @@ class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
         """Return loss, tokens and labels as `Seq2SeqTrainer` does."""
         if self.args.predict_with_generate and not prediction_loss_only:
             gen_kwargs = dict(gen_kwargs or getattr(self, "_gen_kwargs", {}))
-            if (
-                self._engines is None or self._engines.model is not self.model
-            ):  # another one of `model_init`
+            # `model_init` may have made another model.
+            if self._engines is None or self._engines.model is not self.model:
                 self._engines = EnginePool(self.model, compile=False)
             search = {name: value for name, value in gen_kwargs.items() if name != "synced_gpus"}
             engine = self._engines.find(

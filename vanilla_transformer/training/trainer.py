@@ -152,9 +152,8 @@ def _train(prepared: "PreparedRun") -> None:
             ):
                 stage = batches.position.stage
                 logger.info("Step %d: %s.", state.step + 1, batches.sampler.stages.describe(stage))
-            norm = train_step(
-                state, micro_batches
-            )  # forward, backward, clip, Adam, LR schedule, EMA
+            # Forward, backward, clip, Adam, LR schedule, EMA
+            norm = train_step(state, micro_batches)
             metrics.advance(state.expected_steps())
             if state.step % state.steps_between("logging_steps") == 0:
                 metrics.log_steps(state.measure_steps(norm, **batches.place()))

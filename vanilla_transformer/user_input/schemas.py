@@ -70,9 +70,8 @@ def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo], noun: str
         return f"`{name}` must be given: {fields[name].description}"
     value = error["input"]
     container = noun.removeprefix("key") if noun.startswith("key of") else ""
-    shown = (
-        value if error["type"] in _OUT_OF_RANGE else repr(value)
-    )  # a number without the quotes of a flag's text
+    # A number without the quotes of a flag's text
+    shown = value if error["type"] in _OUT_OF_RANGE else repr(value)
     return f"`{name}`{container} must be {describe(fields[name])}, got {shown}."
 
 

@@ -40,9 +40,8 @@ class SentencePair(NamedTuple):
     target: str
 
 
-WordPair = tuple[
-    int, int
-]  # a word of a source and the word of its translation, counted from 0 between white space
+# A word of a source and the word of its translation, counted from 0 between white space
+WordPair = tuple[int, int]
 
 
 class CorpusRow(NamedTuple):

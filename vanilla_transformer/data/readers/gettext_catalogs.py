@@ -22,9 +22,8 @@ _STRINGS = regex.compile(
     r'(?P<kept>"(?:[^"\\]|\\.)*+(?:"|\Z)|;)|/\*.*?(?:\*/|\Z)|//[^\n]*+|\s++', regex.DOTALL
 )
 _ATTRIBUTE = regex.compile(r"(?:\A|\n)(\.[a-zA-Z][\w-]*) =\s")  # of a message of Fluent
-_WITHIN_WORD = regex.compile(
-    r"\b(\p{Lu}|\p{L}*\p{Ll})&(?=\p{Ll})(?!\w*[;=])"
-)  # as in E&xit, but not in AT&T
+# As in E&xit, but not in AT&T
+_WITHIN_WORD = regex.compile(r"\b(\p{Lu}|\p{L}*\p{Ll})&(?=\p{Ll})(?!\w*[;=])")
 
 
 def read_catalog(text: str, form: str) -> Any:

@@ -153,7 +153,6 @@ def _is_open(unit: Any, of_unit: Any, source: Any, target: Any, definition: Any)
         return False
     if text == original and any(map(str.isalpha, text)):
         return True
-    qualifier = of_unit.get(
-        "state-qualifier", "rejected"
-    )  # otherwise it names where a suggestion is from
+    # Otherwise it names where a suggestion is from.
+    qualifier = of_unit.get("state-qualifier", "rejected")
     return state in _UNTRANSLATED and qualifier.startswith("rejected")

@@ -50,10 +50,8 @@ def _variant_text(variant: Any, name: str) -> str:
     return segment_text(segment, name)
 
 
-_CODES = (
-    ("source-language", "srcLang"),
-    ("target-language", "trgLang"),
-)  # in the nearest ancestor with one of them
+# In the nearest ancestor with one of them
+_CODES = ("source-language", "srcLang"), ("target-language", "trgLang")
 
 
 def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:

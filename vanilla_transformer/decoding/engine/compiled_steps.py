@@ -100,9 +100,8 @@ class CompiledSteps:
         self.step = step
         self._compile, self._buffers = compile, buffers
         self._forms = {kind: _Form() for kind in kinds_of(step)}
-        self._choices = dict[
-            Any, ThreadChoice
-        ]()  # by the power of two of the number of rows, and threads
+        # By the power of two of the number of rows, and by threads
+        self._choices = dict[Any, ThreadChoice]()
         self._steps, self._seconds = 0, 0.0  # of all steps
 
     def run(self, count: int, *arguments: Any) -> None:
@@ -322,9 +321,8 @@ def _start_worker(
         start_new_session=True,
     )
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(
-            process.pid, {max(os.sched_getaffinity(0))}
-        )  # one core, also for the compilers it starts
+        # One core, also for the compilers that the process starts
+        os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
     content.close()
     process.stderr = errors
     return process

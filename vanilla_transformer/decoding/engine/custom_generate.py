@@ -156,9 +156,8 @@ def _read_prompts(
     _refuse_if(cache is not None and cache.get_seq_length() > 0, "a `cache` that is not empty")
     seen = torch.ones_like(prompts, dtype=torch.bool) if mask is None else mask
     lengths = seen.sum(dim=1, keepdim=True)
-    places = torch.arange(prompts.shape[1], device=prompts.device) - (
-        prompts.shape[1] - lengths
-    )  # negative: padding
+    # Padding has negative positions.
+    places = torch.arange(prompts.shape[1], device=prompts.device) - (prompts.shape[1] - lengths)
     _refuse_if(
         not torch.equal(seen, places >= 0) or not lengths.all(), "padding that is not on the left"
     )

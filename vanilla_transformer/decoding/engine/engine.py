@@ -137,9 +137,8 @@ class Engine:
         step = SearchStep(decoders, self.options, weights_of(model)).to(model.device).eval()
         self._look_every = profile_of(model.device).steps_between_looks
         self._queue = SourceQueue(packed, self._rules, slots)
-        start: Any = (
-            options.decoder_start_token_id if self._rules.has_encoder else 0
-        )  # which one after a prompt skips
+        # A search after a prompt skips the start token.
+        start: Any = options.decoder_start_token_id if self._rules.has_encoder else 0
         self._schedule = SlotSchedule(self.model, slots, self.options, start, self._alignment_heads)
         self.steps = steps_for(step, compile, self.buffers)
 

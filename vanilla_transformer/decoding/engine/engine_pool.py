@@ -103,12 +103,8 @@ class EnginePool:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EnginePool, (
-            self.model,
-            self.precision,
-            self.compile,
-            self.converts,
-        )  # copies make their engines
+        # Copies make their own engines.
+        return EnginePool, (self.model, self.precision, self.compile, self.converts)
 
     @property
     def supports_model(self) -> bool:
@@ -231,9 +227,8 @@ class EnginePool:
             _join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True
         )
         is_new = known != self._known or not is_same
-        may_retry = (
-            self._problem is not None and self._decoded is self.model
-        )  # a hook may have been removed
+        # A hook may have been removed.
+        may_retry = self._problem is not None and self._decoded is self.model
         if not is_new and not may_retry:
             return
         self._engines.clear()

@@ -39,9 +39,8 @@ class NoRepeatedNgrams(SearchFeature):
     def change_logits(
         self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
     ) -> Tensor:
-        written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(
-            1, 2
-        )  # (B, N, R)
+        # (B, N, R)
+        written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(1, 2)
         places, now = (
             torch.arange(written.shape[2], device=written.device),
             state.time[:, None, None],
@@ -75,9 +74,8 @@ class ForbiddenTokens(SearchFeature):
         self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
     ) -> Tensor:
         vocabulary = torch.arange(logits.shape[2], device=logits.device)
-        is_forbidden = reduce(
-            torch.logical_or, (vocabulary == token for token in self.tokens)
-        )  # (V,)
+        # (V,)
+        is_forbidden = reduce(torch.logical_or, (vocabulary == token for token in self.tokens))
         return logits.masked_fill(is_forbidden, -torch.inf)
 
 
@@ -94,9 +92,8 @@ def search_options(
     beams, bos, eos = options.num_beams or 1, options.forced_bos_token_id, options.eos_token_id
     eos = tuple(eos) if isinstance(eos, list) else (eos,)
     known: list[SearchFeature] = []
-    words = {token for word in options.bad_words_ids or () for token in word} - {
-        *eos
-    }  # as in the library
+    # EOS is never forbidden, as in the library.
+    words = {token for word in options.bad_words_ids or () for token in word} - {*eos}
     if forbidden := words | {*(options.suppress_tokens or ())}:
         known.append(ForbiddenTokens(tuple(sorted(forbidden))))
     if bos is not None:
@@ -110,9 +107,8 @@ def search_options(
     if options.no_repeat_ngram_size:
         if not model.config.is_encoder_decoder:
             raise OptionError("`no_repeat_ngram_size` needs a model with an encoder.")
-        known.append(
-            NoRepeatedNgrams(options.no_repeat_ngram_size)
-        )  # after features that force tokens
+        # It comes after features that force tokens.
+        known.append(NoRepeatedNgrams(options.no_repeat_ngram_size))
     if constraint_tokens:
         penalties = None
         if word_continuations:

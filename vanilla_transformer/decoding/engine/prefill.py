@@ -99,9 +99,8 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]], length: int) -> 
     decoder, device = model.get_decoder(), model.device
     ids = pad_tokens(prompts, length)  # (W, S)
     lengths, mask = torch.tensor([len(tokens) for tokens in prompts]), None
-    if (
-        type(decoder) is not VanillaTransformerDecoderModel
-    ):  # whose causal attention never sees padding after a prompt
+    # Its causal attention never sees padding after a prompt.
+    if type(decoder) is not VanillaTransformerDecoderModel:
         mask = to_device(torch.arange(ids.shape[1]) < lengths[:, None], device)  # (W, S)
     cache = decoder.create_cache()
     outputs = decoder(input_ids=to_device(ids, device), attention_mask=mask, cache=cache)

@@ -186,9 +186,8 @@ class SlotBuffers:
 
 def _rows(state: SearchState, memory: Memory) -> list[Tensor]:
     """Return the tensors that have a row for each slot."""
-    return pytree.tree_leaves(
-        (state, [memory_of_model[1:] for memory_of_model in memory])
-    )  # all but `positions`
+    # All but `positions`
+    return pytree.tree_leaves((state, [memory_of_model[1:] for memory_of_model in memory]))
 
 
 def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:

@@ -81,9 +81,8 @@ class SlotSchedule:
         # held.
         self._aside = deque[tuple[Entry, list[Tensor]]]()
         self._aside_returns = False
-        self._settled_until = (
-            0  # steps for which nothing is to be done, unless sentences enter or leave
-        )
+        # Until this step nothing is to be done, unless sentences enter or leave.
+        self._settled_until = 0
 
     def __len__(self) -> int:
         """Return the number of sentences in slots and aside."""

@@ -78,18 +78,15 @@ def read_attention(
     """Return the mean attention of the heads in each step of the `count` best hypotheses of each
     given slot.
     """
-    lines = state.finished_ancestors[slots, :count].transpose(1, 2)[
-        ..., None
-    ]  # (slots, R, count, 1)
-    seen = (
-        torch.arange(lines.shape[1], device=slots.device) < memory.source_lengths[slots, None]
-    )  # (slots, R)
+    # (slots, R, count, 1)
+    lines = state.finished_ancestors[slots, :count].transpose(1, 2)[..., None]
+    # (slots, R)
+    seen = torch.arange(lines.shape[1], device=slots.device) < memory.source_lengths[slots, None]
     attention = list[Tensor]()
     for layer, layer_memory in enumerate(memory.layers):
         for head, queries in zip(heads_of_layer(heads, layer), layer_memory.queries, strict=True):
-            written = queries[slots].gather(
-                2, lines.expand(-1, -1, -1, queries.shape[-1])
-            )  # (slots, R, count, K)
+            # (slots, R, count, K)
+            written = queries[slots].gather(2, lines.expand(-1, -1, -1, queries.shape[-1]))
             scaling = model.get_decoder().layers[layer].encoder_attn.scaling
             keys = layer_memory.source.keys[slots, head]  # (slots, R, K)
             scores = (

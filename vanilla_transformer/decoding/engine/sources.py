@@ -99,10 +99,8 @@ class SourceRules:
                 raise OptionError(
                     f"A {name} must have {requirement}, got {length} in {name} {position}."
                 )
-        prefix, last = (
-            request.prefix,
-            {*request.prefix[-1:]} & {*self._eos},
-        )  # with which a target may be complete
+        # With EOS at its end, a prefix may be a complete target.
+        prefix, last = request.prefix, {*request.prefix[-1:]} & {*self._eos}
         if prefix and not self._prefixed:
             raise UserError("A prefix needs an engine with `target_prefix`.")
         wrong = [
@@ -148,9 +146,8 @@ class SourceRules:
             assert options.max_length is not None
             limit = options.max_length - (1 if self.has_encoder else len(request.source))
         if self._model.position_embedding_type == "learned":
-            longest = (
-                self._model.max_position_embeddings
-            )  # the last token of a text has no position
+            # The last token of a text has no position.
+            longest = self._model.max_position_embeddings
             limit = min(limit, longest - 1 if self.has_encoder else longest + 1 - seen)
         return max(1, limit)
 

@@ -69,9 +69,8 @@ class Moment:
         beams = self.ancestors.shape[1]
         if beams == 1:
             return self.past
-        is_own = self.ancestors[..., None] == torch.arange(
-            beams, device=self.ancestors.device
-        )  # (B, N, R, N)
+        # (B, N, R, N)
+        is_own = self.ancestors[..., None] == torch.arange(beams, device=self.ancestors.device)
         return torch.where(is_own, self.past[:, 0, :, :, None], _UNSEEN).flatten(2)[:, None]
 
 
@@ -122,9 +121,8 @@ class StaticSelfAttention(nn.Module):
         prompt: KeysAndValues | None,
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`, after the tokens of the prompt, if there is one."""
-        query, *key_and_value = split_heads(
-            attention, self.qkv_proj(states), "qkv"
-        )  # (B, H, N, K) each
+        # (B, H, N, K) each
+        query, *key_and_value = split_heads(attention, self.qkv_proj(states), "qkv")
         for tensor, entry in zip(memory, key_and_value, strict=True):
             tensor[moment.slots, :, moment.time] = entry
         (keys, values), past = _readable(memory, moment, _is_fused(query))
@@ -181,9 +179,8 @@ class StaticCrossAttention(nn.Module):
         return attention.out_proj(output)
 
     def extra_repr(self) -> str:
-        return (
-            f"kept_heads={self.kept_heads}" if self.kept_heads else ""
-        )  # in the identity of a compiled step
+        # This text is part of the identity of a compiled step.
+        return f"kept_heads={self.kept_heads}" if self.kept_heads else ""
 
 
 def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
@@ -459,9 +456,8 @@ class StaticLSHAttention(StaticSelfAttention):
         steps = torch.arange(keys.shape[-2], device=states.device) // (
             1 if fused else query.shape[2]
         )
-        is_itself = (steps == moment.time[:, None])[
-            :, None, None
-        ]  # (B, 1, 1, P), if its beam is not hidden
+        # (B, 1, 1, P), if its beam is not hidden
+        is_itself = (steps == moment.time[:, None])[:, None, None]
         scores = torch.where(is_itself, SELF_SCORE, scores_of(query, keys).float())
         scores = scores + past + _if_shared(buckets, own_buckets)
         if prompt is None:

@@ -45,9 +45,8 @@ CROSS_ATTENTIONS: dict[type, Any] = {
     VanillaTransformerAttention: StaticCrossAttention,
     VanillaTransformerLinearAttention: StaticLinearCrossAttention,
 }
-AlignmentHeads = Sequence[
-    tuple[int, int]
-]  # each a layer of the decoder and a head of its cross-attention
+# Each a layer of the decoder and a head of its cross-attention
+AlignmentHeads = Sequence[tuple[int, int]]
 
 
 class LayerMemory(NamedTuple):

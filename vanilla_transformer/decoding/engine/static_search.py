@@ -96,9 +96,8 @@ class SearchStep(nn.Module):
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
         advance = self._advance_one if self.beams == 1 else self._advance_beams
-        parents, tokens = advance(
-            state, options, ancestors
-        )  # of the running hypotheses, (B, N) each
+        # Of the running hypotheses, (B, N) each
+        parents, tokens = advance(state, options, ancestors)
         for feature, feature_state in zip(self.options.features, state.features, strict=True):
             feature.follow(state, feature_state, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
@@ -144,9 +143,8 @@ class SearchStep(nn.Module):
             tokens = sample(logits, state.seeds, state.time)[:, None]
         scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
-        parents = (
-            torch.zeros_like(tokens) if self.options.features else tokens
-        )  # which only features read
+        # Only features read the parents.
+        parents = torch.zeros_like(tokens) if self.options.features else tokens
         model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
         unfinished = state.done[:, None] | ~ends
         _store(
@@ -206,9 +204,8 @@ class SearchStep(nn.Module):
         parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
         best_possible = self._best_possible(Candidates(running, parents, tokens), state)
         to_beat = torch.where(is_finished, finished_scores, UNLIKELY)
-        if (
-            self._is_bounded
-        ):  # nothing better can come, so that only the hypotheses that are returned count
+        # Nothing better can come, so that only the hypotheses that are returned count.
+        if self._is_bounded:
             to_beat = to_beat.gather(1, (state.counts - 1)[:, None])
         now_done = ~(best_possible > to_beat.amin(dim=1, keepdim=True)).any(dim=1) | ends.all(dim=1)
         if self.options.early_stopping is True:

@@ -79,15 +79,13 @@ class CompiledStep:
                 for name, source in constants.items():
                     if source is not None:
                         weight, layout = tensors[source[0]], source[1]
-                        shares = (
-                            layout == {"packed": True} and id(weight) in layers
-                        )  # with eager steps
+                        # The weight is shared with eager steps.
+                        shares = layout == {"packed": True} and id(weight) in layers
                         self._weights[name] = (
                             layers[id(weight)].packed() if shares else _in_layout(weight, **layout)
                         )
-            self._loader.load_constants(
-                self._weights, False, True, True
-            )  # which the package uses where they are
+            # The package uses the weights where they are.
+            self._loader.load_constants(self._weights, False, True, True)
         self._arguments: tuple[Any, ...] = ()
         self._leaves: list[Tensor] = []
 
@@ -121,9 +119,8 @@ class StepCompiler:
             graph = torch._inductor.virtualized.V.graph
             for name, constant in graph.allocated_constant_name.items():
                 if not constant.startswith(_PREFIX):
-                    graph.allocated_constant_name[name] = (
-                        name  # packed weights of several layers get the same name
-                    )
+                    # Packed weights of several layers get the same name.
+                    graph.allocated_constant_name[name] = name
             values.update(graph.constants)
             return nodes
 

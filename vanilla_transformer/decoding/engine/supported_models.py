@@ -76,9 +76,8 @@ def is_supported(model: "DecodedModel") -> bool:
         for linear in SELF_ATTENTIONS[type(layer.self_attn)].inputs_of(
             layer.self_attn
         ):  # whose weights are joined
-            if (
-                type(linear) is not nn.Linear or type(linear.weight) is not nn.Parameter
-            ):  # an adapter, for example
+            # It may be an adapter, for example.
+            if type(linear) is not nn.Linear or type(linear.weight) is not nn.Parameter:
                 return False
     # Processes that share a sharded model have to call it equally often.
     several = torch.distributed.is_available() and torch.distributed.is_initialized()

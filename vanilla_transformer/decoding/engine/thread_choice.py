@@ -3,9 +3,8 @@
 from collections import deque
 
 _SHARE_OF_TRIALS = 1 / 100  # of the time that may be lost on slower numbers
-_LATEST = (
-    2  # times of each number that count, of which the lower one does not wait for other programs
-)
+# Times of each number that count; the lower one does not wait for other programs.
+_LATEST = 2
 
 
 class ThreadChoice:

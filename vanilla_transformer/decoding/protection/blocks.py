@@ -291,11 +291,8 @@ def write_block(
         write_span: Writes a span, given its payload and its written content, which is None for a
             fixed span.
     """
-    last, is_due, is_parted = (
-        "",
-        False,
-        False,
-    )  # the last character, and whether a space is due or too much
+    # The last character, and whether a space is due or too much
+    last, is_due, is_parted = "", False, False
 
     def read(start: int, end: int) -> str:
         nonlocal last, is_due, is_parted

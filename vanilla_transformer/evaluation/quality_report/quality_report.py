@@ -40,9 +40,8 @@ _SHOWN, _SHOWN_CHANGES = 5, 3  # examples of a kind
 _LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 25), (26, None))  # words
 _BIN = 10  # points of the scores of sentences
 _USUAL_LENGTH = 0.1  # by which all translations may be shorter or longer than the references
-_WORD_TOKENS = (
-    "tok:13a"  # in the signature of a BLEU that counts words, to which the rule of thumb applies
-)
+# In the signature of a BLEU that counts words, to which the rule of thumb applies
+_WORD_TOKENS = "tok:13a"
 # From which BLEU on, and what Google's documentation of AutoML Translation says about it, in short.
 _BANDS = {
     0: "almost useless",
@@ -79,12 +78,8 @@ _MEANINGS = {
         "from 0 to 1"
     ),
 }
-_TONES = {
-    (1, 1): "good",
-    (0, 1): "good",
-    (-1, -1): "bad",
-    (-1, 0): "bad",
-}  # of the worst and the best verdict
+# By the worst and the best verdict
+_TONES = {(1, 1): "good", (0, 1): "good", (-1, -1): "bad", (-1, 0): "bad"}
 _VERDICTS = {1: "better", 0: "no reliable difference", -1: "worse"}
 
 

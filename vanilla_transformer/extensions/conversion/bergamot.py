@@ -58,10 +58,8 @@ _FIELDS: dict[str, Sequence[Any]] = {
     "sinusoid_layout": ["tensor2tensor"],
 }
 _PROGRAM = "translate.cjs"
-_COPIED = {
-    "config.yml": "bergamot_config.yml",
-    _PROGRAM: "bergamot_translate.cjs",
-}  # names there and here
+# Names there and here
+_COPIED = {"config.yml": "bergamot_config.yml", _PROGRAM: "bergamot_translate.cjs"}
 _WIDTHS = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim")
 _NAMES = MARIAN_NAMES | {"..coder_Wemb": EMBEDDING, r"lm_head\.bias": _OUTPUT_BIAS}
 
@@ -106,9 +104,8 @@ def write_bergamot(
     arrays |= {
         f"{name}_QuantMultA": np.array([alpha], np.float32) for name, alpha in alphas.items()
     }
-    arrays["none_QuantMultA"] = arrays[
-        f"{EMBEDDING}_QuantMultA"
-    ]  # its name where there is a shortlist
+    # The name of the array where there is a shortlist
+    arrays["none_QuantMultA"] = arrays[f"{EMBEDDING}_QuantMultA"]
     write_bin(folder / _INT8, dict(sorted(arrays.items())) | item, alphas)
     statistics = Counter(parameters=sum(array.size for array in arrays.values()))
     for name, array in arrays.items():
@@ -145,9 +142,8 @@ def find_vocabulary(
     Refuse a model with all reasons why Bergamot cannot hold it.
     """
     config, of_ours = model.config, getattr(tokenizer, "sentencepiece_model", None)
-    files = [
-        *{Path(path).read_bytes() for path in getattr(tokenizer, "spm_files", ())}
-    ]  # of Marian's tokenizer
+    # Marian's tokenizer has such files.
+    files = [*{Path(path).read_bytes() for path in getattr(tokenizer, "spm_files", ())}]
     files = files if of_ours is None else [of_ours]
     spm: Any = sentencepiece.SentencePieceProcessor(model_proto=files[0]) if len(files) == 1 else ()
     pieces = [spm.id_to_piece(index) for index in range(len(spm))]

@@ -292,9 +292,8 @@ def _max_logit_difference(
         # probability.
         size = min(first.shape[-1], second.shape[-1])
         first, second = (logits[:, :size].log_softmax(dim=-1) for logits in (first, second))
-        finite = torch.isfinite(first) & torch.isfinite(
-            second
-        )  # a bias of minus infinity bans a token
+        # A bias of minus infinity bans a token.
+        finite = torch.isfinite(first) & torch.isfinite(second)
         if not torch.equal(torch.isfinite(first), torch.isfinite(second)) or first.isnan().any():
             return float("inf")
         largest = max(largest, float((first - second)[finite].abs().max()))

@@ -92,13 +92,11 @@ class VanillaTransformerLoader(BartLoader):
         self, config: ModelConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         """Set the special tokens and the layer-norm epsilon."""
-        config.bos_token = (
-            tokenizer.bos_token or tokenizer.eos_token
-        )  # which must be text; SentencePiece's has none
+        # It must be text, and tokenizers of SentencePiece have none.
+        config.bos_token = tokenizer.bos_token or tokenizer.eos_token
         config.eos_token = tokenizer.eos_token
-        config.unk_token = (
-            tokenizer.unk_token or tokenizer.pad_token
-        )  # byte-level tokenizers have no unknown token
+        # Byte-level tokenizers have no unknown token.
+        config.unk_token = tokenizer.unk_token or tokenizer.pad_token
         config.decoder_start_token = token_names(tokenizer)[model.config.decoder_start_token_id]
         config.layer_norm_epsilon = model.config.layer_norm_eps
 

@@ -54,9 +54,8 @@ SHARED_FIELDS = (
     *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"),
 )
 _LOGITS_BIAS = "final_logits_bias"
-_INPUTS = {
-    "model_input_names": ["input_ids", "attention_mask"]
-}  # by default transformers 4 has a third one
+# By default, transformers 4 has a third one.
+_INPUTS = {"model_input_names": ["input_ids", "attention_mask"]}
 # Suffixes of parameters whose first axis (output) or second axis (input) is the residual stream.
 _STREAM_OUT = (
     "out_proj.weight",
@@ -199,9 +198,8 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
     weights["model.shared.weight"] = weights["model.encoder.embed_tokens.weight"]
     if "lm_head.bias" in weights:
         weights[_LOGITS_BIAS] = weights["lm_head.bias"][None]
-    model.load_state_dict(
-        weights, strict=False
-    )  # biases that we lack are zero, and the positions are computed
+    # Biases that we lack are zero, and the positions are computed.
+    model.load_state_dict(weights, strict=False)
     model.generation_config = library_generation_config(original.generation_config)
     return model.eval()
 
@@ -251,9 +249,8 @@ def library_generation_config(generation_config: GenerationConfig) -> Generation
         if hasattr(plain, name):
             delattr(plain, name)
     # As in OPUS-MT: `max_new_tokens` would win over the `generation_max_length` of a Trainer.
-    limit = (
-        plain.max_length if plain.max_new_tokens is None else plain.max_new_tokens + 1
-    )  # with the start token
+    # With the start token
+    limit = plain.max_length if plain.max_new_tokens is None else plain.max_new_tokens + 1
     plain.max_length, plain.max_new_tokens = limit or 512, None
     return plain
 

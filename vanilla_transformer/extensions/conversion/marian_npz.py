@@ -34,14 +34,10 @@ from .marian_bin import read_bin
 from .weight_names import MARIAN_NAMES
 
 OPTIONS_ITEM = "special:model.yml"
-_ACTIVATIONS = {
-    "relu": "relu",
-    "swish": "swish",
-    "gelu": "quick_gelu",
-}  # Marian's gelu is x · sigmoid(1.702 x)
-_BANNED_LOGIT = (
-    -1e9
-)  # the bias of an entry that must not be generated; finite, since 0 · infinity is NaN
+# Marian's gelu is x · sigmoid(1.702 x).
+_ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "quick_gelu"}
+# The bias of an entry that must not be generated; finite, since 0 · infinity is NaN
+_BANNED_LOGIT = -1e9
 NORM_PLACES = ("preprocess", "postprocess", "postprocess-top")
 POST_NORM, _PRE_NORM = ("", "dan", ""), ("n", "da", "n")
 _OUTPUT = "decoder_ff_logit_out"

@@ -106,10 +106,8 @@ def write_settings(
     kind = {"model_type": "marian", "architectures": ["MarianMTModel"], "is_encoder_decoder": True}
     _write_json(folder / "config.json", kind | fields)
     generation_config = library_generation_config(model.generation_config)
-    suppressed = {
-        *(generation_config.suppress_tokens or []),
-        model.config.pad_token_id,
-    }  # no translation has padding
+    # No translation has padding.
+    suppressed = {*(generation_config.suppress_tokens or []), model.config.pad_token_id}
     greedy = {"num_beams": 1, "early_stopping": False, "length_penalty": 1.0}
     generation_config.update(**greedy, suppress_tokens=sorted(suppressed))
     generation_config.save_pretrained(folder)
@@ -158,9 +156,8 @@ def merged_greedy_translator(
             scores = outputs.pop("logits")[:, -1]  # (batch_size, vocab_size)
             scores[:, config.pad_token_id] = -np.inf  # no translation contains padding
             tokens = scores.argmax(axis=-1, keepdims=True)
-            if (
-                not generated and config.forced_bos_token_id is not None
-            ):  # the language of the translation
+            # The token is the language of the translation.
+            if not generated and config.forced_bos_token_id is not None:
                 tokens[:] = config.forced_bos_token_id
             generated.append(tokens)
             finished |= tokens[:, 0] == config.eos_token_id

@@ -14,9 +14,8 @@ from vanilla_transformer.user_input.schemas import ONE_WORD, Input, Schema, Word
 
 Targets = Literal["beam", "n_best", "interpolated", "best"]
 BEAM, N_BEST, INTERPOLATED, BEST = get_args(Targets)
-DISTILLATION = (
-    "distillation"  # the section of these keys in a recipe, and their folder in the one of the run
-)
+# The section of these keys in a recipe, and their folder within that of the run
+DISTILLATION = "distillation"
 CORPUS_FILE = "corpora/corpus-{}.tsv"  # in this folder: the training text of the student
 _MAIN_KEYS = (
     *(

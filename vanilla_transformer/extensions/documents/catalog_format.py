@@ -35,9 +35,8 @@ from .xliff_format import TargetLanguageError, check_direction
 # Numbers below 1000 from which on msgfmt takes a form to be of several numbers, which it must then
 # name
 _OFTEN = 5
-_COUNT = re.compile(
-    r"\s*0*+([1-9]|10)\s*"
-)  # of forms; the languages that gettext knows have up to 6
+# A number of forms; the languages that gettext knows have up to 6.
+_COUNT = re.compile(r"\s*0*+([1-9]|10)\s*")
 
 _FORMAT = regex.compile(r"(?<!no-)\b\w++(?:-brace)?-format\b")  # the flag of a message in PO
 # What gettext takes for a field where a message has such a flag: in "50% of" a space is a flag of

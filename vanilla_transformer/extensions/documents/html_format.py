@@ -17,14 +17,8 @@ _ENDED_BY = {
     for names, value in HTML_PARSER["ended_by"].items()
     for name in names.split()
 }
-_INVISIBLE = {
-    "noembed",
-    "noframes",
-    "script",
-    "style",
-    "template",
-    "wbr",
-}  # words around them are one word
+# Words around these elements are one word.
+_INVISIBLE = {"noembed", "noframes", "script", "style", "template", "wbr"}
 _DEEPEST = 1000
 _BUTTONS = {"button", "reset", "submit"}
 _DESCRIPTIONS = {

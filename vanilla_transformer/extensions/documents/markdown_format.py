@@ -133,13 +133,11 @@ _OPTIONS = re.compile(
     r"((?:[ \t>]*:[\w-]+:.*\n)+|[ \t]*---\n(?:.*\n)*?[ \t]*---\n)",
     re.MULTILINE,
 )
-_IS_MATH = re.compile(
-    r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL
-)  # other brackets are escaped ones of text
+# Other brackets are escaped ones of text.
+_IS_MATH = re.compile(r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL)
 _IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\|!?\[|\+\+|\{[\w.]+\}")  # of what stands for a word
-_DEEP_TAG = re.compile(
-    r"^(?: {,3}\t| {4})[ \t]*(?=</?[A-Z>])", re.MULTILINE
-)  # which would end no paragraph
+# Without its indentation, such a tag would end no paragraph.
+_DEEP_TAG = re.compile(r"^(?: {,3}\t| {4})[ \t]*(?=</?[A-Z>])", re.MULTILINE)
 _IS_MDX = re.compile(r"import|export|.*(?:/>|</)", re.DOTALL)
 _IS_COMMENTED = re.compile(r"(?:<!--(?:(?!-->).)*-->[ \t]*)+[^\s<]")  # text after a comment
 _DEPTHS = {"[": 1, "{": 1, "]": -1, "}": -1}  # what a bracket adds to the depth of YAML
@@ -358,9 +356,8 @@ class _Place(NamedTuple):
     indent: str  # of further lines
     # "paragraph", "heading", "title", "cell", or how a value of the front matter is written
     context: str
-    forms: Mapping[
-        str, Sequence[str]
-    ] = {}  # of characters that are escaped or a character reference somewhere
+    # The forms of characters that are escaped or a character reference somewhere
+    forms: Mapping[str, Sequence[str]] = {}
     link: Any = None  # of which the text is the title; the paragraph is the text before it
 
 
@@ -629,9 +626,8 @@ class MarkdownDocument(Document):
     def _find_lines(self, number: int, content: str, opening: Any) -> _Place:
         """Return where a paragraph or a heading is that begins in a line or after it."""
         parts = content.split("\n")
-        while (
-            parts[0] not in self._lines[number]
-        ):  # the parser strips lines of white space such as U+2028
+        # The parser strips lines of white space such as U+2028.
+        while parts[0] not in self._lines[number]:
             number += 1
         line = self._lines[number]
         start = line.rindex(parts[0])
@@ -709,9 +705,8 @@ def _write_value(context: str, quote: str, text: str) -> str:
 def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
     """Return the text of a paragraph. The payload of a span is its tokens."""
     builder, index = SpanBuilder(), 0
-    is_title = (
-        is_item and bool(tokens) and tokens[0].content.startswith("[!")
-    )  # the first line of an alert
+    # The first line of an alert is its title.
+    is_title = is_item and bool(tokens) and tokens[0].content.startswith("[!")
     while index < len(tokens):
         token = tokens[index]
         index += 1

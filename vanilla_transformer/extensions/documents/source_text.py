@@ -158,7 +158,8 @@ def unescape_xml(text: str) -> str:
     def character(match: re.Match) -> str:
         reference = match[0][1:-1]
         if reference[:1] == "#":
-            digits = reference[1:].lstrip("0")  # since int() takes no more than 4,300 of them
+            # int() takes no more than 4,300 digits.
+            digits = reference[1:].lstrip("0")
             return chr(int(reference[2:], 16) if reference[1] == "x" else int(digits))
         return {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}.get(reference, match[0])
 

@@ -31,21 +31,18 @@ _LINE = re.compile(rf"[^\r\n]*+(?:{LINE_END}|\r)|[^\r\n]+")
 _LIKE_TIMES = re.compile(r"\s*+\d+[:：] ?\d[\d:,.：，．。 ]*+[^\w>]*+>")
 _NUMBER = re.compile(r"\s*-?\d+(?:\.\d*)?\s*")
 _TAG = re.compile(r"<(/?)([a-z]+)(?:[.\s][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.IGNORECASE)
-_WORD = re.compile(
-    rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII
-)  # with its tags
+# A word with its tags
+_WORD = re.compile(rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII)
 _DASH = re.compile(r"\s*[-‐–—]\s*")
 _BEFORE_DASH = re.compile(r"\n(?:\s|<[^<>]*+>)*+(?P<dash>(?=[-‐–—]))?")
 # The ends of texts without white space there, in their last characters
-_OPEN_END = regex.compile(
-    r"[\p{L}\p{M}\p{N}][,;،؛、，；]?\Z"
-)  # of a speech whose sentence may continue
+# The end of a speech whose sentence may continue
+_OPEN_END = regex.compile(r"[\p{L}\p{M}\p{N}][,;،؛、，；]?\Z")
 _COMMA_END = re.compile(r"[,،、，]\Z")
 _FULL_STOP = regex.compile(r"[\p{Sentence_Terminal}--[!?！？؟]][\p{Pe}\p{Pf}\"'\p{M}]*\Z", regex.V1)
 _CLAUSE_END = regex.compile(r"[,;:،؛、，；…\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"'\p{M}]*\Z")
-_APART = re.compile(
-    rf"{_TAG.pattern}|[♩♪♫♬]", re.IGNORECASE
-)  # what speeches have that are not joined
+# Speeches with one of these are not joined.
+_APART = re.compile(rf"{_TAG.pattern}|[♩♪♫♬]", re.IGNORECASE)
 _SPEAKER = re.compile(r"\s*\w[\w .']{,20}:\s")  # whose name begins a speech
 _PAUSE = 2.0  # seconds between two cues of one sentence, at most
 _MOST_CUES = 6  # of one sentence: more are speech without punctuation marks

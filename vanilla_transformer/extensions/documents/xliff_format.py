@@ -120,9 +120,8 @@ class XliffDocument(MarkupDocument):
         ]
         self._pairs = self._find_pairs()
         self._counts = Counter[str]()
-        self._units = list[
-            tuple[Any, list[XliffSegment], list[int | None]]
-        ]()  # with the numbers of their blocks
+        # The segments of each unit, with the numbers of their blocks
+        self._units = list[tuple[Any, list[XliffSegment], list[int | None]]]()
         for unit in root.iter(*(f"{{*}}{name}" for name in UNITS)):
             segments, numbers = read_segments(unit), list[int | None]()
             for segment in segments:

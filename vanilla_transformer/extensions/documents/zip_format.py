@@ -25,10 +25,8 @@ from .html_format import HtmlDocument
 from .source_text import SourceDocument
 from .xml_format import XML_SPACE, XmlDocument
 
-_LEAST_EXPANSION, _LARGEST_EXPANSION = (
-    2**20,
-    100,
-)  # bytes in any case, and times the bytes of the file
+# Bytes in any case, and times the bytes of the file
+_LEAST_EXPANSION, _LARGEST_EXPANSION = 2**20, 100
 _CONTAINER = "META-INF/container.xml"  # of EPUB, with the names of its packages
 _ENCRYPTIONS = "META-INF/encryption.xml", "META-INF/manifest.xml"
 _DRAWINGS = r"charts/chart|diagrams/(?:data|drawing)"
@@ -48,15 +46,8 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/x-dtbncx+xml": XmlDocument,
 }
 _BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}  # fields begin and end where they did
-_OF_PROOFING = {
-    "altLang",
-    "bmk",
-    "dirty",
-    "err",
-    "lang",
-    "noProof",
-    "smtClean",
-}  # nothing that readers see
+# Readers see nothing of these.
+_OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}
 # Names of elements and attributes while they are translated; no file may have such names.
 _OURS = "vanilla-"
 _KEPT, _STYLE = f"{_OURS}kept", f"{_OURS}style"
@@ -176,10 +167,8 @@ class RunDocument(XmlDocument):
         root, declaration = parse_xml(text).getroot(), DECLARATION.match(text)
         _check_names(root)
         self._declaration = declaration[0] if declaration else ""
-        self._kept, self._numbers = (
-            [list[Any]()],
-            {b"": "0"},
-        )  # elements, and where some properties are among them
+        # Elements, and where some properties are among them
+        self._kept, self._numbers = [list[Any]()], {b"": "0"}
         for paragraph in root.xpath(_PARAGRAPHS):
             space = paragraph.tag.removesuffix("p")
             texts = defaultdict[Any, list[str]](list)

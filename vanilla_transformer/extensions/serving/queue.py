@@ -330,9 +330,8 @@ class Batcher:
             self._accepted.difference_update(futures)
             for future in futures:
                 future.cancel()
-            asyncio.gather(
-                *futures, return_exceptions=True
-            )  # asyncio reports exceptions that it returned to no one
+            # asyncio reports exceptions that it returned to no one.
+            asyncio.gather(*futures, return_exceptions=True)
 
     async def run(self) -> None:
         """Translate batches until canceled or until the model is broken."""

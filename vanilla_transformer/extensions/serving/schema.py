@@ -54,9 +54,8 @@ class _Texts(BaseModel):
 
 _options: dict[str, Any] = {}
 for _name, _declared in options_of(BODY).items():
-    _about = re.sub(
-        r"--(\w+)", r"`\1`", str(_declared.description)
-    )  # which names other options as flags
+    # Descriptions name other options as flags.
+    _about = re.sub(r"--(\w+)", r"`\1`", str(_declared.description))
     _type = Annotated[_declared.annotation, *_declared.metadata]  # type: ignore[name-defined]
     _options[_name] = _type, Field(_declared.default, description=_about)
 _Entries: Any = create_model("_Entries", __base__=_Texts, **_options)
@@ -89,9 +88,8 @@ class TranslationRequest(_Entries):
         given: Any = self
         if given.seed is not None and abs(given.seed) > _LARGEST_SEED:
             raise OptionError("`seed` must be an integer of at most 63 bits.")
-        if given.glossary is not None and not isinstance(
-            given.glossary, dict
-        ):  # a string would be the path of a file
+        # A string would be the path of a file.
+        if given.glossary is not None and not isinstance(given.glossary, dict):
             raise OptionError("`glossary` must be an object of terms with their translations.")
         alone = next((name for name in SAMPLING if getattr(given, name) is not None), None)
         if alone is not None and not given.do_sample and given.mbr is None:

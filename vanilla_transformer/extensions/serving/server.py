@@ -19,9 +19,8 @@ from .models import Models
 
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
 _TOO_MANY += b"Content-Length: 50\r\n\r\nToo many connections are open (--max_connections)."
-_BYTES_AT_ONCE = (
-    2048  # of a client, until others have their turn: h11 takes 15 µs for each chunk, however small
-)
+# Bytes of a client until others have their turn: h11 takes 15 µs for each chunk, however small.
+_BYTES_AT_ONCE = 2048
 # Time to send the last answers and to close connections, at the end of the grace period.
 _SECONDS_TO_CLOSE = 0.5
 
@@ -95,9 +94,8 @@ def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> Non
             sys.stderr.write(
                 f"error: The model is broken ({failures[0]}); the service has ended.\n"
             )
-    if (
-        models.is_busy
-    ):  # Python would wait for the thread, also after SIGTERM in the first process of a container
+    # Python would wait for the thread, also after SIGTERM in the first process of a container.
+    if models.is_busy:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -56,13 +56,13 @@ def test_save_pretrained_carries_only_the_modules_in_use(build, expected, tmp_pa
 
 
 @pytest.mark.parametrize("version", ["4.57.1", "5.11.0"])
-def test_carried_code_names_the_release_of_transformers_that_it_needs(version, monkeypatch):
+def test_carried_code_names_its_release_of_transformers(version, monkeypatch):
     name = "vanilla_transformer.carried"
-    spec = importlib.util.spec_from_file_location(
-        name, PACKAGE / "configuration_vanilla_transformer.py"
-    )
+    path = PACKAGE / "configuration_vanilla_transformer.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
-    found = rf"^transformers>=5.12 is required .* found transformers=={version}\. Install .*: transformers>=5.12,<6\.$"
-    with pytest.raises(UserError, match=found):  # which commands print in one line
+    message = rf"^transformers>=5.12 is required .* found transformers=={version}\. "
+    message += r"Install .*: transformers>=5.12,<6\.$"
+    with pytest.raises(UserError, match=message):  # which commands print in one line
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
     assert '"transformers>=5.12,' in (PACKAGE.parent / "setup.py").read_text()

@@ -41,11 +41,9 @@ def quadratic_attention(query, key, value, mask, is_causal):
 
 
 def random_states(length, seed=0, sentences=2):
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.randn((sentences, 3, length, 4), generator=generator, dtype=torch.float64)
-        for _ in range(3)
-    ]
+    options = {"generator": torch.Generator().manual_seed(seed), "dtype": torch.float64}
+    shape = (sentences, 3, length, 4)
+    return [torch.randn(shape, **options) for _ in range(3)]
 
 
 def padding_mask(length, sentences=2):
@@ -63,14 +61,14 @@ def padding_mask(length, sentences=2):
     padded=st.booleans(),
 )
 def test_linear_attention_matches_quadratic_reference(length, seed, is_causal, padded):
-    states = [each.requires_grad_() for each in random_states(length, seed)]
+    states = [state.requires_grad_() for state in random_states(length, seed)]
     mask = padding_mask(length) if padded and length > 1 else None
     expected = quadratic_attention(*states, mask, is_causal)
-    found = linear_attention_forward(AttentionModule(is_causal), *states, mask)[0]
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    output = linear_attention_forward(AttentionModule(is_causal), *states, mask)[0]
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)
     weights = torch.randn(expected.shape, dtype=torch.float64)
     theirs = torch.autograd.grad((expected * weights).sum(), states)
-    ours = torch.autograd.grad((found * weights).sum(), states)
+    ours = torch.autograd.grad((output * weights).sum(), states)
     torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
 
 
@@ -79,11 +77,13 @@ def test_causal_sums_match_loop_over_positions(chunk):
     query, key, value = random_states(20)
     before = torch.randn((2, 3, 4, 4), dtype=torch.float64)
     state, rows = before.clone(), []
-    for place in range(20):  # equations 16 to 20
-        state = state + key[:, :, place, :, None] * value[:, :, place, None, :]
-        rows.append((query[:, :, place, None, :] @ state).squeeze(2))
-    found = causal_sums(query, key, value, before, chunk)
-    torch.testing.assert_close(found, torch.stack(rows, dim=2), atol=1e-12, rtol=1e-12)
+    for index in range(20):  # equations 16 to 20
+        product = key[:, :, index, :, None] * value[:, :, index, None, :]
+        state = state + product
+        row = query[:, :, index, None, :] @ state
+        rows.append(row.squeeze(2))
+    output = causal_sums(query, key, value, before, chunk)
+    torch.testing.assert_close(output, torch.stack(rows, dim=2), atol=1e-12, rtol=1e-12)
 
 
 @settings(max_examples=30, deadline=None)
@@ -91,17 +91,17 @@ def test_causal_sums_match_loop_over_positions(chunk):
 def test_linear_attention_with_cache_matches_full_sequence(pieces, seed):
     states, module = random_states(sum(pieces), seed), AttentionModule(True)
     cache = Cache(layer_class_to_replicate=LinearAttentionCacheLayer)
-    rows = [
-        linear_attention_forward(module, *parts, None, cache=cache)[0]
-        for parts in zip(*(each.split(pieces, dim=2) for each in states), strict=True)
-    ]
+    parts = zip(*(state.split(pieces, dim=2) for state in states), strict=True)
+    rows = [linear_attention_forward(module, *part, None, cache=cache)[0] for part in parts]
+    output = torch.cat(rows, dim=1)
     expected = linear_attention_forward(module, *states, None)[0]
-    torch.testing.assert_close(torch.cat(rows, dim=1), expected, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)
     assert cache.get_seq_length() == sum(pieces)
 
 
 def test_linear_attention_cache_size_is_constant():
-    cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), AttentionModule(True)
+    cache = Cache(layer_class_to_replicate=LinearAttentionCacheLayer)
+    module = AttentionModule(True)
     sizes = []
     for length in (1, 500, 1):
         linear_attention_forward(module, *random_states(length), None, cache=cache)
@@ -111,12 +111,15 @@ def test_linear_attention_cache_size_is_constant():
 
 def test_linear_attention_sees_keys_before_first_query():
     query, key, value = random_states(9)
-    found = linear_attention_forward(AttentionModule(True), query[:, :, 6:], key, value, None)[0]
-    torch.testing.assert_close(found, quadratic_attention(query, key, value, None, True)[:, 6:])
+    module = AttentionModule(True)
+    output, _ = linear_attention_forward(module, query[:, :, 6:], key, value, None)
+    expected = quadratic_attention(query, key, value, None, True)[:, 6:]
+    torch.testing.assert_close(output, expected)
 
 
 def test_linear_attention_cache_repeats_and_reorders_rows():
-    cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), AttentionModule(True)
+    cache = Cache(layer_class_to_replicate=LinearAttentionCacheLayer)
+    module = AttentionModule(True)
     states = random_states(5)
     linear_attention_forward(module, *states, None, cache=cache)
     before = cache.layers[0].values
@@ -126,30 +129,30 @@ def test_linear_attention_cache_repeats_and_reorders_rows():
     assert torch.equal(cache.layers[0].values, before[[1, 0]])
     cache.reset()
     linear_attention_forward(module, *states, None, cache=cache)
-    assert cache.get_seq_length() == 5 and torch.equal(cache.layers[0].values, before)
+    assert cache.get_seq_length() == 5
+    assert torch.equal(cache.layers[0].values, before)
 
 
 def test_linear_attention_sums_in_float32_for_bfloat16_inputs():
-    states = [each.to(torch.bfloat16) for each in random_states(600)]
-    found = linear_attention_forward(AttentionModule(True), *states, None)[0]
-    expected = quadratic_attention(*(each.double() for each in states), None, True)
-    assert found.dtype == torch.bfloat16
-    assert (
-        found == expected.to(torch.bfloat16)
-    ).float().mean() > 0.999  # 0.4 with sums in bfloat16
+    states = [state.to(torch.bfloat16) for state in random_states(600)]
+    output = linear_attention_forward(AttentionModule(True), *states, None)[0]
+    exact = [state.double() for state in states]
+    expected = quadratic_attention(*exact, None, True).to(torch.bfloat16)
+    assert output.dtype == torch.bfloat16
+    assert (output == expected).float().mean() > 0.999  # 0.4 with sums in bfloat16
 
 
 def test_linear_attention_returns_zeros_for_row_of_padding():
     mask = torch.tensor([[1, 1, 1], [0, 0, 0]])
-    assert not linear_attention_forward(AttentionModule(False), *random_states(3), mask)[0][1].any()
+    output = linear_attention_forward(AttentionModule(False), *random_states(3), mask)[0]
+    assert not output[1].any()
 
 
 def test_linear_attention_rejects_4d_mask():
-    with pytest.raises(
-        ValueError,
-        match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)",
-    ):
-        linear_attention_forward(AttentionModule(True), *random_states(3), torch.ones(2, 1, 3, 3))
+    message = r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)"
+    mask = torch.ones(2, 1, 3, 3)
+    with pytest.raises(ValueError, match=message):
+        linear_attention_forward(AttentionModule(True), *random_states(3), mask)
 
 
 def test_linear_attention_cache_rejects_crop():
@@ -171,10 +174,12 @@ def test_linear_attn_implementation_with_cache_matches_full_sequence(tiny_config
     target = torch.randint(3, tiny_config.vocab_size, (2, 6))
     whole = model(source, decoder_input_ids=target).logits
     cache = None
-    for place in range(6):
-        step = model(source, decoder_input_ids=target[:, place : place + 1], cache=cache)
+    for position in range(6):
+        token = target[:, position : position + 1]
+        step = model(source, decoder_input_ids=token, cache=cache)
         cache = step[CACHE]
-        torch.testing.assert_close(step.logits[:, 0], whole[:, place], atol=1e-5, rtol=1e-4)
+        expected = whole[:, position]
+        torch.testing.assert_close(step.logits[:, 0], expected, atol=1e-5, rtol=1e-4)
     assert isinstance(cache.self_attention_cache, DynamicCache)
     shorter = model(source[1:, :3], decoder_input_ids=target[1:]).logits
     torch.testing.assert_close(whole[1:], shorter, atol=1e-5, rtol=1e-4)

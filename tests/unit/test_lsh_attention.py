@@ -25,12 +25,8 @@ class LSHFields:
     """Configuration with the fields that LSH attention reads."""
 
     def __init__(self, rounds=2, buckets=4, chunk=4, seed=0):
-        self.num_hashes, self.num_buckets, self.lsh_attn_chunk_length, self.hash_seed = (
-            rounds,
-            buckets,
-            chunk,
-            seed,
-        )
+        self.num_hashes, self.num_buckets = rounds, buckets
+        self.lsh_attn_chunk_length, self.hash_seed = chunk, seed
 
 
 class AttentionModule(nn.Module):
@@ -57,34 +53,30 @@ def quadratic_lsh_attention(query_keys, value, buckets, padding, is_causal, chun
         for head in range(heads):
             meets = torch.zeros((length, length), dtype=torch.bool)
             for bucket in buckets[row, head]:
-                places = [place for place in range(length) if padding[row, place]]
-                order = sorted(places, key=lambda place, bucket=bucket: (int(bucket[place]), place))
-                order += [place for place in range(length) if not padding[row, place]]
-                chunk_of = {place: rank // chunk for rank, place in enumerate(order)}
+                tokens = [position for position in range(length) if padding[row, position]]
+                order = sorted(tokens, key=bucket.tolist().__getitem__)
+                order += [position for position in range(length) if position not in tokens]
+                chunk_of = {position: rank // chunk for rank, position in enumerate(order)}
                 for one in range(length):
                     for other in range(length):
                         near = chunk_of[one] - chunk_of[other] in (0, 1)
                         meets[one, other] |= near and bool(bucket[one] == bucket[other])
             for one in range(length):
-                seen = [
-                    other
-                    for other in range(length)
-                    if meets[one, other]
-                    and padding[row, other]
-                    and other != one
-                    and (other < one or not is_causal)
-                ] or [one]
+                seen = meets[one] & padding[row]
+                seen[one] = False
+                if is_causal:
+                    seen[one:] = False
+                if not seen.any():
+                    seen[one] = True
                 scores = query_keys[row, head, one] @ keys[row, head, seen].T
                 output[row, head, one] = scores.softmax(dim=0) @ value[row, head, seen]
     return output
 
 
 def random_states(length, seed=0, heads=2):
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.randn((2, heads, length, 4), generator=generator, dtype=torch.float64)
-        for _ in range(2)
-    ]
+    options = {"generator": torch.Generator().manual_seed(seed), "dtype": torch.float64}
+    shape = (2, heads, length, 4)
+    return [torch.randn(shape, **options), torch.randn(shape, **options)]
 
 
 def everywhere(length):
@@ -105,18 +97,18 @@ def key_mask(padding):
     chunk=st.integers(1, 20),
     is_causal=st.booleans(),
 )
-def test_lsh_attention_matches_quadratic_reference(length, seed, rounds, buckets, chunk, is_causal):
-    states = [each.requires_grad_() for each in random_states(length, seed)]
+def test_lsh_matches_a_quadratic_reference(length, seed, rounds, buckets, chunk, is_causal):
+    states = [state.requires_grad_() for state in random_states(length, seed)]
     padding = torch.ones((2, length), dtype=torch.bool)
     padding[1, length // 2 + 1 :] = False
-    found_buckets = hash_buckets(states[0], seed, rounds, buckets)
-    expected = quadratic_lsh_attention(*states, found_buckets, padding, is_causal, chunk)
-    found = chunked_lsh_attention(*states, found_buckets, key_mask(padding), is_causal, chunk)
     tokens = key_mask(padding)  # the outputs at padding are not used
-    torch.testing.assert_close(found * tokens, expected * tokens, atol=1e-10, rtol=1e-10)
+    hashes = hash_buckets(states[0], seed, rounds, buckets)
+    expected = quadratic_lsh_attention(*states, hashes, padding, is_causal, chunk)
+    output = chunked_lsh_attention(*states, hashes, tokens, is_causal, chunk)
+    torch.testing.assert_close(output * tokens, expected * tokens, atol=1e-10, rtol=1e-10)
     weights = torch.randn(expected.shape, dtype=torch.float64) * tokens
     theirs = torch.autograd.grad((expected * weights).sum(), states)
-    ours = torch.autograd.grad((found * weights).sum(), states)
+    ours = torch.autograd.grad((output * weights).sum(), states)
     torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
 
 
@@ -124,23 +116,19 @@ def test_lsh_attention_matches_quadratic_reference(length, seed, rounds, buckets
 @pytest.mark.parametrize(("before", "after"), [(0, 1), (0, 13), (5, 0)])
 def test_lsh_attention_does_not_depend_on_padding(is_causal, before, after):
     states = random_states(20)
-    alone = chunked_lsh_attention(
-        *states, hash_buckets(states[0], 0, 2, 4), everywhere(20), is_causal, chunk_size=3
-    )
+    buckets = hash_buckets(states[0], 0, 2, 4)
+    alone = chunked_lsh_attention(*states, buckets, everywhere(20), is_causal, chunk_size=3)
     others = random_states(before + after, seed=1)
-    padded = [
-        torch.cat([other[:, :, :before], own, other[:, :, before:]], dim=2)
-        for own, other in zip(states, others, strict=True)
-    ]
-    tokens = (
-        torch.tensor([False] * before + [True] * 20 + [False] * after)
-        .view(1, 1, -1, 1)
-        .expand(2, -1, -1, -1)
-    )
-    found = chunked_lsh_attention(
-        *padded, hash_buckets(padded[0], 0, 2, 4), tokens, is_causal, chunk_size=3
-    )
-    torch.testing.assert_close(found[:, :, before : before + 20], alone, atol=1e-10, rtol=1e-10)
+    padded = []
+    for state, other in zip(states, others, strict=True):
+        parts = [other[:, :, :before], state, other[:, :, before:]]
+        padded.append(torch.cat(parts, dim=2))
+    tokens = torch.zeros(2, 1, before + 20 + after, 1, dtype=torch.bool)
+    tokens[:, :, before : before + 20] = True
+    buckets = hash_buckets(padded[0], 0, 2, 4)
+    output = chunked_lsh_attention(*padded, buckets, tokens, is_causal, chunk_size=3)
+    output = output[:, :, before : before + 20]
+    torch.testing.assert_close(output, alone, atol=1e-10, rtol=1e-10)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -151,22 +139,22 @@ def test_lsh_attention_with_one_bucket_equals_full_attention(is_causal):
     if is_causal:
         scores = scores.masked_fill(torch.ones(12, 12).triu(1).bool(), float("-inf"))
     buckets = hash_buckets(query_keys, 0, rounds=8, buckets=1)
-    found = chunked_lsh_attention(
-        query_keys, value, buckets, everywhere(12), is_causal, chunk_size=64
-    )
-    torch.testing.assert_close(found, scores.softmax(dim=-1) @ value, atol=1e-10, rtol=1e-10)
+    mask = everywhere(12)
+    output = chunked_lsh_attention(query_keys, value, buckets, mask, is_causal, chunk_size=64)
+    expected = scores.softmax(dim=-1) @ value
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)
 
 
 def test_lsh_attention_approaches_full_attention_with_more_hashes():
     query_keys, value = random_states(64)
-    full = chunked_lsh_attention(
-        query_keys, value, hash_buckets(query_keys, 0, 1, 1), everywhere(64), False, 64
-    )
+    mask = everywhere(64)
+    one_bucket = hash_buckets(query_keys, 0, 1, 1)
+    full = chunked_lsh_attention(query_keys, value, one_bucket, mask, False, 64)
     distances = []
     for rounds in (1, 4, 16):
         buckets = hash_buckets(query_keys, 0, rounds, 8)
-        found = chunked_lsh_attention(query_keys, value, buckets, everywhere(64), False, 16)
-        distances.append((found - full).norm().item())
+        output = chunked_lsh_attention(query_keys, value, buckets, mask, False, 16)
+        distances.append((output - full).norm().item())
     assert distances[0] > 1.5 * distances[1] > 2 * distances[2]
 
 
@@ -184,19 +172,17 @@ def test_lsh_attention_with_cache_matches_full_sequence_in_one_chunk():
     states = random_states(20)
     module = AttentionModule(True, rounds=2, buckets=4, chunk=32)
     cache = Cache(layer_class_to_replicate=LSHCacheLayer)
-    rows = [
-        lsh_attention_forward(module, part, value, None, cache=cache)
-        for part, value in zip(
-            *(each.split([7, 1, 3, 1, 8], dim=2) for each in states), strict=True
-        )
-    ]
+    parts = zip(*(state.split([7, 1, 3, 1, 8], dim=2) for state in states), strict=True)
+    rows = [lsh_attention_forward(module, *part, None, cache=cache) for part in parts]
+    output = torch.cat(rows, dim=1)
     expected = lsh_attention_forward(module, *states, None)
-    torch.testing.assert_close(torch.cat(rows, dim=1), expected, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)
     assert cache.layers[0].buckets.shape == (2, 2, 2, 20)
 
 
 def test_lsh_cache_selects_and_crops_buckets_with_keys():
-    cache, (query_keys, value) = Cache(layer_class_to_replicate=LSHCacheLayer), random_states(6)
+    cache = Cache(layer_class_to_replicate=LSHCacheLayer)
+    query_keys, value = random_states(6)
     lsh_attention_forward(AttentionModule(True), query_keys, value, None, cache=cache)
     before = cache.layers[0].buckets
     cache.batch_repeat_interleave(2)
@@ -204,7 +190,8 @@ def test_lsh_cache_selects_and_crops_buckets_with_keys():
     assert torch.equal(cache.layers[0].buckets, before[[1, 0]])
     cache.batch_select_indices(torch.tensor([1]))
     cache.crop(-2)
-    assert torch.equal(cache.layers[0].buckets, before[:1, ..., :4]) and cache.get_seq_length() == 4
+    assert torch.equal(cache.layers[0].buckets, before[:1, ..., :4])
+    assert cache.get_seq_length() == 4
     cache.reset()
     assert cache.get_seq_length() == 0 and cache.layers[0].buckets is None
 
@@ -212,23 +199,21 @@ def test_lsh_cache_selects_and_crops_buckets_with_keys():
 def test_lsh_attention_dropout_keeps_expected_output():
     query_keys, value = random_states(30)
     buckets, padding = hash_buckets(query_keys, 0, 2, 2), everywhere(30)
-    kept = chunked_lsh_attention(query_keys, value, buckets, padding, False, 32)
+    arguments = (query_keys, value, buckets, padding, False, 32)
+    kept = chunked_lsh_attention(*arguments)
     torch.manual_seed(0)
-    draws = [
-        chunked_lsh_attention(query_keys, value, buckets, padding, False, 32, dropout=0.2)
-        for _ in range(400)
-    ]
+    draws = [chunked_lsh_attention(*arguments, dropout=0.2) for _ in range(400)]
     assert not torch.allclose(draws[0], kept)
-    torch.testing.assert_close(torch.stack(draws).mean(dim=0), kept, atol=0.15, rtol=0.1)
+    mean = torch.stack(draws).mean(dim=0)
+    torch.testing.assert_close(mean, kept, atol=0.15, rtol=0.1)
 
 
 def test_lsh_attention_rejects_4d_mask():
     query_keys, value = random_states(3)
-    with pytest.raises(
-        ValueError,
-        match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)",
-    ):
-        lsh_attention_forward(AttentionModule(True), query_keys, value, torch.ones(2, 1, 3, 3))
+    message = r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)"
+    mask = torch.ones(2, 1, 3, 3)
+    with pytest.raises(ValueError, match=message):
+        lsh_attention_forward(AttentionModule(True), query_keys, value, mask)
 
 
 HEADS, WIDTH, LENGTH = 2, 4, 24
@@ -243,12 +228,12 @@ def reformer_attention(is_decoder, length):
         lsh_attn_chunk_length=8, is_decoder=is_decoder, hash_seed=5, lsh_attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     torch.manual_seed(0)
-    attention, states = LSHSelfAttention(config).eval(), torch.randn(2, length, HEADS * WIDTH)
-    projections = attention.query_key, attention.value
-    split = [
-        projection(states).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2)
-        for projection in projections
-    ]
+    attention = LSHSelfAttention(config).eval()
+    states = torch.randn(2, length, HEADS * WIDTH)
+    split = []
+    for projection in (attention.query_key, attention.value):
+        heads = projection(states).unflatten(-1, (HEADS, WIDTH))
+        split.append(heads.transpose(1, 2))
     return attention, states, split
 
 
@@ -258,26 +243,24 @@ def test_hash_buckets_match_reformer_with_same_rotations(monkeypatch):
     torch.manual_seed(5)
     drawn = torch.randn(HEADS, WIDTH, 1, 3)
     monkeypatch.setattr(hashing, "rotations", lambda *_: drawn)
-    assert torch.equal(hash_buckets(query_keys, 0, 1, 6).flatten(2), expected.flatten(2))
+    buckets = hash_buckets(query_keys, 0, 1, 6)
+    assert torch.equal(buckets.flatten(2), expected.flatten(2))
 
 
 @pytest.mark.parametrize(("is_decoder", "length"), [(True, LENGTH), (True, 8), (False, 8)])
-def test_lsh_attention_matches_reformer_with_one_bucket(is_decoder, length, monkeypatch):
+def test_lsh_matches_reformer_with_one_bucket(is_decoder, length, monkeypatch):
     """Compare where both agree: Reformer also attends to other buckets of a chunk, and wraps around
     without a mask.
     """
     reformer, states, (query_keys, value) = reformer_attention(is_decoder, length)
-    monkeypatch.setattr(
-        LSHSelfAttention, "_hash_vectors", lambda *_, **__: torch.zeros(2, HEADS, length).long()
-    )
-    expected = reformer(states, num_hashes=1, num_buckets=6).hidden_states.unflatten(
-        -1, (HEADS, WIDTH)
-    )
+    zeros = torch.zeros(2, HEADS, length).long()
+    monkeypatch.setattr(LSHSelfAttention, "_hash_vectors", lambda *_, **__: zeros)
+    hidden = reformer(states, num_hashes=1, num_buckets=6).hidden_states
+    expected = hidden.unflatten(-1, (HEADS, WIDTH)).transpose(1, 2)
     buckets = hash_buckets(query_keys, 0, 1, 1)
-    found = chunked_lsh_attention(
-        query_keys, value, buckets, everywhere(length), is_decoder, chunk_size=8
-    )
-    torch.testing.assert_close(found.transpose(1, 2), expected, atol=1e-4, rtol=1e-3)
+    mask = everywhere(length)
+    output = chunked_lsh_attention(query_keys, value, buckets, mask, is_decoder, chunk_size=8)
+    torch.testing.assert_close(output, expected, atol=1e-4, rtol=1e-3)
 
 
 def test_rotations_are_cached_by_seed_and_shape():
@@ -292,13 +275,12 @@ def test_hash_buckets_ignore_default_dtype(dtype):
     rotations.cache_clear()
     torch.set_default_dtype(dtype)
     try:
-        found = hash_buckets(query_keys.to(dtype), 5, 2, 8)
-        output = chunked_lsh_attention(
-            query_keys.to(dtype), value.to(dtype), found, everywhere(20), True, 8
-        )
+        hashes = hash_buckets(query_keys.to(dtype), 5, 2, 8)
+        states = [query_keys.to(dtype), value.to(dtype)]
+        output = chunked_lsh_attention(*states, hashes, everywhere(20), True, 8)
     finally:
         torch.set_default_dtype(torch.float32)
         rotations.cache_clear()
     assert output.dtype == dtype
     if dtype == torch.float64:  # rounding to bfloat16 may change a bucket
-        assert torch.equal(found, expected)
+        assert torch.equal(hashes, expected)

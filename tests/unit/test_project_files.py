@@ -15,32 +15,23 @@ from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.files.resources import find_recipe
 
 ROOT = Path(__file__).parents[2]
-PROJECT_FILES = [
-    "AGENTS.md",
-    "CONTRIBUTING.md",
-    "MIGRATION.md",
-    "CHANGELOG.md",
-    "SECURITY.md",
-    "README.md",
-]
+PROJECT_FILES = ["AGENTS.md", "CONTRIBUTING.md", "MIGRATION.md"]
+PROJECT_FILES += ["CHANGELOG.md", "SECURITY.md", "README.md"]
 PAGE = (ROOT / "MIGRATION.md").read_text()
 # Tables whose second column names recipe keys, by their second heading.
-TABLES = {
-    heading: "".join(
-        re.findall(rf"^\| [^|]+ \| {heading} \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
-    )
-    for heading in ("here", "recipe key", "flag of `translate`")
-}
+TABLES = {}
+for heading in ("here", "recipe key", "flag of `translate`"):
+    table = rf"^\| [^|]+ \| {heading} \|\n\|---\|---\|\n((?:\|.*\n)+)"
+    TABLES[heading] = "".join(re.findall(table, PAGE, re.MULTILINE))
 
 
 def second_column(heading):
-    return [row.split(" | ")[1] for row in TABLES[heading].splitlines()]
+    return "\n".join(row.split(" | ")[1] for row in TABLES[heading].splitlines())
 
 
 def test_migration_names_commands_that_exist():
-    named = re.findall(
-        r"`vanilla-transformer ([\w-]+)(?: ([a-z]\w+))?", "\n".join(second_column("here"))
-    )
+    command = r"`vanilla-transformer ([\w-]+)(?: ([a-z]\w+))?"
+    named = re.findall(command, second_column("here"))
     assert len(named) > 15
     assert {command for command, _ in named} <= set(COMMANDS)
     for command, recipe in named:
@@ -48,9 +39,7 @@ def test_migration_names_commands_that_exist():
 
 
 def test_migration_names_recipe_keys_that_exist():
-    words = [
-        word for cell in second_column("recipe key") for word in re.findall(r"`([a-z]\w*)`", cell)
-    ]
+    words = re.findall(r"`([a-z]\w*)`", second_column("recipe key"))
     assert len(words) > 60
     recipes = {"wmt14_en_de_base", "wmt14_en_de_big"}
     assert set(words) - recipes - {"source", "target", "weight"} <= flags_of("train")
@@ -58,7 +47,7 @@ def test_migration_names_recipe_keys_that_exist():
 
 
 def test_migration_names_flags_that_exist(capsys):
-    words = re.findall(r"`--(\w+)", "\n".join(second_column("flag of `translate`")))
+    words = re.findall(r"`--(\w+)", second_column("flag of `translate`"))
     assert len(words) > 10 and set(words) <= flags_of("translate")
     source_formats = set(re.findall(r"--source_format (\S+)`", PAGE))
     with pytest.raises(SystemExit):
@@ -70,52 +59,45 @@ def test_migration_names_flags_that_exist(capsys):
 # It starts from a model of the Hub, which no test can download.
 WITHOUT_OUTPUTS = {"fine_tune_opus_mt.ipynb"}
 PICTURES = {"from_text_files_to_a_hub_model.ipynb": 3}  # others have two
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+OF_THIS_MACHINE = r"(?<![\w.])/(tmp|home|root|work|Users)/|error:|Traceback"
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebooks_are_stored_with_their_outputs(path):
-    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    cells = json.loads(path.read_text())["cells"]
+    cells = [cell for cell in cells if cell["cell_type"] == "code"]
     outputs = [output for cell in cells for output in cell["outputs"]]
     assert bool(outputs) == (path.name not in WITHOUT_OUTPUTS)
     if outputs:
-        assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)], (
-            "run all cells in order"
-        )
-        assert sum("image/png" in output.get("data", {}) for output in outputs) == PICTURES.get(
-            path.name, 2
-        )
-    assert not [
-        output
-        for output in outputs
-        if output["output_type"] == "error" or output.get("name") == "stderr"
-    ]
-    shown = [[output.get("text"), output.get("data", {}).get("text/plain")] for output in outputs]
-    assert not re.search(r"(?<![\w.])/(tmp|home|root|work|Users)/|error:|Traceback", str(shown))
+        counts = [cell["execution_count"] for cell in cells]
+        assert counts == [*range(1, len(cells) + 1)], "run all cells in order"
+        pictures = sum("image/png" in output.get("data", {}) for output in outputs)
+        assert pictures == PICTURES.get(path.name, 2)
+    for output in outputs:
+        assert output["output_type"] != "error" and output.get("name") != "stderr"
+        shown = [output.get("text"), output.get("data", {}).get("text/plain")]
+        assert not re.search(OF_THIS_MACHINE, str(shown))
 
 
 def test_citation_has_the_version_of_the_package():
-    assert (
-        yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
-        == vanilla_transformer.__version__
-    )
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == vanilla_transformer.__version__
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem
-)
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflows_run_make_targets_that_exist(path):
     jobs = yaml.safe_load(path.read_text())["jobs"].values()
-    targets = {
-        word
-        for job in jobs
-        for word in [
-            *job.get("strategy", {}).get("matrix", {}).get("target", []),
-            *(step["run"].removeprefix("make ") for step in job["steps"] if "run" in step),
-        ]
-        if "{{" not in word
-    }
+    targets = set()
+    for job in jobs:
+        matrix = job.get("strategy", {}).get("matrix", {})
+        commands = [step["run"] for step in job["steps"] if "run" in step]
+        targets |= {*matrix.get("target", [])}
+        targets |= {command.removeprefix("make ") for command in commands}
+    targets = {target for target in targets if "{{" not in target}
     known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert targets and targets <= known
 
@@ -125,10 +107,9 @@ README = (ROOT / "README.md").read_text()
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/quickstart.md"])
 def test_pages_begin_with_a_model_of_the_repository(page):
-    models = re.findall(
-        r"\b(?:models|runs)/[\w-]+", "".join(blocks(ROOT / page, "(?:bash|python)"))
-    )
-    assert models[0] == "models/en-de" and (ROOT / models[0] / "model.safetensors").is_file()
+    code = "".join(blocks(ROOT / page, "(?:bash|python)"))
+    first, *_ = re.findall(r"\b(?:models|runs)/[\w-]+", code)
+    assert first == "models/en-de" and (ROOT / first / "model.safetensors").is_file()
 
 
 def test_readme_names_existing_commands_and_targets():
@@ -140,12 +121,8 @@ def test_readme_names_existing_commands_and_targets():
 def test_readme_is_short_and_shows_where_each_part_is():
     assert README.count("\n") <= 150
     table = README[README.index("## Where things are") :]
-    for word in (
-        "modeling, configuration, tokenization",
-        "scripts",
-        "tests",
-        "recipes, model_card",
-    ):
+    words = ["modeling, configuration, tokenization", "scripts", "tests", "recipes, model_card"]
+    for word in words:
         assert f"| {word} " in table
 
 
@@ -156,11 +133,9 @@ def test_project_files_link_to_files_that_exist(name):
 
 
 def test_project_files_name_pages_that_exist():
-    named = {
-        path
-        for name in PROJECT_FILES
-        for path in re.findall(r"`((?:docs|tools)/[\w/.]+)`", (ROOT / name).read_text())
-    }
+    named = set()
+    for name in PROJECT_FILES:
+        named |= {*re.findall(r"`((?:docs|tools)/[\w/.]+)`", (ROOT / name).read_text())}
     written = {"docs/gpu.json", "docs/gpu.md"}  # by `make gpu`
     assert named > written
     assert not [path for path in named - written if not (ROOT / path).exists()]
@@ -169,11 +144,13 @@ def test_project_files_name_pages_that_exist():
 def test_files_have_no_markers_of_merge_conflicts():
     suffixes = SUFFIXES | {".json", ".sh", ".sbatch", ".service"}
     marker = re.compile(rb"^(?:<{7}|\|{7}|>{7}) \S", re.MULTILINE)
-    found, count = [], 0
+    marked, count = [], 0
     for folder, folders, names in os.walk(ROOT):
-        folders[:] = [name for name in folders if name == ".github" or not name.startswith(".")]
+        hidden = {name for name in folders if name.startswith(".")} - {".github"}
+        folders[:] = {*folders} - hidden
         for path in (Path(folder, name) for name in names):
             if path.suffix in suffixes:
                 count += 1
-                found += [str(path.relative_to(ROOT))] if marker.search(path.read_bytes()) else []
-    assert count > 500 and not found
+                if marker.search(path.read_bytes()):
+                    marked.append(path)
+    assert count > 500 and not marked

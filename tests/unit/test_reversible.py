@@ -4,6 +4,7 @@ activations.
 
 import gc
 import weakref
+from functools import partial
 
 import pytest
 import torch
@@ -18,27 +19,24 @@ from vanilla_transformer.reversible import (
 WIDTH = 6
 
 
+def apply_layer(layer, reads, states, others, replay):
+    """Return the output of a layer, which may also read the shared states."""
+    if others is None:
+        return layer(states)
+    return layer(states + others.mean(1, True) * reads)
+
+
 def random_branches(number, dropout=0.0, shared=False):
     """Return `number` branches with separate weights; with `shared`, every third one also reads the
     shared states.
     """
     torch.manual_seed(0)
     halves = []
-    for place in range(number):
-        layer = nn.Sequential(
-            nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(dropout), nn.Linear(WIDTH, WIDTH)
-        ).double()
-        reads = shared and place % 3 == 1
-        halves.append(
-            ReversibleBranch(
-                lambda states, others, _, layer=layer, reads=reads: (
-                    layer(states + others.mean(1, True) * reads)
-                    if others is not None
-                    else layer(states)
-                ),
-                list(layer.parameters()),
-            )
-        )
+    for index in range(number):
+        inner, outer = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        layer = nn.Sequential(inner, nn.Tanh(), nn.Dropout(dropout), outer).double()
+        branch = partial(apply_layer, layer, shared and index % 3 == 1)
+        halves.append(ReversibleBranch(branch, list(layer.parameters())))
     return halves
 
 
@@ -50,30 +48,26 @@ def output_and_gradients(run, halves, states, shared):
     shared = None if shared is None else shared.clone().requires_grad_()
     torch.manual_seed(7)
     output = run(halves, states, shared)
-    inputs = [
-        states,
-        *([] if shared is None else [shared]),
-        *(each for half in halves for each in half.parameters),
-    ]
+    inputs = [states] if shared is None else [states, shared]
+    for half in halves:
+        inputs += half.parameters
     output.sin().sum().backward(inputs=inputs)
-    found = [each.grad for each in inputs]
-    for each in inputs:
-        each.grad = None
-    return output.detach(), found
+    gradients = [tensor.grad for tensor in inputs]
+    for tensor in inputs:
+        tensor.grad = None
+    return output.detach(), gradients
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, 12])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("shared", [False, True])
 def test_reversible_gradients_equal_ordinary_backpropagation(number, dropout, shared):
-    halves, states = (
-        random_branches(number, dropout, shared),
-        torch.randn(2, 5, WIDTH, dtype=torch.float64),
-    )
+    halves = random_branches(number, dropout, shared)
+    states = torch.randn(2, 5, WIDTH, dtype=torch.float64)
     others = torch.randn(2, 3, WIDTH, dtype=torch.float64) if shared else None
     expected, theirs = output_and_gradients(apply_storing_activations, halves, states, others)
-    found, ours = output_and_gradients(apply_reversibly, halves, states, others)
-    assert torch.equal(found, expected)
+    output, ours = output_and_gradients(apply_reversibly, halves, states, others)
+    assert torch.equal(output, expected)
     torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
 
 
@@ -82,9 +76,8 @@ def test_apply_storing_activations_matches_equations():
     states = torch.randn(1, 4, WIDTH, dtype=torch.float64)
     first = states + attend.function(states, None, None)
     second = states + feed.function(first, None, None)
-    assert torch.equal(
-        apply_storing_activations([attend, feed], states, None), (first + second) / 2
-    )
+    output = apply_storing_activations([attend, feed], states, None)
+    assert torch.equal(output, (first + second) / 2)
 
 
 def test_reversible_advances_random_state_once():
@@ -101,12 +94,9 @@ def test_reversible_skips_gradients_of_frozen_parameters():
     for parameter in halves[1].parameters:
         parameter.requires_grad_(False)
     apply_reversibly(halves, states, None).sum().backward()
-    assert all(each.grad is None for each in halves[1].parameters)
-    assert all(
-        each.grad is not None
-        for half in (halves[0], halves[2], halves[3])
-        for each in half.parameters
-    )
+    assert all(parameter.grad is None for parameter in halves[1].parameters)
+    for half in (halves[0], halves[2], halves[3]):
+        assert all(parameter.grad is not None for parameter in half.parameters)
 
 
 @pytest.mark.parametrize("number", [1, 5])
@@ -126,23 +116,22 @@ def test_reversible_replays_discrete_choices_in_backward(number):
 
         return ReversibleBranch(branch, half.parameters)
 
-    states, expected, found = torch.randn(2, 5, WIDTH, dtype=torch.float64), [], []
-    for run, outcome in ((apply_storing_activations, expected), (apply_reversibly, found)):
-        outcome += output_and_gradients(
-            run, [with_alternating_choice(half) for half in random_branches(number)], states, None
-        )[1]
+    states, gradients = torch.randn(2, 5, WIDTH, dtype=torch.float64), []
+    for run in (apply_storing_activations, apply_reversibly):
+        halves = [with_alternating_choice(half) for half in random_branches(number)]
+        gradients.append(output_and_gradients(run, halves, states, None)[1])
         assert len(choices) == number
         choices.clear()
-    torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-11)
+    theirs, ours = gradients
+    torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
 
 
 def test_reversible_supports_retain_graph():
-    halves, states = (
-        random_branches(4),
-        torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True),
-    )
+    halves = random_branches(4)
+    states = torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
     loss = apply_reversibly(halves, states, None).square().sum()
-    first, second = (torch.autograd.grad(loss, states, retain_graph=True)[0] for _ in range(2))
+    (first,) = torch.autograd.grad(loss, states, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, states, retain_graph=True)
     assert torch.equal(first, second)
 
 
@@ -151,10 +140,12 @@ def test_reversible_accumulates_gradients_branch_by_branch():
     exist together.
     """
     halves, events = random_branches(4), []
+
+    def note(number, parameter):
+        events.append(f"given {number}")
+
     for number, half in enumerate(halves):
-        half.parameters[0].register_post_accumulate_grad_hook(
-            lambda _, number=number: events.append(f"given {number}")
-        )
+        half.parameters[0].register_post_accumulate_grad_hook(partial(note, number))
 
     def with_record(number, half):
         def branch(states, others, replay):
@@ -164,13 +155,20 @@ def test_reversible_accumulates_gradients_branch_by_branch():
         return ReversibleBranch(branch, half.parameters)
 
     states = torch.randn(2, 5, WIDTH, dtype=torch.float64)
-    output = apply_reversibly([with_record(*each) for each in enumerate(halves)], states, None)
+    branches = [with_record(number, half) for number, half in enumerate(halves)]
+    output = apply_reversibly(branches, states, None)
     events.clear()
     output.sum().backward()
-    assert events == [f"{event} {number}" for number in (3, 2, 1, 0) for event in ("run", "given")]
+    expected = []
+    for number in (3, 2, 1, 0):
+        expected += [f"run {number}", f"given {number}"]
+    assert events == expected
 
 
-@pytest.mark.parametrize(("run", "kept"), [(apply_storing_activations, 12), (apply_reversibly, 0)])
+RUNS = [(apply_storing_activations, 12), (apply_reversibly, 0)]
+
+
+@pytest.mark.parametrize(("run", "kept"), RUNS)
 def test_reversible_stores_no_activations(run, kept):
     """Count the intermediate outputs that are still in memory after the forward pass."""
     halves, activations = [], []

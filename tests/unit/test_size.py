@@ -15,16 +15,16 @@ STATEMENTS = {
     "vanilla_transformer/cli": 1302,
     "vanilla_transformer/data": 2908,
     "vanilla_transformer/decoding": 6039,
-    "vanilla_transformer/evaluation": 945,
+    "vanilla_transformer/evaluation": 983,
     "vanilla_transformer/extensions": 9726,
-    "vanilla_transformer/publishing": 781,
+    "vanilla_transformer/publishing": 838,
     "vanilla_transformer/text": 961,
     "vanilla_transformer/training": 3127,
     "vanilla_transformer/files": 864,
     "vanilla_transformer/loading": 152,
     "vanilla_transformer/machine": 291,
     "vanilla_transformer/user_input": 489,
-    "tests": 35337,
+    "tests": 36659,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -26,13 +26,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "vanilla_transformer"
 NOT_ON_THE_HUB = {"__init__", "__main__", "registration"}
 HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
-CONFIGURATIONS = [
-    tiny_config,
-    tiny_decoder_config,
-    tiny_encoder_config,
-    tiny_long_config,
-    tiny_long_decoder_config,
-]
+CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config]
+CONFIGURATIONS += [tiny_long_config, tiny_long_decoder_config]
 # The expression by which transformers finds the siblings of a module that travel with a checkpoint.
 RELATIVE_IMPORT = re.compile(r"^\s*from\s+\.(\S+)\s+import", re.MULTILINE)
 
@@ -110,35 +105,32 @@ def imports(path: Path, by_functions: bool = False) -> set[str]:
     """Return the modules of this package that a file, or its functions, import, as dotted names
     below it.
     """
-    functions = [
-        node
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    inside = {node for function in functions for node in ast.walk(function)}
-    return modules_of(path, inside if by_functions else {*ast.walk(parse(path))} - inside)
+    nodes = {*ast.walk(parse(path))}
+    inside = set()
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside |= {*ast.walk(node)}
+    return modules_of(path, inside if by_functions else nodes - inside)
+
+
+def module_of(path: Path, node: ast.ImportFrom) -> str:
+    """Return the name of the module from which a file imports, below the repository."""
+    folders = path.relative_to(ROOT).parts[:-1]
+    parents = folders[: len(folders) - node.level + 1] if node.level else ()
+    parts = node.module.split(".") if node.module else []
+    return ".".join([*parents, *parts])
 
 
 def modules_of(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
     """Return the modules of this package that some nodes of a file import."""
-    here = path.relative_to(PACKAGE).with_suffix("").parts[:-1]
-    found = set()
+    names = set()
     for node in nodes:
-        if isinstance(node, ast.ImportFrom) and node.level:
-            found.add(
-                ".".join([*here[: len(here) - node.level + 1], *(node.module or "").split(".")])
-            )
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
-            "vanilla_transformer"
-        ):
-            found.add(node.module.removeprefix("vanilla_transformer").lstrip("."))
+        if isinstance(node, ast.ImportFrom):
+            names.add(module_of(path, node))
         elif isinstance(node, ast.Import):
-            found |= {
-                alias.name.removeprefix("vanilla_transformer").lstrip(".")
-                for alias in node.names
-                if alias.name.split(".")[0] == "vanilla_transformer"
-            }
-    return found
+            names |= {alias.name for alias in node.names}
+    ours = {name for name in names if name.split(".")[0] == PACKAGE.name}
+    return {name.removeprefix(PACKAGE.name).lstrip(".") for name in ours}
 
 
 def dotted_name(path: Path) -> str:
@@ -155,12 +147,10 @@ def find_circle(files: Iterable[Path]) -> list[str]:
     graph = {}
     for path in files:
         tree = parse(path)
-        for_types = {
-            node
-            for block in ast.walk(tree)
-            if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
-            for node in ast.walk(block)
-        }
+        for_types = set()
+        for block in ast.walk(tree):
+            if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test):
+                for_types |= {*ast.walk(block)}
         name = dotted_name(path).rstrip(".")
         modules = modules_of(path, {*ast.walk(tree)} - for_types)
         graph[name] = {module.rstrip(".") for module in modules} - {name}
@@ -173,16 +163,15 @@ def find_circle(files: Iterable[Path]) -> list[str]:
 
 def carried_with(configuration) -> set[str]:
     """Return the modules that a checkpoint with `configuration` carries."""
-    text = json.dumps(
-        [configuration.to_dict().get(key, {}) for key in ("auto_map", "custom_pipelines")]
-    )
-    found, queue = set(), re.findall(r'"(\w+)\.\w+"', text)
+    content = configuration.to_dict()
+    text = json.dumps([content.get("auto_map"), content.get("custom_pipelines")])
+    modules, queue = set(), re.findall(r'"(\w+)\.\w+"', text)
     while queue:
         name = queue.pop()
-        if name not in found:
-            found.add(name)
+        if name not in modules:
+            modules.add(name)
             queue += RELATIVE_IMPORT.findall((PACKAGE / f"{name}.py").read_text())
-    return found
+    return modules
 
 
 def test_imports_point_one_way():
@@ -191,12 +180,10 @@ def test_imports_point_one_way():
         name = dotted_name(path)
         allowed = ALLOWED[layer(name)]
         uses = allowed | {f"extensions.{extension}" for extension in USES.get(name, ())}
-        for layers, modules in ((allowed, imports(path)), (uses, imports(path, by_functions=True))):
-            wrong += [
-                (name, module)
-                for module in modules
-                if layer(module) not in layers and module != "errors"
-            ]
+        checks = [(allowed, imports(path)), (uses, imports(path, by_functions=True))]
+        for layers, modules in checks:
+            others = [module for module in modules if layer(module) not in layers]
+            wrong += [(name, module) for module in others if module != "errors"]
     assert not wrong, "modules, and imports that their layers must not have"
 
 
@@ -208,9 +195,8 @@ def test_each_extension_has_a_row_a_folder_a_page_and_tests():
     folders = {path.parent.name for path in (PACKAGE / "extensions").glob("*/__init__.py")}
     assert folders == extensions.EXTENSIONS.keys()
     assert all((ROOT / "docs" / row.page).is_file() for row in extensions.EXTENSIONS.values())
-    assert folders == {
-        path.parents[1].name for path in (ROOT / "tests" / "extensions").glob("*/*/test_*.py")
-    }
+    tests = (ROOT / "tests" / "extensions").glob("*/*/test_*.py")
+    assert folders == {path.parents[1].name for path in tests}
 
 
 def test_hub_modules_are_carried_by_some_checkpoint():
@@ -221,10 +207,9 @@ def test_hub_modules_are_carried_by_some_checkpoint():
 def test_hub_modules_import_each_other_only_as_siblings():
     for name in HUB_MODULES:
         text = (PACKAGE / f"{name}.py").read_text()
-        assert "import vanilla_transformer" not in text and "from vanilla_transformer" not in text
-        assert not re.search(r"^\s*from \. import", text, re.MULTILINE), (
-            "transformers would not copy that file"
-        )
+        assert not re.search("(import|from) vanilla_transformer", text)
+        of_siblings = re.search(r"^\s*from \. import", text, re.MULTILINE)
+        assert not of_siblings, "transformers would not copy that file"
         assert set(RELATIVE_IMPORT.findall(text)) <= HUB_MODULES
 
 
@@ -239,69 +224,58 @@ def test_threads_that_outlive_the_main_one_only_wait_for_the_parent():
 
     A thread that returns from C++ code while the interpreter ends aborts the process.
     """
-    daemons = {
-        path.name
-        for path in PACKAGE.rglob("*.py")
-        if re.search(r"daemon\s*=\s*True", path.read_text())
-    }
+    daemon = re.compile(r"daemon\s*=\s*True")
+    modules = PACKAGE.rglob("*.py")
+    daemons = {path.name for path in modules if daemon.search(path.read_text())}
     processes = {"document_process.py"}  # which the parent ends
     assert daemons == {"data_loader.py", "engine_workers.py"} | processes
 
 
 def test_each_progress_bar_says_when_it_is_hidden():
-    calls = [
-        node
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.Call)
-    ]
-    bars = [call for call in calls if ast.unparse(call.func) in ("tqdm", "logging.tqdm")]
+    names = ("tqdm", "logging.tqdm")
+    bars = []
+    for path in PACKAGE.rglob("*.py"):
+        calls = [node for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
+        bars += [call for call in calls if ast.unparse(call.func) in names]
     assert len(bars) > 5
     for bar in bars:  # by default tqdm fills log files
         assert "disable" in [keyword.arg for keyword in bar.keywords], ast.unparse(bar)
 
 
 def test_ci_runs_make_test_and_nothing_else():
-    lines = [
-        line
-        for line in (ROOT / ".ci" / "run").read_text().splitlines()
-        if line and not line.startswith("#")
-    ]
-    assert lines[-1] == "make test"
-    assert all(line.startswith(("set ", "cd ")) for line in lines[:-1])
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    commands = [line for line in lines if line and not line.startswith("#")]
+    assert commands[-1] == "make test"
+    assert all(command.startswith(("set ", "cd ")) for command in commands[:-1])
 
 
 def test_tests_import_helpers_only():
-    tests = [path for path in (ROOT / "tests").rglob("*.py") if path.name.startswith("test_")]
-    imported = re.compile(
-        r"from tests\.(unit|integration|slow|gpu|extensions)\b|from tests\.?\S*\btest_"
-    )
-    found = [path.name for path in tests if imported.search(path.read_text())]
-    assert found == ["test_gpu_tests.py"]  # which runs tests of a GPU on a stand-in
+    tests = (ROOT / "tests").rglob("test_*.py")
+    folders = "unit|integration|slow|gpu|extensions"
+    imported = re.compile(rf"from tests\.({folders})\b|from tests\.?\S*\btest_")
+    importers = [path.name for path in tests if imported.search(path.read_text())]
+    assert importers == ["test_gpu_tests.py"]  # which runs tests of a GPU on a stand-in
 
 
 def test_slow_tests_are_in_folders_named_slow():
-    others = [
-        path for path in (ROOT / "tests").rglob("*.py") if {"unit", "integration"} & {*path.parts}
-    ]
-    assert [
-        path.name for path in others if re.search(r"pytest\.mark\.slow", path.read_text())
-    ] == []
+    paths = (ROOT / "tests").rglob("*.py")
+    others = [path for path in paths if {"unit", "integration"} & {*path.parts}]
+    marker = re.compile(r"pytest\.mark\.slow")
+    assert [path.name for path in others if marker.search(path.read_text())] == []
 
 
 def imported_with(path: Path) -> set[str]:
     """Return the modules that are imported with a file, outside of its functions, as dotted
     names.
     """
-    here = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    nodes = [node for node in parse(path).body if isinstance(node, ast.Import | ast.ImportFrom)]
-    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom):
-            parent = [*here[: len(here) - node.level + 1]] if node.level else []
-            module = [*parent, *(node.module.split(".") if node.module else [])]
-            found |= {".".join(module)} | {".".join([*module, alias.name]) for alias in node.names}
-    return found
+    names = set()
+    for node in parse(path).body:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = module_of(path, node)
+            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return names
 
 
 def needed_by(paths: list[Path]) -> tuple[set[Path], set[str]]:
@@ -311,14 +285,14 @@ def needed_by(paths: list[Path]) -> tuple[set[Path], set[str]]:
     queue, seen, packages = [*paths], set(paths), set()
     while queue:
         for name in imported_with(queue.pop()):
-            place = ROOT.joinpath(*name.split("."))
-            own = {
-                file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()
-            }
-            queue += own - seen
-            seen |= own
+            location = ROOT.joinpath(*name.split("."))
+            candidates = [location.with_suffix(".py"), location / "__init__.py"]
+            files = {path for path in candidates if path.is_file()}
+            queue += files - seen
+            seen |= files
             packages.add(name.split(".")[0])
-    return seen, packages - {"tests", "benchmarks", "vanilla_transformer"} - sys.stdlib_module_names
+    ours = {"tests", "benchmarks", "vanilla_transformer"}
+    return seen, packages - ours - sys.stdlib_module_names
 
 
 def packages_needed_by(paths: list[Path]) -> set[str]:
@@ -329,32 +303,17 @@ def test_trainer_needs_a_part_of_the_package_and_no_engine():
     """Augmentation and other capabilities are imported when a recipe asks for them."""
     files, _ = needed_by([PACKAGE / "training" / "trainer.py"])
     assert len(files) <= 79
-    decoding = {path.relative_to(PACKAGE).as_posix() for path in files if "decoding" in path.parts}
-    assert not decoding
-    scoring, _ = needed_by(
-        [PACKAGE / f"{name}.py" for name in ("evaluation/scores", "evaluation/pair_scores")]
-    )
+    assert not [path for path in files if "decoding" in path.parts]
+    folder = PACKAGE / "evaluation"
+    scoring, _ = needed_by([folder / "scores.py", folder / "pair_scores.py"])
     assert not [path for path in scoring if path.parent.name == "engine"]
 
 
-FEW_PACKAGES = {
-    "torch",
-    "transformers",
-    "accelerate",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "pydantic",
-    "pytest",
-}
-FEW_PACKAGES |= {
-    "annotated_types",
-    "filelock",
-    "huggingface_hub",
-    "regex",
-    "tqdm",
-    "yaml",
-}  # which these need
+FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors"}
+FEW_PACKAGES |= {"numpy", "pydantic", "pytest"}
+# What these need.
+FEW_PACKAGES |= {"annotated_types", "filelock", "huggingface_hub", "regex"}
+FEW_PACKAGES |= {"tqdm", "yaml"}
 
 
 def test_gpu_tests_need_few_packages():
@@ -368,9 +327,8 @@ def test_make_gpu_needs_few_packages():
     assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
 
 
-READY_BATCHES = [
-    f"training/{name}" for name in ("distributed", "model_creation", "train_state", "train_step")
-]
+STEPS = ("distributed", "model_creation", "train_state", "train_step")
+READY_BATCHES = [f"training/{name}" for name in STEPS]
 
 
 @pytest.mark.parametrize("name", [*READY_BATCHES, "data/demo_corpus"])

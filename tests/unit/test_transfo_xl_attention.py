@@ -45,30 +45,24 @@ def reference_attention(attention, queries, states, tokens):
     padding.
     """
     split = lambda rows: rows.unflatten(-1, (HEADS, -1))  # noqa: E731
-    query, key, value = (
-        split(projection(rows))
-        for projection, rows in zip(
-            (attention.q_proj, attention.k_proj, attention.v_proj),
-            (queries, states, states),
-            strict=True,
-        )
-    )
+    query, key = split(attention.q_proj(queries)), split(attention.k_proj(states))
+    value = split(attention.v_proj(states))
     content, position = attention.content_bias[:, 0], attention.position_bias[:, 0]
     before, output = states.shape[1] - queries.shape[1], []
     for row in range(states.shape[0]):
-        for place in range(queries.shape[1]):
-            seen = [other for other in range(before + place + 1) if tokens[row, other]]
+        for index in range(queries.shape[1]):
+            seen = [other for other in range(before + index + 1) if tokens[row, other]]
             scores = []
             for other in seen:
-                distance = torch.tensor([before + place - other])
-                relative = split(attention.r_proj(sinusoidal_positions(distance, WIDTH).double()))[
-                    0
-                ]
-                one, two = query[row, place], key[row, other]
+                distance = torch.tensor([before + index - other])
+                encoded = sinusoidal_positions(distance, WIDTH).double()
+                (relative,) = split(attention.r_proj(encoded))
+                one, two = query[row, index], key[row, other]
                 terms = one * two + one * relative + content * two + position * relative
                 scores.append(terms.sum(-1) * attention.scaling)
             weights = torch.stack(scores).softmax(dim=0)  # (seen, H)
-            output.append((weights[..., None] * value[row, seen]).sum(dim=0).flatten())
+            weighted = weights[..., None] * value[row, seen]
+            output.append(weighted.sum(dim=0).flatten())
     return attention.out_proj(torch.stack(output).view(*queries.shape))
 
 
@@ -78,22 +72,25 @@ def test_transfo_xl_attention_matches_pairwise_reference(length, seed, earlier):
     attention = random_attention(seed=seed)
     states = torch.randn(2, earlier + length, WIDTH, dtype=torch.float64, requires_grad=True)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+    before, after = states[:, :earlier].detach(), states[:, earlier:]
     if earlier:
-        attention(states[:, :earlier].detach(), cache=memory)
+        attention(before, cache=memory)
     tokens = torch.ones(states.shape[:2], dtype=torch.bool)
-    context = torch.cat([states[:, :earlier].detach(), states[:, earlier:]], dim=1)
-    expected = reference_attention(attention, states[:, earlier:], context, tokens)
-    found, probabilities = attention(states[:, earlier:], cache=memory if earlier else None)
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    context = torch.cat([before, after], dim=1)
+    expected = reference_attention(attention, after, context, tokens)
+    output, probabilities = attention(after, cache=memory if earlier else None)
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)
     assert probabilities.shape == (2, HEADS, length, earlier + length)
     inputs = [states, *attention.parameters()]
-    theirs, ours = (torch.autograd.grad(each.sin().sum(), inputs) for each in (expected, found))
+    theirs = torch.autograd.grad(expected.sin().sum(), inputs)
+    ours = torch.autograd.grad(output.sin().sum(), inputs)
     torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
 
 
 def test_transfo_xl_memory_receives_no_gradient():
     attention, memory = random_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
-    first, second = torch.randn(2, 1, 3, WIDTH, dtype=torch.float64, requires_grad=True).unbind()
+    states = torch.randn(2, 1, 3, WIDTH, dtype=torch.float64, requires_grad=True)
+    first, second = states.unbind()
     attention(first, cache=memory)
     output, _ = attention(second, cache=memory)
     assert torch.autograd.grad(output.sum(), [first], allow_unused=True) == (None,)
@@ -124,30 +121,31 @@ def test_transfo_xl_attention_over_segments_matches_full_sequence(pieces, seed):
     states = torch.randn(2, sum(pieces), WIDTH, dtype=torch.float64)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     rows = [attention(part, cache=memory)[0] for part in states.split(pieces, dim=1)]
-    torch.testing.assert_close(torch.cat(rows, dim=1), attention(states)[0], atol=1e-10, rtol=1e-10)
+    output = torch.cat(rows, dim=1)
+    torch.testing.assert_close(output, attention(states)[0], atol=1e-10, rtol=1e-10)
 
 
 def test_transfo_xl_memory_keeps_last_mem_len_positions():
-    attention, memory = (
-        random_attention(mem_len=4),
-        Cache(layer_class_to_replicate=TransfoXLCacheLayer),
-    )
+    attention = random_attention(mem_len=4)
+    memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     states = torch.randn(1, 9, WIDTH, dtype=torch.float64)
     attention(states[:, :6], cache=memory)
     assert torch.equal(memory.layers[0].keys, states[:, 2:6])
-    found, _ = attention(states[:, 6:], cache=memory)
+    output, _ = attention(states[:, 6:], cache=memory)
     expected = attention(states[:, 2:])[0][:, 4:]
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(output, expected, atol=1e-12, rtol=1e-12)
 
 
 def test_transfo_xl_memory_moves_padding_before_tokens():
     attention = random_attention()
     states = torch.randn(1, 7, WIDTH, dtype=torch.float64)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
-    padded = torch.cat([states[:, :4], torch.randn(1, 3, WIDTH, dtype=torch.float64)], dim=1)
+    padding = torch.randn(1, 3, WIDTH, dtype=torch.float64)
+    padded = torch.cat([states[:, :4], padding], dim=1)
     attention(padded, torch.tensor([[1, 1, 1, 1, 0, 0, 0]]), cache=memory)
-    found, _ = attention(states[:, 4:], cache=memory)
-    torch.testing.assert_close(found, attention(states)[0][:, 4:], atol=1e-12, rtol=1e-12)
+    output, _ = attention(states[:, 4:], cache=memory)
+    expected = attention(states)[0][:, 4:]
+    torch.testing.assert_close(output, expected, atol=1e-12, rtol=1e-12)
 
 
 def test_transfo_xl_memory_repeats_reorders_and_resets():
@@ -156,12 +154,13 @@ def test_transfo_xl_memory_repeats_reorders_and_resets():
     attention(states, cache=memory)
     memory.batch_repeat_interleave(2)
     memory.reorder_cache(torch.tensor([3, 0]))
-    assert torch.equal(memory.layers[0].keys, states[[1, 0]]) and memory.get_seq_length() == 3
+    assert torch.equal(memory.layers[0].keys, states[[1, 0]])
+    assert memory.get_seq_length() == 3
     restart_positions(memory)
     assert memory.get_seq_length() == 0 and memory.layers[0].keys.shape[1] == 3
     memory.reset()
-    found, _ = attention(states[[1, 0]], cache=memory)
-    torch.testing.assert_close(found, attention(states[[1, 0]])[0])
+    output, _ = attention(states[[1, 0]], cache=memory)
+    torch.testing.assert_close(output, attention(states[[1, 0]])[0])
 
 
 def test_transfo_xl_memory_rejects_crop():
@@ -183,7 +182,8 @@ def pre_norm_model(reversible=False):
 
 @pytest.mark.parametrize("reversible", [False, True])
 def test_transfo_xl_pre_norm_memory_holds_layer_inputs(reversible):
-    model, memory = pre_norm_model(reversible), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+    model = pre_norm_model(reversible)
+    memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     tokens = torch.randint(3, 11, (2, 6))
     model(tokens, cache=memory)
     torch.testing.assert_close(memory.layers[0].keys, model.embed_tokens(tokens).detach())
@@ -196,7 +196,8 @@ def test_transfo_xl_pre_norm_memory_is_normalized_by_current_parameters(reversib
     Authors' code, `mem_transformer.py`: `cat = torch.cat([mems, w], 0)`, then
     `self.qkv_net(self.layer_norm(cat))`.
     """
-    model, memory = pre_norm_model(reversible), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+    model = pre_norm_model(reversible)
+    memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     tokens = torch.randint(3, 11, (2, 9))
     layer = model.layers[0]  # its inputs are embeddings, which do not depend on the norm
     model(tokens[:, :5], cache=memory)
@@ -208,13 +209,16 @@ def test_transfo_xl_pre_norm_memory_is_normalized_by_current_parameters(reversib
     mask = torch.ones(states.shape[:2], dtype=torch.bool)
     expected = reference_attention(layer.self_attn, normalized[:, 5:], normalized, mask)
     outputs = []
-    layer.self_attn.register_forward_hook(lambda module, inputs, output: outputs.append(output[0]))
+
+    def record(module, inputs, output):
+        outputs.append(output[0])
+
+    layer.self_attn.register_forward_hook(record)
     model(tokens[:, 5:], cache=memory)
-    torch.testing.assert_close(outputs[0], expected, atol=1e-10, rtol=1e-10)
-    parameters = list(
-        layer.self_attn_layer_norm.parameters()
-    )  # gradients reach the norm through the memory too
-    theirs, ours = (
-        torch.autograd.grad(each.sin().sum(), parameters) for each in (expected, outputs[0])
-    )
+    (output,) = outputs
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)
+    # Gradients reach the norm through the memory, too.
+    parameters = list(layer.self_attn_layer_norm.parameters())
+    theirs = torch.autograd.grad(expected.sin().sum(), parameters)
+    ours = torch.autograd.grad(output.sin().sum(), parameters)
     torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)

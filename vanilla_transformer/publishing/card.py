@@ -83,33 +83,24 @@ def render_card(
     is_tuned = facts.get("base_model") is not None or bool(recipe.get("init_from"))
     emissions = read_emissions(run, training["hardware"], is_tuned)
     evaluations = read_records(run, EVALUATIONS)
-    results = _results(
-        facts["validation_text"], validations[-1] if validations else {}, evaluations
-    )
-    shown_recipe = {
-        name: value
-        for name, value in _without_folders(recipe).items()
-        if name not in _LEFT_OUT
-        and (defaults is None or name not in defaults or value != defaults[name])
-    }
-    carries_code, mistakes = "auto_map" in read_json(folder / CONFIG_NAME), []
-    if facts.get("quote_test_text", True):
-        worst = [mistake for evaluation in evaluations for mistake in evaluation.get("worst", [])]
-        sides = ("source", "translation", "reference")
-        mistakes = [_escape_cells({side: mistake[side] for side in sides}) for mistake in worst]
+    last_validation = validations[-1] if validations else {}
+    results = _results(facts["validation_text"], last_validation, evaluations)
+    carries_code = "auto_map" in read_json(folder / CONFIG_NAME)
+    mistakes = _worst_translations(evaluations) if facts.get("quote_test_text", True) else []
     shown_facts = {
         **facts,
         "limits": facts["limits"].strip(),
         "data": [*map(_escape_cells, facts["data"])],
     }
     name = location or folder.resolve().name
-    recipe_text = None
-    if shown_recipe:
-        recipe_text = yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip()
     shown_results = []
     for row in results:
-        cells = {name: row[name] for name in ("text", "signature")}
-        shown_results.append({**row, **_escape_cells(cells)})
+        cells = _escape_cells({"text": row["text"], "signature": row["signature"]})
+        shown_results.append({**row, **cells})
+    hashes = []
+    for path in publishable_files(folder):
+        if path.name != CARD_NAME:
+            hashes.append((path.name, hash_file(path)))
     try:
         return ModelCard.from_template(
             _card_data(facts, results, version, task, emissions),
@@ -133,12 +124,8 @@ def render_card(
             warning_names=[*OF_TEXT],
             learning_curve=learning_curve(validations),
             picture=CURVE if (folder / CURVE).exists() else None,
-            recipe=recipe_text,
-            hashes=[
-                (path.name, hash_file(path))
-                for path in publishable_files(folder)
-                if path.name != CARD_NAME
-            ],
+            recipe=_shown_recipe(recipe, defaults or {}),
+            hashes=hashes,
         )
     except TemplateError as error:
         raise UserError(
@@ -146,19 +133,44 @@ def render_card(
         ) from error
 
 
+def _worst_translations(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the worst translations that evaluations recorded, as cells of a table."""
+    rows = []
+    for evaluation in evaluations:
+        for mistake in evaluation.get("worst", []):
+            sides = {side: mistake[side] for side in ("source", "translation", "reference")}
+            rows.append(_escape_cells(sides))
+    return rows
+
+
+def _shown_recipe(recipe: Mapping[str, Any], defaults: Mapping[str, Any]) -> str | None:
+    """Return the YAML of the values of a recipe that are no defaults, without folders of the user,
+    or None if there is none.
+    """
+    values = {}
+    for name, value in _without_folders(recipe).items():
+        is_default = name in defaults and value == defaults[name]
+        if name not in _LEFT_OUT and not is_default:
+            values[name] = value
+    if not values:
+        return None
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True).strip()
+
+
 def training_facts(run: str | Path) -> dict[str, Any]:
     """Return the facts that the records in a folder hold about training, as text; "unknown" if they
     hold none.
     """
     validations = read_validations(Path(run))
-    corpus, machine = (read_record(Path(run) / name) for name in (_CORPUS, _MACHINE))
+    corpus = read_record(Path(run) / _CORPUS)
+    machine = read_record(Path(run) / _MACHINE)
     pairs = _UNKNOWN
-    if cleaning := corpus.get("cleaning"):
-        dropped = ", ".join(
-            f"{rule_name} {count:,}" for rule_name, count in cleaning["dropped"].items()
-        )
+    cleaning = corpus.get("cleaning")
+    if cleaning:
         pairs = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}"
-        pairs += f" (dropped: {dropped})" if dropped else ""
+        dropped = [f"{rule_name} {count:,}" for rule_name, count in cleaning["dropped"].items()]
+        if dropped:
+            pairs += f" (dropped: {', '.join(dropped)})"
     versions = [f"{name} {number}" for name, number in machine.get("versions", {}).items()]
     overlaps = []
     for name, overlap in corpus.get("overlap", {}).items():
@@ -225,30 +237,7 @@ def _card_data(
     known = [code for code in codes if code != _UNKNOWN]
     languages = [*dict.fromkeys(map(_hub_language, known))]
     variants = [code.replace("_", "-") for code in known if re.search("[-_]", code)]
-    scores = []
-    for row in results:
-        # The type, configuration and split of a text, by which the Hub groups scores.
-        dataset = {
-            "type": re.sub(r"\W+", "-", row["text"].lower()).strip("-"),
-            "split": row["split"],
-        }
-        dataset["config"] = f"{facts['source_language']}-{facts['target_language']}"
-        dataset |= facts.get("evaluation_datasets", {}).get(row["text"], {})
-        scores.append(
-            EvalResult(
-                task_type=task,
-                dataset_name=row["text"],
-                **{f"dataset_{name}": value for name, value in dataset.items()},
-                metric_type=row["metric"],
-                metric_name=row["measure"],
-                metric_value=row["score"],
-                metric_args={
-                    name: row[key]
-                    for name, key in _METRIC_ARGUMENTS.items()
-                    if row[key] != _UNKNOWN
-                },
-            )
-        )
+    scores = [_hub_score(row, facts, task) for row in results]
     return ModelCardData(
         model_name=facts["name"],
         language=languages or None,
@@ -268,41 +257,59 @@ def _card_data(
     )
 
 
+def _hub_score(row: Mapping[str, Any], facts: Mapping[str, Any], task: str) -> EvalResult:
+    """Return a score in the form in which the Hub reads it from a card."""
+    # The type, configuration and split of a text, by which the Hub groups scores
+    text = row["text"]
+    dataset = {"type": re.sub(r"\W+", "-", text.lower()).strip("-"), "split": row["split"]}
+    dataset["config"] = f"{facts['source_language']}-{facts['target_language']}"
+    dataset |= facts.get("evaluation_datasets", {}).get(text, {})
+    arguments = {}
+    for name, key in _METRIC_ARGUMENTS.items():
+        if row[key] != _UNKNOWN:
+            arguments[name] = row[key]
+    return EvalResult(
+        task_type=task,
+        dataset_name=text,
+        **{f"dataset_{name}": value for name, value in dataset.items()},
+        metric_type=row["metric"],
+        metric_name=row["measure"],
+        metric_value=row["score"],
+        metric_args=arguments,
+    )
+
+
 def _results(
     validation_text: str, validation: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the scores of the last validation, which have no interval, and those that
     `evaluate --name` recorded.
     """
-    scores: list[tuple[str, str, str, float, float | None, str]] = [
-        (
-            validation_text,
-            "validation",
-            metric,
-            validation[metric],
-            None,
-            validation[f"{metric}_signature"],
-        )
-        for metric in ("bleu", "chrf")
-        if metric in validation
-    ]
-    scores += [
-        (evaluation["name"], "test", metric, result["score"], result["margin"], result["signature"])
-        for evaluation in evaluations
-        for metric, result in evaluation["scores"].items()
-    ]
-    return [
-        {
-            "text": text,
-            "split": split,
-            "metric": metric,
-            "measure": METRIC_LABELS[metric],
-            "score": round(score, 2),
-            "margin": _UNKNOWN if margin is None else round(margin, 2),
-            "signature": signature,
-        }
-        for text, split, metric, score, margin, signature in scores
-    ]
+    results = []
+    for metric in ("bleu", "chrf"):
+        if metric in validation:
+            score, signature = validation[metric], validation[f"{metric}_signature"]
+            results.append(_result(validation_text, "validation", metric, score, None, signature))
+    for evaluation in evaluations:
+        for metric, scored in evaluation["scores"].items():
+            numbers = scored["score"], scored["margin"], scored["signature"]
+            results.append(_result(evaluation["name"], "test", metric, *numbers))
+    return results
+
+
+def _result(
+    text: str, split: str, metric: str, score: float, margin: float | None, signature: str
+) -> dict[str, Any]:
+    """Return the row of a score in the table of a card."""
+    return {
+        "text": text,
+        "split": split,
+        "metric": metric,
+        "measure": METRIC_LABELS[metric],
+        "score": round(score, 2),
+        "margin": _UNKNOWN if margin is None else round(margin, 2),
+        "signature": signature,
+    }
 
 
 def _warning(results: Sequence[Mapping[str, Any]]) -> str | None:
@@ -332,30 +339,37 @@ def _escape_cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _describe_model(folder: Path, config: "PreTrainedConfig") -> dict[str, Any]:
-    """Return what the card says about a model, as text; tied parameters count once."""
-    count, decoding = 0, None
-    for path in publishable_files(folder):
-        if path.suffix == ".safetensors":
-            with safe_open(path, framework="pt") as weights:
-                for name in weights.keys():  # noqa: SIM118 - the handle is not iterable
-                    count += math.prod(weights.get_slice(name).get_shape())
+    """Return what the card says about a model, as text."""
+    decoding = None
     # The layers, width, heads and feed-forward width of the encoder and the decoder, or of the only
     # stack
     stacks = [name for name in ("encoder", "decoder") if hasattr(config, f"{name}_layers")]
     layers = " + ".join(str(getattr(config, f"{name}_layers")) for name in stacks)
-    heads, width = (
-        getattr(config, f"{stacks[0]}_{name}") for name in ("attention_heads", "ffn_dim")
-    )
+    heads = getattr(config, f"{stacks[0]}_attention_heads")
+    width = getattr(config, f"{stacks[0]}_ffn_dim")
     if config.is_encoder_decoder:
         with refusing_files(folder):
             generation = GenerationConfig.from_pretrained(folder)
         decoding = f"beam {generation.num_beams or 1}, α = {generation.length_penalty}"
         margin = getattr(generation, "max_new_tokens_beyond_source", None)
-        decoding += "" if margin is None else f", at most source length + {margin} tokens"
+        if margin is not None:
+            decoding += f", at most source length + {margin} tokens"
     return {
-        "parameters": f"{count:,}",
+        "parameters": f"{_count_parameters(folder):,}",
         "shape": f"{layers}, {config.d_model}, {heads}, {width}",
         "vocab_size": f"{config.vocab_size:,}",
         "max_source_length": getattr(config, "max_source_length", None) or _UNKNOWN,
         "decoding": decoding,
     }
+
+
+def _count_parameters(folder: Path) -> int:
+    """Return the number of parameters in the files of a model; tied ones count once."""
+    count = 0
+    for path in publishable_files(folder):
+        if path.suffix != ".safetensors":
+            continue
+        with safe_open(path, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - the handle is not iterable
+                count += math.prod(weights.get_slice(name).get_shape())
+    return count

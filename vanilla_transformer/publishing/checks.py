@@ -49,22 +49,9 @@ _PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt",
 # Pickles that transformers' Trainer saves beside a model, which are not published.
 _TRAINER_STATE = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth")
 # The environment of the checks in a new process. All other variables may be secrets.
-_KEPT_VARIABLES = {
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TMPDIR",
-    "VIRTUAL_ENV",
-    "LD_LIBRARY_PATH",
-}
-_KEPT_VARIABLES |= {
-    "PYTHONPATH",
-    "PYTHONDONTWRITEBYTECODE",
-    "PYTHONPYCACHEPREFIX",
-    "CUDA_VISIBLE_DEVICES",
-}
+_KEPT_VARIABLES = {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV"}
+_KEPT_VARIABLES |= {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}
+_KEPT_VARIABLES |= {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}
 _KEPT_VARIABLES |= {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS"}
 # Metadata of the card that the Hub needs to list the model.
 _METADATA = ("language", "license", "library_name", "pipeline_tag")
@@ -127,12 +114,12 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
     results.append(run_check("code", _check_code, folder, trust_remote_code))
     if settings.passed and results[-1].passed:
         return results + _check_in_new_process(folder)
-    results += [settings] * (not settings.passed)
+    if not settings.passed:
+        results.append(settings)
     reason = "not run, because the folder's code or settings failed"
-    return results + [
-        CheckResult(name, False, reason)
-        for name in ("loads without the package", "same translations")
-    ]
+    for name in ("loads without the package", "same translations"):
+        results.append(CheckResult(name, False, reason))
+    return results
 
 
 def check_staged(
@@ -153,10 +140,11 @@ def failed_checks(results: Sequence[CheckResult]) -> list[CheckResult]:
 def format_results(results: Sequence[CheckResult]) -> str:
     """Format results as a table for a terminal, one line per check."""
     width = max(len(result.name) for result in results)
-    return "\n".join(
-        f"{'ok  ' if result.passed else 'FAIL'}  {result.name:<{width}}  {result.detail}"
-        for result in results
-    )
+    lines = []
+    for result in results:
+        mark = "ok  " if result.passed else "FAIL"
+        lines.append(f"{mark}  {result.name:<{width}}  {result.detail}")
+    return "\n".join(lines)
 
 
 def _check_files(folder: Path) -> str:
@@ -175,11 +163,9 @@ def check_pickle(folder: Path) -> str:
         raise UserError(
             f"delete {', '.join(dangerous)}, which may be pickle and run code when loaded"
         )
-    return (
-        f"none to publish; {', '.join(pickles)} of transformers' Trainer is left out"
-        if pickles
-        else "none"
-    )
+    if not pickles:
+        return "none"
+    return f"none to publish; {', '.join(pickles)} of transformers' Trainer is left out"
 
 
 def _check_weights(folder: Path) -> str:
@@ -262,15 +248,11 @@ def _check_private_data(folder: Path) -> str:
                 shown = private.group() if private else home
                 raise UserError(f"{path.name} names the folder {shown} of your machine; remove it")
         if path.suffix == ".json":
-            texts = [
-                key
-                for key, value in walk_json(json.loads(text))
-                if value and isinstance(value, str)
-            ]
-            if secrets := _SECRET_KEYS & {*texts}:
-                raise UserError(
-                    f"{path.name} has the entry {min(secrets)!r}, which may be a secret; delete it"
-                )
+            for key, value in walk_json(json.loads(text)):
+                if key in _SECRET_KEYS and value and isinstance(value, str):
+                    raise UserError(
+                        f"{path.name} has the entry {key!r}, which may be a secret; delete it"
+                    )
     return "none"
 
 
@@ -295,12 +277,10 @@ def _check_code(folder: Path, trust_remote_code: bool) -> str:
             f"the folder runs code or loads models from elsewhere: {', '.join(elsewhere)}"
         )
     differing = [text for text, _ in references]
-    differing += [
-        name
-        for name in code_names(folder)
-        if not (folder / name).exists()
-        or (folder / name).read_bytes() != (INSTALLED_CODE / name).read_bytes()
-    ]
+    for name in code_names(folder):
+        carried, installed = folder / name, INSTALLED_CODE / name
+        if not carried.exists() or carried.read_bytes() != installed.read_bytes():
+            differing.append(name)
     if differing and not trust_remote_code:
         raise UserError(
             f"{', '.join(differing)} differs from this package's. Save the model again with this "
@@ -373,9 +353,9 @@ def _check_answers(folder: Path, answers: Sequence[str]) -> str:
     model = _load(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     task, _ = find_task(model.config)
-    translate = (
-        TranslationPipeline(model, tokenizer, task="translation") if task == "translation" else None
-    )
+    translate = None
+    if task == "translation":
+        translate = TranslationPipeline(model, tokenizer, task=task)
     sentences = _sentences(folder)
     expected = standalone.answer(task, model, tokenizer, translate, sentences)
     for sentence, ours, theirs in zip(sentences, expected, answers, strict=True):

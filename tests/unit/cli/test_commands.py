@@ -79,32 +79,27 @@ def explained_flags(name, capsys, flag="--help-all"):
     pattern = (
         r"^  --(\w+)(?: [\\[{A-Z][^ \n]*(?: \[\w+ ...\])?)?(?:\n {20}|  ) *(\S.*(?:\n {24}.*)*)"
     )
-    found = re.findall(pattern, shown, re.MULTILINE)
-    assert len(found) == len(dict(found)) == len(re.findall(r"^  --", shown, re.MULTILINE))
-    return {name: " ".join(text.split()) for name, text in found}
+    flags = re.findall(pattern, shown, re.MULTILINE)
+    assert len(flags) == len(dict(flags)) == len(re.findall(r"^  --", shown, re.MULTILINE))
+    return {name: " ".join(text.split()) for name, text in flags}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_command_help_explains_arguments_and_few_flags_and_all_in_their_own_words(name, capsys):
-    everything, shown = (explained_flags(name, capsys, flag) for flag in ("--help_all", "--help"))
+def test_help_explains_arguments_and_flags(name, capsys):
+    everything = explained_flags(name, capsys, "--help_all")
+    shown = explained_flags(name, capsys, "--help")
     assert len(shown) <= 22 and shown.items() <= everything.items()
     explained = [re.sub(r" \(default: .*", "", text) for text in everything.values()]
     assert all(len(text) > 10 and not text.startswith("See ") for text in explained)
     assert len({*explained}) == len(explained)
-    assert not any(
-        default in text
-        for default in ("default: None", "default: False)")
-        for text in everything.values()
-    )
+    for text in everything.values():
+        assert "default: None" not in text and "default: False)" not in text
     with pytest.raises(SystemExit) as ended:
         main([name, "-h"])
     assert ended.value.code == 0
     usage, about, *_ = capsys.readouterr().out.split("\n\n")
-    words = (
-        re.match(rf"usage: vanilla-transformer {name}((?: \[?[A-Z][\w/]*)*)", usage)[1]
-        .replace("[", "")
-        .split()
-    )
+    pattern = rf"usage: vanilla-transformer {name}((?: \[?[A-Z][\w/]*)*)"
+    words = re.match(pattern, usage)[1].replace("[", "").split()
     assert about.startswith("arguments:\n") is bool(words)
     assert all(re.search(rf"^  (.*, )?{word}\b", about, re.MULTILINE) for word in words)
 
@@ -114,12 +109,8 @@ def test_train_help_shows_fifteen_keys_by_section_and_the_recipes(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     shown = capsys.readouterr().out
-    assert re.findall(r"^(\w+):$", shown, re.MULTILINE) == [
-        "arguments",
-        *[*SECTIONS][:-1],
-        "help",
-        "recipes",
-    ]
+    heads = re.findall(r"^(\w+):$", shown, re.MULTILINE)
+    assert heads == ["arguments", *[*SECTIONS][:-1], "help", "recipes"]
     names = re.findall(r"^  (\w+) +[A-Z]", shown.partition("\nrecipes:\n")[2], re.MULTILINE)
     assert names == sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
 
@@ -139,22 +130,17 @@ def test_translate_help_has_its_ten_flags_first(capsys):
 
 
 def test_flags_may_be_written_with_dashes():
-    given = [
-        "--train-source=a-b.en",
-        "--train-target",
-        "c-d.de",
-        "--output-dir",
-        "x-y",
-        "--no-tie-word-embeddings",
-    ]
-    recipe = parse_recipe(given)
+    words = ["--train-source=a-b.en", "--train-target", "c-d.de"]
+    words += ["--output-dir", "x-y", "--no-tie-word-embeddings"]
+    recipe = parse_recipe(words)
     assert (recipe.data.train_source, recipe.data.train_target) == ("a-b.en", "c-d.de")
     assert recipe.output.output_dir == "x-y" and recipe.model.tie_word_embeddings is False
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem
-)
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_find_recipe_resolves_the_name_of_every_packaged_recipe(path):
     assert find_recipe(path.stem) == path
 

@@ -27,22 +27,13 @@ def test_request_settings_leave_the_checkpoint_to_decide():
 
 
 def test_flags_of_options_parse():
-    words = (
-        "--num_beams 3 --mbr bleu --top_p 0.5 --term_mode soft --constraint Hund Katze "
-        "--constraint Maus --no_protect"
-    )
+    words = "--num_beams 3 --mbr bleu --top_p 0.5 --term_mode soft --no_protect"
+    words += " --constraint Hund Katze --constraint Maus"
     parsed = parse(TranslateArguments, ["m", *words.split()])
-    assert (parsed.num_beams, parsed.mbr, parsed.top_p, parsed.term_mode) == (
-        3,
-        "bleu",
-        0.5,
-        "soft",
-    )
-    assert (parsed.constraint, parsed.protect, parsed.do_sample) == (
-        ["Hund", "Katze", "Maus"],
-        False,
-        False,
-    )
+    assert (parsed.num_beams, parsed.mbr) == (3, "bleu")
+    assert (parsed.top_p, parsed.term_mode) == (0.5, "soft")
+    assert parsed.constraint == ["Hund", "Katze", "Maus"]
+    assert (parsed.protect, parsed.do_sample) == (False, False)
     with pytest.raises(ValueError, match="num_beams"):
         parse(TranslateArguments, ["m", "--num_beam", "3"])
 
@@ -50,28 +41,24 @@ def test_flags_of_options_parse():
 def test_request_settings_sample_with_one_beam_unless_another_number_is_given():
     sampling = {"protect": True, "do_sample": True, "num_beams": 1}
     assert request_settings(TranslationArguments(model="m", do_sample=True)) == sampling
-    assert (
-        request_settings(TranslationArguments(model="m", do_sample=True, num_beams=2))["num_beams"]
-        == 2
-    )
+    settings = request_settings(TranslationArguments(model="m", do_sample=True, num_beams=2))
+    assert settings["num_beams"] == 2
 
 
 def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
     (tmp_path / "terms.tsv").write_text("man\tMann\n")
-    options = TranslateArguments(
-        model="m", glossary=str(tmp_path / "terms.tsv"), term_mode="exact", num_beams=3
-    )
+    glossary = str(tmp_path / "terms.tsv")
+    options = TranslateArguments(model="m", glossary=glossary, term_mode="exact", num_beams=3)
     settings = request_settings(options)
     assert len(settings["glossary"]) == 1 and settings["term_mode"] == "exact"
 
 
 def test_all_commands_have_the_flags_of_options_except_of_single_sentences():
     declared = {FLAG_NAMES.get(name, name) for name in options_of(FLAG)}
-    names = {each: {*each.model_fields} for each in (TranslationArguments, SentenceArguments)}
-    assert declared <= names[TranslationArguments] | names[SentenceArguments]
-    assert names[TranslationArguments] & names[SentenceArguments] == {
-        *CommandArguments.model_fields
-    }
+    names = {*TranslationArguments.model_fields}
+    names_of_sentences = {*SentenceArguments.model_fields}
+    assert declared <= names | names_of_sentences
+    assert names & names_of_sentences == {*CommandArguments.model_fields}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +69,7 @@ def test_all_commands_have_the_flags_of_options_except_of_single_sentences():
         (FurtherModelArguments, "ensemble_weights", [0.5, 0.25]),
     ],
 )
-def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag, values):
+def test_flags_take_values_together_or_one_by_one(group, flag, values):
     first, second = map(str, values)
     for words in ([f"--{flag}", first, second], [f"--{flag}", first, f"--{flag}={second}"]):
         options = group(**CommandLine({"": group.model_fields}, "usage").read(words))
@@ -96,14 +83,12 @@ def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag
         ("score", ["--source", "a", "--target", "a"]),
     ],
 )
-def test_commands_refuse_several_processes_of_a_launcher(command, words, monkeypatch, capsys):
+def test_commands_refuse_processes_of_a_launcher(command, words, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main([command, "nowhere", *words]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert (
-        "must be started once" in line
-        and "got 2. Use --engine ray for several GPUs or machines." in line
-    )
+    assert "must be started once" in line
+    assert "got 2. Use --engine ray for several GPUs or machines." in line
 
 
 @pytest.mark.parametrize(
@@ -115,7 +100,7 @@ def test_commands_refuse_several_processes_of_a_launcher(command, words, monkeyp
     ],
     ids=str,
 )
-def test_train_uses_all_cores_in_the_only_process_of_accelerate(environment, threads, monkeypatch):
+def test_train_uses_all_cores_in_one_process(environment, threads, monkeypatch):
     for name in ("ACCELERATE_MIXED_PRECISION", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -149,7 +134,7 @@ RUNNING_MODELS = {
 
 
 @pytest.mark.parametrize("command", RUNNING_MODELS)
-def test_each_command_that_runs_a_model_has_threads(command, tmp_path, monkeypatch, capsys):
+def test_commands_with_a_model_have_threads(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cores, "usable_cores", lambda: 4)
     used = []
@@ -160,6 +145,9 @@ def test_each_command_that_runs_a_model_has_threads(command, tmp_path, monkeypat
     assert "`threads` must be from 1 to 4" in capsys.readouterr().err
 
 
+# Flags of other commands and other toolkits.
+OTHERS = ["batch_tokens", "min_length", "max_length", "source", "target", "hypotheses", "port"]
+OTHERS += ["metric", "recipe", "gpu", "lenpen", "text", "save_steps", "d_model", "vocab", "x", ""]
 NEAREST = {
     "translate": {
         "batch": "batch_size",
@@ -183,13 +171,7 @@ NEAREST = {
         "no_protct": "no_protect",
         "num_threads": "threads",
         "glosary": "glossary",
-        # of other commands and other toolkits
-        **dict.fromkeys(
-            ["batch_tokens", "min_length", "max_length", "source", "target", "hypotheses", "port"]
-        ),
-        **dict.fromkeys(
-            ["metric", "recipe", "gpu", "lenpen", "text", "save_steps", "d_model", "vocab", "x", ""]
-        ),
+        **dict.fromkeys(OTHERS),
     },
     "evaluate": {
         "hypothesis": "hypotheses",
@@ -206,17 +188,22 @@ NEAREST = {
 }
 
 
-@pytest.mark.parametrize(
-    ("command", "name"), [(command, name) for command in NEAREST for name in NEAREST[command]]
-)
+HINTS = [(command, name) for command in NEAREST for name in NEAREST[command]]
+
+
+@pytest.mark.parametrize(("command", "name"), HINTS)
 def test_an_unknown_flag_gets_a_hint_at_a_related_one_alone(command, name, capsys):
     nearest = NEAREST[command][name]
     hint = f" Did you mean {nearest!r}?" if nearest else ""
     assert main([command, f"--{name}=1"]) == 2
-    assert capsys.readouterr().err == f"error: There is no flag {name.replace('-', '_')!r}.{hint}\n"
+    expected = f"error: There is no flag {name.replace('-', '_')!r}.{hint}\n"
+    assert capsys.readouterr().err == expected
 
 
-@pytest.mark.parametrize("command", ["translate", "train", "score", "evaluate", "clean-corpus"])
+COMMANDS = ["translate", "train", "score", "evaluate", "clean-corpus"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_command_line_takes_no_word_of_one_dash_for_text(command, capsys):
     assert main([command, "M", "-n", "2", "A dog."]) == 2
     error = capsys.readouterr().err
@@ -234,7 +221,8 @@ def test_command_line_takes_no_word_of_one_dash_for_text(command, capsys):
     ],
 )
 def test_command_line_takes_text_that_begins_with_a_dash(words, sentences):
-    read = CommandLine({"": TranslateArguments.model_fields}, "usage").read(["m", *words])
+    command_line = CommandLine({"": TranslateArguments.model_fields}, "usage")
+    read = command_line.read(["m", *words])
     assert read["sentences"] == sentences
     assert read.get("length_penalty", "-1.5") == "-1.5"
 
@@ -265,4 +253,5 @@ def test_command_line_takes_one_word_for_each_repeated_flag():
 def test_command_line_names_the_flags_of_a_direction(capsys):
     assert main(["translate", "M", "A dog.", "--direction", "en-de"]) == 2
     error = capsys.readouterr().err
-    assert "no flag 'direction'" in error and "--source_language en --target_language de" in error
+    assert "no flag 'direction'" in error
+    assert "--source_language en --target_language de" in error

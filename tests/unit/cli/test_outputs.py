@@ -14,78 +14,33 @@ from vanilla_transformer.training.run_arguments import KEYS
 from vanilla_transformer.user_input.schemas import INPUT, OUTPUT, parts_of
 
 # Flags with text that names no file.
-OTHERS = {
-    "name",
-    "corpus",
-    "repo_id",
-    "sentence",
-    "sentences",
-    "examples",
-    "translation",
-    "title",
-    "message",
-    "tag",
-}
-OTHERS |= {
-    "revision",
-    "base_url",
-    "host",
-    "direction",
-    "directions",
-    "languages",
-    "source_language",
-    "mbr",
-}
-OTHERS |= {
-    "target_language",
-    "source_format",
-    "target_format",
-    "format",
-    "join_lines",
-    "device",
-    "dtype",
-}
-OTHERS |= {
-    "precision",
-    "workers",
-    "engine",
-    "metric",
-    "tokenize",
-    "paper_bleu",
-    "term_mode",
-    "sentence_splitter",
-}
-OTHERS |= {
-    "constraint",
-    "target_prefix",
-    "protect",
-    "normalization",
-    "cors",
-    "hosts",
-    "tokenizer_model",
-}
+OTHERS = {"name", "corpus", "repo_id", "sentence", "sentences", "examples", "translation"}
+OTHERS |= {"title", "message", "tag", "revision", "base_url", "host", "direction"}
+OTHERS |= {"directions", "languages", "source_language", "mbr", "target_language"}
+OTHERS |= {"source_format", "target_format", "format", "join_lines", "device", "dtype"}
+OTHERS |= {"precision", "workers", "engine", "metric", "tokenize", "paper_bleu", "term_mode"}
+OTHERS |= {"sentence_splitter", "constraint", "target_prefix", "protect", "normalization"}
+OTHERS |= {"cors", "hosts", "tokenizer_model"}
 # Folders, which their writers check, models of `serve`, and the start of the names of files.
 OTHERS |= {"output_dir", "output", "model", "data", "text", "glossary"}
 
 
 def commands_with_flags():
     modules = {sys.modules[find_command(name).__module__] for name in COMMANDS}
-    found = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
-    return [each for each in found if issubclass(each, CommandArguments)]
+    classes = set()
+    for module in modules:
+        classes |= {value for value in vars(module).values() if isinstance(value, type)}
+    return [schema for schema in classes if issubclass(schema, CommandArguments)]
 
 
 def test_each_flag_with_text_is_an_output_an_input_or_no_file():
     unmarked = set()
     for schema in commands_with_flags():
-        parts = {name: [*parts_of(field)] for name, field in schema.model_fields.items()}
-        unmarked |= {
-            name
-            for name in parts
-            if str in parts[name] and INPUT not in parts[name] and OUTPUT not in parts[name]
-        }
-        assert OUTPUT not in sum(parts.values(), []) or issubclass(schema, OverwriteArguments), (
-            schema
-        )
+        for name, field in schema.model_fields.items():
+            parts = [*parts_of(field)]
+            if str in parts and INPUT not in parts and OUTPUT not in parts:
+                unmarked.add(name)
+            assert OUTPUT not in parts or issubclass(schema, OverwriteArguments), schema
     assert unmarked - OTHERS - {*KEYS} == set()
 
 
@@ -95,11 +50,9 @@ def test_check_outputs_compares_files_and_not_names(tmp_path, monkeypatch):
         (tmp_path / name).write_text("A\n")
     os.link("text", "hard")
     os.symlink("text", "soft")
+    message = "must be another file than the inputs, but .* is the same as text. Choose"
     for output in ("text", "./text", "hard", "soft", tmp_path / "text"):
-        with pytest.raises(
-            ValueError,
-            match="must be another file than the inputs, but .* is the same as text. Choose",
-        ):
+        with pytest.raises(ValueError, match=message):
             check_outputs([output], ["none", "text"])
     with pytest.raises(ValueError, match="must be a file, but . is a folder"):
         check_outputs(["."], [])
@@ -119,9 +72,8 @@ def test_check_output_dir_knows_its_own_files(tmp_path):
     check_output_dir(tmp_path)
     (tmp_path / "a").write_text("mine")
     (tmp_path / ".hidden").touch()
-    with pytest.raises(
-        OSError, match="one that this command wrote, but .* has a. Choose another folder."
-    ):
+    message = "one that this command wrote, but .* has a. Choose another folder."
+    with pytest.raises(OSError, match=message):
         check_output_dir(tmp_path, own=["a", "b"])
     check_output_dir(tmp_path, own=["a"])
     (tmp_path / "a").unlink()

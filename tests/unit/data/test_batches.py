@@ -33,7 +33,12 @@ def can_be_shared(lengths, max_tokens, batches_per_step):
 
 
 def as_lists(plan):
-    return [[batch.tolist() for batch in step] for step in plan]
+    return [list(map(np.ndarray.tolist, step)) for step in plan]
+
+
+def pairs_of(steps):
+    """Return the pairs in all batches of some steps, sorted."""
+    return sorted(chain.from_iterable(chain.from_iterable(steps)))
 
 
 def padded_tokens(plan, lengths):
@@ -41,33 +46,34 @@ def padded_tokens(plan, lengths):
     `(steps, batches_per_step)`.
     """
     lengths = np.asarray(lengths)
-    return np.array([[len(batch) * int(lengths[batch].max()) for batch in step] for step in plan])
+
+    def count(batch):
+        return len(batch) * int(lengths[batch].max())
+
+    return np.array([list(map(count, step)) for step in plan])
 
 
 def generated_lengths(pairs):
     """Lengths of both sides of sentences, correlated as translations are."""
     random = np.random.default_rng(0)
     common = random.normal(3.0, 0.5, pairs)
-    return tuple(
-        np.clip(np.exp(random.normal(common, 0.2)), 1, 250).astype(np.int32) for _ in range(2)
-    )
+
+    def draw():
+        lengths = np.exp(random.normal(common, 0.2))
+        return np.clip(lengths, 1, 250).astype(np.int32)
+
+    return draw(), draw()
 
 
 @examples(300)
 @given(LENGTHS, BUDGETS, SEEDS, EPOCHS, REPLICAS, ACCUMULATIONS)
-def test_plan_batches_has_each_pair_once_within_the_budget(
-    lengths, max_tokens, seed, epoch, replicas, accumulation
-):
-    per_step = (
-        replicas * accumulation
-        if can_be_shared(lengths, max_tokens, replicas * accumulation)
-        else 1
-    )
+def test_plan_has_each_pair_once(lengths, max_tokens, seed, epoch, replicas, accumulation):
+    per_step = replicas * accumulation
+    if not can_be_shared(lengths, max_tokens, per_step):
+        per_step = 1
     source, target = sides(lengths)
     plan = plan_batches(source, target, max_tokens, seed, epoch, per_step)
-    assert sorted(chain.from_iterable(chain.from_iterable(as_lists(plan)))) == list(
-        range(len(lengths))
-    )
+    assert pairs_of(as_lists(plan)) == list(range(len(lengths)))
     for step in plan:
         assert len(step) == per_step
         for batch in step:
@@ -82,23 +88,20 @@ def test_token_budget_batch_sampler_gives_replicas_equally_many_batches(
 ):
     if not can_be_shared(lengths, max_tokens, replicas * accumulation):
         replicas = accumulation = 1
-    samplers = [
-        TokenBudgetBatchSampler(
-            PairLengths(*sides(lengths)), max_tokens, seed, accumulation, replicas, rank
-        )
-        for rank in range(replicas)
-    ]
+    samplers = []
+    for rank in range(replicas):
+        pairs = PairLengths(*sides(lengths))
+        options = (seed, accumulation, replicas, rank)
+        samplers.append(TokenBudgetBatchSampler(pairs, max_tokens, *options))
     epochs = [list(sampler) for sampler in samplers]
     assert {len(batches) for batches in epochs} == {len(samplers[0])}
     assert len(samplers[0]) % accumulation == 0
-    assert sorted(chain.from_iterable(chain.from_iterable(epochs))) == list(range(len(lengths)))
+    assert pairs_of(epochs) == list(range(len(lengths)))
 
 
 @examples(100)
 @given(LENGTHS, BUDGETS, SEEDS, EPOCHS)
-def test_plan_batches_has_equally_many_steps_for_each_seed_and_epoch(
-    lengths, max_tokens, seed, epoch
-):
+def test_plan_has_as_many_steps_in_each_epoch(lengths, max_tokens, seed, epoch):
     plan = plan_batches(*sides(lengths), max_tokens, seed, epoch)
     assert as_lists(plan) == as_lists(plan_batches(*sides(lengths), max_tokens, seed, epoch))
     assert len(plan) == len(plan_batches(*sides(lengths), max_tokens, seed + 1, epoch + 1))
@@ -115,13 +118,15 @@ def test_plan_batches_order_depends_on_seed_and_epoch():
 
 
 def test_plan_batches_shuffles_pairs_of_equal_length():
-    def couples(epoch):
-        batches = chain.from_iterable(
-            as_lists(plan_batches([10] * 1000, [10] * 1000, 200, epoch=epoch))
-        )
-        return {couple for batch in batches for couple in combinations(sorted(batch), 2)}
+    def couples_of(epoch):
+        plan = plan_batches([10] * 1000, [10] * 1000, 200, epoch=epoch)
+        couples = set()
+        for batch in chain.from_iterable(as_lists(plan)):
+            couples |= {*combinations(sorted(batch), 2)}
+        return couples
 
-    assert len(couples(0) & couples(1)) < 0.1 * len(couples(0))
+    first, second = couples_of(0), couples_of(1)
+    assert len(first & second) < 0.1 * len(first)
 
 
 def test_plan_batches_cuts_differently_in_each_epoch():
@@ -131,33 +136,36 @@ def test_plan_batches_cuts_differently_in_each_epoch():
         plan = plan_batches(lengths, lengths, 5000, epoch=epoch)
         return {frozenset(batch) for batch in chain.from_iterable(as_lists(plan))}
 
-    assert len(batches(0) & batches(1)) < 0.5 * len(batches(0))
+    first, second = batches(0), batches(1)
+    assert len(first & second) < 0.5 * len(first)
 
 
 def test_plan_batches_fills_the_budget():
-    assert np.median(padded_tokens(plan_batches([10] * 1000, [10] * 1000, 99), [10] * 1000)) == 90
+    lengths = [10] * 1000
+    tokens = padded_tokens(plan_batches(lengths, lengths, 99), lengths)
+    assert np.median(tokens) == 90
 
 
 def test_plan_batches_pads_little_and_balances_the_batches_of_a_step():
     source, target = generated_lengths(100_000)
     longest = np.maximum(source, target)
     plan = plan_batches(source, target, 3000, batches_per_step=8)
-    padded = [padded_tokens(plan, lengths) for lengths in (source, target)]
-    assert all(
-        lengths.sum() / tokens.sum() > 0.97
-        for lengths, tokens in zip((source, target), padded, strict=True)
-    )
+    padded = [padded_tokens(plan, source), padded_tokens(plan, target)]
+    assert source.sum() / padded[0].sum() > 0.97
+    assert target.sum() / padded[1].sum() > 0.97
     cost = sum(padded)
     assert cost.shape == (len(plan), 8)
     assert cost.max(axis=1).sum() / cost.mean(axis=1).sum() < 1.03
     assert cost.sum(axis=1).min() > 0.7 * cost.sum(axis=1).mean()  # no small remainder
-    assert np.median([longest[np.concatenate(step)].std() for step in plan]) < 0.2 * longest.std()
+    spreads = [longest[np.concatenate(step)].std() for step in plan]
+    assert np.median(spreads) < 0.2 * longest.std()
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
 def test_plan_batches_accepts_arrays_of_any_integers(dtype):
     lengths = [1 + number % 9 for number in range(100)]
-    plan = plan_batches(np.array(lengths, dtype=dtype), np.array(lengths[::-1], dtype=dtype), 40)
+    source, target = np.array(lengths, dtype=dtype), np.array(lengths[::-1], dtype=dtype)
+    plan = plan_batches(source, target, 40)
     assert as_lists(plan) == as_lists(plan_batches(lengths, lengths[::-1], 40))
 
 
@@ -208,16 +216,16 @@ def test_token_budget_batch_sampler_set_epoch_restarts_the_epoch():
     list(islice(sampler, 5))
     for epoch in (0, 1, 1, 0, 2):
         sampler.set_epoch(epoch)
-        planned = [batch for (batch,) in as_lists(plan_batches(lengths, lengths, 40, epoch=epoch))]
-        assert list(sampler) == list(sampler) == planned and len(sampler) == len(planned)
+        plan = as_lists(plan_batches(lengths, lengths, 40, epoch=epoch))
+        planned = [batch for (batch,) in plan]
+        assert list(sampler) == list(sampler) == planned
+        assert len(sampler) == len(planned)
 
 
 def test_token_budget_batch_sampler_works_with_a_data_loader():
     lengths = [1 + number % 9 for number in range(100)]
-    loader = DataLoader(
-        range(100),  # type: ignore[arg-type]
-        batch_sampler=TokenBudgetBatchSampler(PairLengths(lengths, lengths), 40),
-        collate_fn=list,
-    )
-    assert len(loader) == len(batches := list(loader))
+    sampler = TokenBudgetBatchSampler(PairLengths(lengths, lengths), 40)
+    loader = DataLoader(range(100), batch_sampler=sampler, collate_fn=list)  # type: ignore[arg-type]
+    batches = list(loader)
+    assert len(loader) == len(batches)
     assert sorted(chain.from_iterable(batches)) == list(range(100))

@@ -48,13 +48,8 @@ TS = """<!DOCTYPE TS><TS version="2.1" language="de_AT" sourcelanguage="en"><con
 <message numerus="yes"><source>%d birds</source><translation><numerusform>%d Vogel</numerusform>\
 <numerusform>%d Vögel</numerusform></translation></message>
 <message><source>Gone</source><translation type="vanished">Weg</translation></message></context></TS>"""
-PAIRS = [
-    ("Exit the dog", "Beenden Hund"),
-    ("Cat", ""),
-    ("Cow", ""),
-    ("Hen", ""),
-    ("%d birds", "%d Vögel"),
-]
+PAIRS = [("Exit the dog", "Beenden Hund"), ("Cat", ""), ("Cow", ""), ("Hen", "")]
+PAIRS.append(("%d birds", "%d Vögel"))
 # Of PO, which has the singular, too
 SINGULARS = [("hen", "Huhn"), ("one bird", "ein Vogel")]
 PO_PAIRS = [*PAIRS[:3], SINGULARS[0], PAIRS[3], SINGULARS[1], PAIRS[4]]
@@ -67,7 +62,7 @@ def read(path, source="en", target="de"):
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.po", PO), ("a.ts", TS), ("b.po.gz", PO)])
-def test_translated_messages_are_pairs_and_others_have_a_blank_target(tmp_path, name, text):
+def test_untranslated_messages_have_blank_targets(tmp_path, name, text):
     path, content = tmp_path / name, text.encode()
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     assert read(path) == (PAIRS if name == "a.ts" else PO_PAIRS)
@@ -120,18 +115,16 @@ def test_a_file_of_the_other_direction_is_reversed(tmp_path, name, text):
     assert read(tmp_path / name, "de", "en") == expected
 
 
+OTHER_LANGUAGE = "must be PO with pairs in the languages en and de, but it has fr"
+OPEN_STRING = "a.po: The text must be in the format po: end-of-line within string on line 28"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            PO.replace("de\\n", "fr\\n"),
-            "must be PO with pairs in the languages en and de, but it has fr",
-        ),
+        (PO.replace("de\\n", "fr\\n"), OTHER_LANGUAGE),
         ('msgid "a"\nmsgstr ""\n', "but it has no translated units"),
-        (
-            PO + 'msgid "a\n',
-            "a.po: The text must be in the format po: end-of-line within string on line 28",
-        ),
+        (PO + 'msgid "a\n', OPEN_STRING),
     ],
 )
 def test_a_mistake_is_named_with_its_file(tmp_path, text, words):
@@ -187,7 +180,8 @@ def read_keyed(folder, form, texts, ending="", encoding="utf-8"):
     for path, text in zip(paths, texts, strict=True):
         content = text.encode(encoding)
         path.write_bytes(gzip.compress(content) if ending else content)
-    with open_corpus(CorpusSpec(source=str(paths[0]), target=str(paths[1]))) as corpus:
+    spec = CorpusSpec(source=str(paths[0]), target=str(paths[1]))
+    with open_corpus(spec) as corpus:
         assert content_key(corpus)[0] == f".{form}"
         return [tuple(pair) for pair in read_pairs(corpus)]
 
@@ -196,21 +190,18 @@ def read_keyed(folder, form, texts, ending="", encoding="utf-8"):
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_messages_of_two_files_with_the_same_key_are_pairs(tmp_path, form, ending):
     plural = "{ $n -> *[other] { $n } cows }" if form == "ftl" else "{n, plural, other{# cows}}"
-    expected = [
-        ("Exit the dog", "Beenden Hund"),
-        ("Cat", "Katze"),
-        (plural, plural.replace("cows", "Kühe")),
-        ("", "Kuh"),
-    ]
+    expected = [("Exit the dog", "Beenden Hund"), ("Cat", "Katze")]
+    expected += [(plural, plural.replace("cows", "Kühe")), ("", "Kuh")]
     assert read_keyed(tmp_path, form, MESSAGES[form], ending) == expected
 
 
-@pytest.mark.parametrize(
-    ("form", "encoding"),
-    [("properties", "latin-1"), ("properties", "utf-8"), ("strings", "utf-16")],
-)
+TEXTS = ("a=cow", "a=Kühe"), ('"a" = "cow";', '"a" = "Kühe";')
+FORMS = [("properties", "latin-1"), ("properties", "utf-8"), ("strings", "utf-16")]
+
+
+@pytest.mark.parametrize(("form", "encoding"), FORMS)
 def test_messages_have_the_encodings_of_their_programs(tmp_path, form, encoding):
-    texts = ("a=cow", "a=Kühe") if form == "properties" else ('"a" = "cow";', '"a" = "Kühe";')
+    texts = TEXTS[form == "strings"]
     assert read_keyed(tmp_path, form, texts, encoding=encoding) == [("cow", "Kühe")]
 
 
@@ -221,10 +212,10 @@ def test_messages_may_begin_with_a_byte_order_mark(tmp_path, form):
 
 
 def test_java_doubles_the_apostrophes_of_formats_only(tmp_path):
-    assert read_keyed(tmp_path, "json", ('{"a": "it\'\'s {0}"}', '{"a": "b"}')) == [
-        ("it''s {0}", "b")
-    ]
-    assert read_keyed(tmp_path, "properties", ("a=it''s {0}", "a=it''s")) == [("it's {0}", "it''s")]
+    pairs = read_keyed(tmp_path, "json", ('{"a": "it\'\'s {0}"}', '{"a": "b"}'))
+    assert pairs == [("it''s {0}", "b")]
+    pairs = read_keyed(tmp_path, "properties", ("a=it''s {0}", "a=it''s"))
+    assert pairs == [("it's {0}", "it''s")]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +248,5 @@ def test_java_doubles_the_apostrophes_of_formats_only(tmp_path):
 def test_a_mistake_in_messages_is_named_with_its_file(tmp_path, form, texts, words):
     with pytest.raises(UserError) as caught:
         read_keyed(tmp_path, form, texts)
-    assert words.replace("{folder}", str(tmp_path)) in str(caught.value) and "\n" not in str(
-        caught.value
-    )
+    message = str(caught.value)
+    assert words.replace("{folder}", str(tmp_path)) in message and "\n" not in message

@@ -20,24 +20,14 @@ ALL_OF_TEXT = CleaningRules(drop=["empty", "invalid_unicode", "identical"])
 
 def clean(pairs, rules, spec=FILES, scores=None):
     report, scores = CleaningReport(), scores or repeat(None)
-    kept = clean_text(
-        spec,
-        map(CorpusRow, count(1), [SentencePair(*pair) for pair in pairs], scores),
-        rules,
-        report,
-    )
+    rows = map(CorpusRow, count(1), [SentencePair(*pair) for pair in pairs], scores)
+    kept = clean_text(spec, rows, rules, report)
     return list(kept), report
 
 
 def test_clean_text_counts_a_pair_for_the_first_rule():
-    pairs = [
-        ("\udce4", ""),
-        ("", "b\ud83d"),
-        ("", "b"),
-        ("same", "same"),
-        ("Same", "same"),
-        ("ä€😀", "b\ufffd"),
-    ]
+    pairs = [("\udce4", ""), ("", "b\ud83d"), ("", "b"), ("same", "same")]
+    pairs += [("Same", "same"), ("ä€😀", "b\ufffd")]
     kept, report = clean(pairs, ALL_OF_TEXT)
     assert kept == [("Same", "same"), ("ä€😀", "b\ufffd")]
     assert report.dropped == {"invalid_unicode": 2, "empty": 1, "identical": 1}
@@ -45,16 +35,19 @@ def test_clean_text_counts_a_pair_for_the_first_rule():
 
 
 def test_clean_text_drops_low_scores():
-    rules, pairs = CleaningRules(min_score=1.05), [("a", "b"), ("c", "d"), ("", ""), ("e", "f")]
+    rules = CleaningRules(min_score=1.05)
+    pairs = [("a", "b"), ("c", "d"), ("", ""), ("e", "f")]
     kept, report = clean(pairs, rules, scores=[1.05, 1.04, None, -3.0])
     assert kept == [("a", "b")] and report.dropped == {"min_score": 2, "empty": 1}
     assert "2 dropped (50 %): with a lower score in the corpus than min_score" in str(report)
-    with pytest.raises(
-        ValueError,
-        match="`min_score` needs scores, but line 1 of a.en | a.de has none. Leave it out, or",
-    ):
+    message = "`min_score` needs scores, but line 1 of a.en | a.de has none. Leave it out, or"
+    with pytest.raises(ValueError, match=message):
         clean(pairs, rules)
-    assert clean(pairs, CleaningRules(), scores=[None, 0.1, None, 0.2])[1].dropped == {"empty": 1}
+    _, report = clean(pairs, CleaningRules(), scores=[None, 0.1, None, 0.2])
+    assert report.dropped == {"empty": 1}
+
+
+OF_JSON = CorpusSpec(source="a.json", target="b.json")
 
 
 @pytest.mark.parametrize(
@@ -62,10 +55,10 @@ def test_clean_text_drops_low_scores():
     [
         ([("", ""), ("same", "same")], FILES, {"empty": 1}),
         ([("a", ""), ("a", "b")], CorpusSpec(dataset="x"), {"empty": 1}),
-        ([("a", ""), ("a", "b")], CorpusSpec(source="a.json", target="b.json"), {"empty": 1}),
+        ([("a", ""), ("a", "b")], OF_JSON, {"empty": 1}),
     ],
 )
-def test_clean_text_without_rules_drops_blank_lines_and_rows_of_datasets(pairs, spec, dropped):
+def test_clean_text_drops_blank_lines_and_rows(pairs, spec, dropped):
     kept, report = clean(pairs, CleaningRules(), spec)
     assert kept == pairs[1:] and report.dropped == dropped
 
@@ -105,10 +98,9 @@ def test_find_duplicates_keeps_the_copy_of_the_lowest_rank():
 
 @given(st.lists(st.integers(0, 9), min_size=1))
 def test_find_duplicates_keeps_distinct_pairs(numbers):
-    digests = b"".join(blake2b(bytes([number]), digest_size=16).digest() for number in numbers)
-    kept = [
-        number for number, copy in zip(numbers, find_duplicates(digests), strict=True) if not copy
-    ]
+    hashes = [blake2b(bytes([number]), digest_size=16).digest() for number in numbers]
+    copies = find_duplicates(b"".join(hashes))
+    kept = [number for number, copy in zip(numbers, copies, strict=True) if not copy]
     assert kept == list(dict.fromkeys(numbers))
 
 
@@ -135,7 +127,8 @@ def test_cleaning_report_counts_each_rule():
 
 
 def test_cleaning_report_keeps_three_examples():
-    _, report = clean([("", "")] * 5 + [("bad \udce4\ud83d", "b")], ALL_OF_TEXT)
+    pairs = [("", "")] * 5 + [("bad \udce4\ud83d", "b")]
+    _, report = clean(pairs, ALL_OF_TEXT)
     assert report.dropped["empty"] == 5 and len(report.examples["empty"]) == 3
     assert report.examples["invalid_unicode"] == [["bad \\xe4\\ud83d", "b"]]
     str(report).encode()

@@ -32,17 +32,17 @@ def test_sample_epoch_respects_the_weights(corpora, weights, seed, epoch):
     rows = sample_epoch(corpora, weights, seed, epoch)
     times = np.bincount(rows, minlength=len(corpora))
     for corpus, weight in enumerate(weights):
-        own = times[corpora == corpus]
-        assert np.all((own >= int(weight)) & (own <= int(np.ceil(weight))))
-        assert abs(own.sum() - weight * len(own)) <= 0.5 + 1e-9
+        counts = times[corpora == corpus]
+        assert np.all((counts >= int(weight)) & (counts <= int(np.ceil(weight))))
+        assert abs(counts.sum() - weight * len(counts)) <= 0.5 + 1e-9
     assert np.array_equal(rows, sample_epoch(corpora, weights, seed, epoch))
 
 
 def test_sample_epoch_depends_on_seed_and_epoch():
     corpora = np.zeros(100, dtype=int)
-    epochs = {
-        tuple(sample_epoch(corpora, [0.5], seed, epoch)) for seed in range(3) for epoch in range(3)
-    }
+    epochs = set()
+    for seed in range(3):
+        epochs |= {tuple(sample_epoch(corpora, [0.5], seed, epoch)) for epoch in range(3)}
     assert len(epochs) == 9 and {len(epoch) for epoch in epochs} == {50}
 
 
@@ -59,8 +59,9 @@ def pairs():
 
 
 def corpus(texts, pairs, weights):
-    overlaps = {"validation": Overlap(pairs=2, sources=1, targets=0, both=0, examples=[["a", "x"]])}
-    return TokenizedCorpus(texts, pairs, [weights], 0, CleaningReport(read=3), overlaps)
+    overlap = Overlap(pairs=2, sources=1, targets=0, both=0, examples=[["a", "x"]])
+    report = CleaningReport(read=3)
+    return TokenizedCorpus(texts, pairs, [weights], 0, report, {"validation": overlap})
 
 
 def test_tokenized_corpus_with_weights_of_one_has_all_pairs(texts, pairs):
@@ -102,51 +103,37 @@ def test_corpus_describes_cleaning_and_overlap(texts, pairs):
     ],
     ids=["either side", "ratio of either side", "no rule", "first rule alone, by corpus"],
 )
-def test_drop_by_length_counts_a_pair_once_by_the_rules_of_its_corpus(
-    rules, sources, targets, dropped
-):
-    rows = {"source": list("abcd"), "target": list("ABCD"), "corpus": [0, 0, 0, len(rules) - 1]}
-    texts = datasets.Dataset.from_dict(
-        {name: values[: len(sources)] for name, values in rows.items()}
-    )
-    tokens = {
-        "input_ids": [[1] * length for length in sources],
-        "labels": [[1] * length for length in targets],
-    }
-    pairs, report = (
-        EncodedPairs(TokenTable(datasets.Dataset.from_dict(tokens))),
-        CleaningReport(read=len(sources)),
-    )
-    kept = drop_by_length(pairs, texts, [CleaningRules(**each) for each in rules], report)
-    assert {*kept.rows} == {*range(len(sources))} - {
-        row for rows in dropped.values() for row in rows
-    }
-    assert report.dropped == {name: len(rows) for name, rows in dropped.items()}
-    assert report.examples == {
-        name: [[*texts[row].values()][:2] for row in rows] for name, rows in dropped.items()
-    }
+def test_drop_by_length_counts_a_pair_once(rules, sources, targets, dropped):
+    size = len(sources)
+    corpora = [0, 0, 0, len(rules) - 1]
+    rows = {"source": list("abcd")[:size], "target": list("ABCD")[:size]}
+    texts = datasets.Dataset.from_dict(rows | {"corpus": corpora[:size]})
+    tokens = {"input_ids": [[1] * length for length in sources]}
+    tokens["labels"] = [[1] * length for length in targets]
+    pairs = EncodedPairs(TokenTable(datasets.Dataset.from_dict(tokens)))
+    report = CleaningReport(read=size)
+    kept = drop_by_length(pairs, texts, [CleaningRules(**values) for values in rules], report)
+    assert {*kept.rows} == {*range(size)}.difference(*dropped.values())
+    assert report.dropped.keys() == report.examples.keys() == dropped.keys()
+    for name, rows in dropped.items():
+        assert report.dropped[name] == len(rows)
+        assert report.examples[name] == [[*texts[row].values()][:2] for row in rows]
 
 
 def test_drop_by_length_refuses_to_drop_everything(texts, pairs):
-    long, rules, report = (
-        pairs.select(np.array([1])),
-        CleaningRules(max_length=2),
-        CleaningReport(read=1),
-    )
-    with pytest.raises(
-        ValueError, match="must leave some pairs .* got none. 0 of 1 pairs kept.\n.*max_length"
-    ):
+    long, rules = pairs.select(np.array([1])), CleaningRules(max_length=2)
+    report = CleaningReport(read=1)
+    message = "must leave some pairs .* got none. 0 of 1 pairs kept.\n.*max_length"
+    with pytest.raises(ValueError, match=message):
         drop_by_length(long, texts, [rules] * 2, report)
 
 
 def test_count_overlap_counts_sources_targets_and_pairs():
     rows = {"source": ["a", "b", "z", "y", "a"], "target": ["A", "x", "Z", "C", "A"]}
-    held_out = [
-        SentencePair(*pair) for pair in (("a", "A"), ("b", "B"), ("c", "C"), ("d", "D"), ("a", "C"))
-    ]
+    texts = [("a", "A"), ("b", "B"), ("c", "C"), ("d", "D"), ("a", "C")]
+    held_out = [SentencePair(*pair) for pair in texts]
     overlap = count_overlap(datasets.Dataset.from_dict(rows), held_out)
     assert (overlap.pairs, overlap.sources, overlap.targets, overlap.both) == (5, 3, 3, 1)
     assert overlap.examples == [["a", "A"], ["b", "B"], ["a", "C"]]
-    assert str(overlap).startswith(
-        "of 5 pairs the training text has 3 sources, 3 targets and 1 whole pairs.\n    a | A"
-    )
+    shown = "of 5 pairs the training text has 3 sources, 3 targets and 1 whole pairs.\n    a | A"
+    assert str(overlap).startswith(shown)

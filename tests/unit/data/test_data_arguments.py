@@ -14,24 +14,13 @@ MODELS = {"forward": "there", "backward": "back"}
 
 
 def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe_in_both_directions():
-    entries = [
-        {
-            "file": "a.tsv",
-            "both_directions": True,
-            "drop": ["identical"],
-            "max_length": 9,
-            "score": None,
-        },
-        {"file": "b.tsv"},
-    ]
+    first = {"file": "a.tsv", "both_directions": True, "drop": ["identical"]}
+    entries = [first | {"max_length": 9, "score": None}, {"file": "b.tsv"}]
     drop, score = ["duplicates", "identical"], MODELS | {"keep": 0.5}
     changed = CleaningRules(drop=["identical"], max_length=9)
     other = CleaningRules(drop=drop[::-1], score=ScoreRule(**score))
-    assert cleaning_rules(DataArguments(corpora=entries, drop=drop, score=score)) == [
-        changed,
-        changed,
-        other,
-    ]
+    rules = cleaning_rules(DataArguments(corpora=entries, drop=drop, score=score))
+    assert rules == [changed, changed, other]
 
 
 FILE = {"file": "a.tsv"}
@@ -98,25 +87,16 @@ VALUES = {
         "validation_source": "a",
         "validation_target": "b",
     },
-    **{
-        f"`source_tags` must be words, such as <BT>, got {shown}": {"source_tags": tags}
-        for tags, shown in (
-            ("[<B T>]", "'<B T>'"),
-            ("['']", "''"),
-            ("[1]", "1"),
-            ("{a: b}", "{'a': 'b'}"),
-        )
-    },
 }
-MISTAKES = [
-    *((message, {"corpora": [entry]}) for message, entries in ENTRIES.items() for entry in entries),
-    *(
-        (message, {"corpora": [FILE], "score": score})
-        for message, scores in SCORES.items()
-        for score in scores
-    ),
-    *((message, {"corpora": [FILE]} | values) for message, values in VALUES.items()),
-]
+WRONG_TAGS = {"[<B T>]": "'<B T>'", "['']": "''", "[1]": "1", "{a: b}": "{'a': 'b'}"}
+for tags, shown in WRONG_TAGS.items():
+    message = f"`source_tags` must be words, such as <BT>, got {shown}"
+    VALUES[message] = {"source_tags": tags}
+MISTAKES = [(message, {"corpora": [FILE]} | values) for message, values in VALUES.items()]
+for message, entries in ENTRIES.items():
+    MISTAKES += [(message, {"corpora": [entry]}) for entry in entries]
+for message, scores in SCORES.items():
+    MISTAKES += [(message, {"corpora": [FILE], "score": score}) for score in scores]
 
 
 @pytest.mark.parametrize(("message", "values"), MISTAKES, ids=str)

@@ -30,15 +30,11 @@ def recipe(tmp_path):
 
     def make(**changes):
         files = {"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")}
-        options = {
-            "corpora": [files, {"file": str(tmp_path / "b.tsv")}],
-            "cache_dir": str(tmp_path / "cache"),
-        }
-        options |= {
-            "validation_source": str(tmp_path / "v.en"),
-            "validation_target": str(tmp_path / "v.de"),
-        }
-        return DataArguments(**(options | changes))
+        corpora = [files, {"file": str(tmp_path / "b.tsv")}]
+        options = {"corpora": corpora, "cache_dir": str(tmp_path / "cache")}
+        options["validation_source"] = str(tmp_path / "v.en")
+        options["validation_target"] = str(tmp_path / "v.de")
+        return DataArguments(**options | changes)
 
     return make
 
@@ -65,7 +61,8 @@ def prepare(tiny_tokenizer, monkeypatch):
 def test_tokenize_yields_the_pairs_of_the_files(recipe, tiny_tokenizer, tmp_path):
     files = {"train_source": str(tmp_path / "a.en"), "train_target": str(tmp_path / "a.de")}
     corpus = tokenize(load_texts(recipe(corpora=None, **files)), tiny_tokenizer, seed=0)
-    expected = encode_pairs(tiny_tokenizer, read_text_files(tmp_path / "a.en", tmp_path / "a.de"))
+    pairs = read_text_files(tmp_path / "a.en", tmp_path / "a.de")
+    expected = encode_pairs(tiny_tokenizer, pairs)
     assert list(corpus.epoch(0)) == expected
     assert corpus.max_source_length == max(len(pair.source) for pair in expected)
 
@@ -98,13 +95,14 @@ def test_tokenize_uses_the_cache_at_a_second_start(recipe, prepare):
     assert tokenized and not again
     assert list(second.epoch(0)) == list(first.epoch(0))
     assert second.to_dict() == first.to_dict() and str(second) == str(first)
-    assert first.report.dropped["duplicates"] == 1 and first.report.dropped["max_length"] > 0
+    dropped = first.report.dropped
+    assert dropped["duplicates"] == 1 and dropped["max_length"] > 0
     other = recipe(drop=["duplicates"])  # lengths and weights decide about tokenized pairs
     other.corpora[0]["weight"] = 3.0
     assert not prepare(other)[1]
 
 
-def test_tokenize_cache_depends_on_content_tokenizer_and_rules(recipe, prepare, tmp_path):
+def test_tokenize_cache_depends_on_all_it_holds(recipe, prepare, tmp_path):
     prepare(recipe())
     os.utime(tmp_path / "a.en", (0, 0))
     (tmp_path / "b.tsv").rename(tmp_path / "c.tsv")
@@ -118,7 +116,7 @@ def test_tokenize_cache_depends_on_content_tokenizer_and_rules(recipe, prepare, 
     assert tokenized and "three" in corpus.texts["source"][:]
 
 
-def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokenizer, monkeypatch):
+def test_tokenize_starts_over_when_interrupted(recipe, prepare, tiny_tokenizer, monkeypatch):
     def fail(tokenizer, sentences):
         raise KeyboardInterrupt
 
@@ -132,25 +130,22 @@ def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokeni
 def test_load_texts_identifies_a_dataset_by_content(tmp_path, prepare):
     def save(folder, word):
         rows = {"translation": [{"en": "one", "de": word}, {"en": "", "de": "zwei"}]}
-        splits = {
-            name: datasets.Dataset.from_dict(rows) for name in ("train", "validation", "test")
-        }
+        split = datasets.Dataset.from_dict(rows)
+        splits = dict.fromkeys(("train", "validation", "test"), split)
         datasets.DatasetDict(splits).save_to_disk(tmp_path / folder)
-        options = {
-            "source_language": "en",
-            "target_language": "de",
-            "cache_dir": str(tmp_path / "cache"),
-        }
-        return DataArguments(dataset=str(tmp_path / folder), **options)
+        languages = {"source_language": "en", "target_language": "de"}
+        cache = str(tmp_path / "cache")
+        return DataArguments(dataset=str(tmp_path / folder), cache_dir=cache, **languages)
 
     corpus, tokenized = prepare(save("first", "eins"))
     assert tokenized and corpus.report.dropped == {"empty": 1}
-    assert set(corpus.overlaps) == {"validation", "test"} and corpus.overlaps["test"].both == 1
+    assert set(corpus.overlaps) == {"validation", "test"}
+    assert corpus.overlaps["test"].both == 1
     assert not prepare(save("second", "eins"))[1]
     assert prepare(save("third", "ein"))[1]
 
 
-def test_load_texts_identifies_an_in_memory_dataset_by_content(tmp_path, prepare, monkeypatch):
+def test_load_texts_knows_a_dataset_by_content(tmp_path, prepare, monkeypatch):
     def start(word):
         rows = datasets.Dataset.from_list([{"source": "one", "target": word}])
         monkeypatch.setattr(datasets, "load_dataset", lambda name: {"train": rows})
@@ -162,10 +157,10 @@ def test_load_texts_identifies_an_in_memory_dataset_by_content(tmp_path, prepare
 
 def test_tokenize_counts_the_overlap_with_held_out_text(recipe, prepare, tmp_path):
     def counts(corpus):
-        return {
-            name: (found.sources, found.targets, found.both)
-            for name, found in corpus.overlaps.items()
-        }
+        numbers = {}
+        for name, overlap in corpus.overlaps.items():
+            numbers[name] = (overlap.sources, overlap.targets, overlap.both)
+        return numbers
 
     assert counts(prepare(recipe())[0]) == {"validation": (1, 1, 1)}
     (tmp_path / "v.de").write_text("uno\nzwei\n")
@@ -175,24 +170,12 @@ def test_tokenize_counts_the_overlap_with_held_out_text(recipe, prepare, tmp_pat
 
 
 def test_texts_sentences_are_cleaned_and_of_both_sides(recipe):
-    cleaned = [
-        "one",
-        "eins",
-        "two",
-        "zwei",
-        "three three",
-        "drei drei",
-        "four",
-        "vier",
-        "one",
-        "ein",
-    ]
+    cleaned = ["one", "eins", "two", "zwei", "three three", "drei drei"]
+    cleaned += ["four", "vier", "one", "ein"]
     assert list(load_texts(recipe(drop=["duplicates"])).sentences()) == cleaned
 
 
-def test_load_texts_caches_in_the_folder_of_datasets_by_default(
-    recipe, prepare, tmp_path, monkeypatch
-):
+def test_load_texts_caches_beside_datasets(recipe, prepare, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub")
     prepare(recipe(cache_dir=None))
     assert list((tmp_path / "hub" / "vanilla_transformer").glob("encoded-*"))
@@ -227,19 +210,13 @@ def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path)
     ],
     ids=["invalid UTF-8", "blank side"],
 )
-def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(
-    recipe, tmp_path, text, message
-):
+def test_load_texts_refuses_mistakes_of_held_out_text(recipe, tmp_path, text, message):
     (tmp_path / "v.tsv").write_bytes(text)
-    for side, name in enumerate(("v.en", "v.de")):
-        (tmp_path / name).write_bytes(
-            b"".join(line.split(b"\t")[side] + b"\n" for line in text.splitlines())
-        )
-    corpora = {
-        "validation": [{"file": str(tmp_path / "v.tsv")}],
-        "validation_source": None,
-        "validation_target": None,
-    }
+    rows = [line.split(b"\t") for line in text.splitlines()]
+    (tmp_path / "v.en").write_bytes(b"".join(source + b"\n" for source, _ in rows))
+    (tmp_path / "v.de").write_bytes(b"".join(target + b"\n" for _, target in rows))
+    corpora = {"validation": [{"file": str(tmp_path / "v.tsv")}]}
+    corpora |= {"validation_source": None, "validation_target": None}
     with pytest.raises(ValueError, match=message):
         load_texts(recipe(drop=["empty", "invalid_unicode"], **corpora))
     with pytest.raises(ValueError, match=message.replace("v.tsv", "v.de")):
@@ -248,11 +225,12 @@ def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(
 
 def test_load_texts_refuses_cleaning_that_leaves_nothing(recipe, prepare, tmp_path):
     (tmp_path / "same.tsv").write_text("a\ta\n")
+    data = recipe(corpora=[{"file": str(tmp_path / "same.tsv")}], drop=["identical"])
     with pytest.raises(ValueError, match="got none. 0 of 1 pairs kept"):
-        prepare(recipe(corpora=[{"file": str(tmp_path / "same.tsv")}], drop=["identical"]))
+        prepare(data)
 
 
-def test_load_texts_keeps_the_order_over_batches(recipe, prepare, tmp_path, monkeypatch):
+def test_load_texts_keeps_the_order(recipe, prepare, tmp_path, monkeypatch):
     monkeypatch.setattr(cached_texts, "ROWS_PER_BATCH", 4)
     pairs = [f"s{number % 8}\tt{number % 8}" for number in range(19)]
     (tmp_path / "many.tsv").write_text("\n".join(pairs) + "\n")
@@ -264,17 +242,14 @@ def test_load_texts_keeps_the_order_over_batches(recipe, prepare, tmp_path, monk
 
 
 def test_load_texts_reads_held_out_pairs_of_files_or_dataset(recipe, tmp_path):
-    assert load_texts(recipe()).validation == [
-        SentencePair("one", "eins"),
-        SentencePair("five", "fünf"),
-    ]
-    assert load_texts(recipe()).test == []
+    texts = load_texts(recipe())
+    assert texts.validation == [SentencePair("one", "eins"), SentencePair("five", "fünf")]
+    assert texts.test == []
     assert load_texts(recipe(validation_source=None, validation_target=None)).validation == []
-    rows = {"translation": [{"en": "one", "de": "eins"}]}
-    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(
-        tmp_path / "saved"
-    )
-    dataset = {"dataset": str(tmp_path / "saved"), "source_language": "en", "target_language": "de"}
+    training = datasets.Dataset.from_dict({"translation": [{"en": "one", "de": "eins"}]})
+    datasets.DatasetDict({"train": training}).save_to_disk(tmp_path / "saved")
+    dataset = {"dataset": str(tmp_path / "saved")}
+    dataset |= {"source_language": "en", "target_language": "de"}
     assert len(load_texts(recipe(corpora=None, **dataset)).validation) == 2
     assert load_texts(recipe(corpora=None, **dataset)).test == []
     with pytest.raises(ValueError, match="must have a split 'validation', it has 'train'"):
@@ -283,14 +258,14 @@ def test_load_texts_reads_held_out_pairs_of_files_or_dataset(recipe, tmp_path):
 
 def test_load_texts_opens_each_file_once(recipe, tiny_tokenizer, tmp_path, monkeypatch):
     opened, open_file = [], io.open
-    monkeypatch.setattr(
-        io,
-        "open",
-        lambda file, *options, **names: (
-            opened.append(str(file)) or open_file(file, *options, **names)
-        ),
-    )
-    files = sorted(str(tmp_path / name) for name in ("a.de", "a.en", "b.tsv", "v.de", "v.en"))
+
+    def open_and_record(file, *options, **names):
+        opened.append(str(file))
+        return open_file(file, *options, **names)
+
+    monkeypatch.setattr(io, "open", open_and_record)
+    names = ("a.de", "a.en", "b.tsv", "v.de", "v.en")
+    files = [str(tmp_path / name) for name in names]
     texts = load_texts(recipe(vocab_size=270))
     load_or_train_tokenizer(texts)
     tokenize(texts, tiny_tokenizer, seed=0).epoch(0)

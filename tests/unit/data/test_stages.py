@@ -19,20 +19,25 @@ MIX = {"corpora": {"back": 0.5, "clean": 1.5}}
 
 
 def test_read_stages_reads_shares_and_ends():
-    found = read_stages([BACK | {"until_step": 10}, MIX | {"until_step": 30}, CLEAN], NAMES, 100)
-    assert found == Stages(
-        ({"back": 1}, {"back": 0.5, "clean": 1.5}, {"clean": 1}), (10, 30), "step"
-    )
-    assert [found.at(step, epoch=7) for step in (0, 9, 10, 29, 30, 99)] == [0, 0, 1, 1, 2, 2]
-    assert found.describe(1) == "stage 2 of 3, until step 30: 25% of back, 75% of clean"
-    assert found.describe(2) == "stage 3 of 3, until the end of the run: 100% of clean"
+    section = [BACK | {"until_step": 10}, MIX | {"until_step": 30}, CLEAN]
+    stages = read_stages(section, NAMES, 100)
+    shares = ({"back": 1}, {"back": 0.5, "clean": 1.5}, {"clean": 1})
+    assert stages == Stages(shares, (10, 30), "step")
+    numbers = [stages.at(step, epoch=7) for step in (0, 9, 10, 29, 30, 99)]
+    assert numbers == [0, 0, 1, 1, 2, 2]
+    assert stages.describe(1) == "stage 2 of 3, until step 30: 25% of back, 75% of clean"
+    assert stages.describe(2) == "stage 3 of 3, until the end of the run: 100% of clean"
     epochs = read_stages([BACK | {"until_epoch": 2}, CLEAN], NAMES, 100)
     assert [epochs.at(step=50, epoch=epoch) for epoch in range(4)] == [0, 0, 1, 1]
-    shares = read_stages(
-        [BACK | {"until_share": 0.25}, MIX | {"until_share": 0.5}, CLEAN], NAMES, 201
-    )
+    section = [BACK | {"until_share": 0.25}, MIX | {"until_share": 0.5}, CLEAN]
+    shares = read_stages(section, NAMES, 201)
     assert (shares.ends, shares.unit) == ((50, 100), "step")
-    assert [ONE_STAGE.at(step, epoch) for step, epoch in ((0, 0), (10**9, 99))] == [0, 0]
+    assert ONE_STAGE.at(0, 0) == ONE_STAGE.at(10**9, 99) == 0
+
+
+WRONG_SHARES = [{}, ["back"], {"back": 0}, {"back": -0.5}, {"back": True}]
+WRONG_SHARES.append({"back": float("nan")})
+WITH_WRONG_SHARES = [[BACK | {"until_step": 5}, {"corpora": shares}] for shares in WRONG_SHARES]
 
 
 @pytest.mark.parametrize(
@@ -50,18 +55,8 @@ def test_read_stages_reads_shares_and_ends():
             "Stage 1 of `stages`: `corpora` must be given: the shares of corpora by name",
         ),
         *[
-            (
-                [BACK | {"until_step": 5}, {"corpora": found}],
-                "Stage 2 .* `corpora` must be a mapping of .* shares",
-            )
-            for found in (
-                {},
-                ["back"],
-                {"back": 0},
-                {"back": -0.5},
-                {"back": True},
-                {"back": float("nan")},
-            )
+            (section, "Stage 2 .* `corpora` must be a mapping of .* shares")
+            for section in WITH_WRONG_SHARES
         ],
         (
             [{"corpora": {"bach": 1}}],
@@ -134,22 +129,23 @@ STAGE = st.dictionaries(
 )
 
 
-@given(
-    st.lists(STAGE | st.just(CLEAN) | st.just(BACK | {"until_step": 5}) | SCALARS, max_size=3)
-    | SCALARS
-)
+SECTIONS = STAGE | st.just(CLEAN) | st.just(BACK | {"until_step": 5}) | SCALARS
+
+
+@given(st.lists(SECTIONS, max_size=3) | SCALARS)
 @examples(100)
 def test_read_stages_raises_mistakes_only(section):
     try:
-        found = read_stages(section, [*NAMES, "1"], 100)
+        stages = read_stages(section, [*NAMES, "1"], 100)
     except ValueError as error:
         assert str(error) and "\n" not in str(error)
     else:
-        assert {name for shares in found.shares for name in shares} <= {*NAMES, "1"}
+        assert set().union(*stages.shares) <= {*NAMES, "1"}
 
 
 def test_share_weights_give_each_corpus_its_share_of_an_epoch():
-    names, corpora = ["back", "clean", "other", "clean"], np.repeat([0, 1, 2, 3], [60, 10, 50, 20])
+    names = ["back", "clean", "other", "clean"]
+    corpora = np.repeat([0, 1, 2, 3], [60, 10, 50, 20])
     weights = share_weights(names, np.bincount(corpora).tolist(), {"back": 1, "clean": 2})
     rows = sample_epoch(corpora, weights, seed=0, epoch=0)
     assert np.bincount(corpora[rows], minlength=4).tolist() == [30, 20, 0, 40]
@@ -157,10 +153,8 @@ def test_share_weights_give_each_corpus_its_share_of_an_epoch():
 
 
 def test_share_weights_refuses_a_corpus_that_cleaning_has_emptied():
-    with pytest.raises(
-        ValueError,
-        match="^The corpus clean of `stages` must have pairs, but cleaning has left none.",
-    ):
+    message = "^The corpus clean of `stages` must have pairs, but cleaning has left none."
+    with pytest.raises(ValueError, match=message):
         share_weights(NAMES, [60, 0], {"clean": 1})
 
 
@@ -177,11 +171,12 @@ def sampler(stages):
 
 
 def walk(order, count):
-    found = []
+    steps = []
     for _ in range(count):
         order.enter_next_epoch()
-        found.append((order.epoch, order.stage, sorted(order.take_step()[0].rows.tolist())))
-    return found
+        (batch,) = order.take_step()
+        steps.append((order.epoch, order.stage, sorted(batch.rows.tolist())))
+    return steps
 
 
 @pytest.mark.parametrize(
@@ -192,12 +187,15 @@ def walk(order, count):
         (Stages(({}, {}), (2,), "epoch"), [*[0] * 6, *[1] * 6, *[2] * 3]),
     ],
 )
-def test_token_budget_batch_sampler_changes_the_stage_and_resumes_at_any_step(stages, epochs):
+def test_sampler_changes_the_stage_and_resumes(stages, epochs):
     expected = walk(sampler(stages), 15)
-    assert [epoch for epoch, _, _ in expected] == epochs
-    assert all((stage == 1) == (min(rows) >= 20) for _, stage, rows in expected)
-    ends = [step for step, (epoch, _, _) in enumerate(expected) if stages.at(step, epoch) == 1]
-    assert [stage for _, stage, _ in expected] == [int(step >= ends[0]) for step in range(15)]
+    first = None
+    for step, (epoch, stage, rows) in enumerate(expected):
+        assert epoch == epochs[step]
+        assert (stage == 1) == (min(rows) >= 20)
+        if first is None and stages.at(step, epoch) == 1:
+            first = step
+    assert [stage for _, stage, _ in expected] == [0] * first + [1] * (15 - first)
     for done in range(15):
         stopped, again = sampler(stages), sampler(stages)
         walk(stopped, done)

@@ -7,13 +7,12 @@ from vanilla_transformer.data.tokenizer_training import extend_tokenizer, train_
 
 
 def test_train_tokenizer_splits_long_words_in_training_only():
-    word = (
-        "x" * 600
-    )  # as in text without spaces, on which the time would grow with the square of the length
+    # As in text without spaces, on which the time would grow with the square of the length.
+    word = "x" * 600
     tokenizer = train_tokenizer([word] * 4, vocab_size=300)
     assert max(map(len, tokenizer.get_vocab())) == 256
-    (found, _), *others = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(word)
-    assert found == word and not others
+    pieces = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(word)
+    assert [piece for piece, _ in pieces] == [word]
 
 
 NEW_TEXT = ["Le château brûle.", "Un château, deux châteaux.", "La bûche brûle."] * 3

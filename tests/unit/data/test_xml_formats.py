@@ -50,7 +50,8 @@ def read(tmp_path):
     def read_corpus(name, content, **options):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        with open_corpus(CorpusSpec(file=str(path), **(LANGUAGES | options))) as corpus:
+        spec = CorpusSpec(file=str(path), **LANGUAGES | options)
+        with open_corpus(spec) as corpus:
             return list(read_pairs(corpus))
 
     return read_corpus
@@ -73,10 +74,10 @@ ZIP = make_zip(de="Ein Haus.\nZwei & mehr\n", en="One house.\nTwo & more\n", xml
 
 def test_parse_tmx_takes_the_units_with_both_languages(read):
     assert read("a.tmx", TMX) == PAIRS
-    assert read("a.tmx", TMX, source_language="de", target_language="en-US") == [
-        SentencePair("Ein Haus.", PAIRS[0][0])
-    ]
-    assert read("a.tmx", TMX.replace('"1.0"', '"1.0" encoding="utf-16"').encode("utf-16")) == PAIRS
+    german = read("a.tmx", TMX, source_language="de", target_language="en-US")
+    assert german == [SentencePair("Ein Haus.", PAIRS[0][0])]
+    utf_16 = TMX.replace('"1.0"', '"1.0" encoding="utf-16"').encode("utf-16")
+    assert read("a.tmx", utf_16) == PAIRS
 
 
 @pytest.mark.parametrize("text", [XLIFF, XLIFF_2])
@@ -105,21 +106,12 @@ STATES_2 = """<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit 
 <segment state="final"><source>Three</source><target>Drei</target></segment></unit></file></xliff>"""
 
 
+TRANSLATED = [("Four", "Four"), ("Five", "Fünf"), ("Seven", "Sieben")]
+TRANSLATED += [("Eight.", "Acht."), ("10", "10")]
+
+
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            STATES,
-            [
-                ("Four", "Four"),
-                ("Five", "Fünf"),
-                ("Seven", "Sieben"),
-                ("Eight.", "Acht."),
-                ("10", "10"),
-            ],
-        ),
-        (STATES_2, [("Three", "Drei")]),
-    ],
+    ("text", "expected"), [(STATES, TRANSLATED), (STATES_2, [("Three", "Drei")])]
 )
 def test_parse_xliff_gives_open_segments_a_blank_target(read, text, expected):
     pairs = read("a.xlf", text)
@@ -130,7 +122,8 @@ def test_parse_xliff_gives_open_segments_a_blank_target(read, text, expected):
 
 def test_clean_text_counts_open_segments_of_xliff(read):
     report, spec = CleaningReport(), CorpusSpec(file="a.xlf", **LANGUAGES)
-    rows = ((number, pair, None) for number, pair in enumerate(read("a.xlf", STATES), start=1))
+    pairs = read("a.xlf", STATES)
+    rows = ((number, pair, None) for number, pair in enumerate(pairs, start=1))
     kept = list(clean_text(spec, rows, CleaningRules(), report))
     assert (len(kept), report.read, report.dropped) == (5, 10, {"empty": 5})
 
@@ -168,83 +161,58 @@ def test_read_lines_decompresses_zst(tmp_path):
             read_lines(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.tmx", "", r"a\.tmx must be TMX\. .*no element found"),
-        ("a.tmx", "source\tZiel\n", r"a\.tmx must be TMX\. .*line 1"),
-        ("a.tmx", TMX[:400], r"a\.tmx must be TMX\. .*line 7"),
-        (
-            "a.tmx",
-            TMX.replace("Haus", "H\xe4us").encode("latin-1"),
-            r"a\.tmx must be TMX\. .*line 5",
-        ),
-        (
-            "a.tmx.gz",
-            gzip.compress(TMX.encode())[:-20],
-            r"a\.tmx\.gz: the \.gz file is truncated or corrupt",
-        ),
-        (
-            "a.tmx.zst",
-            zst(TMX.encode())[:-20],
-            r"a\.tmx\.zst: the \.zst file is truncated or corrupt",
-        ),
-        ("a.tmx", "<tmx><body/></tmx>", "languages en and de, but it has no translated units"),
-        (
-            "a.tmx",
-            TMX.replace('"de"', '"it"').replace('"DE"', '"it"'),
-            "en and de, but it has EN, en-US, fr, it",
-        ),
-        (
-            "a.tmx",
-            TMX.replace(' xml:lang="fr"', ""),
-            r"<tuv> of .*a\.tmx must have the attribute xml:lang.* line 6",
-        ),
-        (
-            "a.tmx",
-            TMX.replace("<seg>Ein <hi>Haus</hi>.</seg>", ""),
-            r"a\.tmx must have a <seg>, got none in line 5",
-        ),
-        *[
-            (
-                "a.tmx",
-                text.replace("Haus", "&secret;"),
-                r"Line 5 of .*a\.tmx must have text instead of .* &secret;",
-            )
-            for text in (
-                TMX,
-                TMX.replace(
-                    'SYSTEM "tmx14.dtd"', '[<!ENTITY secret SYSTEM "file:///etc/hostname">]'
-                ),
-            )
-        ],
-        ("a.xlf", "", r"a\.xlf must be XLIFF\. .*no element found"),
-        ("a.xlf", XLIFF[:300], r"a\.xlf must be XLIFF\. .*line 4"),
-        (
-            "a.xlf",
-            XLIFF.replace("target", "goal"),
-            "languages en and de, but it has no translated units",
-        ),
-        ("a.xlf", XLIFF.replace("<target>", "<target state='new'>"), "it has no translated units"),
-        ("a.xlf", XLIFF.replace("de-DE", "fr"), "languages en and de, but it has en, fr"),
-        ("a.zip", b"", r"a\.zip: the \.zip file is truncated or corrupt"),
-        ("a.zip", ZIP[:-30], r"a\.zip: the \.zip file is truncated or corrupt"),
-        ("a.zip", ZIP.replace(b"Books.de-en.de", b"Books.de-en.xx", 1), "truncated or corrupt"),
-        (
-            "a.zip",
-            make_zip(de="eins\n", fr="un\n"),
-            r"ends with \.en, got Books\.de-en\.de, Books\.de-en\.fr",
-        ),
-        (
-            "a.zip",
-            make_zip(de="eins\n", en="one\ntwo\n"),
-            r"got 2 in Books.de-en.en in .*a\.zip and 1 in Books.de-en.de",
-        ),
-        ("a.zip", make_zip(de="", en="one\n"), r"Books\.de-en\.de in .*a\.zip is empty"),
-    ],
-)
-def test_read_pairs_names_a_mistake(read, name, content, message):
-    with pytest.raises(ValueError, match=message) as error:
+NO_UNITS = "languages en and de, but it has no translated units"
+CORRUPT_ZIP = r"a\.zip: the \.zip file is truncated or corrupt"
+NO_ENTITIES = r"Line 5 of .*a\.tmx must have text instead of .* &secret;"
+OF_ENTITY = '[<!ENTITY secret SYSTEM "file:///etc/hostname">]'
+# By the name of a file: its content → what the refusal says.
+MISTAKES = {
+    "a.tmx": {
+        "": r"a\.tmx must be TMX\. .*no element found",
+        "source\tZiel\n": r"a\.tmx must be TMX\. .*line 1",
+        TMX[:400]: r"a\.tmx must be TMX\. .*line 7",
+        TMX.replace("Haus", "H\xe4us").encode("latin-1"): r"a\.tmx must be TMX\. .*line 5",
+        "<tmx><body/></tmx>": NO_UNITS,
+        TMX.replace('"de"', '"it"').replace(
+            '"DE"', '"it"'
+        ): "en and de, but it has EN, en-US, fr, it",
+        TMX.replace(
+            ' xml:lang="fr"', ""
+        ): r"<tuv> of .*a\.tmx must have the attribute xml:lang.* line 6",
+        TMX.replace(
+            "<seg>Ein <hi>Haus</hi>.</seg>", ""
+        ): r"a\.tmx must have a <seg>, got none in line 5",
+        TMX.replace("Haus", "&secret;"): NO_ENTITIES,
+        TMX.replace('SYSTEM "tmx14.dtd"', OF_ENTITY).replace("Haus", "&secret;"): NO_ENTITIES,
+    },
+    "a.tmx.gz": {
+        gzip.compress(TMX.encode())[:-20]: r"a\.tmx\.gz: the \.gz file is truncated or corrupt"
+    },
+    "a.tmx.zst": {zst(TMX.encode())[:-20]: r"a\.tmx\.zst: the \.zst file is truncated or corrupt"},
+    "a.xlf": {
+        "": r"a\.xlf must be XLIFF\. .*no element found",
+        XLIFF[:300]: r"a\.xlf must be XLIFF\. .*line 4",
+        XLIFF.replace("target", "goal"): NO_UNITS,
+        XLIFF.replace("<target>", "<target state='new'>"): "it has no translated units",
+        XLIFF.replace("de-DE", "fr"): "languages en and de, but it has en, fr",
+    },
+    "a.zip": {
+        b"": CORRUPT_ZIP,
+        ZIP[:-30]: CORRUPT_ZIP,
+        ZIP.replace(b"Books.de-en.de", b"Books.de-en.xx", 1): "truncated or corrupt",
+        make_zip(de="eins\n", fr="un\n"): r"ends with \.en, got Books\.de-en\.de, Books\.de-en\.fr",
+        make_zip(
+            de="eins\n", en="one\ntwo\n"
+        ): r"got 2 in Books.de-en.en in .*a\.zip and 1 in Books.de-en.de",
+        make_zip(de="", en="one\n"): r"Books\.de-en\.de in .*a\.zip is empty",
+    },
+}
+WRONG_FILES = [(name, content) for name in MISTAKES for content in MISTAKES[name]]
+
+
+@pytest.mark.parametrize(("name", "content"), WRONG_FILES)
+def test_read_pairs_names_a_mistake(read, name, content):
+    with pytest.raises(ValueError, match=MISTAKES[name][content]) as error:
         read(name, content)
     assert "\n" not in str(error.value)
 
@@ -276,8 +244,7 @@ def test_parse_moses_zip_names_an_encrypted_archive(read):
     ],
 )
 def test_read_pairs_parts_words_around_codes(read, segment, text):
-    units = (
-        f'<tmx><body><tu><tuv xml:lang="en"><seg>{segment}</seg></tuv><tuv '
-        'xml:lang="de"><seg>x</seg></tuv></tu>'
-    )
-    assert read("a.tmx", f"{units}</body></tmx>") == [SentencePair(text, "x")]
+    source = f'<tuv xml:lang="en"><seg>{segment}</seg></tuv>'
+    target = '<tuv xml:lang="de"><seg>x</seg></tuv>'
+    text_of_file = f"<tmx><body><tu>{source}{target}</tu></body></tmx>"
+    assert read("a.tmx", text_of_file) == [SentencePair(text, "x")]

@@ -43,10 +43,8 @@ def work(shards, lines=LINES, most=None):
 
 
 def test_number_shards_counts_the_lines_before():
-    assert [*number_shards([LINES[:3], LINES[3:5]])] == [
-        Shard(0, 0, LINES[:3]),
-        Shard(1, 3, LINES[3:5]),
-    ]
+    shards = [Shard(0, 0, LINES[:3]), Shard(1, 3, LINES[3:5])]
+    assert [*number_shards([LINES[:3], LINES[3:5]])] == shards
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, None])
@@ -64,14 +62,16 @@ def test_corpus_shards_keep_results_of_several_lines_written_in_any_order(folder
     shards = opened(folder)
     for shard in reversed([*shards.unfinished(LINES)]):
         shards.write(shard, [f"{line}\r\n\u2028second" for line in shard.lines])
-    assert [*shards.result_lines(7)] == [
-        text for line in LINES for text in (f"{line}\r", "\u2028second")
-    ]
+    expected = []
+    for line in LINES:
+        expected += [f"{line}\r", "\u2028second"]
+    assert [*shards.result_lines(7)] == expected
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda text: "", lambda text: "LINE 3\n", lambda text: text.replace("5", "6"), None]
-)
+DAMAGE = [lambda text: "", lambda text: "LINE 3\n", lambda text: text.replace("5", "6"), None]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_corpus_shards_make_damaged_results_again(folder, damage, caplog):
     work(opened(folder))
     path = folder / "000001.txt"
@@ -96,9 +96,8 @@ def test_corpus_shards_must_be_complete(folder):
 @pytest.mark.parametrize("results", [["A", "B"], ["A", "B", "C", "D"], []])
 def test_corpus_shards_refuse_another_number_of_results(folder, results):
     shards = opened(folder)
-    with pytest.raises(
-        ValueError, match=rf"^Lines 1 to 3 must have one result each, got {len(results)}\.$"
-    ):
+    message = rf"^Lines 1 to 3 must have one result each, got {len(results)}\.$"
+    with pytest.raises(ValueError, match=message):
         shards.write(next(shards.unfinished(LINES)), results)
     assert os.listdir(folder) == ["manifest.json"]
 
@@ -106,26 +105,23 @@ def test_corpus_shards_refuse_another_number_of_results(folder, results):
 @pytest.mark.parametrize("lines", [["line 0", "line 1", "line Z", *LINES[3:]], LINES[:2]])
 def test_corpus_shards_refuse_other_lines(folder, lines):
     work(opened(folder), most=1)
-    with pytest.raises(
-        ValueError, match="must be the ones from which .* was made, but they differ. Delete"
-    ):
+    message = "must be the ones from which .* was made, but they differ. Delete"
+    with pytest.raises(ValueError, match=message):
         work(opened(folder), lines)
+
+
+ANOTHER_INPUT = "same input as .*, but the input is another one. Delete .* to start again."
+INTERRUPTED = "has 3 sentences of an interrupted run. Add --resume to continue it. Delete"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"input": "9"},
-            "same input as .*, but the input is another one. Delete .* to start again.",
-        ),
+        ({"input": "9"}, ANOTHER_INPUT),
         ({"model": "9"}, "same model as .*, but the model is another one."),
         ({"options": {"num_beams": 5}}, "same options as .*, but `num_beams` was 4 and is 5."),
         ({"options": {"num_beams": 4, "top_k": 1}}, "but `top_k` was None and is 1."),
-        (
-            {"resume": False},
-            "has 3 sentences of an interrupted run. Add --resume to continue it. Delete",
-        ),
+        ({"resume": False}, INTERRUPTED),
     ],
 )
 def test_corpus_shards_continue_only_the_same_run(folder, change, message):
@@ -137,16 +133,15 @@ def test_corpus_shards_continue_only_the_same_run(folder, change, message):
     assert work(opened(folder, **change)) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", json.dumps({"shard_lines": None, "origin": {}}), "[" * 10**5]
-)
+WITHOUT_SIZE = json.dumps({"shard_lines": None, "origin": {}})
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", WITHOUT_SIZE, "[" * 10**5])
 def test_corpus_shards_name_a_damaged_manifest(folder, content):
     work(opened(folder), most=1)
     (folder / "manifest.json").write_text(content)
-    with pytest.raises(
-        ValueError,
-        match="manifest.json must describe .*, but it is damaged. Delete .* to start aga",
-    ):
+    message = "manifest.json must describe .*, but it is damaged. Delete .* to start aga"
+    with pytest.raises(ValueError, match=message):
         opened(folder)
 
 
@@ -154,9 +149,8 @@ def test_corpus_shards_name_a_damaged_manifest(folder, content):
 def test_corpus_shards_refuse_a_folder_of_others(folder, name):
     folder.mkdir()
     (folder / name).write_text("mine")
-    with pytest.raises(
-        ValueError, match=f"an interrupted run left, but it has {name} and no manifest.json"
-    ):
+    message = f"an interrupted run left, but it has {name} and no manifest.json"
+    with pytest.raises(ValueError, match=message):
         opened(folder, resume=False)
     assert (folder / name).read_text() == "mine"
 
@@ -174,10 +168,10 @@ def test_corpus_shards_are_held_by_one_run(folder):
     first, other = (CorpusShards(folder, ORIGIN | {"input": name}, 3) for name in "12")
     with first.held(resume=False):
         manifest = (folder / "manifest.json").read_bytes()
-        with (
-            pytest.raises(ValueError, match="Only one run may use .*, but process .* is. Wait"),
-            other.held(True),
-        ):
+        refusal = pytest.raises(
+            ValueError, match="Only one run may use .*, but process .* is. Wait"
+        )
+        with refusal, other.held(True):
             pass
         assert (folder / "manifest.json").read_bytes() == manifest
         assert work(first) == [0, 1, 2]
@@ -201,21 +195,17 @@ def test_corpus_shards_of_a_killed_deletion_can_be_continued(folder, monkeypatch
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Path, "unlink", killing)
         opened(folder).delete()
-    assert "manifest.json" in os.listdir(folder) and len(work(opened(folder))) == 2
+    assert "manifest.json" in os.listdir(folder)
+    assert len(work(opened(folder))) == 2
 
 
 @pytest.mark.parametrize("total", [len(LINES) - 1, len(LINES) + 1])
 def test_write_shards_refuses_another_number_of_lines_than_was_counted(tmp_path, total):
+    def results(shards, done):
+        return ((shard, shard.lines) for shard in shards)
+
     with pytest.raises(ValueError, match="The input must not change while it is read"):
-        write_shards(
-            tmp_path / "out",
-            LINES,
-            total,
-            {},
-            3,
-            False,
-            lambda shards, done: ((each, each.lines) for each in shards),
-        )
+        write_shards(tmp_path / "out", LINES, total, {}, 3, False, results)
     assert not (tmp_path / "out").exists()
 
 
@@ -236,9 +226,8 @@ def test_corpus_shards_remove_shards_of_a_crash(tmp_path, is_written):
             again.open(resume=False)
         return
     again.open(resume=False)
-    assert again.finished_lines == 0 and [*again.folder.iterdir()] == [
-        again.folder / "manifest.json"
-    ]
+    assert again.finished_lines == 0
+    assert [*again.folder.iterdir()] == [again.folder / "manifest.json"]
     assert output.read_text() == "".join(results)
 
 

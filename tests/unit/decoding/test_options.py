@@ -7,9 +7,8 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions, options_of
 
-PAPER = GenerationConfig(
-    num_beams=4, max_new_tokens_beyond_source=50, length_penalty=0.6, eos_token_id=2
-)
+LENGTHS = {"max_new_tokens_beyond_source": 50, "length_penalty": 0.6}
+PAPER = GenerationConfig(num_beams=4, eos_token_id=2, **LENGTHS)
 
 
 def resolve(call=None, defaults=None, config=PAPER):
@@ -35,11 +34,9 @@ GIVEN = GenerationConfig(num_beams=3, length_penalty=0.5)
 def test_resolve_takes_the_value_closest_to_the_call(call, defaults, beams):
     options = resolve(call, defaults)
     is_replaced = "generation_config" in {**call, **defaults}
-    assert (options.num_beams, options.length_penalty, options.seed) == (
-        beams,
-        0.5 if is_replaced else 0.6,
-        None,
-    )
+    assert options.num_beams == beams
+    assert options.length_penalty == (0.5 if is_replaced else 0.6)
+    assert options.seed is None
 
 
 @pytest.mark.parametrize(
@@ -67,18 +64,17 @@ def test_resolve_gives_sampling_the_defaults_of_generate():
     assert resolve().override(do_sample=True).top_k == 50
 
 
+PENALTY = {"repetition_penalty": 1.2}
+
+
 @pytest.mark.parametrize(
     ("call", "config", "library"),
     [
         ({"num_return_sequences": 2, "output_scores": False, "use_cache": False}, {}, {}),
         ({"num_beam": None}, {}, {"num_beam": None}),  # it may be misspelled
         ({"do_smaple": False}, {}, {"do_smaple": False}),
-        (
-            {"repetition_penalty": 1.2, "nonsense": 0},
-            {},
-            {"repetition_penalty": 1.2, "nonsense": 0},
-        ),
-        ({}, {"repetition_penalty": 1.2}, {"repetition_penalty": 1.2}),
+        (PENALTY | {"nonsense": 0}, {}, PENALTY | {"nonsense": 0}),
+        ({}, PENALTY, PENALTY),
         ({}, {"typical_p": 0.5}, {}),
         ({"do_sample": True}, {"typical_p": 0.5}, {"typical_p": 0.5}),
     ],
@@ -90,31 +86,22 @@ def test_resolve_leaves_other_options_to_the_library(call, config, library):
 
 def test_generate_kwargs_hold_what_the_call_gives_generate():
     config = GenerationConfig()
-    given = {
-        "num_beams": 2,
-        "seed": 3,
-        "return_scores": True,
-        "min_length": 4,
-        "generation_config": config,
-    }
-    assert resolve(given).generate_kwargs == {
-        "num_beams": 2,
-        "min_length": 4,
-        "generation_config": config,
-    }
-    changed = resolve(given).override(num_return_sequences=2, return_tokens=True)
-    assert changed.generate_kwargs == resolve(given).generate_kwargs | {"num_return_sequences": 2}
+    kept = {"num_beams": 2, "min_length": 4, "generation_config": config}
+    options = resolve(kept | {"seed": 3, "return_scores": True})
+    assert options.generate_kwargs == kept
+    changed = options.override(num_return_sequences=2, return_tokens=True)
+    assert changed.generate_kwargs == kept | {"num_return_sequences": 2}
     assert changed.return_tokens and changed.num_return_sequences == 2
+
+
+BEYOND = "`rerank_length_weight` must be a number in [-100, 100], got nan."
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         ({"num_beams": True}, "`num_beams` must be an integer from 1 to 500, got True."),
-        (
-            {"rerank_length_weight": float("nan")},
-            "`rerank_length_weight` must be a number in [-100, 100], got nan.",
-        ),
+        ({"rerank_length_weight": float("nan")}, BEYOND),
     ],
     ids=str,
 )
@@ -125,7 +112,7 @@ def test_resolve_refuses_values_at_the_bounds(call, message):
 
 
 def test_every_option_has_help():
-    assert all(each.description.endswith(".") for each in options_of().values())
+    assert all(option.description.endswith(".") for option in options_of().values())
 
 
 def test_options_are_refused_once_with_all_mistakes():

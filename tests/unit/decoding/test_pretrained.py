@@ -55,34 +55,52 @@ def set_values(name, **values):
 
 
 def fill(value):
-    return lambda folder: change_weights(
-        folder, lambda weights: weights["model.encoder.layers.0.fc1.bias"].fill_(value)
-    )
+    def change(weights):
+        weights["model.encoder.layers.0.fc1.bias"].fill_(value)
+
+    return of_weights(change)
+
+
+def of_weights(change):
+    return lambda folder: change_weights(folder, change)
+
+
+def write(name, text):
+    return lambda folder: (folder / name).write_text(text)
+
+
+def remove_tensor(weights):
+    del weights["model.decoder.layers.0.fc2.bias"]
+
+
+def add_tensor(weights):
+    weights["extra"] = torch.zeros(3)
+
+
+def remove_layer(folder):
+    tiny_model(decoder_layers=3).save_pretrained(folder)
+    set_values("config.json", decoder_layers=2)(folder)
 
 
 def remove_entry(name):
     def change(folder):
         path = folder / "tokenizer.json"
-        path.write_text(
-            json.dumps(
-                {key: value for key, value in json.loads(path.read_text()).items() if key != name}
-            )
-        )
+        content = json.loads(path.read_text())
+        content.pop(name, None)
+        path.write_text(json.dumps(content))
 
     return change
+
+
+TOKENS = ["eos_token_id", "pad_token_id", "decoder_start_token_id"]
+TOKENS += ["forced_bos_token_id", "forced_eos_token_id"]
 
 
 OUTSIDE = "in the vocabulary of 300 entries, got "
 # Settings of a search that no model has, and what they must be.
 SETTINGS = [
     (name, value, OUTSIDE)
-    for name in (
-        "eos_token_id",
-        "pad_token_id",
-        "decoder_start_token_id",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-    )
+    for name in TOKENS
     for value in (10**9, -1, 300, 2.5)
     if (name, value) != ("pad_token_id", -1)  # about which the library warns, too
 ]
@@ -125,83 +143,59 @@ SHARDS_ELSEWHERE = {
     "a number": {"a": 1},
     "no shards": [],
 }
+GENERATION_CONFIG = "generation_config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+WITHOUT_TOKENS = {"type": "TemplateProcessing", "special_tokens": {}}
+UNKNOWN_TOKEN = [{"SpecialToken": {"id": "x", "type_id": 0}}]
+PANIC = WITHOUT_TOKENS | {"single": UNKNOWN_TOKEN, "pair": UNKNOWN_TOKEN}
+# Changes of a folder, and words of the error.
 DAMAGE = {
     "a missing tensor": (
-        lambda folder: change_weights(
-            folder, lambda weights: weights.pop("model.decoder.layers.0.fc2.bias")
-        ),
+        of_weights(remove_tensor),
         "lack the tensor model.decoder.layers.0.fc2.bias",
     ),
-    "no tensors": (lambda folder: change_weights(folder, dict.clear), "lack 33 tensors, such as "),
+    "no tensors": (of_weights(dict.clear), "lack 33 tensors, such as "),
     "a tensor that is not used": (
-        lambda folder: change_weights(folder, lambda weights: weights.update(extra=torch.zeros(3))),
+        of_weights(add_tensor),
         "does not use the tensor extra of its weights",
     ),
     "fewer layers than the weights": (
-        lambda folder: (
-            tiny_model(decoder_layers=3).save_pretrained(folder),
-            set_values("config.json", decoder_layers=2)(folder),
-        ),
+        remove_layer,
         "does not use 18 tensors, such as model.decoder.layers.2.encoder_attn.k_proj.weight",
     ),
     "infinity": (fill(float("inf")), "hold NaN or infinity"),
-    "an empty generation config": (
-        lambda folder: (folder / "generation_config.json").write_text(""),
-        "is invalid",
-    ),
+    "an empty generation config": (write(GENERATION_CONFIG, ""), "is invalid"),
     "a negative margin": (
-        set_values("generation_config.json", max_new_tokens_beyond_source=-1),
-        "`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got -1",
+        set_values(GENERATION_CONFIG, max_new_tokens_beyond_source=-1),
+        "`max_new_tokens_beyond_source` must be an integer from 0 to 10,000, got -1",
     ),
-    "early stopping": (
-        set_values("generation_config.json", early_stopping="sometimes"),
-        "early_stopping",
-    ),
-    **{
-        f"{name} {value}": (
-            set_values("generation_config.json", **{name: value}),
-            f" is invalid: `{name}` must be {rule}",
-        )
-        for name, value, rule in SETTINGS
-    },
-    **{
-        f"{name} {value} of a call": (
-            set_values("generation_config.json", **{name: value}),
-            f"must accept `{name}` of the model, but: ",
-        )
-        for name, value in REFUSED_BY_THE_LIBRARY.items()
-    },
-    **{
-        f"{name} in {file}": (set_values(file, **{name: value}), f"{file}, `{name}` must be ")
-        for file, name, value in NUMBERS_OF_NO_MODEL
-    },
-    **{
-        f"{file} that names {shard}": (
-            set_values(file, metadata={}, weight_map=weights),
-            f"/{file} must name files of its folder that end in ",
-        )
-        for file in ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-        for shard, weights in SHARDS_ELSEWHERE.items()
-    },
-    "a tokenizer without tokens": (remove_entry("added_tokens"), " is damaged: "),
-    "a tokenizer with text for a length": (
-        set_values("tokenizer_config.json", model_max_length="x"),
-        " is damaged: ",
-    ),
-    "a list as configuration of the tokenizer": (
-        lambda folder: (folder / "tokenizer_config.json").write_text("[]"),
-        " is damaged: ",
-    ),
-    "a tokenizer whose library panics": (  # and writes about it to standard error by itself
-        set_values(
-            "tokenizer.json",
-            post_processor={"type": "TemplateProcessing", "special_tokens": {}}
-            | dict.fromkeys(("single", "pair"), [{"SpecialToken": {"id": "x", "type_id": 0}}]),
-        ),
-        "damaged: its library failed: ",
-    ),
-    "a tokenizer with a list as model": (set_values("tokenizer.json", model=[]), " is damaged: "),
+    "early stopping": (set_values(GENERATION_CONFIG, early_stopping="sometimes"), "early_stopping"),
 }
+for name, value, expected in SETTINGS:
+    damage = set_values(GENERATION_CONFIG, **{name: value})
+    DAMAGE[f"{name} {value}"] = (damage, f" is invalid: `{name}` must be {expected}")
+for name, value in REFUSED_BY_THE_LIBRARY.items():
+    damage = set_values(GENERATION_CONFIG, **{name: value})
+    DAMAGE[f"{name} {value} of a call"] = (damage, f"must accept `{name}` of the model, but: ")
+for file, name, value in NUMBERS_OF_NO_MODEL:
+    damage = set_values(file, **{name: value})
+    DAMAGE[f"{name} in {file}"] = (damage, f"{file}, `{name}` must be ")
+for file in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
+    for shard, weights in SHARDS_ELSEWHERE.items():
+        damage = set_values(file, metadata={}, weight_map=weights)
+        reason = f"/{file} must name files of its folder that end in "
+        DAMAGE[f"{file} that names {shard}"] = (damage, reason)
+DAMAGED_TOKENIZERS = {
+    "a tokenizer without tokens": remove_entry("added_tokens"),
+    "a tokenizer with text for a length": set_values(TOKENIZER_CONFIG, model_max_length="x"),
+    "a list as configuration of the tokenizer": write(TOKENIZER_CONFIG, "[]"),
+    "a tokenizer with a list as model": set_values("tokenizer.json", model=[]),
+}
+DAMAGE |= {name: (damage, " is damaged: ") for name, damage in DAMAGED_TOKENIZERS.items()}
+DAMAGE["a tokenizer whose library panics"] = (  # and writes about it to standard error by itself
+    set_values("tokenizer.json", post_processor=PANIC),
+    "damaged: its library failed: ",
+)
 
 
 @pytest.fixture
@@ -214,24 +208,20 @@ def of_transformers():
     logger.removeHandler(handler)
 
 
-RARE_DAMAGE = {"a missing tensor", "fewer layers than the weights", "an empty generation config"}
-RARE_DAMAGE |= {
-    "a negative margin",
-    "a tokenizer with text for a length",
-    "a tokenizer with a list as model",
-}
+RARE_DAMAGE = {"a missing tensor", "fewer layers than the weights"}
+RARE_DAMAGE |= {"an empty generation config", "a negative margin"}
+RARE_DAMAGE |= {"a tokenizer with text for a length", "a tokenizer with a list as model"}
 
 
 @pytest.mark.parametrize("kind", sample(DAMAGE, *({*DAMAGE} - RARE_DAMAGE)))
-def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys, of_transformers):
+def test_translate_refuses_a_damaged_model(kind, folder, capsys, of_transformers):
     damage, said = DAMAGE[kind]
     damage(folder)
     assert main(["translate", str(folder), "A man."]) == 2
     output = capsys.readouterr()
     assert not output.out, "random words must not be printed"
-    (error,) = (
-        line for line in output.err.splitlines() if line and "it/s]" not in line
-    )  # progress bars
+    lines = output.err.splitlines()
+    (error,) = (line for line in lines if line and "it/s]" not in line)  # progress bars
     assert said in error and len(error) < 500
     assert not of_transformers.getvalue()
 
@@ -243,15 +233,14 @@ def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys, of_
 @pytest.mark.parametrize(
     "name", [WEIGHTS, rare("tokenizer.json"), rare("modeling_vanilla_transformer.py")]
 )
-def test_commands_refuse_the_model_of_a_run_with_a_flipped_bit(
-    command, name, folder, tmp_path, capsys
-):
+def test_commands_refuse_a_flipped_bit(command, name, folder, tmp_path, capsys):
     write_hashes(folder)
     damage_file(folder / name, "a flipped bit")
+    text = str(tmp_path / "text")
     (tmp_path / "text").write_text("A man.\n")
     words = {
         "translate": ["A man."],
-        "evaluate": ["--source", str(tmp_path / "text"), "--target", str(tmp_path / "text")],
+        "evaluate": ["--source", text, "--target", text],
         "convert": [str(tmp_path / "out"), "--target_format", "marian"],
         "push-to-hub": ["user/name", "--dry_run"],
         "average-checkpoints": [str(folder), "--output_dir", str(tmp_path / "out")],
@@ -261,18 +250,23 @@ def test_commands_refuse_the_model_of_a_run_with_a_flipped_bit(
     assert f"In {folder}, {name} is damaged. Its `train` command makes it again; if" in error
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        set_values("generation_config.json", num_beams=2),
-        set_values("generation_config.json", max_new_tokens_beyond_source=0),
-        lambda folder: (fill(0.5)(folder), (folder / "sha256.json").unlink()),
-        lambda folder: (
-            fill(-float("inf"))(folder),
-            (folder / "sha256.json").unlink(),
-        ),  # bans a token
-    ],
-)
+def change_weight(value):
+    def change(folder):
+        fill(value)(folder)
+        (folder / "sha256.json").unlink()
+
+    return change
+
+
+CHANGES = [
+    set_values("generation_config.json", num_beams=2),
+    set_values("generation_config.json", max_new_tokens_beyond_source=0),
+    change_weight(0.5),
+    change_weight(-float("inf")),  # bans a token
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_load_seq2seq_accepts_a_run_that_a_user_has_changed(change, folder):
     write_hashes(folder)
     change(folder)
@@ -284,27 +278,29 @@ def test_load_seq2seq_accepts_a_run_that_a_user_has_changed(change, folder):
 
 def test_convert_refuses_a_damaged_model(folder, tmp_path, capsys):
     DAMAGE["infinity"][0](folder)
-    assert (
-        main(["convert", str(folder), str(tmp_path / "converted"), "--target_format", "marian"])
-        == 2
-    )
-    assert (
-        "hold NaN or infinity" in capsys.readouterr().err and not (tmp_path / "converted").exists()
-    )
+    converted = tmp_path / "converted"
+    command = ["convert", str(folder), str(converted), "--target_format", "marian"]
+    assert main(command) == 2
+    assert "hold NaN or infinity" in capsys.readouterr().err
+    assert not converted.exists()
+
+
+FILES = ["config.json", "tokenizer.json", "model.safetensors", "generation_config.json"]
 
 
 @pytest.mark.parametrize("load", [load_config, load_tokenizer, load_pipeline])
-@pytest.mark.parametrize(
-    "name", ["config.json", "tokenizer.json", "model.safetensors", "generation_config.json"]
-)
+@pytest.mark.parametrize("name", FILES)
 def test_loaders_refuse_a_named_pipe(folder, name, load):
     """Reading it would wait for ever."""
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    with pytest.raises(
-        ValueError, match=rf"{name} must be a file or a folder, but it is a pipe or a device\."
-    ):
+    message = rf"{name} must be a file or a folder, but it is a pipe or a device\."
+    with pytest.raises(ValueError, match=message):
         load(folder)
+
+
+def times_of_files(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 @pytest.mark.parametrize("load", [load_config, load_tokenizer, load_pipeline])
@@ -315,11 +311,9 @@ def test_loaders_change_no_file(folder, load):
         (left / "whole").mkdir(parents=True)
         (left / "whole" / "generation_config.json").write_text("{}")
         os.utime(left, (0, 0))
-    before = {path: path.stat() for path in folder.parent.rglob("*")}
+    before = times_of_files(folder.parent)
     load(folder)
-    assert {path: path.stat().st_mtime_ns for path in folder.parent.rglob("*")} == {
-        path: facts.st_mtime_ns for path, facts in before.items()
-    }
+    assert times_of_files(folder.parent) == before
 
 
 def test_load_config_names_an_interrupted_command(folder):
@@ -332,21 +326,19 @@ def test_load_config_names_an_interrupted_command(folder):
 
 
 def test_load_pretrained_names_a_missing_folder():
-    with pytest.raises(
-        FileNotFoundError, match="There is no model folder a/b/c, and the Hub has no such names"
-    ):
+    message = "There is no model folder a/b/c, and the Hub has no such names"
+    with pytest.raises(FileNotFoundError, match=message):
         load_pretrained(AutoModelForSeq2SeqLM, "a/b/c")
 
 
 NAMES = ("runs/demo", "runs/mine", "./model", "../model", "/no/such/model", "~/model")
 COMMANDS = ("evaluate", "score", "compile", "convert", "explain")
+CALLS = [("translate", name) for name in NAMES]
+CALLS += [(command, NAMES[1]) for command in COMMANDS]
 
 
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [("translate", name) for name in NAMES] + [(command, NAMES[1]) for command in COMMANDS],
-)
-def test_commands_ask_the_hub_for_no_local_folder(command, name, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("command", "name"), CALLS)
+def test_no_local_folder_is_on_the_hub(command, name, tmp_path, monkeypatch, capsys):
     def refuse(*_, **__):
         raise AssertionError("no request may reach the Hub")
 
@@ -354,28 +346,25 @@ def test_commands_ask_the_hub_for_no_local_folder(command, name, tmp_path, monke
     monkeypatch.setattr(pretrained.AutoConfig, "from_pretrained", refuse)
     (tmp_path / "text").write_text("A man.\n")
     pairs = ["--source", "text", "--target", "text"]
-    words = {
-        "translate": ["A man."],
-        "evaluate": pairs,
-        "score": pairs,
-        "explain": ["A man.", "--output", "x.html"],
-    }
+    words = {"translate": ["A man."], "evaluate": pairs, "score": pairs}
+    words["explain"] = ["A man.", "--output", "x.html"]
     words["convert"] = ["out", "--target_format", "marian"]
     assert main([command, name, *words.get(command, [])]) == 2
     (error,) = capsys.readouterr().err.splitlines()
-    maker = "vanilla-transformer demo" if name == "runs/demo" else "vanilla-transformer train small"
-    assert (
-        f"There is no model folder {name}" in error
-        and maker in error
-        and name in error.split(maker)[1]
-    )
+    maker = "vanilla-transformer train small"
+    if name == "runs/demo":
+        maker = "vanilla-transformer demo"
+    assert f"There is no model folder {name}" in error and maker in error
+    assert name in error.split(maker)[1]
 
 
 def test_load_config_asks_the_hub_for_other_names(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(
-        pretrained.AutoConfig, "from_pretrained", lambda name, **_: asked.append(name)
-    )
+
+    def ask(name, **_):
+        asked.append(name)
+
+    monkeypatch.setattr(pretrained.AutoConfig, "from_pretrained", ask)
     reached = SimpleNamespace(head=lambda address, **_: None)
     monkeypatch.setattr(huggingface_hub, "get_session", lambda: reached)
     config = tmp_path / "config.json"
@@ -387,34 +376,32 @@ def test_load_config_asks_the_hub_for_other_names(monkeypatch, tmp_path):
 
 
 def test_load_model_refuses_another_type(folder):
-    assert (
-        common.load_model(VanillaTransformerForConditionalGeneration, folder).dtype == torch.float32
-    )
-    with pytest.raises(
-        ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"
-    ):
+    model = common.load_model(VanillaTransformerForConditionalGeneration, folder)
+    assert model.dtype == torch.float32
+    message = "must be a model of type 'marian', got type 'vanilla_transformer'"
+    with pytest.raises(ValueError, match=message):
+        common.load_model(MarianMTModel, folder)
         common.load_model(MarianMTModel, folder)
 
 
-@pytest.mark.parametrize(
-    ("threads", "cores", "variable", "used"), [(4, 2, None, 2), (1, 2, None, 1), (4, 2, "4", 4)]
-)
-def test_loading_uses_no_more_threads_than_cores(
-    monkeypatch, folder, threads, cores, variable, used
-):
-    given = [threads]
+THREADS = [(4, 2, None, 2), (1, 2, None, 1), (4, 2, "4", 4)]
+
+
+@pytest.mark.parametrize(("threads", "cores", "variable", "used"), THREADS)
+def test_loading_uses_threads_up_to_cores(monkeypatch, folder, threads, cores, variable, used):
+    counts = [threads]
     monkeypatch.setattr(pretrained, "usable_cores", lambda: cores)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: given[-1])
-    monkeypatch.setattr(torch, "set_num_threads", given.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: counts[-1])
+    monkeypatch.setattr(torch, "set_num_threads", counts.append)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if variable is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", variable)
     load_pretrained(AutoModelForSeq2SeqLM, folder)
-    assert given[-1] == used
+    assert counts[-1] == used
 
 
 @pytest.mark.parametrize("command", ["translate", "evaluate", "convert"])
-def test_load_config_names_the_last_checkpoint(command, folder, tmp_path, monkeypatch, capsys):
+def test_load_config_names_a_checkpoint(command, folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for step in (9, 90):
         shutil.copytree(folder, f"runs/x/checkpoint-{step}")
@@ -443,7 +430,7 @@ def test_load_config_asks_an_unreachable_hub_once(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("load", [load_pipeline, load_tokenizer])
-def test_loading_reads_the_cache_of_an_unreachable_hub(load, folder, tmp_path, monkeypatch, caplog):
+def test_loading_reads_a_cached_model(load, folder, tmp_path, monkeypatch, caplog):
     requests = []
 
     def refuse(address, **_):

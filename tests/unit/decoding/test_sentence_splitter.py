@@ -100,10 +100,10 @@ def test_abbreviation_splitter_splits_text_with_spaces_of_any_kind(language):
             text = f"This is vitamin {letter}{space}. A man{space}sleeps."
             sentences = split(text)
             if not space.isascii():
-                assert [each.replace(space, " ") for each in sentences] == split(
-                    text.replace(space, " ")
-                )
-            assert [text[slice(*place)] for place in sentence_ranges(text, split)] == sentences
+                plain = [sentence.replace(space, " ") for sentence in sentences]
+                assert plain == split(text.replace(space, " "))
+            spans = sentence_ranges(text, split)
+            assert [text[start:end] for start, end in spans] == sentences
 
 
 class PanicException(BaseException):
@@ -134,9 +134,8 @@ def test_abbreviation_splitter_survives_panics_alone(error, caplog):
 def test_find_splitter_finds_functions_by_name():
     assert find_splitter("simple")("Dr. Smith slept.") == ["Dr.", "Smith slept."]
     assert find_splitter("textwrap:wrap")("One. Two.") == ["One. Two."]
-    with pytest.raises(
-        ValueError, match="`sentence_splitter` must be 'abbreviations', 'simple' or the place"
-    ):
+    message = "`sentence_splitter` must be 'abbreviations', 'simple' or the place"
+    with pytest.raises(ValueError, match=message):
         find_splitter("nowhere:split")
 
 
@@ -146,27 +145,27 @@ def test_sentence_ranges_rejects_a_splitter_that_changes_text():
         with pytest.raises(ValueError, match="in order and unchanged"):
             sentence_ranges(" a. b.", lambda text, wrong=wrong: wrong)
     for wrong in (None, "a. b.", [1]):
-        with pytest.raises(
-            ValueError, match="`sentence_splitter` must return a list of strings, got "
-        ):
+        message = "`sentence_splitter` must return a list of strings, got "
+        with pytest.raises(ValueError, match=message):
             sentence_ranges(" a. b.", lambda text, wrong=wrong: wrong)
 
 
-@given(
-    st.text(st.sampled_from("ab. !?。\u00a0\t"), min_size=1), st.sampled_from(["", "\n", "\n \n"])
-)
+TEXTS = st.text(st.sampled_from("ab. !?。\u00a0\t"), min_size=1)
+
+
+@given(TEXTS, st.sampled_from(["", "\n", "\n \n"]))
 def test_split_line_keeps_white_space(text, separator):
     line = Segment(text.strip() or "a", separator)
     segments = [*split_line(line, split_simply)]
-    assert "".join(each.text + each.separator for each in segments) == line.text + separator
-    assert all(each.text == each.text.strip() != "" for each in segments)
+    joined = "".join(segment.text + segment.separator for segment in segments)
+    assert joined == line.text + separator
+    assert all(segment.text == segment.text.strip() != "" for segment in segments)
 
 
 def test_splitter_of_follows_the_options():
     def splitter(split=None, name=None, **others):
-        return splitter_of(
-            TranslationOptions(split_sentences=split, sentence_splitter=name, **others)
-        )
+        options = TranslationOptions(split_sentences=split, sentence_splitter=name, **others)
+        return splitter_of(options)
 
     assert splitter() is None
     assert splitter(False, str.splitlines) is None
@@ -174,7 +173,8 @@ def test_splitter_of_follows_the_options():
     assert splitter(True, "simple") is split_simply
     german = splitter(True, source_language="de")
     assert isinstance(german, AbbreviationSplitter) and german.language == "de"
-    assert splitter(True, src_lang="deu_Latn").language == "de" and splitter(True).language == "en"
+    assert splitter(True, src_lang="deu_Latn").language == "de"
+    assert splitter(True).language == "en"
     assert splitter(True, src_lang="fr", source_language="pt_BR").language == "pt"
 
 
@@ -183,4 +183,5 @@ def test_abbreviation_splitter_splits_a_long_text_as_a_short_one():
     expected = ["Dr. Smith sleeps.", "He is tired!"] * 1000
     assert AbbreviationSplitter("en")(paragraph) == expected
     long = AbbreviationSplitter("en")("[a] " * 5000 + "A dog. A cat.")
-    assert "".join(long).replace(" ", "") == "[a]" * 5000 + "Adog.Acat." and long[-1] == "A cat."
+    assert "".join(long).replace(" ", "") == "[a]" * 5000 + "Adog.Acat."
+    assert long[-1] == "A cat."

@@ -32,10 +32,10 @@ def texts(script):
 def test_sentences_join_to_the_text(script, data):
     text = data.draw(texts(script))
     segments = list(split_sentences(Segment(text, "\n")))
-    assert "".join(each.text + each.separator for each in segments) == text + "\n"
+    assert "".join(segment.text + segment.separator for segment in segments) == text + "\n"
     period = SCRIPTS[script][2]
     expected = regex.findall(rf"[^\s{period}][^{period}]*{period}", text) if period else [text]
-    assert [each.text for each in segments] == expected
+    assert [segment.text for segment in segments] == expected
     ranges = sentence_ranges(text, AbbreviationSplitter("en"))
     assert not any(STARTS_WITH_MARK.match(text, start) for start, _ in ranges)
 
@@ -50,11 +50,11 @@ def bytes_of(parts):
 def test_long_sentences_are_cut_between_letters(script, data, longest):
     text = data.draw(sentences(script))
     (segments,) = encode_segments([[Segment(text, "")]], bytes_of, longest, longest)
-    assert "".join(each.text + each.separator for each in segments) == text
-    assert not any(STARTS_WITH_MARK.match(each.text) for each in segments)
+    assert "".join(segment.text + segment.separator for segment in segments) == text
+    assert not any(STARTS_WITH_MARK.match(segment.text) for segment in segments)
     assert all(
-        len(each.tokens) <= longest or len(regex.findall(r"\X", each.text)) == 1
-        for each in segments
+        len(segment.tokens) <= longest or len(regex.findall(r"\X", segment.text)) == 1
+        for segment in segments
     )
 
 
@@ -70,9 +70,9 @@ def test_long_sentences_are_cut_between_letters(script, data, longest):
         ),  # a letter with too many marks
     ],
 )
-def test_long_letters_are_cut_off_and_conjuncts_between_their_letters(text, longest, expected):
+def test_long_letters_and_conjuncts_are_cut(text, longest, expected):
     (segments,) = encode_segments([[Segment(text, "")]], bytes_of, longest, longest)
-    assert [each.text for each in segments] == expected
+    assert [segment.text for segment in segments] == expected
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_long_letters_are_cut_off_and_conjuncts_between_their_letters(text, long
 )
 def test_split_sentences_knows_the_marks_of_scripts(sentences):
     segments = list(split_sentences(Segment("".join(sentences), "")))
-    assert [part for each in segments for part in each[:2]] == [*sentences, ""]
+    assert [part for segment in segments for part in segment[:2]] == [*sentences, ""]
     assert split_simply("".join(sentences)) == sentences[::2]

@@ -24,31 +24,22 @@ TOKENIZERS = {
     kind: train_tokenizer(TINY_SENTENCES * 2, TINY_VOCAB_SIZE, model=kind)
     for kind in ("bpe", "unigram", "wordpiece")
 }
-PIECES = [
-    "</s>",
-    "▁a",
-    "b",
-    "▁",
-    ".",
-    *(f"<0x{byte:02X}>" for byte in (0x41, 0xE2, 0x82, 0xAC, 0xC3, 0xBC)),
-]
+BYTES = [f"<0x{byte:02X}>" for byte in (0x41, 0xE2, 0x82, 0xAC, 0xC3, 0xBC)]
+PIECES = ["</s>", "▁a", "b", "▁", ".", *BYTES]
 
 
-def library_tokenizer(decoder):
+def library_tokenizer(*decoders_of_pieces):
     """Return a tokenizer whose tokens are pieces and bytes of SentencePiece."""
-    backend = Tokenizer(
-        models.WordLevel({piece: number for number, piece in enumerate(PIECES)}, unk_token=".")
-    )
-    backend.decoder = decoder
+    vocabulary = {piece: number for number, piece in enumerate(PIECES)}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="."))
+    backend.decoder = decoders.Sequence([*decoders_of_pieces])
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token="</s>", clean_up_tokenization_spaces=False
     )
 
 
-TOKENIZERS["metaspace"] = library_tokenizer(
-    decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
-)
-TOKENIZERS["pieces"] = library_tokenizer(decoders.Sequence([decoders.Metaspace(), decoders.Fuse()]))
+TOKENIZERS["metaspace"] = library_tokenizer(decoders.ByteFallback(), decoders.Metaspace())
+TOKENIZERS["pieces"] = library_tokenizer(decoders.Metaspace(), decoders.Fuse())
 
 
 def texts_of_prefixes(tokenizer, ids):
@@ -59,7 +50,7 @@ def texts_of_prefixes(tokenizer, ids):
             texts.append(tokenizer.convert_ids_to_tokens(token))
             continue
         longer = tokenizer.decode(ids[: position + 1], skip_special_tokens=True)
-        if any(each not in tokenizer.all_special_ids for each in ids[position + 1 :]):
+        if not {*ids[position + 1 :]} <= {*tokenizer.all_special_ids}:
             longer = longer.rstrip("\ufffd")
         texts.append(longer[done:])
         done = max(done, len(longer))
@@ -80,18 +71,16 @@ def test_token_texts_join_to_any_text(text):
     tokenizer = TOKENIZERS["bpe"]
     ids = tokenizer(text)["input_ids"]
     assert token_texts(tokenizer, ids) == texts_of_prefixes(tokenizer, ids)
-    assert "".join(token_texts(tokenizer, ids)[:-1]) == tokenizer.decode(
-        ids, skip_special_tokens=True
-    )
+    decoded = tokenizer.decode(ids, skip_special_tokens=True)
+    assert "".join(token_texts(tokenizer, ids)[:-1]) == decoded
 
 
 def test_token_texts_names_tokens_by_the_vocabulary_of_their_side(tmp_path):
     pieces = [*build_marian_tokenizer(tmp_path).encoder]
     special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
     vocabularies = pieces, [*pieces[:2], *reversed(pieces[2:-1]), "<pad>"]
-    tokenizer = build_sentencepiece_tokenizer(
-        (tmp_path / "source.spm", tmp_path / "target.spm"), vocabularies, special
-    )
+    files = tmp_path / "source.spm", tmp_path / "target.spm"
+    tokenizer = build_sentencepiece_tokenizer(files, vocabularies, special)
     for as_source in (True, False, True):
         (ids,) = encode_sentences(tokenizer, ["Two dogs run"], as_target=not as_source)
         *texts, eos = token_texts(tokenizer, ids, as_source)
@@ -106,7 +95,7 @@ def test_token_texts_decodes_each_token_a_few_times():
 
         def decode(self, ids, skip_special_tokens):
             self.decoded += len(ids)
-            return "".join("xyz"[each] for each in ids)
+            return "".join("xyz"[token] for token in ids)
 
         def convert_ids_to_tokens(self, token):
             return "xyz"[token]
@@ -136,25 +125,20 @@ def test_split_units_keeps_words_and_parts_punctuation(text, units):
     assert words(text) == units
 
 
-def test_link_units_sums_attention_over_tokens_of_the_source_and_averages_it_over_target_tokens():
+def test_link_units_sums_over_sources_and_averages_over_targets():
     # Tokens: "He", "llo", "," and "wor", "ld", EOS of the source; "Hal", "lo", ", Welt", EOS of the
     # target.
     source_spans = [(0, 2), (2, 5), (5, 6), (6, 10), (10, 12), (12, 12)]
     target_spans = [(0, 3), (3, 5), (5, 11), (11, 11)]
-    attention = torch.tensor(
-        [
-            [0.5, 0.3, 0.0, 0.1, 0.0, 0.1],
-            [0.1, 0.5, 0.2, 0.0, 0.0, 0.2],
-            [0.0, 0.0, 0.1, 0.4, 0.5, 0.0],
-            [0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
-        ]
-    )
-    found = link_units("Hello, world", source_spans, "Hallo, Welt", target_spans, attention)
-    assert [link[:4] for link in found] == [(0, 5, 0, 5), (7, 12, 5, 6), (7, 12, 7, 11)]
-    assert [link.weight for link in found] == pytest.approx([0.7, 0.9, 0.9])
+    weights = [[0.5, 0.3, 0.0, 0.1, 0.0, 0.1], [0.1, 0.5, 0.2, 0.0, 0.0, 0.2]]
+    weights += [[0.0, 0.0, 0.1, 0.4, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]
+    attention = torch.tensor(weights)
+    links = link_units("Hello, world", source_spans, "Hallo, Welt", target_spans, attention)
+    assert [link[:4] for link in links] == [(0, 5, 0, 5), (7, 12, 5, 6), (7, 12, 7, 11)]
+    assert [link.weight for link in links] == pytest.approx([0.7, 0.9, 0.9])
 
 
-LETTERS = [(place, place + 1) for place in range(0, 12, 2)]
+LETTERS = [(start, start + 1) for start in range(0, 12, 2)]
 
 
 @pytest.mark.parametrize(
@@ -166,11 +150,9 @@ LETTERS = [(place, place + 1) for place in range(0, 12, 2)]
         ("a b c", LETTERS[:3], [0.5, 0.3, 0.2], [0, 2]),  # shared
     ],
 )
-def test_link_units_links_a_word_to_all_that_have_much_of_its_attention(
-    source, spans, attention, starts
-):
-    found = link_units(source, spans, "x", [(0, 1)], torch.tensor([attention]))
-    assert [link.source_start for link in found] == starts
+def test_link_units_links_all_with_much_attention(source, spans, attention, starts):
+    links = link_units(source, spans, "x", [(0, 1)], torch.tensor([attention]))
+    assert [link.source_start for link in links] == starts
 
 
 @pytest.mark.parametrize(
@@ -202,7 +184,9 @@ def test_token_spans_cover_the_text(tiny_tokenizer):
     for text, spans in zip(texts, token_spans(tiny_tokenizer, texts), strict=True):
         ids = tiny_tokenizer(text)["input_ids"]
         assert len(spans) == len(ids) and spans[-1] == (len(text), len(text))
-        covered = {place for start, end in spans for place in range(start, end)}
+        covered = set()
+        for start, end in spans:
+            covered |= {*range(start, end)}
         assert covered == {*range(len(text))}
 
 

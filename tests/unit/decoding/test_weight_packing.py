@@ -32,17 +32,14 @@ def test_packed_copy_shares_the_parameters_and_leaves_the_model():
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_packed_copy_gives_the_outputs_of_plain_layers(dtype, activation):
-    model = tiny_model(attention_bias=True, decoder_layers=2, activation_function=activation).to(
-        dtype
-    )
+    model = tiny_model(attention_bias=True, decoder_layers=2, activation_function=activation)
+    model.to(dtype)
     source, target = torch.randint(3, 48, (7, 9)), torch.randint(3, 48, (7, 5))
     with torch.no_grad():
-        plain, packed = (
-            each(source, decoder_input_ids=target).logits for each in (model, packed_copy(model))
-        )
-    torch.testing.assert_close(
-        packed, plain, atol=1e-5 if dtype == torch.float32 else 0.1, rtol=1e-2
-    )
+        plain = model(source, decoder_input_ids=target).logits
+        packed = packed_copy(model)(source, decoder_input_ids=target).logits
+    atol = 1e-5 if dtype == torch.float32 else 0.1
+    torch.testing.assert_close(packed, plain, atol=atol, rtol=1e-2)
 
 
 @pytest.mark.parametrize("rows", [1, 20])
@@ -50,11 +47,11 @@ def test_packed_copy_gives_the_outputs_of_plain_layers(dtype, activation):
 def test_packed_linear_computes_relu(dtype, rows):
     layer, states = nn.Linear(48, 64, dtype=dtype), torch.randn(rows, 48, dtype=dtype)
     with torch.no_grad():
-        found, plain = PackedLinear(layer, activation="relu")(states), layer(states).relu()
+        output = PackedLinear(layer, activation="relu")(states)
+        plain = layer(states).relu()
     assert (plain == 0).any()
-    torch.testing.assert_close(
-        found, plain, atol=1e-5 if dtype != torch.bfloat16 else 0.05, rtol=1e-2
-    )
+    atol = 1e-5 if dtype != torch.bfloat16 else 0.05
+    torch.testing.assert_close(output, plain, atol=atol, rtol=1e-2)
 
 
 def test_packed_copy_computes_relu_with_the_product_before_it():
@@ -69,33 +66,38 @@ def test_packed_linear_joins_layers_of_one_input(bias):
     layers, states = [nn.Linear(4, 3, bias), nn.Linear(4, 5, bias)], torch.randn(2, 6, 4)
     joined = PackedLinear(*layers)
     with torch.no_grad():
-        torch.testing.assert_close(
-            joined(states), torch.cat([layer(states) for layer in layers], dim=-1)
-        )
+        plain = torch.cat([layer(states) for layer in layers], dim=-1)
+        torch.testing.assert_close(joined(states), plain)
     assert joined.out_features == 8 and (joined.bias is not None) == bias
+
+
+def as_column(values):
+    return values.unsqueeze(-1).expand(*values.shape, 7).clone()[..., 3]
+
+
+def repeated(values):
+    return values[:1].expand(values.shape)
+
+
+def transposed(values):
+    if values.dim() == 2:
+        return values.t().clone().t()
+    return values.repeat(2)[::2]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize(
-    "strided",
-    [
-        lambda values: values.unsqueeze(-1).expand(*values.shape, 7).clone()[..., 3],  # a column
-        lambda values: values[:1].expand(values.shape),
-        lambda values: values.t().clone().t() if values.dim() == 2 else values.repeat(2)[::2],
-    ],
-)
+@pytest.mark.parametrize("strided", [as_column, repeated, transposed])
 def test_packed_linear_reads_parameters_by_their_strides(strided, count, dtype):
     layer, states = nn.Linear(48, 64, dtype=dtype), torch.randn(20, 48, dtype=dtype)
-    layer.weight, layer.bias = (
-        nn.Parameter(strided(each.detach())) for each in (layer.weight, layer.bias)
-    )
+    layer.weight = nn.Parameter(strided(layer.weight.detach()))
+    layer.bias = nn.Parameter(strided(layer.bias.detach()))
     with torch.no_grad():
-        found, plain = PackedLinear(*[layer] * count)(states), layer(states)
+        output = PackedLinear(*[layer] * count)(states)
+        plain = layer(states).repeat(1, count)
     assert not layer.bias.is_contiguous()
-    torch.testing.assert_close(
-        found, plain.repeat(1, count), atol=1e-5 if dtype == torch.float32 else 0.05, rtol=1e-2
-    )
+    atol = 1e-5 if dtype == torch.float32 else 0.05
+    torch.testing.assert_close(output, plain, atol=atol, rtol=1e-2)
 
 
 @needs_onednn
@@ -103,15 +105,14 @@ def test_packed_linear_can_be_copied_after_it_has_packed_its_weight():
     layer, states = PackedLinear(nn.Linear(4, 3)), torch.randn(9, 4)
     with torch.no_grad():
         layer(states)
-        assert torch.equal(copy.deepcopy(layer)(states), layer(states)) and layer.packed().is_mkldnn
+        assert torch.equal(copy.deepcopy(layer)(states), layer(states))
+        assert layer.packed().is_mkldnn
 
 
 def test_packed_linear_multiplies_plainly_what_onednn_does_not():
     layer, states = nn.Linear(4, 3).double(), torch.randn(2, 4, dtype=torch.float64)
-    assert (
-        torch.equal(PackedLinear(layer)(states), layer(states))
-        and PackedLinear(layer).packed() is layer.weight
-    )
+    assert torch.equal(PackedLinear(layer)(states), layer(states))
+    assert PackedLinear(layer).packed() is layer.weight
 
 
 @needs_onednn
@@ -124,13 +125,11 @@ def test_packed_linear_multiplies_plainly_what_onednn_does_not():
         (1, 4, torch.bfloat16, True),
     ],
 )
-def test_few_rows_of_small_weights_in_float32_are_multiplied_plainly(
-    rows, outputs, dtype, is_packed
-):
-    layer, states = (
-        PackedLinear(nn.Linear(2, outputs, dtype=dtype)),
-        torch.randn(rows, 1, 2, dtype=dtype),
-    )
+def test_few_rows_of_small_weights_are_plain(rows, outputs, dtype, is_packed):
+    layer = PackedLinear(nn.Linear(2, outputs, dtype=dtype))
+    states = torch.randn(rows, 1, 2, dtype=dtype)
     with torch.no_grad():
-        plain = torch.equal(layer(states), nn.functional.linear(states, layer.weight, layer.bias))
-    assert (layer._packed is not None) == is_packed and (is_packed or plain)
+        plain = nn.functional.linear(states, layer.weight, layer.bias)
+        is_plain = torch.equal(layer(states), plain)
+    assert (layer._packed is not None) == is_packed
+    assert is_packed or is_plain

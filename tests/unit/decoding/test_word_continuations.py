@@ -40,9 +40,9 @@ def tokenizer_with(kind, tokens):
 )
 def test_word_continuations_are_tokens_that_add_letters(kind, tokens, continuing):
     tokenizer = tokenizer_with(kind, tokens)
-    found = word_continuations(tokenizer)
-    assert sorted(tokenizer.convert_ids_to_tokens(sorted(found))) == sorted(continuing)
-    assert word_continuations(tokenizer) is found
+    continuations = word_continuations(tokenizer)
+    assert sorted(tokenizer.convert_ids_to_tokens(sorted(continuations))) == sorted(continuing)
+    assert word_continuations(tokenizer) is continuations
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,8 @@ REFERENCES = [
 def test_split_compounds_equals_tensor2tensor():
     assert split_compounds("rich-text format") == "rich ##AT##-##AT## text format"
     assert split_compounds("E-Mail-Anhang") == "E ##AT##-##AT## Mail ##AT##-##AT## Anhang"
-    assert (
-        split_compounds("a-b-c") == "a ##AT##-##AT## b-c"
-    )  # matches of its expression do not overlap
+    # Matches of its expression do not overlap.
+    assert split_compounds("a-b-c") == "a ##AT##-##AT## b-c"
     assert split_compounds("ja - nein") == "ja - nein"
 
 
@@ -62,9 +61,8 @@ def test_paper_bleu_equals_the_score_by_hand():
 
 def test_paper_bleu_has_a_brevity_penalty():
     """All n-grams match, but the hypothesis has 5 words and the reference 7."""
-    assert score_paper_bleu(["a b c d e"], ["a b c d e f g"]).paper_bleu == pytest.approx(
-        100 * math.exp(1 - 7 / 5)
-    )
+    scores = score_paper_bleu(["a b c d e"], ["a b c d e f g"])
+    assert scores.paper_bleu == pytest.approx(100 * math.exp(1 - 7 / 5))
 
 
 def test_paper_bleu_is_not_smoothed_and_uses_all_orders():
@@ -79,15 +77,14 @@ def test_paper_bleu_is_not_smoothed_and_uses_all_orders():
 
 def test_paper_bleu_equals_sacrebleu_on_moses_tokens():
     moses = sacremoses.MosesTokenizer("de")
-    sides = [
-        [moses.tokenize(text, return_str=True) for text in texts]
-        for texts in (HYPOTHESES, REFERENCES)
-    ]
+    hypotheses = [moses.tokenize(text, return_str=True) for text in HYPOTHESES]
+    references = [moses.tokenize(text, return_str=True) for text in REFERENCES]
     plain = sacrebleu.BLEU(tokenize="none", force=True, smooth_method="none")
     scores = score_paper_bleu(HYPOTHESES, REFERENCES)
-    assert scores.tokenized_bleu == plain.corpus_score(sides[0], [sides[1]]).score
-    split = [[split_compounds(text) for text in side] for side in sides]
-    assert scores.paper_bleu == plain.corpus_score(split[0], [split[1]]).score
+    assert scores.tokenized_bleu == plain.corpus_score(hypotheses, [references]).score
+    hypotheses = [*map(split_compounds, hypotheses)]
+    references = [*map(split_compounds, references)]
+    assert scores.paper_bleu == plain.corpus_score(hypotheses, [references]).score
     assert scores.paper_bleu > scores.tokenized_bleu
 
 

@@ -42,7 +42,7 @@ def test_atomic_folder_changes_nothing_after_an_error(tmp_path, old):
     assert [*tmp_path.rglob("*")] == ([folder.parent, folder, *folder.iterdir()] if old else [])
 
 
-def test_write_text_atomically_creates_folders_and_replaces_the_file_also_of_a_link(tmp_path):
+def test_write_text_replaces_the_file_of_a_link(tmp_path):
     path = tmp_path / "runs" / "notes.txt"
     assert write_text_atomically(path, "old\n") == path
     (tmp_path / "link").symlink_to(path)
@@ -57,9 +57,8 @@ def test_update_json_leaves_the_file_of_a_link_alone(tmp_path):
     (tmp_path / "blob").write_text("{}")
     (tmp_path / "config.json").symlink_to("blob")
     update_json(tmp_path / "config.json", {"a": 1})
-    assert (tmp_path / "blob").read_text() == "{}" and json.loads(
-        (tmp_path / "config.json").read_text()
-    ) == {"a": 1}
+    assert (tmp_path / "blob").read_text() == "{}"
+    assert json.loads((tmp_path / "config.json").read_text()) == {"a": 1}
 
 
 def test_write_text_atomically_follows_the_umask(tmp_path):
@@ -130,20 +129,11 @@ def test_atomic_folder_needs_nothing_beside_existing_folder(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["notes"]
 
 
-OLD = {
-    "config.json": "old",
-    "model.safetensors": "old",
-    HASHES_FILE: "old",
-    "tokenizer.json": "old",
-}
+OLD_NAMES = ["config.json", "model.safetensors", HASHES_FILE, "tokenizer.json"]
+OLD = dict.fromkeys(OLD_NAMES, "old")
 SHARDS = {f"model-0000{number}-of-00002.safetensors": "new" for number in (1, 2)}
-NEW = {
-    "config.json": "new",
-    "generation_config.json": "new",
-    **SHARDS,
-    "model.safetensors.index.json": "new",
-}
-NEW |= {"tokenizer.json": "new"}
+NEW = {"config.json": "new", "generation_config.json": "new"} | SHARDS
+NEW |= {"model.safetensors.index.json": "new", "tokenizer.json": "new"}
 
 
 def write_model(folder, files):
@@ -168,9 +158,8 @@ def fail_at(patch, operation, number, fault):
             calls.append(args)
         if fault == "kill" and len(calls) >= number:
             raise Killed
-        if of == operation and (
-            len(calls) == number or (len(calls) > number and fault == "from then on")
-        ):
+        is_later = len(calls) > number and fault == "from then on"
+        if of == operation and (len(calls) == number or is_later):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return original(*args, **options)
 
@@ -181,14 +170,13 @@ def fail_at(patch, operation, number, fault):
     return calls
 
 
-@pytest.mark.parametrize(
-    "old, new", [(OLD, NEW), (NEW | dict.fromkeys(NEW, "old"), OLD | dict.fromkeys(OLD, "new"))]
-)
+REPLACEMENTS = [(OLD, NEW), (NEW | dict.fromkeys(NEW, "old"), OLD | dict.fromkeys(OLD, "new"))]
+
+
+@pytest.mark.parametrize("old, new", REPLACEMENTS)
 @pytest.mark.parametrize("operation", ["replace", "fsync", "mkdir"])
 @pytest.mark.parametrize("fault", ["once", "from then on", "kill"])
-def test_atomic_folder_keeps_a_whole_model_whatever_fails(
-    tmp_path, monkeypatch, old, new, operation, fault
-):
+def test_atomic_folder_stays_whole(tmp_path, monkeypatch, old, new, operation, fault):
     """Each operation fails in turn, on a full disk or as the process is killed, while a model
     replaces another one.
     """
@@ -221,22 +209,22 @@ class Operations:
         self.folder, self.named, self.synced, self.left = folder, 0, {}, set()
         self.before = {path.stat().st_ino for path in folder.rglob("*")}
         for owner, name in ((os, "replace"), (os, "fsync"), (os, "unlink"), (shutil, "rmtree")):
-            patch.setattr(owner, name, partial(getattr(self, name), getattr(owner, name)))
+            original = getattr(owner, name)
+            patch.setattr(owner, name, partial(getattr(self, name), original))
 
     def fsync(self, original, descriptor):
-        found = os.fstat(descriptor)
-        self.synced[found.st_ino] = found.st_mtime_ns
-        self.left -= {path for path in self.left if path.stat().st_ino == found.st_ino}
+        facts = os.fstat(descriptor)
+        self.synced[facts.st_ino] = facts.st_mtime_ns
+        self.left -= {path for path in self.left if path.stat().st_ino == facts.st_ino}
         original(descriptor)
 
     def replace(self, original, path, target):
         if ".tmp-" not in str(target):
             for file in (Path(path), *Path(path).rglob("*")):
-                found = file.stat()
-                assert (
-                    found.st_ino in self.before
-                    or self.synced.get(found.st_ino) == found.st_mtime_ns
-                ), file
+                facts = file.stat()
+                is_old = facts.st_ino in self.before
+                is_synced = self.synced.get(facts.st_ino) == facts.st_mtime_ns
+                assert is_old or is_synced, file
             self.left.add(Path(target).parent)
             self.named += 1
         original(path, target)
@@ -289,9 +277,7 @@ def complete_shards(folder):
         (complete_shards, 4),
     ],
 )
-def test_outputs_are_on_disk_before_what_they_replace_is_deleted(
-    tmp_path, monkeypatch, write, names
-):
+def test_outputs_are_on_disk_before_old_ones_go(tmp_path, monkeypatch, write, names):
     with monkeypatch.context() as patch:
         operations = Operations(patch, tmp_path)
         write(tmp_path)
@@ -300,7 +286,11 @@ def test_outputs_are_on_disk_before_what_they_replace_is_deleted(
 
 def test_append_entry_is_on_disk(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+
+    def fsync(descriptor):
+        synced.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     append_entry(tmp_path, {"step": 1})
     assert synced == [(tmp_path / "metrics.jsonl").stat().st_size]
 
@@ -351,13 +341,14 @@ def give_to_stranger(path, monkeypatch):
 
     def lstat(self):
         facts = original(self)
-        return os.stat_result((*facts[:4], STRANGER, *facts[5:])) if self == path else facts
+        theirs = os.stat_result((*facts[:4], STRANGER, *facts[5:]))
+        return theirs if self == path else facts
 
     monkeypatch.setattr(Path, "lstat", lstat)
 
 
 @pytest.mark.parametrize("problem", ["owner", "mode", "group", "link", "name"])
-def test_recover_folders_leaves_what_others_may_have_made(tmp_path, monkeypatch, problem):
+def test_recover_folders_leaves_what_others_made(tmp_path, monkeypatch, problem):
     """In a folder that others may write, another user may leave what looks like an interrupted
     output.
     """
@@ -414,21 +405,20 @@ def test_save_model_folder_follows_umask(tiny_model, tiny_tokenizer, tmp_path, u
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o666 & ~umask}
 
 
-def flip_bit(path, place):
+def flip_bit(path, percent):
     content = bytearray(path.read_bytes())
-    content[place * (len(content) - 1) // 100] ^= 1
+    content[percent * (len(content) - 1) // 100] ^= 1
     path.write_bytes(content)
 
 
 # Ways to damage a folder of the files "a" and "inner/b".
-DAMAGE = {
-    **{f"bit of {name} at {place} %": (name, lambda path, place=place: flip_bit(path, place))
-       for name in ("a", "inner/b", HASHES_FILE) for place in (0, 50, 100)},
-    **{f"{name} is truncated": (name, lambda path: os.truncate(path, 1)) for name in ("a", "inner/b", HASHES_FILE)},
-    **{f"{name} is empty": (name, lambda path: path.write_text("")) for name in ("a", "inner/b", HASHES_FILE)},
-    **{f"{name} is missing": (name, lambda path: path.unlink()) for name in ("a", "inner/b", HASHES_FILE)},
-    "no hashes": (HASHES_FILE, lambda path: path.write_text("[]")),
-}  # fmt: skip
+DAMAGE = {"no hashes": (HASHES_FILE, partial(Path.write_text, data="[]"))}
+for name in ("a", "inner/b", HASHES_FILE):
+    for percent in (0, 50, 100):
+        DAMAGE[f"bit of {name} at {percent} %"] = (name, partial(flip_bit, percent=percent))
+    DAMAGE[f"{name} is truncated"] = (name, partial(os.truncate, length=1))
+    DAMAGE[f"{name} is empty"] = (name, partial(Path.write_text, data=""))
+    DAMAGE[f"{name} is missing"] = (name, Path.unlink)
 
 
 def write_entry(folder):
@@ -452,9 +442,8 @@ def test_find_damage_follows_what_update_json_and_people_change(tmp_path):
 def test_cached_folder_rebuilds_damaged_entry(tmp_path, name, damage, caplog):
     damage(cached_folder(tmp_path, "entry", write_entry) / name)
     folder = cached_folder(tmp_path, "entry", write_entry)
-    assert (folder / "a").read_text() + (
-        folder / "inner" / "b"
-    ).read_text() == "first textsecond text"
+    text = (folder / "a").read_text() + (folder / "inner" / "b").read_text()
+    assert text == "first textsecond text"
     assert find_damage(folder) is None
     assert "is damaged" in caplog.text
 
@@ -484,28 +473,26 @@ def test_check_output_dir_is_empty_refuses_files_and_nonempty_folders(tmp_path):
     check_output_dir_is_empty(tmp_path)
     check_output_dir_is_empty(tmp_path / "new")
     (tmp_path / "file").touch()
-    for path, found in ((tmp_path, "is not empty"), (tmp_path / "file", "is a file")):
-        with pytest.raises(OSError, match=f"must be a new or an empty folder, but {path} {found}"):
+    for path, problem in ((tmp_path, "is not empty"), (tmp_path / "file", "is a file")):
+        message = f"must be a new or an empty folder, but {path} {problem}"
+        with pytest.raises(OSError, match=message):
             check_output_dir_is_empty(path)
 
 
 def test_lock_folder_removes_leftovers_of_killed_process(tmp_path):
     """Files to which a link leads stay: another program has made it."""
+    run = tmp_path / "run"
     write_text_atomically(tmp_path / "of others" / "notes", "mine")
-    write_text_atomically(tmp_path / "run" / ".notes.tmp-12ab12ab12ab12ab", "half")
-    write_text_atomically(tmp_path / "run" / ".run.tmp-12ab12ab12ab12ab" / ".lock", "")
-    (tmp_path / "run" / ".run.tmp-12ab12ab12ab12ab" / "whole").symlink_to(tmp_path / "of others")
-    (tmp_path / "run" / "ema").mkdir()
-    write_leftover(tmp_path / "run" / "ema", "ema")
-    with lock_folder(tmp_path / "run"):
-        assert {path.name for path in (tmp_path / "run").iterdir()} == {
-            ".lock",
-            ".run.tmp-12ab12ab12ab12ab",
-            "ema",
-        }
-    assert (tmp_path / "of others" / "notes").exists() and not [
-        *(tmp_path / "run" / "ema").iterdir()
-    ]
+    write_text_atomically(run / ".notes.tmp-12ab12ab12ab12ab", "half")
+    write_text_atomically(run / ".run.tmp-12ab12ab12ab12ab" / ".lock", "")
+    (run / ".run.tmp-12ab12ab12ab12ab" / "whole").symlink_to(tmp_path / "of others")
+    (run / "ema").mkdir()
+    write_leftover(run / "ema", "ema")
+    with lock_folder(run):
+        names = {path.name for path in run.iterdir()}
+        assert names == {".lock", ".run.tmp-12ab12ab12ab12ab", "ema"}
+    assert (tmp_path / "of others" / "notes").exists()
+    assert not [*(run / "ema").iterdir()]
 
 
 def test_check_output_dir_is_empty_removes_leftovers_of_killed_process(tmp_path):

@@ -51,11 +51,9 @@ def foreign_group(monkeypatch):
 def test_find_unsafe_accepts_own_folders(file, cache, mode):
     for level in (cache, file.parent):
         level.chmod(mode)
-    assert (
-        find_unsafe(file, cache) is None
-        and find_unsafe(cache, cache) is None
-        and find_unsafe(file) is None
-    )
+    assert find_unsafe(file, cache) is None
+    assert find_unsafe(cache, cache) is None
+    assert find_unsafe(file) is None
 
 
 def test_find_unsafe_accepts_what_does_not_exist(file, cache):
@@ -65,7 +63,7 @@ def test_find_unsafe_accepts_what_does_not_exist(file, cache):
 
 @as_root
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_find_unsafe_finds_files_folders_and_parents_of_another_user(file, cache, level):
+def test_find_unsafe_finds_levels_of_another_user(file, cache, level):
     path = [file, *file.parents][level]
     os.chown(path, STRANGER, -1)
     assert find_unsafe(file, cache) == find_unsafe(file) == f"{path} belongs to user {STRANGER}"
@@ -78,22 +76,21 @@ def test_find_unsafe_finds_the_files_of_another_user(file, cache, monkeypatch):
 
 @pytest.mark.parametrize("bits", [0o020, 0o002, 0o022])
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_find_unsafe_finds_levels_that_a_group_or_others_may_write(file, cache, group, level, bits):
+def test_find_unsafe_finds_levels_others_may_write(file, cache, group, level, bits):
     path = [file, *file.parents][level]
     mode = path.stat().st_mode & 0o777 | bits
     path.chmod(mode)
-    found = find_unsafe(file, cache)
-    assert found == f"other users can write {path} (mode {mode:o}): run `chmod -R go-w {cache}`"
+    command = f"run `chmod -R go-w {cache}`"
+    expected = f"other users can write {path} (mode {mode:o}): {command}"
+    assert find_unsafe(file, cache) == expected
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
-def test_find_unsafe_finds_parents_that_others_may_write(file, cache, foreign_group, mode):
+def test_find_unsafe_finds_parents_others_may_write(file, cache, foreign_group, mode):
     cache.parent.chmod(mode)
     command = f"run `chmod go-w {cache.parent}`"
-    assert (
-        find_unsafe(file, cache)
-        == f"other users can write {cache.parent} (mode {mode:o}): {command}"
-    )
+    expected = f"other users can write {cache.parent} (mode {mode:o}): {command}"
+    assert find_unsafe(file, cache) == expected
     cache.parent.chmod(mode | 0o1000)  # as of /tmp, where users cannot rename the folders of others
     assert find_unsafe(file, cache) is None
 
@@ -120,18 +117,17 @@ def test_find_unsafe_lets_the_group_of_the_user_alone_write_parents(file, cache,
         ("ann", [], ["system.posix_acl_access"], False),
     ],
 )
-def test_group_is_of_the_user_alone_by_name_members_and_access_lists(
-    monkeypatch, name, members, lists, expected
-):
+def test_group_is_of_the_user_alone(monkeypatch, name, members, lists, expected):
     import grp
     import pwd
 
-    monkeypatch.setattr(
-        pwd, "getpwuid", lambda user: pwd.struct_passwd(("ann", "x", 7, 8, "", "", ""))
-    )
-    monkeypatch.setattr(
-        grp, "getgrgid", lambda group: grp.struct_group((name, "x", group, members))
-    )
+    user = pwd.struct_passwd(("ann", "x", 7, 8, "", "", ""))
+
+    def group_of(number):
+        return grp.struct_group((name, "x", number, members))
+
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: user)
+    monkeypatch.setattr(grp, "getgrgid", group_of)
     monkeypatch.setattr(os, "listxattr", lambda path: lists, raising=False)
     assert private_folders._is_of_user_alone(Path("any"), 8) is expected
     assert not private_folders._is_of_user_alone(Path("any"), 9)
@@ -153,9 +149,7 @@ def test_find_unsafe_finds_other_things_than_files(file, cache):
 
 
 @pytest.mark.parametrize("to", ["absolute", "relative"])
-def test_find_unsafe_follows_links_above_a_cache_and_checks_their_levels(
-    file, cache, tmp_path, foreign_group, to
-):
+def test_find_unsafe_follows_links_above_a_cache(file, cache, tmp_path, foreign_group, to):
     (tmp_path / "links").mkdir()
     link = tmp_path / "links" / "link"
     link.symlink_to(cache.parent if to == "absolute" else Path("..") / "parent")
@@ -169,7 +163,7 @@ def test_find_unsafe_follows_links_above_a_cache_and_checks_their_levels(
 
 
 @as_root
-def test_find_unsafe_finds_links_of_another_user_in_a_shared_folder(file, cache, tmp_path):
+def test_find_unsafe_finds_links_of_another_user(file, cache, tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -199,7 +193,8 @@ def test_create_private_folder_closes_it_and_its_new_parents_to_others(tmp_path,
         assert create_private_folder(folder, tmp_path / "new" / "cache") is None
     finally:
         os.umask(previous)
-    assert [level.stat().st_mode & 0o777 for level in (folder, *folder.parents[:2])] == [0o700] * 3
+    levels = (folder, *folder.parents[:2])
+    assert [level.stat().st_mode & 0o777 for level in levels] == [0o700] * 3
 
 
 @as_root
@@ -211,11 +206,14 @@ def test_create_private_folder_creates_nothing_in_folders_of_others(tmp_path):
     assert not folder.exists()
 
 
-def test_create_private_folder_finds_what_another_user_created_meanwhile(tmp_path, monkeypatch):
+def test_create_private_folder_knows_who_created_it(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
-    monkeypatch.setattr(
-        Path, "mkdir", lambda path, mode, exist_ok: os.path.isdir(path) or os.mkdir(path)
-    )
+
+    def mkdir(path, mode, exist_ok):
+        if not os.path.isdir(path):
+            os.mkdir(path)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
     folder_of_others = os.umask(0)
     try:
         assert "other users can write" in create_private_folder(folder, folder)
@@ -228,24 +226,22 @@ def inductor(tmp_path, monkeypatch):
     """Return the folder in which inductor keeps code by default."""
     from torch._inductor.runtime import cache_dir_utils
 
-    monkeypatch.setattr(
-        cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor_me")
-    )
+    folder = tmp_path / "torchinductor_me"
+    monkeypatch.setattr(cache_dir_utils, "default_cache_dir", lambda: str(folder))
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path / "torchinductor_me"
+    return folder
 
 
-def test_check_inductor_caches_creates_them_for_the_user_alone(inductor, tmp_path, monkeypatch):
+def test_inductor_caches_are_of_the_user_alone(inductor, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "other"))
     check_inductor_caches()
-    assert inductor.stat().st_mode & 0o777 == (tmp_path / "other").stat().st_mode & 0o777 == 0o700
+    for folder in (inductor, tmp_path / "other"):
+        assert folder.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("name", ["TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"])
-def test_check_inductor_caches_names_one_that_others_may_write(
-    inductor, tmp_path, monkeypatch, name
-):
+def test_inductor_caches_are_safe_from_others(inductor, tmp_path, monkeypatch, name):
     folder = inductor
     if name != "TMPDIR":
         folder = tmp_path / "other"

@@ -12,33 +12,25 @@ from vanilla_transformer.files.text_files import (
     stream_lines,
 )
 
-_WIDE = [
-    "The old house.\nIt is red.\n",
-    "Старый дом.\nОн красный, да.\n",
-    "这座老房子。\n它是红色的。\n" * 9,
-]
+_WIDE = ["The old house.\nIt is red.\n", "Старый дом.\nОн красный, да.\n"]
+_WIDE.append("这座老房子。\n它是红色的。\n" * 9)
 
 
 @pytest.mark.parametrize("text", _WIDE)
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
 def test_decode_text_names_utf_16(text, encoding):
-    found = "UTF-32" if encoding.startswith("utf-32") else encoding.upper().replace("16-", "16")
+    name = "UTF-32" if encoding.startswith("utf-32") else encoding.upper().replace("16-", "16")
     text = f"\ufeff{text}" if encoding == "utf-32-be" else text
-    message = (
-        f"a.en must be UTF-8, but it is {found}. Convert the file: `iconv -f {found} -t "
-        "UTF-8 OLD > NEW`."
-    )
+    command = f"`iconv -f {name} -t UTF-8 OLD > NEW`"
+    message = f"a.en must be UTF-8, but it is {name}. Convert the file: {command}."
     with pytest.raises(ValueError, match=re.escape(message)):
         decode_text(text.encode(encoding), "a.en")
 
 
 @pytest.mark.parametrize("text", [*_WIDE, "It is a\0b, and no more: 1, 2, 3 and so on.\n" * 9, ""])
 def test_decode_text_reads_utf_8(text):
-    assert (
-        decode_text(b"\xef\xbb\xbf" + text.encode(), "a.en")
-        == decode_text(text.encode(), "a.en")
-        == text
-    )
+    assert decode_text(text.encode(), "a.en") == text
+    assert decode_text(b"\xef\xbb\xbf" + text.encode(), "a.en") == text
 
 
 def test_decoding_names_the_line_and_the_byte():
@@ -62,21 +54,18 @@ def test_decoding_names_the_line_and_the_byte():
     ],
 )
 def test_decoding_names_the_likely_encoding(text, encoding):
-    with pytest.raises(
-        ValueError,
-        match=f"It may be {encoding}: convert the file, .* `iconv -f {encoding} -t utf-8`",
-    ):
+    command = f"`iconv -f {encoding} -t utf-8`"
+    message = f"It may be {encoding}: convert the file, .* {command}"
+    with pytest.raises(ValueError, match=message):
         decode_text(text.encode(encoding), "a")
 
 
-XML, PAGE = (
-    '<?xml version="1.0" encoding="{}"?>\n<a>{}</a>',
-    '<html><head><meta charset="{}"></head>{}</html>',
-)
+XML = '<?xml version="1.0" encoding="{}"?>\n<a>{}</a>'
+PAGE = '<html><head><meta charset="{}"></head>{}</html>'
 
 
 @pytest.mark.parametrize(
-    ("text", "encoding", "found"),
+    ("text", "encoding", "declared"),
     [
         ("\ufeffä", "utf-16-le", "UTF-16-LE"),
         ("\ufeffä", "utf-16-be", "UTF-16-BE"),
@@ -91,18 +80,15 @@ XML, PAGE = (
         ("ISO-8859-1 a", "utf-8", "UTF-8"),
     ],
 )
-def test_decode_document_reads_declared_encodings(text, encoding, found):
-    assert decode_document(text.encode(encoding), "a") == (text, found)
-    if found != "UTF-8":
-        assert fit_encoding(text, found) == text
+def test_decode_document_reads_declared_encodings(text, encoding, declared):
+    assert decode_document(text.encode(encoding), "a") == (text, declared)
+    if declared != "UTF-8":
+        assert fit_encoding(text, declared) == text
 
 
 def test_decode_document_refuses_other_encodings():
-    for content in (
-        XML.format("no-such", "ä").encode("latin-1"),
-        "ä".encode("latin-1"),
-        b"\xff\xfea",
-    ):
+    unknown = XML.format("no-such", "ä").encode("latin-1")
+    for content in (unknown, "ä".encode("latin-1"), b"\xff\xfea"):
         with pytest.raises(ValueError, match="a must be UTF-8, but .* `iconv"):
             decode_document(content, "a")
 
@@ -128,9 +114,11 @@ def test_stream_lines_leaves_out_any_line_end(tmp_path, line_end):
     assert [*stream_lines(tmp_path / "a")] == ["one", "two"]
 
 
-@pytest.mark.parametrize(
-    "head", ["<html><meta charset=" + " " * 60_000 + "<", "<" + "<meta " * 660 + "a" * 2_000_000]
-)
+HEADS = ["<html><meta charset=" + " " * 60_000 + "<"]
+HEADS.append("<" + "<meta " * 660 + "a" * 2_000_000)
+
+
+@pytest.mark.parametrize("head", HEADS)
 def test_decode_document_asks_for_the_encoding_in_linear_time(head):
     started = time.process_time()
     assert decode_document(head.encode(), "a.html", "html") == (head, "UTF-8")

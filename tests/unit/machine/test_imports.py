@@ -62,15 +62,13 @@ def test_lazy_names_are_imported_at_first_use_and_listed(monkeypatch):
         ([], False, False),
     ],
 )
-def test_is_command_line_knows_the_program_and_not_its_workers(
-    argv, is_worker, expected, monkeypatch
-):
+def test_is_command_line_excludes_workers(argv, is_worker, expected, monkeypatch):
     monkeypatch.setattr("sys.argv", argv)
     monkeypatch.setattr("sys.modules", {"multiprocessing": None} if is_worker else {})
     assert is_command_line() is expected
 
 
-def test_child_environment_has_the_path_of_this_process_without_the_current_folder(monkeypatch):
+def test_child_environment_has_no_current_folder(monkeypatch):
     monkeypatch.setattr(sys, "path", ["", "/a", "/b"])
     environment = child_environment()
     assert (

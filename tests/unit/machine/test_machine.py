@@ -83,11 +83,8 @@ def test_total_memory_follows_the_limits_of_cgroups(cgroups, membership, files, 
     [
         ({"avx2": True, "avx512_vnni": False}, False, False),  # Zen 3
         ({"avx2": True, "avx_vnni": True}, False, True),  # Alder Lake
-        (
-            {"avx512_f": True, "avx512_vnni": True, "avx512_bf16": False},
-            False,
-            True,
-        ),  # Cascade Lake
+        # Cascade Lake.
+        ({"avx512_f": True, "avx512_vnni": True, "avx512_bf16": False}, False, True),
         ({"avx512_vnni": True, "avx512_bf16": True, "amx_bf16": False}, True, True),  # Zen 4
         ({"amx_bf16": True, "amx_int8": True}, True, True),
         ({"neon": True, "bf16": False, "i8mm": False, "dot": True}, False, True),
@@ -104,23 +101,26 @@ def test_multiplies_reads_instructions(monkeypatch, instructions, bfloat16, int8
 @pytest.mark.parametrize("fast", [True, False])
 def test_multiplies_leaves_out_bfloat16_that_a_gpu_emulates(monkeypatch, fast):
     asked = []
-    monkeypatch.setattr(
-        torch.cuda, "is_bf16_supported", lambda **options: asked.append(options) or fast
-    )
+
+    def is_supported(**options):
+        asked.append(options)
+        return fast
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
     assert multiplies("bfloat16", torch.device("cuda")) is fast
     assert asked == [{"including_emulation": False}]
     assert multiplies("float32", torch.device("cuda"))
 
     monkeypatch.setattr(cores, "is_bf16_available", lambda: fast)
     assert multiplies("bfloat16", torch.device("mps")) is fast
-    assert all(
-        torch.cpu.get_capabilities().keys() & {*names} for names in cores._INSTRUCTIONS.values()
-    )
+    known = torch.cpu.get_capabilities().keys()
+    assert all(known & {*names} for names in cores._INSTRUCTIONS.values())
 
 
-@pytest.mark.parametrize(
-    "build", [partial(Engine, compile=False), EnginePool], ids=["engine", "pool"]
-)
+BUILDS = [partial(Engine, compile=False), EnginePool]
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=["engine", "pool"])
 def test_decoding_limits_the_caches_of_products(build, monkeypatch):
     names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
     others = {name: value for name, value in os.environ.items() if name not in names}

@@ -29,10 +29,12 @@ def test_to_device_and_host_copy_keep_values():
 
 def sources(number):
     draw = random.Random(0)
-    return [
-        [draw.randrange(5, 40) for _ in range(draw.choice([1, 3, 5, 30]))] + [EOS]
-        for _ in range(number)
-    ]
+    sentences = []
+    for _ in range(number):
+        length = draw.choice([1, 3, 5, 30])
+        tokens = [draw.randrange(5, 40) for _ in range(length)]
+        sentences.append([*tokens, EOS])
+    return sentences
 
 
 @pytest.mark.parametrize(
@@ -47,9 +49,8 @@ def sources(number):
 )
 def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, changes):
     model = tiny_model(vocab_size=40, **changes).to(GPU)
-    engine = Engine(
-        model, slots=5, num_beams=beams, max_new_tokens=20, precision=precision, compile=False
-    )
+    options = {"max_new_tokens": 20, "precision": precision, "compile": False}
+    engine = Engine(model, slots=5, num_beams=beams, **options)
     engine._look_every = FEW_STEPS
     torch.manual_seed(0)  # of the values that arrive
     with gpu_stand_in() as copies:
@@ -57,9 +58,8 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
     assert [len(hypotheses) for hypotheses in results] == [beams] * 12
     looks = [copy for copy in copies.arrived if copy.dtype is torch.bool]
     assert len(looks) == engine._schedule.steps_run / engine._look_every > 3
-    assert len(copies.arrived) <= 5 * len(
-        looks
-    )  # a look, or also tokens, their log-probabilities, lengths and scores
+    # A look, or also tokens, their log-probabilities, lengths and scores.
+    assert len(copies.arrived) <= 5 * len(looks)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,8 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
     ids=str,
 )
 def test_engine_with_features_does_not_wait_for_a_gpu(options):
-    engine = Engine(
-        tiny_model(vocab_size=40).to(GPU), slots=5, max_new_tokens=20, compile=False, **options
-    )
+    model = tiny_model(vocab_size=40).to(GPU)
+    engine = Engine(model, slots=5, max_new_tokens=20, compile=False, **options)
     engine._look_every = FEW_STEPS
     torch.manual_seed(0)  # of the values that arrive
     with gpu_stand_in():
@@ -81,18 +80,21 @@ def test_engine_with_features_does_not_wait_for_a_gpu(options):
 
 
 def test_engine_does_not_wait_for_a_gpu_to_set_long_sentences_aside():
-    engine = Engine(
-        tiny_model(vocab_size=40).to(GPU), slots=5, num_beams=2, max_new_tokens=20, compile=False
-    )
+    model = tiny_model(vocab_size=40).to(GPU)
+    engine = Engine(model, slots=5, num_beams=2, max_new_tokens=20, compile=False)
     engine._look_every = FEW_STEPS
     sources = [[9] * 150 + [EOS], *([[5, EOS]] * 10)]
-    torch.manual_seed(
-        2
-    )  # of the values that arrive, by which the long sentence is not done at the first look
+    # Of the values that arrive, by which the long sentence is not done at the first look.
+    torch.manual_seed(2)
+    aside = list[int]()
+
+    def note(_):
+        aside.append(len(engine._schedule._aside))
+
     with gpu_stand_in():
-        aside = list[int]()
-        engine.decode(sources, report=lambda _: aside.append(len(engine._schedule._aside)))
-    assert len(aside) == len(sources) and max(aside) == 1 and aside[-1] == 0
+        engine.decode(sources, report=note)
+    assert len(aside) == len(sources)
+    assert max(aside) == 1 and aside[-1] == 0
 
 
 def test_engine_does_not_wait_for_a_gpu_to_read_prompts():
@@ -136,5 +138,6 @@ def test_encode_gives_states_of_the_encoder(attention):
     model = tiny_model(encoder_layers=2, vocab_size=40, attn_implementation=attention)
     ids, mask = torch.tensor([[7, 8, EOS], [9, EOS, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
     expected = model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
-    found = encode(model, [[7, 8, EOS], [9, EOS]], [3, 2])
-    assert torch.equal(found[mask.bool()], expected[mask.bool()])
+    states = encode(model, [[7, 8, EOS], [9, EOS]], [3, 2])
+    tokens = mask.bool()
+    assert torch.equal(states[tokens], expected[tokens])

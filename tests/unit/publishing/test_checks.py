@@ -57,6 +57,21 @@ def change_text(name, old, new):
     return replace
 
 
+def delete(name):
+    """Return a function that deletes a file of a folder."""
+    return lambda folder: (folder / name).unlink()
+
+
+def touch(name):
+    """Return a function that adds an empty file to a folder."""
+    return lambda folder: (folder / name).touch()
+
+
+def truncate(folder):
+    content = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(content[:-100])
+
+
 def flip_a_bit(folder):
     content = bytearray((folder / WEIGHTS).read_bytes())
     content[-50] ^= 1
@@ -69,40 +84,36 @@ def delete_a_listed_file(folder):
     (folder / "LICENSE").unlink()
 
 
+TENSOR = "model.encoder.layers.0.fc1.weight"
+BIAS = "model.decoder.layers.0.fc2.bias"
+
+
 def put_nan(weights):
-    weights["model.encoder.layers.0.fc1.weight"][0, 0].fill_(float("nan"))
+    weights[TENSOR][0, 0].fill_(float("nan"))
+
+
+def remove_bias(weights):
+    del weights[BIAS]
 
 
 def transpose(weights):
-    weights["model.encoder.layers.0.fc1.weight"] = weights[
-        "model.encoder.layers.0.fc1.weight"
-    ].T.contiguous()
+    weights[TENSOR] = weights[TENSOR].T.contiguous()
 
 
 BROKEN_FILES = {
-    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "files", f"{WEIGHTS} is missing"),
-    "no pipeline": (lambda folder: (folder / PIPELINE).unlink(), "files", f"{PIPELINE} is missing"),
-    "a pickle": (
-        lambda folder: (folder / "pytorch_model.bin").touch(),
-        "no pickle",
-        "pytorch_model.bin",
-    ),
-    "truncated weights": (
-        lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100]),
-        "weights",
-        "truncated or corrupt",
-    ),
+    "no weights": (delete(WEIGHTS), "files", f"{WEIGHTS} is missing"),
+    "no pipeline": (delete(PIPELINE), "files", f"{PIPELINE} is missing"),
+    "a pickle": (touch("pytorch_model.bin"), "no pickle", "pytorch_model.bin"),
+    "truncated weights": (truncate, "weights", "truncated or corrupt"),
     "weights with NaN": (
         partial(change_weights, change=put_nan),
         "weights",
-        "hold NaN or infinity, such as in model.encoder.layers.0.fc1.weight",
+        f"hold NaN or infinity, such as in {TENSOR}",
     ),
     "a missing tensor": (
-        partial(
-            change_weights, change=lambda weights: weights.pop("model.decoder.layers.0.fc2.bias")
-        ),
+        partial(change_weights, change=remove_bias),
         "weights",
-        "lack the tensor model.decoder.layers.0.fc2.bias",
+        f"lack the tensor {BIAS}",
     ),
     "a transposed tensor": (
         partial(change_weights, change=transpose),
@@ -110,18 +121,10 @@ BROKEN_FILES = {
         "must have the shape (32, 16) of its config.json, got (16, 32)",
     ),
     "a flipped bit": (flip_a_bit, "hashes", "not the file that the card lists"),
-    "an unlisted file": (
-        lambda folder: (folder / "LICENSE").touch(),
-        "hashes",
-        "LICENSE is not the file",
-    ),
+    "an unlisted file": (touch("LICENSE"), "hashes", "LICENSE is not the file"),
     "a listed file that is gone": (delete_a_listed_file, "hashes", "LICENSE is not the file"),
-    "no card": (lambda folder: (folder / "README.md").unlink(), "card", "render it"),
-    "no list of files": (
-        lambda folder: (folder / "README.md").unlink(),
-        "hashes",
-        "there is no README.md",
-    ),
+    "no card": (delete("README.md"), "card", "render it"),
+    "no list of files": (delete("README.md"), "hashes", "there is no README.md"),
     "a card without language": (
         change_text("README.md", "language:\n- en\n- de\n", ""),
         "card",
@@ -174,8 +177,8 @@ def test_check_folder_finds_broken_files(fault, folder):
     assert not failed(folder)
     break_it, name, detail = BROKEN_FILES[fault]
     break_it(folder)
-    found = failed(folder)
-    assert detail in found[name] and TOKEN not in str(found)
+    failures = failed(folder)
+    assert detail in failures[name] and TOKEN not in str(failures)
 
 
 def test_check_folder_names_the_home_folder(folder, monkeypatch):
@@ -183,9 +186,8 @@ def test_check_folder_names_the_home_folder(folder, monkeypatch):
     # Users of containers may live in /data, which is also the beginning of many other paths.
     for home, is_named in {"/srv/people/alice": True, "/srv": False}.items():
         monkeypatch.setenv("HOME", home)
-        assert (
-            f"names the folder {home} of your machine" in failed(folder).get("private data", "")
-        ) is is_named
+        problem = failed(folder).get("private data", "")
+        assert (f"names the folder {home} of your machine" in problem) is is_named
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
@@ -193,9 +195,8 @@ def test_check_folder_names_the_home_folder(folder, monkeypatch):
 def test_check_folder_does_not_wait_for_a_pipe(folder, name):
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    with pytest.raises(
-        ValueError, match=f"{name} must be a file or a folder, but it is a pipe or a device. Delete"
-    ):
+    message = f"{name} must be a file or a folder, but it is a pipe or a device. Delete"
+    with pytest.raises(ValueError, match=message):
         checks.check_folder(folder)
 
 
@@ -244,29 +245,31 @@ def test_class_of_a_user_that_translates_may_have_any_name():
 def test_check_folder_leaves_out_the_state_of_trainer(folder):
     """`Trainer.save_model` writes its arguments, a pickle, beside the model."""
     (folder / "training_args.bin").write_bytes(b"pickle")
-    (note,) = [
-        result.detail for result in checks.check_folder(folder) if result.name == "no pickle"
-    ]
+    results = {result.name: result for result in checks.check_folder(folder)}
+    note = results["no pickle"].detail
     assert "training_args.bin of transformers' Trainer is left out" in note
     assert "training_args.bin" not in {path.name for path in checks.publishable_files(folder)}
     (folder / "pytorch_model.bin").touch()
     assert [*failed(folder)] == ["no pickle"]
 
 
-@pytest.mark.parametrize(("code", "passes"), [("xx", False), ("english", False), ("ace", True)])
+CODES = [("xx", False), ("english", False), ("ace", True)]
+
+
+@pytest.mark.parametrize(("code", "passes"), CODES)
 def test_check_folder_wants_languages_of_iso_639(code, passes, folder):
     card = folder / "README.md"
     card.write_text(card.read_text().replace("- de\n", f"- {code}\n", 1))
     result = next(check for check in check_folder(folder) if check.name == "card")
     assert result.passed is passes
-    assert (
-        passes or f"`language` must be a code of ISO 639, such as de, got '{code}'" in result.detail
-    )
+    message = f"`language` must be a code of ISO 639, such as de, got '{code}'"
+    assert passes or message in result.detail
 
 
 def test_check_folder_refuses_a_class_of_the_user(folder, capsys):
     (folder / "gated.py").write_text("import torch\nfrom vanilla_transformer import Model\n")
-    for words in (["check-model", str(folder)], ["push-to-hub", str(folder), "a/b", "--dry_run"]):
+    commands = [["check-model", str(folder)], ["push-to-hub", str(folder), "a/b", "--dry_run"]]
+    for words in commands:
         assert main(words) == 2
         error = capsys.readouterr().err
         assert "gated.py imports it" in error and "model.push_to_hub" in error
@@ -274,7 +277,7 @@ def test_check_folder_refuses_a_class_of_the_user(folder, capsys):
 
 
 @pytest.mark.parametrize("config", ["[]", '{"model_type": []}', "not JSON"])
-def test_check_model_names_a_damaged_config_of_a_model_without_code(config, folder, capsys):
+def test_check_model_names_a_damaged_config(config, folder, capsys):
     for name in code_names(folder):
         (folder / name).unlink()
     (folder / "config.json").write_text(config)
@@ -288,10 +291,12 @@ def test_stage_adds_the_code_of_a_model_without_any(folder, tmp_path):
     for name in code_names(folder):
         (folder / name).unlink()
     config = json.loads((folder / "config.json").read_text())
-    plain = {name: config[name] for name in config if name not in ("auto_map", "custom_pipelines")}
+    names = config.keys() - {"auto_map", "custom_pipelines"}
+    plain = {name: config[name] for name in names}
     (folder / "config.json").write_text(json.dumps(plain))
     add_card(folder)
     assert failed(folder) and main(["check-model", str(folder)]) == 0
     staged = stage(folder, tmp_path / "staged")
-    assert not failed(staged) and json.loads((staged / "config.json").read_text()) == config
+    assert not failed(staged)
+    assert json.loads((staged / "config.json").read_text()) == config
     assert json.loads((folder / "config.json").read_text()) == plain

@@ -30,30 +30,26 @@ def add_generation_code(folder):
 
 
 ALL_MAPPED = {"AutoConfig": "evil.Config", "AutoModelForSeq2SeqLM": "evil.Model"}
+NESTED = {"auto_map": {"AutoConfig": "evil.C"}}
+TOKENIZER = {"AutoTokenizer": [None, "evil.Tokenizer"]}
+PIPELINES = {"translation": {"impl": "evil.Pipeline", "pt": []}}
+PROCESSOR = {"AutoProcessor": "evil.P"}
 # Kind of reference → (how to add it, words of the finding).
 INSIDE = {
     "another auto_map": (set_values("config.json", auto_map=ALL_MAPPED), "config.json (auto_map: "),
     "one entry of auto_map": (change_one_entry, "evil.Model"),
-    "a nested auto_map": (
-        set_values("config.json", encoder={"auto_map": {"AutoConfig": "evil.C"}}),
-        "evil.C",
-    ),
+    "a nested auto_map": (set_values("config.json", encoder=NESTED), "evil.C"),
     "an added tokenizer": (
-        set_values("tokenizer_config.json", auto_map={"AutoTokenizer": [None, "evil.Tokenizer"]}),
+        set_values("tokenizer_config.json", auto_map=TOKENIZER),
         "tokenizer_config.json (auto_map: ",
     ),
-    "a pipeline": (
-        set_values(
-            "config.json", custom_pipelines={"translation": {"impl": "evil.Pipeline", "pt": []}}
-        ),
-        "custom_pipelines",
-    ),
+    "a pipeline": (set_values("config.json", custom_pipelines=PIPELINES), "custom_pipelines"),
     "a processor": (
-        set_values("processor_config.json", auto_map={"AutoProcessor": "evil.P"}),
+        set_values("processor_config.json", auto_map=PROCESSOR),
         "processor_config",
     ),
     "a preprocessor": (
-        set_values("preprocessor_config.json", auto_map={"AutoProcessor": "evil.P"}),
+        set_values("preprocessor_config.json", auto_map=PROCESSOR),
         "preprocessor",
     ),
     "a versioned config": (
@@ -90,19 +86,17 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("kind", INSIDE | OUTSIDE)
-def test_check_folder_runs_code_of_the_folder_only_if_it_is_trusted(
-    kind, folder, without_new_process
-):
+def test_check_folder_runs_only_trusted_code(kind, folder, without_new_process):
     (folder / EVIL).write_text(CODE)
     add, said = (INSIDE | OUTSIDE)[kind]
     add(folder)
     assert said in failed(folder)["code"]
     assert not without_new_process, "nothing of the folder may run"
-    found = failed(folder, trust_remote_code=True).get("code", "")
+    problem = failed(folder, trust_remote_code=True).get("code", "")
     if kind in INSIDE:
-        assert not found and without_new_process == [folder]
+        assert not problem and without_new_process == [folder]
     else:
-        assert said in found and "from elsewhere" in found and not without_new_process
+        assert said in problem and "from elsewhere" in problem and not without_new_process
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "\udcff"])
@@ -125,16 +119,12 @@ def test_check_folder_hides_secrets_from_the_new_process(folder, monkeypatch):
         environments.append(options["env"])
         return subprocess.CompletedProcess(command, 1, "", "stopped")
 
-    for name in (
-        "HF_TOKEN",
-        "HUGGING_FACE_HUB_TOKEN",
-        "AWS_SECRET_ACCESS_KEY",
-        "https_proxy",
-        "HF_TOKEN_PATH",
-    ):
+    names = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY"]
+    for name in (*names, "https_proxy", "HF_TOKEN_PATH"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setattr(checks.subprocess, "run", run)
     checks.check_folder(folder)
     (environment,) = environments
-    assert "secret" not in environment.values() and environment["HF_HUB_OFFLINE"] == "1"
+    assert "secret" not in environment.values()
+    assert environment["HF_HUB_OFFLINE"] == "1"
     assert environment["HOME"] == environment["HF_HOME"] != str(checks.Path.home())

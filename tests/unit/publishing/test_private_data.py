@@ -24,9 +24,8 @@ def test_stage_refuses_a_link_out_of_the_folder(name, folder, tmp_path):
     secret.write_text("secret")
     (folder / name).unlink(missing_ok=True)
     (folder / name).symlink_to(secret)
-    with pytest.raises(
-        ValueError, match=f"{name} must be a file of the folder, but it is a link out of it"
-    ):
+    message = f"{name} must be a file of the folder, but it is a link out of it"
+    with pytest.raises(ValueError, match=message):
         stage(folder, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
@@ -36,7 +35,8 @@ def test_stage_follows_links_within_the_folder(folder, tmp_path):
     (folder / "model.safetensors").rename(folder / "checkpoint-1" / "model.safetensors")
     (folder / "model.safetensors").symlink_to("checkpoint-1/model.safetensors")
     (tmp_path / "link").symlink_to(folder)
-    assert (stage(tmp_path / "link", tmp_path / "copy") / "model.safetensors").stat().st_size > 1000
+    staged = stage(tmp_path / "link", tmp_path / "copy")
+    assert (staged / "model.safetensors").stat().st_size > 1000
 
 
 def test_render_card_shows_no_folders_of_the_machine(folder):
@@ -51,9 +51,8 @@ def test_render_card_shows_no_folders_of_the_machine(folder):
         "dropout": 0.3,
     }
     (folder / "recipe.json").write_text(json.dumps(recipe))
-    card = render_card(
-        folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1.2.3"
-    )
+    facts = read_facts(CARDS / "demo.yaml")
+    card = render_card(folder, facts, CARDS / "template.md", version="1.2.3")
     for hidden in ("alice", "~/", ".cache", "output_dir", str(folder), str(folder.parent)):
         assert hidden not in card.content
     shown = yaml.safe_load(card.text.split("```yaml\n")[1].split("```")[0])
@@ -70,9 +69,12 @@ def test_render_card_shows_no_folders_of_the_machine(folder):
 
 def test_push_to_hub_reads_the_token_from_a_file(folder, tmp_path, monkeypatch, capsys):
     used = []
-    monkeypatch.setattr(
-        push, "push_folder", lambda *names, token, **options: used.append(token) or "url"
-    )
+
+    def push_folder(*names, token, **options):
+        used.append(token)
+        return "url"
+
+    monkeypatch.setattr(push, "push_folder", push_folder)
     command = ["push-to-hub", str(folder), "user/name"]
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     assert main([*command, "--token_file", str(tmp_path / "token")]) == 0
@@ -81,11 +83,8 @@ def test_push_to_hub_reads_the_token_from_a_file(folder, tmp_path, monkeypatch, 
     capsys.readouterr()
     assert main([*command, "--token", TOKEN]) == 2, "other users see the flags of a process"
     assert "token_file" in capsys.readouterr().err
-    for content, said in (
-        (b" \n", "must hold a key"),
-        (b"a\nb", "one access token, got 2"),
-        (b"\xff", "not UTF-8"),
-    ):
+    damage = {b" \n": "must hold a key", b"a\nb": "one access token, got 2", b"\xff": "not UTF-8"}
+    for content, said in damage.items():
         (tmp_path / "token").write_bytes(content)
         assert main([*command, "--token_file", str(tmp_path / "token")]) == 2
         assert said in capsys.readouterr().err
@@ -95,7 +94,8 @@ def test_push_to_hub_reads_the_token_from_a_file(folder, tmp_path, monkeypatch, 
 def test_publishable_files_ignores_pipes_and_dangling_links(folder):
     os.mkfifo(folder / "LICENSE")
     (folder / "vocab.json").symlink_to("/nowhere")
-    assert not {"LICENSE", "vocab.json"} & {path.name for path in publishable_files(folder)}
+    names = {path.name for path in publishable_files(folder)}
+    assert not {"LICENSE", "vocab.json"} & names
 
 
 def test_check_folder_reads_a_long_word_once(folder):

@@ -42,8 +42,9 @@ def test_bleu_tokenizer_follows_the_script(language, without_mecab):
 
 def test_bleu_tokenizer_uses_the_tokenizers_of_words_that_are_installed(monkeypatch):
     monkeypatch.setattr(scripts, "find_spec", lambda module: object())
-    found = {language: bleu_tokenizer([SENTENCES[language]]) for language in ("ja", "ko", "zh")}
-    assert found == {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
+    languages = ("ja", "ko", "zh")
+    tokenizers = {language: bleu_tokenizer([SENTENCES[language]]) for language in languages}
+    assert tokenizers == {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
 
 
 @pytest.mark.parametrize(

@@ -31,22 +31,21 @@ def start_attempt(store, world_size, first):
 @pytest.fixture
 def asked(monkeypatch):
     """Return the backends and devices that torch gets, in a process that a launcher has started."""
-    found = []
-    for name, value in (
-        ("LOCAL_RANK", 3),
-        ("RANK", 11),
-        ("WORLD_SIZE", 12),
-        ("MASTER_ADDR", "a"),
-        ("MASTER_PORT", 1),
-    ):
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(distributed, "rendezvous", lambda url, timeout: iter([(HashStore(), 0, 1)]))
-    monkeypatch.setattr(
-        torch.distributed,
-        "init_process_group",
-        lambda backend, device_id=None, **_: found.append((backend, device_id)),
-    )
-    return found
+    calls = []
+    variables = {"LOCAL_RANK": "3", "RANK": "11", "WORLD_SIZE": "12"}
+    variables |= {"MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    def rendezvous(url, timeout):
+        yield HashStore(), 0, 1
+
+    def init_process_group(backend, device_id=None, **_):
+        calls.append((backend, device_id))
+
+    monkeypatch.setattr(distributed, "rendezvous", rendezvous)
+    monkeypatch.setattr(torch.distributed, "init_process_group", init_process_group)
+    return calls
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def asked(monkeypatch):
         (1, ("cpu:gloo,cuda:nccl", torch.device("cuda", 0))),
     ],
 )
-def test_connect_processes_sends_tensors_of_the_cpu_by_gloo(monkeypatch, asked, gpus, expected):
+def test_connect_processes_uses_gloo_on_the_cpu(monkeypatch, asked, gpus, expected):
     """Builds of PyTorch for CUDA answer `cuda` on every machine, unless they are to check."""
 
     def current_accelerator(check_available=False):
@@ -95,9 +94,8 @@ def test_agree_on_attempt_ignores_the_name_of_a_dead_process():
 
 def test_agree_on_attempt_names_the_first_missing_process(monkeypatch):
     monkeypatch.setattr(distributed, "_START_TIMEOUT", timedelta(0))
-    with pytest.raises(
-        ChildProcessError, match="All 3 processes must start .* the first of them process 1"
-    ):
+    message = "All 3 processes must start .* the first of them process 1"
+    with pytest.raises(ChildProcessError, match=message):
         agree_on_attempt(HashStore(), rank=0, world_size=3)
 
 
@@ -112,31 +110,21 @@ DUPLICATE = NCCL.format(
     "ncclInvalidUsage: This reflects invalid usage.",
     "Duplicate GPU detected : rank 1 and rank 0",
 )
-
-
+CLOSED = "[/torch/gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1"
+ABORTED = "NCCL communicator was aborted on rank 1.\nOriginal reason for failure was: timeout"
 RESUMES = "The same command resumes"
+NEEDS_A_GPU = r"^Process 0 must have a GPU .* NCCL cannot use it: Duplicate GPU detected : rank 1 and rank 0\. Start "
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (
-            RuntimeError("[/torch/gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1"),
-            RESUMES,
-        ),
+        (RuntimeError(CLOSED), RESUMES),
         (torch.distributed.DistBackendError(REMOTE), RESUMES),
         (torch.distributed.DistNetworkError("failed to recv, got 0 bytes"), RESUMES),
-        (
-            RuntimeError(
-                "NCCL communicator was aborted on rank 1.\nOriginal reason for failure was: timeout"
-            ),
-            RESUMES,
-        ),
+        (RuntimeError(ABORTED), RESUMES),
         (RuntimeError(REMOTE), RESUMES),
-        (
-            torch.distributed.DistBackendError(DUPLICATE),
-            r"^Process 0 must have a GPU .* NCCL cannot use it: Duplicate GPU detected : rank 1 and rank 0\. Start ",
-        ),
+        (torch.distributed.DistBackendError(DUPLICATE), NEEDS_A_GPU),
     ],
 )
 def test_report_lost_processes_has_one_line(error, words):
@@ -145,9 +133,10 @@ def test_report_lost_processes_has_one_line(error, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text", ["shape mismatch", "Distributed package doesn't have NCCL built in"]
-)
+OTHERS = ["shape mismatch", "Distributed package doesn't have NCCL built in"]
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_report_lost_processes_leaves_other_errors_alone(text):
     with pytest.raises(RuntimeError, match=text), report_lost_processes():
         raise RuntimeError(text)

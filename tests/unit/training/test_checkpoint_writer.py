@@ -30,15 +30,14 @@ from vanilla_transformer.training.checkpoint import (
 def state(tiny_model):
     """Return a state with an EMA and Adam's tensors of every parameter."""
     ema = {name: torch.randn_like(parameter) for name, parameter in tiny_model.named_parameters()}
-    optimizer = {
-        f"{name}.{kind}": torch.randn_like(t)
-        for name, t in ema.items()
-        for kind in ("exp_avg", "exp_avg_sq")
-    }
-    optimizer |= {f"{name}.step": torch.tensor(3.0) for name in ema}
-    return ResumeState(
-        {"step": 3, "recipe": {"seed": 0}}, [{"lr": 0.1, "params": list(ema)}], optimizer, ema
-    )
+    optimizer = {}
+    for name, tensor in ema.items():
+        optimizer[f"{name}.exp_avg"] = torch.randn_like(tensor)
+        optimizer[f"{name}.exp_avg_sq"] = torch.randn_like(tensor)
+        optimizer[f"{name}.step"] = torch.tensor(3.0)
+    progress = {"step": 3, "recipe": {"seed": 0}}
+    groups = [{"lr": 0.1, "params": list(ema)}]
+    return ResumeState(progress, groups, optimizer, ema)
 
 
 def save_sharded_checkpoint(model, tokenizer, state, folder):
@@ -53,10 +52,8 @@ def write(model, tokenizer, state, folder, sharded):
 
 
 def zeros_like(state):
-    optimizer, ema = (
-        {name: torch.zeros_like(t) for name, t in part.items()}
-        for part in (state.optimizer, state.ema)
-    )
+    optimizer = {name: torch.zeros_like(tensor) for name, tensor in state.optimizer.items()}
+    ema = {name: torch.zeros_like(tensor) for name, tensor in state.ema.items()}
     return ResumeState({}, [], optimizer, ema)
 
 
@@ -67,24 +64,21 @@ def assert_equal(ours, theirs):
         assert all(torch.equal(mine[name], expected[name]) for name in expected)
 
 
-def test_sharded_checkpoint_holds_same_as_plain_one(tiny_model, tiny_tokenizer, state, tmp_path):
+def test_sharded_checkpoint_equals_a_plain_one(tiny_model, tiny_tokenizer, state, tmp_path):
     plain = save_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "plain")
     sharded = save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
     for folder in (plain, sharded):
         assert find_damage(folder) is None and load_progress(folder) == state.progress
         like = zeros_like(state)
-        found = load_resume_state(folder, like)
-        assert_equal(found, state)
-        assert (found.optimizer is like.optimizer) == (folder is sharded), (
-            "each process reads its own shards"
-        )
+        loaded = load_resume_state(folder, like)
+        assert_equal(loaded, state)
+        is_filled = loaded.optimizer is like.optimizer
+        assert is_filled == (folder is sharded), "each process reads its own shards"
         like.ema = {}
         assert load_resume_state(folder, like).ema == {}
-    weights = [load_model_weights(folder) for folder in (plain, sharded)]
-    assert all(
-        torch.equal(weights[0][name], weights[1][name])
-        for name in weights[0].keys() | weights[1].keys()
-    )
+    ours, theirs = load_model_weights(sharded), load_model_weights(plain)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
     assert not list(tmp_path.glob(".*"))
 
 
@@ -93,9 +87,7 @@ SAVERS = pytest.mark.parametrize(
 )
 
 
-def test_save_sharded_checkpoint_replaces_one_of_same_step(
-    tiny_model, tiny_tokenizer, state, tmp_path
-):
+def test_sharded_checkpoint_replaces_another(tiny_model, tiny_tokenizer, state, tmp_path):
     for step in (3, 4):
         state.progress["step"] = step
         save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
@@ -103,16 +95,15 @@ def test_save_sharded_checkpoint_replaces_one_of_same_step(
 
 
 @SAVERS
-def test_save_checkpoint_follows_the_umask(tiny_model, tiny_tokenizer, state, tmp_path, save):
+def test_checkpoint_follows_the_umask(tiny_model, tiny_tokenizer, state, tmp_path, save):
     previous = os.umask(0o027)
     try:
         folder = save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
     finally:
         os.umask(previous)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o750
-    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {
-        0o640
-    }
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o640}
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "sharded"])
@@ -125,11 +116,8 @@ def writer(request, tiny_tokenizer):
 @pytest.fixture
 def blocked(monkeypatch):
     """Write no tensors before the event that this returns is set."""
-    allowed, write_data, save_file = (
-        threading.Event(),
-        FileSystemWriter.write_data,
-        checkpoint.save_file,
-    )
+    allowed = threading.Event()
+    write_data, save_file = FileSystemWriter.write_data, checkpoint.save_file
 
     def when_allowed(function):
         def wait_and_call(*arguments):
@@ -150,12 +138,16 @@ def change_all(model, state):
             tensor.add_(1)
 
 
-def test_checkpoint_writer_lets_training_continue(writer, tiny_model, state, tmp_path, blocked):
+def test_writer_lets_training_continue(writer, tiny_model, state, tmp_path, blocked):
     """The checkpoint holds the tensors at the time of the call, and appears once it is complete."""
     expected, completed = copy.deepcopy(state), []
     weights = copy.deepcopy(tiny_model.state_dict())
     folder = tmp_path / "checkpoint-3"
-    written = writer.save(tiny_model, state, folder, then=lambda: completed.append(folder.exists()))
+
+    def note():
+        completed.append(folder.exists())
+
+    written = writer.save(tiny_model, state, folder, then=note)
     change_all(tiny_model, state)
     assert not folder.exists() and not completed and not written.done()
     blocked.set()
@@ -166,11 +158,10 @@ def test_checkpoint_writer_lets_training_continue(writer, tiny_model, state, tmp
     assert saved and all(torch.equal(tensor, weights[name]) for name, tensor in saved.items())
 
 
-def test_checkpoint_writer_finishes_one_before_the_next(
-    writer, tiny_model, state, tmp_path, blocked
-):
+def test_writer_finishes_one_before_the_next(writer, tiny_model, state, tmp_path, blocked):
     """The second one is copied to the memory of the first, after that is written."""
-    first, folders = copy.deepcopy(state), [tmp_path / "checkpoint-3", tmp_path / "checkpoint-4"]
+    first = copy.deepcopy(state)
+    folders = [tmp_path / "checkpoint-3", tmp_path / "checkpoint-4"]
     writer.save(tiny_model, state, folders[0])
     change_all(tiny_model, state)
     threading.Timer(0.1, blocked.set).start()
@@ -195,19 +186,19 @@ def test_checkpoint_writer_takes_a_stager_for_each_checkpoint_if_it_closes_itsel
     monkeypatch.setattr(checkpoint, "_STAGERS_LAST", False)
     monkeypatch.setattr(checkpoint.DefaultStager, "stage", stage)
     for step in (3, 4):
-        writer.save(tiny_model, state, tmp_path / f"checkpoint-{step}")
+        folder = tmp_path / f"checkpoint-{step}"
+        writer.save(tiny_model, state, folder)
         writer.wait()
-        assert_equal(load_resume_state(tmp_path / f"checkpoint-{step}", zeros_like(state)), state)
+        assert_equal(load_resume_state(folder, zeros_like(state)), state)
 
 
 @pytest.mark.skipif(not checkpoint._STAGERS_LAST, reason="before torch 2.13, memory is used once")
-def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_path, monkeypatch):
+def test_writer_uses_its_memory_again(writer, tiny_model, state, tmp_path, monkeypatch):
     places, save = [], checkpoint.save_checkpoint
 
     def note_places(model, tokenizer, copied, *rest):
-        places.append(
-            [tensor.data_ptr() for tensor in [*copied.optimizer.values(), *rest[-1].values()]]
-        )
+        tensors = [*copied.optimizer.values(), *rest[-1].values()]
+        places.append([tensor.data_ptr() for tensor in tensors])
         return save(model, tokenizer, copied, *rest)
 
     monkeypatch.setattr(checkpoint, "save_checkpoint", note_places)
@@ -215,16 +206,11 @@ def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_
         writer.save(tiny_model, state, tmp_path / f"checkpoint-{step}")
         writer.wait()
     assert places[0] == places[1]
-    own = [
-        tensor.data_ptr()
-        for tensor in [*state.optimizer.values(), *tiny_model.state_dict().values()]
-    ]
-    assert not {*own} & {*places[0]}
+    tensors = [*state.optimizer.values(), *tiny_model.state_dict().values()]
+    assert not {tensor.data_ptr() for tensor in tensors} & {*places[0]}
 
 
-def test_checkpoint_writer_that_is_closed_has_finished(
-    writer, tiny_model, state, tmp_path, blocked
-):
+def test_writer_that_is_closed_has_finished(writer, tiny_model, state, tmp_path, blocked):
     """As after an error of training, which leaves no thread that writes."""
     writer.save(tiny_model, state, tmp_path / "checkpoint-3")
     threading.Timer(0.1, blocked.set).start()
@@ -237,7 +223,7 @@ def fail(*_, **__):
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "sharded"),
+    ("owner", "name", "sharded"),
     [
         (FileSystemWriter, "write_data", True),
         (VanillaTransformerForConditionalGeneration, "save_pretrained", True),
@@ -246,13 +232,13 @@ def fail(*_, **__):
     ],
 )
 def test_checkpoint_writer_reports_a_full_disk(
-    tiny_model, tiny_tokenizer, state, tmp_path, monkeypatch, caplog, place, name, sharded
+    tiny_model, tiny_tokenizer, state, tmp_path, monkeypatch, caplog, owner, name, sharded
 ):
     """The checkpoint before it stays, and nothing of the failed one."""
     writer, completed = CheckpointWriter(Accelerator(cpu=True), tiny_tokenizer, sharded), []
     writer.save(tiny_model, state, tmp_path / "checkpoint-3")
     writer.wait()
-    monkeypatch.setattr(place, name, fail)
+    monkeypatch.setattr(owner, name, fail)
     writer.save(tiny_model, state, tmp_path / "checkpoint-4", then=lambda: completed.append(4))
     with pytest.raises(OSError, match="No space left on device") as caught:
         writer.wait()
@@ -261,12 +247,7 @@ def test_checkpoint_writer_reports_a_full_disk(
     assert find_damage(tmp_path / "checkpoint-3") is None
     writer.save(tiny_model, state, tmp_path / "checkpoint-5")
     writer.close()
-    (line,) = (
-        each.message
-        for each in caplog.records
-        if each.levelname == "ERROR" and each.name == checkpoint.__name__
-    )
-    assert (
-        line.startswith("The last checkpoint could not be written: ")
-        and "No space left on device" in line
-    )
+    records = [record for record in caplog.records if record.name == checkpoint.__name__]
+    (line,) = [record.message for record in records if record.levelname == "ERROR"]
+    assert line.startswith("The last checkpoint could not be written: ")
+    assert "No space left on device" in line

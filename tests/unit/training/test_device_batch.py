@@ -32,47 +32,46 @@ def calls(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize(
-    ("lengths", "mask"), [(PADDED, (3, 1, 1, 5)), (FULL, None)], ids=["padded", "full"]
-)
+MASKS = [(PADDED, (3, 1, 1, 5)), (FULL, None)]
+
+
+@pytest.mark.parametrize(("lengths", "mask"), MASKS, ids=["padded", "full"])
 def test_train_step_masks_nothing_but_padding_of_source(calls, tmp_path, lengths, mask):
     """Without a mask flash attention applies: always in the decoder, and without padding
     everywhere.
     """
     train_step(tiny_train_state(tmp_path), micro_batches(lengths))
     encoder, decoder, cross_attention = calls
-    assert encoder == cross_attention == (mask, True, False) and decoder == (None, True, True)
+    assert encoder == cross_attention == (mask, True, False)
+    assert decoder == (None, True, True)
 
 
 def batches_of_both_kinds():
     """Return a padded batch and a packed one, as the table of the corpus gives them."""
-    return micro_batches(PADDED)[0].tensors, packed_micro_batch([[5, 3], [4]], length=9).tensors
+    packed = packed_micro_batch([[5, 3], [4]], length=9)
+    return micro_batches(PADDED)[0].tensors, packed.tensors
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager", None])
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_batch_preparation_lists_labels_that_count_only_for_loss_outside_graph(attention, in_graph):
-    prepare = BatchPreparation(
-        tiny_config(), attention, torch.float32, keep_mask=True, loss_in_graph=in_graph
-    )
+def test_preparation_lists_labels_outside_of_graphs(attention, in_graph):
+    options = {"keep_mask": True, "loss_in_graph": in_graph}
+    prepare = BatchPreparation(tiny_config(), attention, torch.float32, **options)
     for batch in batches_of_both_kinds():
         prepared = prepare(batch)
         assert ("label_places" in prepared) != in_graph
         assert in_graph or batch["labels"].flatten()[prepared["label_places"]].min() >= 0
         again = prepare(prepared)  # as `batch_to_device` does for batches of workers
-        assert again.keys() == prepared.keys() and all(
-            again[name] is prepared[name] for name in prepared
-        )
+        assert again.keys() == prepared.keys()
+        assert all(again[name] is prepared[name] for name in prepared)
 
 
-def test_batch_preparation_lists_labels_of_batch_that_does_not_fit_in_graph(monkeypatch):
-    prepare = BatchPreparation(
-        tiny_config(), "sdpa", torch.float32, keep_mask=True, loss_in_graph=True
-    )
+def test_preparation_lists_labels_of_large_batches(monkeypatch):
+    options = {"keep_mask": True, "loss_in_graph": True}
+    prepare = BatchPreparation(tiny_config(), "sdpa", torch.float32, **options)
     batch, _ = batches_of_both_kinds()
-    monkeypatch.setattr(
-        device_batch, "_LOGITS_IN_GRAPH", batch["labels"].numel() * prepare.config.vocab_size - 1
-    )
+    logits = batch["labels"].numel() * prepare.config.vocab_size
+    monkeypatch.setattr(device_batch, "_LOGITS_IN_GRAPH", logits - 1)
     assert "label_places" in prepare(batch)
 
 

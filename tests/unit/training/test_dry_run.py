@@ -23,11 +23,13 @@ def test_advise_names_what_the_recipe_has_instead():
     ]
 
 
-@pytest.mark.parametrize(
-    ("pairs", "few"), [(3000, True), (19_999, True), (20_000, False), (10**8, False)]
-)
+COUNTS = [(3000, True), (19_999, True), (20_000, False), (10**8, False)]
+
+
+@pytest.mark.parametrize(("pairs", "few"), COUNTS)
 def test_advise_recommends_a_trained_model_for_few_pairs(pairs, few):
-    assert any("--init_from" in line for line in advise(parse_recipe(FILES), pairs, 20.0)) is few
+    lines = advise(parse_recipe(FILES), pairs, 20.0)
+    assert any("--init_from" in line for line in lines) is few
 
 
 @pytest.mark.parametrize(

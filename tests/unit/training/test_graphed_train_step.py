@@ -56,12 +56,18 @@ class Recorder:
         return replay
 
 
+def averages_of(state):
+    return [] if state.ema is None else [*state.ema.state_dict().values()]
+
+
 def addresses(state):
     parameters = [*state.unwrapped_model.parameters()]
-    moments = [tensor for each in state.optimizer.state.values() for tensor in each.values()]
-    averages = [] if state.ema is None else [*state.ema.state_dict().values()]
-    gradients = [each.grad for each in parameters if each.grad is not None]
-    return [tensor.data_ptr() for tensor in [*parameters, *gradients, *moments, *averages]]
+    moments = []
+    for tensors in state.optimizer.state.values():
+        moments += tensors.values()
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    tensors = [*parameters, *gradients, *moments, *averages_of(state)]
+    return [tensor.data_ptr() for tensor in tensors]
 
 
 def state_of(folder, **changes):
@@ -84,14 +90,13 @@ def graphed(folder, **changes):
 def step_of(number, accumulation=1, with_links=False):
     """Return the micro-batches of a step, all of one shape."""
     lengths = [[[5, 3], [4, 2, 1]], [[6, 2], [3, 3]], [[2, 2, 2], [7]]]
-    batches = [
-        packed_micro_batch(lengths[(number + index) % 3], length=9) for index in range(accumulation)
-    ]
-    for (
-        batch
-    ) in batches:  # whose first target has a link to the first source; another one has no weight
-        links = {"link_places": torch.tensor([0, 0]), "link_weights": torch.tensor([1.0, 0.0])}
-        batch.tensors.update(links if with_links else {})
+    batches = []
+    for index in range(accumulation):
+        batch = packed_micro_batch(lengths[(number + index) % 3], length=9)
+        if with_links:  # of the first target to the first source; another one has no weight
+            batch.tensors["link_places"] = torch.tensor([0, 0])
+            batch.tensors["link_weights"] = torch.tensor([1.0, 0.0])
+        batches.append(batch)
     return batches
 
 
@@ -106,15 +111,18 @@ def trained(state, steps=range(STEPS), accumulation=1):
         batches = step_of(number, accumulation, with_links=bool(state.model_with_loss.terms))
         norms.append(float(train_step(state, batches)))
     state.read_steps()
-    averages = (
-        [] if state.ema is None else [each.clone() for each in state.ema.state_dict().values()]
-    )
-    return norms, state.step_metrics.pop()["loss"], [*parameters_of(state), *averages]
+    averages = [tensor.clone() for tensor in averages_of(state)]
+    loss = state.step_metrics.pop()["loss"]
+    return norms, loss, [*parameters_of(state), *averages]
+
+
+def are_equal(ours, theirs):
+    return all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
 def assert_same(first, second):
     assert first[:2] == second[:2]
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(first[2], second[2], strict=True))
+    assert are_equal(first[2], second[2])
 
 
 @pytest.fixture(autouse=True)
@@ -123,21 +131,18 @@ def _ids_are_not_checked(monkeypatch):
     monkeypatch.setattr(compatibility_vanilla_transformer, "check_ids", lambda *_, **__: None)
 
 
-@pytest.mark.parametrize(
-    ("changes", "accumulation"),
-    sample(product(RUNS, [1, 2]), ({}, 1), *product(RUNS, [2])),
-    ids=str,
-)
+CASES = sample(product(RUNS, [1, 2]), ({}, 1), *product(RUNS, [2]))
+
+
+@pytest.mark.parametrize(("changes", "accumulation"), CASES, ids=str)
 def test_captured_steps_change_weights_as_others_do(tmp_path, changes, accumulation):
     expected = trained(state_of(tmp_path, **changes), accumulation=accumulation)
     state, recorder = graphed(tmp_path, **changes)
-    found = trained(state, accumulation=accumulation)
+    run = trained(state, accumulation=accumulation)
     plain = -(-WARM_UPS // accumulation)  # steps
-    assert (
-        recorder.captured == 1 + accumulation
-        and recorder.replayed >= (STEPS - plain) * accumulation
-    )
-    assert_same(found, expected)
+    assert recorder.captured == 1 + accumulation
+    assert recorder.replayed >= (STEPS - plain) * accumulation
+    assert_same(run, expected)
 
 
 def test_captured_steps_continue_after_a_kill_as_they_would_have(tmp_path):
@@ -154,11 +159,11 @@ def test_captured_steps_continue_after_a_kill_as_they_would_have(tmp_path):
     recorder = Recorder(resumed)
     GraphedTrainStep(resumed, recorder)
     norms, _, tensors = trained(resumed, range(8, STEPS))
-    assert norms == expected[0][8:] and recorder.replayed == 2 * (STEPS - 8 - WARM_UPS)
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(tensors, expected[2], strict=True))
-    assert all(
-        type(group["lr"]) is float and not group["capturable"] for group in saved.param_groups
-    )
+    assert norms == expected[0][8:]
+    assert recorder.replayed == 2 * (STEPS - 8 - WARM_UPS)
+    assert are_equal(tensors, expected[2])
+    for group in saved.param_groups:
+        assert type(group["lr"]) is float and not group["capturable"]
 
 
 def test_captured_step_with_infinite_gradient_changes_nothing_and_is_reported(tmp_path):
@@ -171,13 +176,9 @@ def test_captured_step_with_infinite_gradient_changes_nothing_and_is_reported(tm
     factor.fill_(math.inf)
     train_step(state, step_of(0))
     assert recorder.replayed == 4
-    assert all(
-        torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True)
-    )
-    with pytest.raises(
-        FloatingPointError,
-        match=f"The gradient of step {state.step} is not finite.*pairs 1, 2, 3, 4,",
-    ):
+    assert are_equal(parameters_of(state), before)
+    message = f"The gradient of step {state.step} is not finite.*pairs 1, 2, 3, 4,"
+    with pytest.raises(FloatingPointError, match=message):
         state.read_steps()
 
 
@@ -198,9 +199,12 @@ def test_batches_of_rare_shapes_are_not_captured(tmp_path):
 def test_captured_gradient_that_reads_a_value_is_found(tmp_path, monkeypatch):
     state, _ = graphed(tmp_path)
     plain = state.model_with_loss.loss_in_graph
-    state.model_with_loss.loss_in_graph = lambda *given: plain(*given)._replace(
-        plain=torch.tensor(plain(*given)[1].item())
-    )
+
+    def read(*arguments):
+        loss = plain(*arguments)
+        return loss._replace(plain=torch.tensor(loss[1].item()))
+
+    state.model_with_loss.loss_in_graph = read
     with pytest.raises(AssertionError, match="waits for the device"):
         trained(state, range(WARM_UPS + 1))
 
@@ -211,18 +215,16 @@ def test_steps_run_as_before_after_a_failed_capture(tmp_path, caplog):
 
     state = state_of(tmp_path)
     GraphedTrainStep(state, fail)
-    found = trained(state)
-    assert_same(found, trained(state_of(tmp_path)))
-    message = (
-        "Capturing a CUDA graph failed, so training steps are not captured: CUDA error: "
-        "out of memory."
-    )
-    assert [record.getMessage() for record in caplog.records] == [message] * 2
+    assert_same(trained(state), trained(state_of(tmp_path)))
+    message = "Capturing a CUDA graph failed, so training steps are not captured: "
+    message += "CUDA error: out of memory."
+    assert caplog.messages == [message] * 2
 
 
-@pytest.mark.parametrize(
-    "obstacle", [None, "a loss that is not compiled", "batches of many shapes", "a gradient scaler"]
-)
+OBSTACLES = [None, "a loss that is not compiled", "batches of many shapes", "a gradient scaler"]
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
 def test_steps_are_captured_on_a_gpu_alone(tmp_path, monkeypatch, caplog, obstacle):
     accelerator = HalfPrecision(cpu=True) if obstacle == "a gradient scaler" else None
     state = tiny_train_state(tmp_path, accelerator, packing=obstacle != "batches of many shapes")
@@ -234,9 +236,5 @@ def test_steps_are_captured_on_a_gpu_alone(tmp_path, monkeypatch, caplog, obstac
     with caplog.at_level(logging.INFO, logger=graphed_train_step.__name__):
         capture_steps(state)
     assert isinstance(state.graphs, GraphedTrainStep) == (obstacle is None)
-    expected = (
-        []
-        if obstacle is None
-        else [f"Steps are not captured as CUDA graphs, because of {obstacle}."]
-    )
-    assert caplog.messages == expected
+    message = f"Steps are not captured as CUDA graphs, because of {obstacle}."
+    assert caplog.messages == ([message] if obstacle else [])

@@ -30,9 +30,8 @@ def test_keep_layers_keeps_first_layers_and_leaves_the_model_alone(model):
     smaller = keep_layers(model, {"encoder": None, "decoder": [0]})
     assert (smaller.config.encoder_layers, smaller.config.decoder_layers) == (3, 1)
     assert (model.config.encoder_layers, model.config.decoder_layers) == (3, 3)
-    assert model.config.alignment_heads == [[1, 0]] and not hasattr(
-        smaller.config, "alignment_heads"
-    )
+    assert model.config.alignment_heads == [[1, 0]]
+    assert not hasattr(smaller.config, "alignment_heads")
     ours, theirs = hidden_states(smaller), hidden_states(model)
     torch.testing.assert_close(ours.encoder_last_hidden_state, theirs.encoder_last_hidden_state)
     torch.testing.assert_close(ours.decoder_hidden_states[1], theirs.decoder_hidden_states[1])
@@ -41,14 +40,11 @@ def test_keep_layers_keeps_first_layers_and_leaves_the_model_alone(model):
 def test_keep_layers_takes_weights_in_order(model):
     smaller = keep_layers(model, {"encoder": [2, 0], "decoder": None})
     ours, theirs = smaller.state_dict(), model.state_dict()
-    for place, former in (
-        ("encoder.layers.0", "encoder.layers.2"),
-        ("encoder.layers.1", "encoder.layers.0"),
-    ):
-        assert torch.equal(ours[f"model.{place}.fc1.weight"], theirs[f"model.{former}.fc1.weight"])
-    assert torch.equal(
-        ours["model.decoder.layers.2.fc1.weight"], theirs["model.decoder.layers.2.fc1.weight"]
-    )
+    for layer, former in ((0, 2), (1, 0)):
+        weight = theirs[f"model.encoder.layers.{former}.fc1.weight"]
+        assert torch.equal(ours[f"model.encoder.layers.{layer}.fc1.weight"], weight)
+    name = "model.decoder.layers.2.fc1.weight"
+    assert torch.equal(ours[name], theirs[name])
     assert smaller.generation_config.to_dict() == model.generation_config.to_dict()
 
 
@@ -81,21 +77,22 @@ def test_replace_vocabulary_keeps_known_entries_and_averages_the_others(tiny_tok
     torch.nn.init.normal_(model.lm_head.bias)
     new = train_tokenizer(["grüne Hunde grüne Hunde"] * 4, vocab_size=290)
     changed = replace_vocabulary(model, tiny_tokenizer, new)
-    before, after = (each.get_input_embeddings().weight for each in (model, changed))
+    before = model.get_input_embeddings().weight
+    after = changed.get_input_embeddings().weight
     assert after.shape[0] == len(new) == changed.config.decoder_vocab_size
     former = tiny_tokenizer.get_vocab()
     averaged = new.get_vocab().keys() - former.keys()
     assert len(averaged) >= 3
     for token, row in new.get_vocab().items():
-        pieces = [each.id for each in tiny_tokenizer.backend_tokenizer.model.tokenize(token)]
-        pieces = pieces if token in averaged else [former[token]]
-        torch.testing.assert_close(after[row], before[pieces].mean(dim=0), msg=token)
-        torch.testing.assert_close(
-            changed.lm_head.bias[row], model.lm_head.bias[pieces].mean(), msg=token
-        )
+        pieces = tiny_tokenizer.backend_tokenizer.model.tokenize(token)
+        rows = [piece.id for piece in pieces] if token in averaged else [former[token]]
+        torch.testing.assert_close(after[row], before[rows].mean(dim=0), msg=token)
+        bias = model.lm_head.bias[rows].mean()
+        torch.testing.assert_close(changed.lm_head.bias[row], bias, msg=token)
     others = dict(changed.named_parameters())
     for name, tensor in model.named_parameters():
-        assert "embed_tokens" in name or "lm_head" in name or torch.equal(tensor, others[name])
+        is_of_words = "embed_tokens" in name or "lm_head" in name
+        assert is_of_words or torch.equal(tensor, others[name])
 
 
 def test_replace_vocabulary_translates_as_before_with_more_entries(tiny_tokenizer):
@@ -103,11 +100,10 @@ def test_replace_vocabulary_translates_as_before_with_more_entries(tiny_tokenize
     extended = copy.deepcopy(tiny_tokenizer)
     extended.add_special_tokens({"extra_special_tokens": ["<2de>"]})
     changed = replace_vocabulary(model, tiny_tokenizer, extended)
-    assert (
-        changed.config.vocab_size == len(tiny_tokenizer) + 1
-        and changed.config.decoder_start_token_id == 2
-    )
+    assert changed.config.vocab_size == len(tiny_tokenizer) + 1
+    assert changed.config.decoder_start_token_id == 2
     inputs = tiny_tokenizer(TINY_SENTENCES, padding=True, return_tensors="pt")
     labels = inputs["input_ids"][:, :5]
     logits = changed(**inputs, labels=labels).logits
-    torch.testing.assert_close(logits[..., :-1], model(**inputs, labels=labels).logits)
+    expected = model(**inputs, labels=labels).logits
+    torch.testing.assert_close(logits[..., :-1], expected)

@@ -22,11 +22,8 @@ FSDP2 = {
     "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
     "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
 }
-ALONE = {
-    "ACCELERATE_USE_CPU": "True",
-    "KMP_AFFINITY": "fine",
-    "MASTER_PORT": "29500",
-}  # by `accelerate launch`
+# By `accelerate launch`.
+ALONE = {"ACCELERATE_USE_CPU": "True", "KMP_AFFINITY": "fine", "MASTER_PORT": "29500"}
 
 
 @pytest.fixture
@@ -55,22 +52,24 @@ BF16 = {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "INDU
         (BF16, ["--compile", "--mixed_precision", "auto"], ("bf16", True, False)),
     ],
 )
-def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(
-    resolve, environment, flags, expected
-):
+def test_recipe_takes_settings_of_the_launcher(resolve, environment, flags, expected):
     options = resolve(environment, *flags).optimization
     assert (options.mixed_precision, options.compile, options.fsdp) == expected
 
 
 @pytest.mark.parametrize("reshard", [None, True, False])
-def test_shard_model_gathers_layers_again_unless_the_launcher_says_no(monkeypatch, reshard):
-    given = []
+def test_shard_model_gathers_layers_again_by_default(monkeypatch, reshard):
+    calls = []
+
+    def record(module, **options):
+        calls.append(options)
+
     monkeypatch.setattr(distributed, "init_device_mesh", lambda *_: None)
-    monkeypatch.setattr(distributed, "fully_shard", lambda module, **options: given.append(options))
+    monkeypatch.setattr(distributed, "fully_shard", record)
     if reshard is not None:
         monkeypatch.setenv("FSDP_RESHARD_AFTER_FORWARD", str(reshard).lower())
     distributed.shard_model(ModelWithLoss(tiny_model(), 0.1), num_processes=2)
-    *layers, root = (options.get("reshard_after_forward") for options in given)
+    *layers, root = (options.get("reshard_after_forward") for options in calls)
     assert layers and set(layers) == {reshard is not False} and root is None
 
 
@@ -141,19 +140,18 @@ def test_shard_model_gathers_layers_again_unless_the_launcher_says_no(monkeypatc
         ),
     ],
 )
-def test_parse_recipe_refuses_settings_of_the_launcher_that_cannot_work(
-    resolve, environment, flags, message
-):
+def test_recipe_refuses_a_wrong_launcher(resolve, environment, flags, message):
     with pytest.raises(ValueError, match=message) as refused:
         resolve(environment, *flags)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("before", "now", "padding"), [("true", "false", 8), ("false", "true", 1)])
-def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, now, padding):
-    assert (
-        choose_padding({}, compiled=before == "true") == padding
-    )  # eight tokens where it compiles
+PADDINGS = [("true", "false", 8), ("false", "true", 1)]  # eight tokens where it compiles
+
+
+@pytest.mark.parametrize(("before", "now", "padding"), PADDINGS)
+def test_a_resumed_run_keeps_its_padding(resolve, before, now, padding):
+    assert choose_padding({}, compiled=before == "true") == padding
     recorded = flatten(resolve({}, "--compile", before)) | {"pad_to_multiple_of": padding}
     check_same_run(recorded, flatten(resolve({}, "--compile", now)))
     assert choose_padding(recorded, compiled=now == "true") == padding
@@ -169,31 +167,29 @@ def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, 
         (ALONE | {"OMPI_COMM_WORLD_SIZE": "2"}, 1, 12_500),  # by mpirun
     ],
 )
-def test_parse_recipe_divides_tokens_per_step_by_batches(
-    resolve, environment, accumulation, expected
-):
-    flags = ["--tokens_per_step", "25000", "--gradient_accumulation_steps", str(accumulation)]
+def test_recipe_divides_tokens_by_batches(resolve, environment, accumulation, expected):
+    flags = ["--tokens_per_step", "25000"]
+    flags += ["--gradient_accumulation_steps", str(accumulation)]
     assert resolve(environment, *flags).data.max_tokens == expected
 
 
-def test_create_accelerator_refuses_a_recipe_of_another_number_of_processes(monkeypatch, resolve):
+def test_accelerator_refuses_another_number_of_processes(monkeypatch, resolve):
     recipe = resolve({"WORLD_SIZE": "8"}, "--tokens_per_step", "25000")
     monkeypatch.delenv("WORLD_SIZE")
-    with pytest.raises(
-        ValueError, match="must be read in each process .* before 1 processes started"
-    ):
+    message = "must be read in each process .* before 1 processes started"
+    with pytest.raises(ValueError, match=message):
         create_accelerator(recipe)
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "recipes").glob("wmt14*.yaml")), ids=lambda path: path.stem
-)
+RECIPES = sorted((ROOT / "recipes").glob("wmt14*.yaml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("processes", [1, 8])
-def test_recipes_of_the_paper_have_its_schedule_and_its_step_on_one_device_and_on_eight(
-    monkeypatch, path, processes
-):
+def test_recipes_of_the_paper_have_its_steps(monkeypatch, path, processes):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
     recipe = parse_recipe([str(path)])
     assert recipe.data.max_tokens * processes == 25_000
     paper_steps = {"base": 100_000, "big": 300_000}[path.stem.rpartition("_")[2]]
-    assert (recipe.optimization.warmup_steps, recipe.optimization.max_steps) == (4000, paper_steps)
+    optimization = recipe.optimization
+    assert (optimization.warmup_steps, optimization.max_steps) == (4000, paper_steps)

@@ -30,35 +30,31 @@ def test_loss_terms_of_a_recipe_are_added_to_the_loss(example, tmp_path):
     expected = plain.model_with_loss.eval()(batch.tensors)
     size = 0.01 * plain.unwrapped_model.get_input_embeddings().weight.square().sum()
     for count in (1, 2):
-        state = tiny_train_state(
-            tmp_path, loss_terms=",".join(["small_terms:SmallEmbeddings"] * count)
-        )
+        terms = ",".join(["small_terms:SmallEmbeddings"] * count)
+        state = tiny_train_state(tmp_path, loss_terms=terms)
         loss = state.model_with_loss.eval()(batch.tensors)
         torch.testing.assert_close(loss.smoothed, expected.smoothed + count * size)
         torch.testing.assert_close(loss.plain, expected.plain)
 
 
 def test_loss_terms_follow_guided_alignment(example, tmp_path):
-    state = tiny_train_state(
-        tmp_path, loss_terms="small_terms:SmallEmbeddings", train_alignments="agreement"
-    )
-    assert [type(term).__name__ for term in state.model_with_loss.terms] == [
-        "GuidedAlignment",
-        "SmallEmbeddings",
-    ]
-    layer = state.unwrapped_model.get_decoder().layers[state.model_with_loss.terms[0].number]
-    assert isinstance(state.model_with_loss.terms[0], GuidedAlignment)
+    options = {"loss_terms": "small_terms:SmallEmbeddings", "train_alignments": "agreement"}
+    state = tiny_train_state(tmp_path, **options)
+    first, second = state.model_with_loss.terms
+    assert isinstance(first, GuidedAlignment)
+    assert type(second).__name__ == "SmallEmbeddings"
+    layer = state.unwrapped_model.get_decoder().layers[first.number]
     assert state.model_with_loss.layers_of_terms == [layer]
 
 
-@pytest.mark.parametrize(
-    "place", ["small_terms:Large", "no_such_module:Term", "small_terms", ":Term"]
-)
-def test_a_recipe_refuses_a_loss_term_that_is_not_there(example, tmp_path, place):
-    with pytest.raises(
-        ValueError, match=f"`loss_terms` must be places of functions, such as .*, got '{place}'"
-    ):
-        tiny_train_state(tmp_path, loss_terms=place)
+WRONG_PLACES = ["small_terms:Large", "no_such_module:Term", "small_terms", ":Term"]
+
+
+@pytest.mark.parametrize("term", WRONG_PLACES)
+def test_a_recipe_refuses_a_loss_term_that_is_not_there(example, tmp_path, term):
+    message = f"`loss_terms` must be places of functions, such as .*, got '{term}'"
+    with pytest.raises(ValueError, match=message):
+        tiny_train_state(tmp_path, loss_terms=term)
 
 
 def test_loss_term_may_be_in_the_file_of_user_module(tmp_path, monkeypatch):

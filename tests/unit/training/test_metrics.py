@@ -20,16 +20,15 @@ from vanilla_transformer.training.metrics import (
 STEPS = [StepSums(10.0, 12.0, 5.0, 9.0, 10.0), StepSums(2.0, 3.0, 3.0, 6.0, 10.0)]
 
 
-def test_step_metrics_are_means_over_tokens_since_last_pop_and_continue_from_state_dict():
+def test_step_metrics_are_means_and_continue_from_a_state():
     stopped, metrics = StepMetrics(), StepMetrics()
     stopped.add(STEPS[0])
     metrics.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
     metrics.add(STEPS[1])
     entry = metrics.pop()
     assert (entry["loss"], entry["smoothed_loss"]) == (12 / 8, 15 / 8)
-    assert entry["perplexity"] == pytest.approx(math.exp(12 / 8)) and entry[
-        "padding"
-    ] == pytest.approx(0.25)
+    assert entry["perplexity"] == pytest.approx(math.exp(12 / 8))
+    assert entry["padding"] == pytest.approx(0.25)
     metrics.add(STEPS[1])
     assert metrics.pop()["loss"] == 2 / 3
 
@@ -70,29 +69,24 @@ def test_truncate_metrics_drops_a_damaged_line_and_names_it(tmp_path, caplog, li
     assert f"{tmp_path / METRICS_FILE} is damaged and read without line 2." in caplog.text
 
 
-def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplog, monkeypatch):
+def test_metrics_logger_moves_a_bar_in_a_terminal(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     tracked = []
     monkeypatch.setattr(Accelerator, "log", lambda self, values, step: tracked.append(values))
     with MetricsLogger(tmp_path, Accelerator(cpu=True), {"seed": 0}, steps=(3, 10)) as metrics:
         metrics.advance(expected_steps=8)
-        metrics.log_steps(
-            {
-                "step": 4,
-                "minutes": 0.5,
-                "loss": 1.5,
-                "tokens_per_second": 10.0,
-                "learning_rate": 0.1,
-            }
-        )
+        entry = {"step": 4, "minutes": 0.5, "loss": 1.5}
+        metrics.log_steps(entry | {"tokens_per_second": 10.0, "learning_rate": 0.1})
         assert (metrics.bar.n, metrics.bar.total) == (4, 8)
         assert "loss=1.500" in metrics.bar.postfix
         with caplog.at_level("INFO", logger="vanilla_transformer"):
-            scored = {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
-            scored["examples"] = [{"source": "a", "hypothesis": "b", "reference": "c"}]
-            metrics.log_validation({"step": 4, "minutes": 0.5, "validation_loss": 1.234, **scored})
+            entry = {"step": 4, "minutes": 0.5, "validation_loss": 1.234}
+            entry |= {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
+            entry["examples"] = [{"source": "a", "hypothesis": "b", "reference": "c"}]
+            metrics.log_validation(entry)
     metrics.write({"step": 5, "minutes": 0.5})
     assert [entry["step"] for entry in read_entries(tmp_path)] == [4, 4, 5]
     shown = ["Validation: step 4, minutes 0.50, validation loss 1.23, bleu 30.00"]
     assert caplog.messages == [*shown, "  source: a\n    hypothesis: b\n    reference: c"]
-    assert tracked[1]["examples"] == "a → b → c" and "bleu_signature" not in tracked[1]
+    assert tracked[1]["examples"] == "a → b → c"
+    assert "bleu_signature" not in tracked[1]

@@ -16,31 +16,20 @@ from vanilla_transformer.training.recipe import parse_recipe
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
 
 
+IS_BF16 = "`mixed_precision` auto is bf16: this device has instructions for bf16."
+IS_FLOAT32 = "auto is no (float32): this device does not have instructions for bf16."
+SILENT = [(name, fast, True, name, None) for name in (None, "no", "fp16") for fast in (True, False)]
+
+
 @pytest.mark.parametrize(
     ("name", "fast", "is_main", "expected", "line"),
     [
-        (
-            "auto",
-            True,
-            True,
-            "bf16",
-            "`mixed_precision` auto is bf16: this device has instructions for bf16.",
-        ),
-        (
-            "auto",
-            False,
-            True,
-            "no",
-            "auto is no (float32): this device does not have instructions for bf16.",
-        ),
+        ("auto", True, True, "bf16", IS_BF16),
+        ("auto", False, True, "no", IS_FLOAT32),
         ("auto", True, False, "bf16", None),
         ("bf16", False, True, "bf16", "Use `mixed_precision: auto`, which is float32 here."),
         ("bf16", False, False, "bf16", None),
-        *(
-            (name, fast, True, name, None)
-            for name in (None, "no", "fp16")
-            for fast in (True, False)
-        ),
+        *SILENT,
         ("bf16", True, True, "bf16", None),
     ],
 )
@@ -58,12 +47,13 @@ def test_resolve_mixed_precision(monkeypatch, caplog, name, fast, is_main, expec
 
 def test_create_accelerator_resolves_auto_on_its_own_device(monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        "vanilla_transformer.training.distributed.resolve_mixed_precision",
-        lambda name, process: asked.append((name, process.device)) or "no",
-    )
+
+    def resolve(name, process):
+        asked.append((name, process.device))
+        return "no"
+
+    monkeypatch.setattr(distributed, "resolve_mixed_precision", resolve)
     accelerator = create_accelerator(parse_recipe([*FLAGS, "--mixed_precision", "auto"]))
-    assert (
-        asked == [("auto", PartialState().device)] and accelerator.device == PartialState().device
-    )
+    assert asked == [("auto", PartialState().device)]
+    assert accelerator.device == PartialState().device
     assert accelerator.mixed_precision == "no"

@@ -15,6 +15,12 @@ def model_of(tokenizer, *flags, longest=20, **options):
     return create_model(parse_recipe([*FLAGS, *flags]), tokenizer, longest, **options)
 
 
+def dropout_layers(model):
+    """Return the dropout layers of a model by name."""
+    layers = model.named_modules()
+    return {name: layer for name, layer in layers if isinstance(layer, nn.Dropout)}
+
+
 @pytest.mark.parametrize("on_gpu", [False, True])
 @pytest.mark.parametrize(
     ("flags", "precision", "longest", "on_cpu_expected"),
@@ -34,11 +40,9 @@ def test_create_model_attends_eagerly_to_short_sources_in_bf16_on_a_cpu(
 
 
 @pytest.mark.parametrize(("on_gpu", "kind"), [(False, CPUDropout), (True, nn.Dropout)])
-def test_create_model_replaces_dropout_on_a_cpu(monkeypatch, tiny_tokenizer, on_gpu, kind):
+def test_model_has_fast_dropout_on_a_cpu(monkeypatch, tiny_tokenizer, on_gpu, kind):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: on_gpu)
-    layers = [
-        layer for layer in model_of(tiny_tokenizer).modules() if isinstance(layer, nn.Dropout)
-    ]
+    layers = dropout_layers(model_of(tiny_tokenizer)).values()
     assert layers and {type(layer) for layer in layers} == {kind}
 
 
@@ -46,16 +50,14 @@ def test_create_model_replaces_dropout_on_a_cpu(monkeypatch, tiny_tokenizer, on_
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_cpu_dropout_zeroes_a_share_p_and_scales_the_rest(p, dtype):
     torch.manual_seed(0)
-    features = torch.ones(
-        3, 70_001, dtype=dtype, requires_grad=True
-    )  # not a multiple of the four features of a draw
+    # Not a multiple of the four features of a draw.
+    features = torch.ones(3, 70_001, dtype=dtype, requires_grad=True)
     dropped = CPUDropout(p)(features)
     dropped.sum().backward()
     kept = dropped != 0
     assert abs(kept.float().mean() - (1 - p)) < 0.01
-    torch.testing.assert_close(
-        dropped[kept].float(), torch.full((int(kept.sum()),), 1 / (1 - p)), rtol=0.005, atol=0
-    )
+    expected = torch.full((int(kept.sum()),), 1 / (1 - p))
+    torch.testing.assert_close(dropped[kept].float(), expected, rtol=0.005, atol=0)
     torch.testing.assert_close(features.grad, dropped.detach())
 
 
@@ -81,14 +83,13 @@ def test_cpu_dropout_leaves_features_unchanged_without_probability_or_training(l
 
 
 def test_replace_dropout_keeps_probabilities_and_outputs_in_evaluation():
-    model, tokens = (
-        tiny_model(dropout=0.2, activation_dropout=0.3).eval(),
-        torch.randint(3, 48, (2, 5)),
-    )
+    model = tiny_model(dropout=0.2, activation_dropout=0.3).eval()
+    tokens = torch.randint(3, 48, (2, 5))
     expected = model(tokens, decoder_input_ids=tokens).logits
-    names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Dropout)]
+    names = list(dropout_layers(model))
     replace_dropout(model)
-    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Dropout)}
-    assert list(layers) == names and {type(layer) for layer in layers.values()} == {CPUDropout}
+    layers = dropout_layers(model)
+    assert list(layers) == names
+    assert {type(layer) for layer in layers.values()} == {CPUDropout}
     assert {layer.p for layer in layers.values()} == {0.2, 0.3}
     assert torch.equal(model(tokens, decoder_input_ids=tokens).logits, expected)

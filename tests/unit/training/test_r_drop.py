@@ -34,10 +34,8 @@ def paper_loss(logits, labels, smoothing, weight):
     divergence = (kl_div(second, first, **options) + kl_div(first, second, **options)) / 2
     labels = labels[counts]
     options = {"label_smoothing": smoothing, "reduction": "sum"}
-    return (
-        sum(cross_entropy(each, labels, **options) for each in (first, second))
-        + weight * divergence
-    )
+    likelihoods = [cross_entropy(scores, labels, **options) for scores in (first, second)]
+    return sum(likelihoods) + weight * divergence
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
@@ -46,29 +44,29 @@ def test_loss_of_both_passes_and_gradients_match_the_paper(parts, with_bias, fun
     torch.manual_seed(0)
     labels = torch.randint(0, 7, (3, 5))
     labels[1, 3:] = -100
-    states, weight = torch.randn(6, 5, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
+    states = torch.randn(6, 5, 4, requires_grad=True)
+    weight = torch.randn(7, 4, requires_grad=True)
     bias = torch.randn(7, requires_grad=True) if with_bias else None
-    found = function(states, weight, bias, labels.repeat(2, 1), 0.1, 5.0)
-    expected = paper_loss(linear(states, weight, bias).view(2, 15, 7), labels.flatten(), 0.1, 5.0)
-    torch.testing.assert_close(found.smoothed, expected)
-    torch.testing.assert_close(
-        found.plain, function(states, weight, bias, labels.repeat(2, 1), 0.1).plain
-    )
+    labels_of_both = labels.repeat(2, 1)
+    result = function(states, weight, bias, labels_of_both, 0.1, 5.0)
+    logits = linear(states, weight, bias).view(2, 15, 7)
+    expected = paper_loss(logits, labels.flatten(), 0.1, 5.0)
+    torch.testing.assert_close(result.smoothed, expected)
+    without_divergence = function(states, weight, bias, labels_of_both, 0.1)
+    torch.testing.assert_close(result.plain, without_divergence.plain)
     inputs = [tensor for tensor in (states, weight, bias) if tensor is not None]
-    for ours, theirs in zip(
-        *(torch.autograd.grad(each, inputs) for each in (found.smoothed, expected)), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)
+    gradients = torch.autograd.grad(result.smoothed, inputs)
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected, inputs))
 
 
 def prepared_batch(model, packed):
-    tensors = (
-        packed_micro_batch([[5, 3], [4]], length=9).tensors
-        if packed
-        else micro_batches(PADDED)[0].tensors
-    )
+    if packed:
+        tensors = packed_micro_batch([[5, 3], [4]], length=9).tensors
+    else:
+        tensors = micro_batches(PADDED)[0].tensors
     width, length = tensors["input_ids"].shape[1], tensors["labels"].shape[1]
-    links = torch.tensor([(row * length + target) * width + 1 for row, target in ((0, 0), (1, 2))])
+    # The first target of the first row, and the third one of the second row.
+    links = torch.tensor([1, (length + 2) * width + 1])
     batch = {**tensors, "link_places": links, "link_weights": torch.tensor([1.0, 0.5])}
     return batch_to_device(batch, BatchPreparation.for_model(model), torch.device("cpu"))
 
@@ -76,13 +74,15 @@ def prepared_batch(model, packed):
 @pytest.mark.parametrize("packed", [False, True])
 def test_both_passes_count_as_one_without_dropout(packed):
     model = tiny_model(vocab_size=40, dropout=0.0).train()
-    batch, found = prepared_batch(model, packed), []
+    batch, runs = prepared_batch(model, packed), []
+    terms = [GuidedAlignment(number=0, weight=0.3)]
     for weight in (0.0, 5.0):
         model.zero_grad()
-        result = ModelWithLoss(model, 0.1, [GuidedAlignment(number=0, weight=0.3)], weight)(batch)
+        result = ModelWithLoss(model, 0.1, terms, weight)(batch)
         result.smoothed.backward()
-        found.append([*result, *(each.grad.clone() for each in model.parameters())])
-    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+        gradients = [parameter.grad.clone() for parameter in model.parameters()]
+        runs.append([*result, *gradients])
+    torch.testing.assert_close(runs[1], runs[0], rtol=1e-4, atol=1e-5)
 
 
 def test_repeat_batch_moves_the_places_of_the_second_pass():
@@ -97,14 +97,14 @@ def test_passes_differ_by_dropout():
     model = tiny_model(vocab_size=40, dropout=0.3).train()
     batch = prepared_batch(model, packed=False)
     torch.manual_seed(0)
-    found = ModelWithLoss(model, 0.1, (), 5.0)(batch)
+    result = ModelWithLoss(model, 0.1, (), 5.0)(batch)
     torch.manual_seed(0)
-    states = ModelWithLoss(model, 0.1)._run(model.model, repeat_batch(batch)).last_hidden_state
-    logits = model.lm_head(states).view(2, -1, 40)
+    both = ModelWithLoss(model, 0.1)._run(model.model, repeat_batch(batch))
+    logits = model.lm_head(both.last_hidden_state).view(2, -1, 40)
     assert not torch.allclose(logits[0], logits[1])
-    expected = paper_loss(logits, batch["labels"].flatten(), 0.1, 5.0) / 2
-    torch.testing.assert_close(found.smoothed, expected)
-    assert found.smoothed > paper_loss(logits, batch["labels"].flatten(), 0.1, 0.0) / 2
+    labels = batch["labels"].flatten()
+    torch.testing.assert_close(result.smoothed, paper_loss(logits, labels, 0.1, 5.0) / 2)
+    assert result.smoothed > paper_loss(logits, labels, 0.1, 0.0) / 2
 
 
 def test_r_drop_of_a_recipe_needs_dropout(tmp_path):

@@ -7,7 +7,8 @@ from vanilla_transformer.training.ranking import choose_best, rank
 
 
 def best_of(*pairs, metric="bleu", sentences=1000):
-    return choose_best([(bleu, chrf, -loss) for bleu, chrf, loss in pairs], metric, sentences)
+    entries = [(bleu, chrf, -loss) for bleu, chrf, loss in pairs]
+    return choose_best(entries, metric, sentences)
 
 
 def test_choose_best_ignores_a_low_bleu():
@@ -18,16 +19,16 @@ def test_choose_best_ignores_a_low_bleu():
 
 @pytest.mark.parametrize(("sentences", "index"), [(1000, 1), (100_000, 0)])
 def test_choose_best_ignores_a_difference_within_the_interval_of_bleu(sentences, index):
-    found, reason = best_of(
-        (30.0, 50.0, 2.0), (29.0, 51.0, 2.0), (20.0, 60.0, 2.0), sentences=sentences
-    )
-    assert found == index
+    pairs = [(30.0, 50.0, 2.0), (29.0, 51.0, 2.0), (20.0, 60.0, 2.0)]
+    best, reason = best_of(*pairs, sentences=sentences)
+    assert best == index
     assert ("since BLEU (30.00, 29.00) differs by less than 1.39" in reason) == bool(index)
 
 
 def test_choose_best_goes_by_the_loss_without_chrf():
-    entries = [{"bleu": 0.5, "validation_loss": 3.0}, {"bleu": 0.4, "validation_loss": 2.0}]
-    index, reason = choose_best([rank(entry, "bleu") for entry in entries], "bleu", 1000)
+    low = {"bleu": 0.5, "validation_loss": 3.0}
+    high = {"bleu": 0.4, "validation_loss": 2.0}
+    index, reason = choose_best([rank(low, "bleu"), rank(high, "bleu")], "bleu", 1000)
     assert (index, reason) == (1, "loss (3.00, 2.00), since BLEU (0.50, 0.40) is below 5")
 
 
@@ -40,21 +41,20 @@ def test_choose_best_takes_the_first_model_without_validation():
 
 
 def test_rank_is_higher_for_a_lower_loss():
-    low, high = ({"validation_loss": loss, "bleu": 1.0, "chrf": 2.0} for loss in (1.0, 2.0))
-    assert rank(low, "loss") > rank(high, "loss") and rank(low, "bleu") > rank(high, "bleu")
+    low = {"validation_loss": 1.0, "bleu": 1.0, "chrf": 2.0}
+    high = low | {"validation_loss": 2.0}
+    assert rank(low, "loss") > rank(high, "loss")
+    assert rank(low, "bleu") > rank(high, "bleu")
 
 
 def test_choose_best_knows_the_interval_of_bootstrap_resampling():
-    words = [f"w{number}" for number in range(40)]
-    references = [
-        " ".join(words[(7 * row + 3 * place) % 40] for place in range(12)) for row in range(400)
-    ]
-    wrong = [text.split() for text in references]
-    for row, text in enumerate(wrong):  # from none to all words of a sentence are wrong
-        for place in range(row % 13):
-            text[place] = "x"
-    estimate = build_report([" ".join(text) for text in wrong], references, samples=200).estimates[
-        "bleu"
-    ]
-    _, reason = best_of((estimate.score, 1.0, 1.0), (estimate.score, 2.0, 1.0), sentences=400)
+    references, hypotheses = [], []
+    for row in range(400):
+        words = [f"w{(7 * row + 3 * column) % 40}" for column in range(12)]
+        references.append(" ".join(words))
+        wrong = row % 13  # from none to all words of a sentence
+        hypotheses.append(" ".join(["x"] * wrong + words[wrong:]))
+    estimate = build_report(hypotheses, references, samples=200).estimates["bleu"]
+    pairs = [(estimate.score, 1.0, 1.0), (estimate.score, 2.0, 1.0)]
+    _, reason = best_of(*pairs, sentences=400)
     assert float(reason.rsplit(" ", 1)[1]) == pytest.approx(estimate.margin, rel=0.5)

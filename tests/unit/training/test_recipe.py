@@ -49,17 +49,16 @@ def recipe_file(tmp_path):
 def test_parse_recipe_defaults_to_paper():
     recipe = parse_recipe(FILES)
     derived = derive_schedule(recipe, Pace(steps_per_epoch=5300))  # 4.5 million pairs
-    assert (derived.warmup_steps, derived.max_steps, derived.learning_rate_scale) == (
-        4000,
-        100_000,
-        1.0,
-    )
+    assert (derived.warmup_steps, derived.max_steps) == (4000, 100_000)
+    assert derived.learning_rate_scale == 1.0
     assert recipe.optimization.label_smoothing == 0.1
-    assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (
-        37000,
-        25000,
-        5,
-    )
+    assert (recipe.data.vocab_size, recipe.data.max_tokens) == (37000, 25000)
+    assert recipe.output.average_checkpoints == 5
+
+
+SCALARS = (int, float, str, bool)
+# Types of the configuration whose arguments have a narrower one.
+NARROWER = {float | int: {float}, str | list[str]: {str}}
 
 
 @pytest.mark.parametrize(
@@ -69,55 +68,36 @@ def test_parse_recipe_defaults_to_paper():
         (LongArguments, VanillaTransformerLongConfig),
     ],
 )
-def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments, config_class):
+def test_model_arguments_agree_with_the_configuration(arguments, config_class):
     of_config = {item.name: item for item in fields(config_class)}
     for name, field in arguments.model_fields.items():
         kind = of_config[name].type
-        kinds = {
-            part
-            for part in parts_of(field)
-            if part in (int, float, str, bool) or get_origin(part) is Literal
-        }
-        assert kinds == {float | int: {float}, str | list[str]: {str}}.get(
-            kind, {*get_args(kind), kind} & kinds
-        ), name
+        parts = parts_of(field)
+        kinds = {part for part in parts if part in SCALARS or get_origin(part) is Literal}
+        assert kinds == NARROWER.get(kind, {*get_args(kind), kind} & kinds), name
         assert name == "layer_types" or field.default == of_config[name].default
         assert field.description in " ".join(config_class.__doc__.split()), name
     config_class(**vars(arguments()))
 
 
 def test_model_arguments_are_all_fields_that_training_uses_and_data_do_not_determine():
-    derived = {
-        "vocab_size",
-        "decoder_vocab_size",
-        "share_encoder_decoder_embeddings",
-        "max_source_length",
-    }
-    derived |= {
-        "pad_token_id",
-        "bos_token_id",
-        "eos_token_id",
-        "decoder_start_token_id",
-        "is_encoder_decoder",
-    }
+    derived = {"vocab_size", "decoder_vocab_size", "max_source_length", "init_std"}
+    derived |= {"share_encoder_decoder_embeddings", "is_encoder_decoder"}
+    derived |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
     derived |= {"use_cache", "lm_head_bias", "attention_bias", "scale_embedding", "source_eos"}
-    derived |= {"init_std"}
-    own, long = (
-        {item.name for item in fields(each)}
-        for each in (VanillaTransformerConfig, VanillaTransformerLongConfig)
-    )
-    inherited = {item.name for item in fields(PreTrainedConfig)} - {
-        "chunk_size_feed_forward",
-        "tie_word_embeddings",
-    }
-    assert {*ArchitectureArguments.model_fields} == own - derived - inherited
-    assert {*LongArguments.model_fields} == long - own - {"hash_seed"}
+    common = {item.name for item in fields(VanillaTransformerConfig)}
+    long = {item.name for item in fields(VanillaTransformerLongConfig)}
+    inherited = {item.name for item in fields(PreTrainedConfig)}
+    inherited -= {"chunk_size_feed_forward", "tie_word_embeddings"}
+    assert {*ArchitectureArguments.model_fields} == common - derived - inherited
+    assert {*LongArguments.model_fields} == long - common - {"hash_seed"}
 
 
 def test_each_key_says_whether_a_resumed_run_may_change_it():
     now = flatten(parse_recipe(FILES))
     for name, field in KEYS.items():
-        before, may_change = now | {name: "another"}, field.json_schema_extra["may_change"]
+        before = now | {name: "another"}
+        may_change = field.json_schema_extra["may_change"]
         if may_change is True:
             check_same_run(before, now)
         elif name not in DERIVED_KEYS:
@@ -128,9 +108,9 @@ def test_each_key_says_whether_a_resumed_run_may_change_it():
 
 def test_parse_recipe_flags_override_recipe(recipe_file):
     path = recipe_file("d_model: 64\ndropout: 0.3\nnormalize_before: true\n")
-    recipe = parse_recipe([path, "--dropout", "0.2", *FILES])
-    assert (recipe.model.d_model, recipe.model.dropout, recipe.model.encoder_layers) == (64, 0.2, 6)
-    assert recipe.model.normalize_before is True
+    model = parse_recipe([path, "--dropout", "0.2", *FILES]).model
+    assert (model.d_model, model.dropout, model.encoder_layers) == (64, 0.2, 6)
+    assert model.normalize_before is True
 
 
 def test_read_recipe_names_missing_file():
@@ -142,170 +122,104 @@ TUNING = "--init_from x --lora_rank 2"
 EXCLUDED = "^`lora_rank` must be given without"
 TOKENS = "the embeddings of new tokens must be trained"
 # Flags beside the text and the folder, and words of the refusal.
-FLAGS = [
-    ("--warmup_step 3", "no flag 'warmup_step'. Did you mean 'warmup_steps'?"),
-    ("--max_tokens 0", "`max_tokens` must be an integer from 1 to 10,000,000, got 0"),
-    (
-        f"--max_steps 1{'0' * 40}",
-        "`max_steps` must be an integer from 1 to 1,000,000,000,000, got 1000",
-    ),
-    ("--warmup_steps -1", "`warmup_steps` must be an integer from 1 to .*, got -1"),
-    ("--warmup_steps 0", "`warmup_steps` must be an integer from 1 to .*, got 0"),
-    ("--num_train_epochs 0", "`num_train_epochs` must be a number above 0, got 0"),
-    ("--max_grad_norm 0", "`max_grad_norm` must be a number above 0, got 0"),
-    ("--label_smoothing 1", r"`label_smoothing` must be a number in \[0, 1\), got 1"),
-    ("--dataset x", "either `dataset` or text files"),
-    ("--validation_source v.en", "given together"),
-    ("--bpe_dropout 1", r"`bpe_dropout` must be a number in \[0, 1\), got 1"),
-    ("--bpe_dropout nan", "`bpe_dropout` must be a number in .*, got nan"),
-    (
-        "--bpe_dropout 0.1 --tokenizer_model unigram",
-        "`bpe_dropout` must be 0 .*got 0.1 with unigram",
-    ),
-    ("--tokenizer_model spm", "^`tokenizer_model` must be one of 'bpe', .*, got 'spm'"),
-    (
-        "--bpe_dropout 0.1 --tokenizer_model sentencepiece",
-        "`bpe_dropout` must be 0 .*got 0.1 with sentencepiece",
-    ),
-    ("--test_target t.de", "`test_source` and `test_target` must be given together"),
-    ("--corpora '[{file: a.tsv}]'", "Give either .* got `corpora` and `train_source`"),
-    (
-        "--augment '{inline_term: 0.1}'",
-        "no key of `augment` 'inline_term'. Did you mean 'inline_terms'?",
-    ),
-    (
-        "--augment '{inline_terms: 2}'",
-        r"`inline_terms` of `augment` must be a number in \[0, 1\], got 2",
-    ),
-    ("--augment '{typo: 0.1}'", "no key of `augment` 'typo'. Did you mean 'typos'?"),
-    (
-        "--augment '{placeholders: true}'",
-        "`placeholders` of `augment` must be a number .* got True",
-    ),
-    ("--augment 0.1", r"`augment` must be a mapping, such as \{typos: 0.05\}, got 0.1"),
-    ("--augment '{a: [}'", "`augment` must be a list or a mapping in YAML or JSON"),
-    ("--augment null", "`augment` must be .*, got 'null', which is empty. Leave it out"),
-    (
-        "--source_tags '#BT'",
-        "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #",
-    ),
-    ("--max_length 0", "`max_length` must be an integer of 1 or more, got 0"),
-    ("--max_length_ratio 0.5", "`max_length_ratio` must be a number of 1 or more, got 0.5"),
-    ("--fsdp --mixed_precision fp16", "`fsdp` needs `mixed_precision` bf16 or no, got fp16"),
-    ("--compile=always", "`compile` must be true, false or auto, got 'always'"),
-    ("--fsdp=auto", "`fsdp` must be true or false, got 'auto'"),
-    (
-        "--tokens_per_step 900 --max-tokens 70",
-        "Give either `tokens_per_step`, .* got both as flags",
-    ),
-    ("--tokens_per_step 0", "`tokens_per_step` must be an integer from 1 to .*, got 0"),
-    (f"{TUNING} --fsdp", f"{EXCLUDED} fsdp, got both: adapters are merged into whole weights"),
-    (f"{TUNING} --freeze encoder", f"{EXCLUDED} freeze, got both: only adapters are trained"),
-    (f"{TUNING} --source_tags '<BT>'", f"{EXCLUDED} `source_tags`, got both: {TOKENS}"),
-    (
-        f"{TUNING} --augment '{{inline_terms: 0.1}}'",
-        f"{EXCLUDED} `inline_terms` of `augment`, got both: {TOKENS}",
-    ),
-    (
-        f"{TUNING} --init_vocabulary extend",
-        f"{EXCLUDED} `init_vocabulary: extend`, got both: {TOKENS}",
-    ),
-    (
-        "--init_from x --freeze embeddings --source_tags '<BT>'",
-        "^`source_tags` adds tokens, whose embeddings must",
-    ),
-    (
-        "--init_from x --freeze embeddings --init_vocabulary extend",
-        "^`init_vocabulary: extend` adds tokens, whose",
-    ),
-]
+FLAGS = {
+    "--warmup_step 3": "no flag 'warmup_step'. Did you mean 'warmup_steps'?",
+    "--max_tokens 0": "`max_tokens` must be an integer from 1 to 10,000,000, got 0",
+    f"--max_steps 1{'0' * 40}": "`max_steps` must be an integer from 1 to 1,000,000,000,000, got 1000",
+    "--warmup_steps -1": "`warmup_steps` must be an integer from 1 to .*, got -1",
+    "--warmup_steps 0": "`warmup_steps` must be an integer from 1 to .*, got 0",
+    "--num_train_epochs 0": "`num_train_epochs` must be a number above 0, got 0",
+    "--max_grad_norm 0": "`max_grad_norm` must be a number above 0, got 0",
+    "--label_smoothing 1": r"`label_smoothing` must be a number in \[0, 1\), got 1",
+    "--dataset x": "either `dataset` or text files",
+    "--validation_source v.en": "given together",
+    "--bpe_dropout 1": r"`bpe_dropout` must be a number in \[0, 1\), got 1",
+    "--bpe_dropout nan": "`bpe_dropout` must be a number in .*, got nan",
+    "--bpe_dropout 0.1 --tokenizer_model unigram": "`bpe_dropout` must be 0 .*got 0.1 with unigram",
+    "--tokenizer_model spm": "^`tokenizer_model` must be one of 'bpe', .*, got 'spm'",
+    "--bpe_dropout 0.1 --tokenizer_model sentencepiece": "`bpe_dropout` must be 0 .*got 0.1 with sentencepiece",
+    "--test_target t.de": "`test_source` and `test_target` must be given together",
+    "--corpora '[{file: a.tsv}]'": "Give either .* got `corpora` and `train_source`",
+    "--augment '{inline_term: 0.1}'": "no key of `augment` 'inline_term'. Did you mean 'inline_terms'?",
+    "--augment '{inline_terms: 2}'": r"`inline_terms` of `augment` must be a number in \[0, 1\], got 2",
+    "--augment '{typo: 0.1}'": "no key of `augment` 'typo'. Did you mean 'typos'?",
+    "--augment '{placeholders: true}'": "`placeholders` of `augment` must be a number .* got True",
+    "--augment 0.1": r"`augment` must be a mapping, such as \{typos: 0.05\}, got 0.1",
+    "--augment '{a: [}'": "`augment` must be a list or a mapping in YAML or JSON",
+    "--augment null": "`augment` must be .*, got 'null', which is empty. Leave it out",
+    "--source_tags '#BT'": "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #",
+    "--max_length 0": "`max_length` must be an integer of 1 or more, got 0",
+    "--max_length_ratio 0.5": "`max_length_ratio` must be a number of 1 or more, got 0.5",
+    "--fsdp --mixed_precision fp16": "`fsdp` needs `mixed_precision` bf16 or no, got fp16",
+    "--compile=always": "`compile` must be true, false or auto, got 'always'",
+    "--fsdp=auto": "`fsdp` must be true or false, got 'auto'",
+    "--tokens_per_step 900 --max-tokens 70": "Give either `tokens_per_step`, .* got both as flags",
+    "--tokens_per_step 0": "`tokens_per_step` must be an integer from 1 to .*, got 0",
+    f"{TUNING} --fsdp": f"{EXCLUDED} fsdp, got both: adapters are merged into whole weights",
+    f"{TUNING} --freeze encoder": f"{EXCLUDED} freeze, got both: only adapters are trained",
+    f"{TUNING} --source_tags '<BT>'": f"{EXCLUDED} `source_tags`, got both: {TOKENS}",
+    f"{TUNING} --augment '{{inline_terms: 0.1}}'": f"{EXCLUDED} `inline_terms` of `augment`, got both: {TOKENS}",
+    f"{TUNING} --init_vocabulary extend": f"{EXCLUDED} `init_vocabulary: extend`, got both: {TOKENS}",
+    "--init_from x --freeze embeddings --source_tags '<BT>'": "^`source_tags` adds tokens, whose embeddings must",
+    "--init_from x --freeze embeddings --init_vocabulary extend": "^`init_vocabulary: extend` adds tokens, whose",
+}
 # The same for the text of a recipe.
-TEXTS = [
-    ("drop_out: 0.1", "no recipe key 'drop_out'. Did you mean 'dropout'?"),
-    ("- 1", "got list"),
-    ("a: [", "must be YAML"),
-    ("1: 2", "must be a name, got 1"),
-    ("corpora: &all [*all]", "must be YAML: aliases are not supported"),
-    ("seed: 1\nseed: 2", "the key 'seed' is there twice"),
-    ("source_language: [en]", r"`source_language` must be .*, got \["),
-    ("normalization: {nfc: true}", "`normalization` must be .*, got {"),
-    ("max_steps: [1]", r"`max_steps` must be .*, got \["),
-    (
-        "tokens_per_step: 900\nmax_tokens: 70",
-        "Give either `tokens_per_step`, .* got both in the recipe",
-    ),
-    ("data: {max_tokens: 4}\ntokens_per_step: 8", "Give either `tokens_per_step`"),
-    (
-        "data: {dropout: 0.1}",
-        "`dropout` must be in the section `model`, got it in `data`. Move it.",
-    ),
-    ("dropout: 0.1\nmodel: {dropout: 0.2}", "`dropout` must be in a recipe once, got it twice"),
-    ("model: {d_model: 4, d-model: 4}", "`d_model` must be in a recipe once, got it twice"),
-    ("model: [d_model]", "The section `model` must hold `key: value` lines, got list"),
-    ("model: 64", "The section `model` must hold `key: value` lines, got int"),
-    ("model: {1: 2}", "Every key of the section `model` must be a name, got 1"),
-    ("model: {drop_out: 0.1}", "There is no recipe key 'drop_out'. Did you mean 'dropout'"),
-    ("model: {model: {dropout: 0.1}}", "There is no recipe key 'model'"),
-    ("distillation: {teacher: a}", "There is no recipe key 'distillation'"),
-]
+TEXTS = {
+    "drop_out: 0.1": "no recipe key 'drop_out'. Did you mean 'dropout'?",
+    "- 1": "got list",
+    "a: [": "must be YAML",
+    "1: 2": "must be a name, got 1",
+    "corpora: &all [*all]": "must be YAML: aliases are not supported",
+    "seed: 1\nseed: 2": "the key 'seed' is there twice",
+    "source_language: [en]": r"`source_language` must be .*, got \[",
+    "normalization: {nfc: true}": "`normalization` must be .*, got {",
+    "max_steps: [1]": r"`max_steps` must be .*, got \[",
+    "tokens_per_step: 900\nmax_tokens: 70": "Give either `tokens_per_step`, .* got both in the recipe",
+    "data: {max_tokens: 4}\ntokens_per_step: 8": "Give either `tokens_per_step`",
+    "data: {dropout: 0.1}": "`dropout` must be in the section `model`, got it in `data`. Move it.",
+    "dropout: 0.1\nmodel: {dropout: 0.2}": "`dropout` must be in a recipe once, got it twice",
+    "model: {d_model: 4, d-model: 4}": "`d_model` must be in a recipe once, got it twice",
+    "model: [d_model]": "The section `model` must hold `key: value` lines, got list",
+    "model: 64": "The section `model` must hold `key: value` lines, got int",
+    "model: {1: 2}": "Every key of the section `model` must be a name, got 1",
+    "model: {drop_out: 0.1}": "There is no recipe key 'drop_out'. Did you mean 'dropout'",
+    "model: {model: {dropout: 0.1}}": "There is no recipe key 'model'",
+    "distillation: {teacher: a}": "There is no recipe key 'distillation'",
+}
+HELD_OUT = "--validation '[{dataset: opus:TED2020, split: validation}]'"
+WITHOUT_SPLITS = "`dataset` must have splits, but"
 EN_DE = "--output_dir out --source_language en --target_language de"
 # The same for all flags.
-WITHOUT_FILES = [
-    ("--train_source a.en --output_dir out", "`train_target` must be given"),
-    ("--train_source a.en --train_target a.de", "`output_dir` must be given"),
-    (
-        "--dataset x --target_language de --output_dir out",
-        "`source_language` must be given with a `dataset`",
-    ),
-    (
-        "--output_dir out --corpora '[{file: a.tsv, wieght: 2}]'",
-        "no key of a corpus 'wieght'. Did you mean 'weight'?",
-    ),
-    (
-        "--output_dir out --corpora '[{file: a.tsv, no_weight: 2}]'",
-        "There is no key of a corpus 'no_weight'",
-    ),
-    ("--output_dir out --corpora '[{file: a.csv}]'", "must end with .xlf"),
-    ("--output_dir out --corpora [a.tsv]", "must be a mapping, such as .* got 'a.tsv'"),
-    (
-        "--output_dir out --corpora '{file: a.tsv}'",
-        "`corpora` must be a list with a corpus in it, got {'file'",
-    ),
-    ("--output_dir out --corpora []", r"`corpora` must be a list with a corpus in it, got \[\]"),
-    ("--output_dir out --corpora [{", "`corpora` must be a list or a mapping in YAML or JSON"),
-    (
-        f"{EN_DE} --corpora '[{{dataset: opus:A/v1, split: test}}]'",
-        "must be left out for opus:A/v1, .* got 'test'",
-    ),
-    (
-        f"{EN_DE} --dataset opus:TED2020",
-        "`dataset` must have splits, but opus:TED2020 has none. Put it into `corp",
-    ),
-    (
-        f"{EN_DE} --dataset mtdata:Statmt-news_commentary-16-deu-eng",
-        "`dataset` must have splits, but mtdata:Statmt",
-    ),
-    (
-        f"{EN_DE} --corpora '[{{file: a.tsv}}]' --validation '[{{dataset: opus:TED2020, split: "
-        "validation}]'",
-        "`split` must be left out for opus:TED2020, .* got 'validation'",
-    ),
-]
+WITHOUT_FILES = {
+    "--train_source a.en --output_dir out": "`train_target` must be given",
+    "--train_source a.en --train_target a.de": "`output_dir` must be given",
+    "--dataset x --target_language de --output_dir out": "`source_language` must be given with a `dataset`",
+    "--output_dir out --corpora '[{file: a.tsv, wieght: 2}]'": "no key of a corpus 'wieght'. Did you mean 'weight'?",
+    "--output_dir out --corpora '[{file: a.tsv, no_weight: 2}]'": "There is no key of a corpus 'no_weight'",
+    "--output_dir out --corpora '[{file: a.csv}]'": "must end with .xlf",
+    "--output_dir out --corpora [a.tsv]": "must be a mapping, such as .* got 'a.tsv'",
+    "--output_dir out --corpora '{file: a.tsv}'": "`corpora` must be a list with a corpus in it, got {'file'",
+    "--output_dir out --corpora []": r"`corpora` must be a list with a corpus in it, got \[\]",
+    "--output_dir out --corpora [{": "`corpora` must be a list or a mapping in YAML or JSON",
+    f"{EN_DE} --corpora '[{{dataset: opus:A/v1, split: test}}]'": "must be left out for opus:A/v1, .* got 'test'",
+    f"{EN_DE} --dataset opus:TED2020": f"{WITHOUT_SPLITS} opus:TED2020 has none. Put it into `corp",
+    f"{EN_DE} --dataset mtdata:Statmt-news_commentary-16-deu-eng": f"{WITHOUT_SPLITS} mtdata:Statmt",
+    f"{EN_DE} --corpora '[{{file: a.tsv}}]' {HELD_OUT}": "`split` must be left out for opus:TED2020, .* got 'validation'",
+}
 
 
-@pytest.mark.parametrize(
-    ("words", "text", "message"),
-    [(FILES, flags, message) for flags, message in FLAGS]
-    + [(FILES, text, message) for text, message in TEXTS]
-    + [([], flags, message) for flags, message in WITHOUT_FILES],
-)
+REFUSED = [(FILES, flags, message) for flags, message in FLAGS.items()]
+REFUSED += [(FILES, text, message) for text, message in TEXTS.items()]
+REFUSED += [([], flags, message) for flags, message in WITHOUT_FILES.items()]
+
+
+@pytest.mark.parametrize(("words", "text", "message"), REFUSED)
 def test_parse_recipe_refuses(recipe_file, words, text, message):
-    given = shlex.split(text) if text.startswith("--") else [recipe_file(text)]
+    flags = shlex.split(text) if text.startswith("--") else [recipe_file(text)]
     with pytest.raises(ValueError, match=message) as refused:
-        parse_recipe([*given, *words])
-    assert "\n" not in str(refused.value) or "YAML" in str(
-        refused.value
-    )  # whose errors show the place
+        parse_recipe([*flags, *words])
+    reason = str(refused.value)
+    assert "\n" not in reason or "YAML" in reason  # whose errors show the place
 
 
 # With a line of mistakes for each line that begins so: "# line: message".
@@ -399,39 +313,43 @@ WITHOUT_EFFECT = {
 def test_check_recipe_refuses_keys_without_effect(line, recipe_file):
     others, reason = WITHOUT_EFFECT[line]
     others = load_yaml(others) or {}
-    flags = [f"--{key}={given}" for key, given in others.items()]
+    flags = [f"--{key}={other}" for key, other in others.items()]
     name, value = line.split(": ")
     message = f"^`{name}` must be left out, since it would change nothing: {reason}"
     with pytest.raises(ValueError, match=message):
         parse_recipe([*FILES, *flags, f"--{name}", value])
+    file = recipe_file(yaml.safe_dump(others | {name: load_yaml(value)}))
     with pytest.raises(ValueError, match=message):
-        parse_recipe([recipe_file(yaml.safe_dump(others | {name: load_yaml(value)})), *FILES])
+        parse_recipe([file, *FILES])
     parse_recipe([*FILES, *flags])
+
+
+def vocabulary_of(words):
+    data = parse_recipe(words).data
+    return data.vocab_size, data.tokenizer_model, data.normalization
 
 
 @pytest.mark.parametrize("flags", [["--tokenizer", "t"], ["--init_from", "m"]])
 def test_flag_of_a_vocabulary_replaces_keys_of_another(flags, recipe_file):
     path = recipe_file("{vocab_size: 9000, tokenizer_model: unigram, normalization: nfkc}")
-    data = parse_recipe([path, *FILES, *flags]).data
-    assert (data.vocab_size, data.tokenizer_model, data.normalization) == (37000, "bpe", "nfc")
-    replaced = parse_recipe([path, *FILES, "--init_from", "m", "--init_vocabulary", "replace"]).data
-    assert (replaced.vocab_size, replaced.tokenizer_model, replaced.normalization) == (
-        9000,
-        "unigram",
-        "nfkc",
-    )
+    assert vocabulary_of([path, *FILES, *flags]) == (37000, "bpe", "nfc")
+    replacing = ["--init_from", "m", "--init_vocabulary", "replace"]
+    assert vocabulary_of([path, *FILES, *replacing]) == (9000, "unigram", "nfkc")
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
 def test_shipped_recipes_parse_and_name_data_inside_the_repository_and_its_origin(path):
     values = read_recipe(path)
     named = {"dataset", "train_source", "corpora"} & values.keys()
-    recipe = parse_recipe([str(path), *(["--output_dir", "out"] if named else FILES)])
+    others = ["--output_dir", "out"] if named else FILES
+    recipe = parse_recipe([str(path), *others])
     VanillaTransformerConfig(**vars(recipe.model))
-    files = [value for name, value in values.items() if name.endswith(("_source", "_target"))]
-    assert all(value.startswith("data/") for value in files)
+    for name, value in values.items():
+        if name.endswith(("_source", "_target")):
+            assert value.startswith("data/")
     origin = "# Data: " if path.name != "demo.yaml" else "# The recipe of `make demo`"
-    assert any(line.startswith(origin) for line in path.read_text().splitlines())
+    lines = path.read_text().splitlines()
+    assert any(line.startswith(origin) for line in lines)
 
 
 MIX = """
@@ -447,57 +365,59 @@ corpora:
 def test_corpus_specs_inherit_languages_of_recipe(recipe_file):
     words = [recipe_file(MIX), "--output_dir", "out"]
     common = {"source_language": "en", "target_language": "de"}
+    french = common | {"source_language": "fr"}
     assert corpus_specs(parse_recipe(words).data) == [
         CorpusSpec(source="a.en.xz", target="a: b.de", **common),
         CorpusSpec(file="b.tsv.gz", weight=0.5, **common),
-        CorpusSpec(dataset="wmt14:fr-en", split="test", source_language="fr", target_language="de"),
+        CorpusSpec(dataset="wmt14:fr-en", split="test", **french),
     ]
     recipe = parse_recipe([*words, "--corpora", '[{"file": "c.jsonl"}]'])
     assert recipe.data.corpora == [{"file": "c.jsonl"}]
 
 
 def test_corpus_specs_of_files_and_dataset():
-    assert corpus_specs(parse_recipe(FILES).data) == [CorpusSpec(source="a.en", target="a.de")]
-    dataset = parse_recipe(["--dataset", "x", *EN_DE.split()])
-    assert corpus_specs(dataset.data) == [
-        CorpusSpec(dataset="x", source_language="en", target_language="de")
-    ]
+    files = corpus_specs(parse_recipe(FILES).data)
+    assert files == [CorpusSpec(source="a.en", target="a.de")]
+    recipe = parse_recipe(["--dataset", "x", *EN_DE.split()])
+    (dataset,) = corpus_specs(recipe.data)
+    assert dataset == CorpusSpec(dataset="x", source_language="en", target_language="de")
 
 
 def test_downloaded_corpora_may_have_other_held_out_text():
-    words = ["--corpora", "[{dataset: 'opus:TED2020'}]", "--validation", "[{file: held_out.tsv}]"]
+    words = ["--corpora", "[{dataset: 'opus:TED2020'}]"]
+    words += ["--validation", "[{file: held_out.tsv}]"]
     assert parse_recipe([*EN_DE.split(), *words])
 
 
 def test_check_same_run_takes_the_defaults_for_names_that_are_newer_than_the_run():
     now = flatten(parse_recipe(FILES))
-    before = {
-        name: value for name, value in now.items() if name not in ("sampling_temperature", "stages")
-    }
+    newer = {"sampling_temperature", "stages"}
+    before = {name: now[name] for name in now.keys() - newer}
     check_same_run(before, now)
-    with pytest.raises(
-        ValueError, match="different values of sampling_temperature was 1.0 and is 5.0"
-    ):
+    message = "different values of sampling_temperature was 1.0 and is 5.0"
+    with pytest.raises(ValueError, match=message):
         check_same_run(before, now | {"sampling_temperature": 5.0})
 
 
 def test_parse_recipe_reads_words_as_yaml_1_2_does(recipe_file):
-    text = (
-        "target_language: no\nmixed_precision: no\ncompile: off\nfsdp: Yes\nema_decay: "
-        "1e-1\ndropout: .5\n"
-    )
+    text = "target_language: no\nmixed_precision: no\ncompile: off\nfsdp: Yes\n"
+    text += "ema_decay: 1e-1\ndropout: .5\n"
     recipe = parse_recipe([recipe_file(text), *FILES])
-    assert (recipe.data.target_language, recipe.optimization.mixed_precision) == ("no", "no")
-    assert recipe.optimization.compile is False and recipe.optimization.fsdp is True
-    corpora = "corpora: [{file: a.tsv, source_language: no, reverse: TRUE, drop: [empty]}]\n"
-    (corpus,) = parse_recipe([recipe_file(corpora), "--output_dir", "out"]).data.corpora
-    assert corpus == {"file": "a.tsv", "source_language": "no", "drop": ["empty"], "reverse": True}
+    optimization = recipe.optimization
+    assert (recipe.data.target_language, optimization.mixed_precision) == ("no", "no")
+    assert optimization.compile is False and optimization.fsdp is True
+    text = "corpora: [{file: a.tsv, source_language: no, reverse: TRUE, drop: [empty]}]\n"
+    (corpus,) = parse_recipe([recipe_file(text), "--output_dir", "out"]).data.corpora
+    expected = {"file": "a.tsv", "source_language": "no", "drop": ["empty"]}
+    assert corpus == expected | {"reverse": True}
+    wrong = recipe_file(text.replace("TRUE", "no"))
     with pytest.raises(ValueError, match="`reverse` of a corpus must be true or false"):
-        parse_recipe([recipe_file(corpora.replace("TRUE", "no")), "--output_dir", "out"])
+        parse_recipe([wrong, "--output_dir", "out"])
 
 
 def test_parse_recipe_reads_tags_that_yaml_has_in_quotation_marks(recipe_file):
-    assert parse_recipe([recipe_file('source_tags: ["#BT"]\n'), *FILES]).data.source_tags == ["#BT"]
+    file = recipe_file('source_tags: ["#BT"]\n')
+    assert parse_recipe([file, *FILES]).data.source_tags == ["#BT"]
     assert parse_recipe([*FILES, "--source_tags", "'#BT'"]).data.source_tags == ["#BT"]
 
 
@@ -510,36 +430,30 @@ def test_parse_recipe_reads_tags_that_yaml_has_in_quotation_marks(recipe_file):
         ("max_tokens: 70\ntokens_per_step: null", [], (None, 70)),
     ],
 )
-def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file, text, flags, expected):
+def test_flags_of_a_recipe_choose_the_batch_size(recipe_file, text, flags, expected):
     data = parse_recipe([recipe_file(text), *FILES, *flags]).data
     assert (data.tokens_per_step, data.max_tokens) == expected
 
 
 def test_check_same_run_allows_smaller_batches_in_more_processes():
     def sizes(max_tokens, tokens_per_step):
-        return flatten(parse_recipe(FILES)) | {
-            "max_tokens": max_tokens,
-            "tokens_per_step": tokens_per_step,
-        }
+        changes = {"max_tokens": max_tokens, "tokens_per_step": tokens_per_step}
+        return flatten(parse_recipe(FILES)) | changes
 
     check_same_run(sizes(900, 900), sizes(450, 900))
     check_same_run(sizes(450, None), sizes(450, 900))
-    for before, now in ((sizes(900, None), sizes(450, None)), (sizes(900, None), sizes(450, 900))):
+    for now in (sizes(450, None), sizes(450, 900)):
         with pytest.raises(ValueError, match="max_tokens was 900 and is 450"):
-            check_same_run(before, now)
+            check_same_run(sizes(900, None), now)
     with pytest.raises(ValueError, match="max_tokens was 900 and is 800"):
         check_same_run(sizes(900, 900), sizes(800, 800))
 
 
 def test_parse_recipe_reads_sections_and_flat_keys_alike(recipe_file):
-    flat = (
-        "train_source: a\ntrain_target: b\nd_model: 64\nmem_len: 9\nseed: 3\noutput_dir: "
-        "c\nfreeze: null\n"
-    )
-    sections = (
-        "data: {train_source: a, train-target: b}\nmodel: {d_model: 64, mem_len: 9}\nseed: 3\n"
-    )
-    sections += "output:\n  output_dir: c\nfine_tuning:\n"
+    flat = "train_source: a\ntrain_target: b\nd_model: 64\nmem_len: 9\nseed: 3\n"
+    flat += "output_dir: c\nfreeze: null\n"
+    sections = "data: {train_source: a, train-target: b}\nmodel: {d_model: 64, mem_len: 9}\n"
+    sections += "seed: 3\noutput:\n  output_dir: c\nfine_tuning:\n"
     recipe = parse_recipe([recipe_file(sections)])
     assert recipe == parse_recipe([recipe_file(flat)])
     assert (recipe.model.d_model, recipe.long.mem_len, recipe.optimization.seed) == (64, 9, 3)
@@ -548,23 +462,24 @@ def test_parse_recipe_reads_sections_and_flat_keys_alike(recipe_file):
 
 @pytest.mark.parametrize("section, parts", SECTIONS.items())
 def test_each_key_may_stand_in_its_section_only(section, parts):
-    section_of = {
-        key: name for name, found in SECTIONS.items() for part in found for key in part.model_fields
-    }
-    own = {key: 1 for part in parts for key in part.model_fields}
+    section_of = {}
+    for name, parts_of_section in SECTIONS.items():
+        for part in parts_of_section:
+            section_of |= dict.fromkeys(part.model_fields, name)
+    keys = {key: 1 for part in parts for key in part.model_fields}
     with Reasons() as reasons:
-        assert flatten_sections({section: own}, section_of, reasons) == own
-    for name in section_of.keys() - own.keys():
-        message = (
-            f"`{name}` must be in the section `{section_of[name]}`, got it in `{section}`. Move it."
-        )
+        assert flatten_sections({section: keys}, section_of, reasons) == keys
+    for name in section_of.keys() - keys.keys():
+        message = f"`{name}` must be in the section `{section_of[name]}`, "
+        message += f"got it in `{section}`. Move it."
         with pytest.raises(ValueError, match=message), Reasons() as reasons:
             flatten_sections({section: {name: 1}}, section_of, reasons)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"), [([], None), (["auto"], None), (["true"], True), (["false"], False)]
-)
+CHOICES = [([], None), (["auto"], None), (["true"], True), (["false"], False)]
+
+
+@pytest.mark.parametrize(("words", "expected"), CHOICES)
 @pytest.mark.parametrize("name", ["compile", "packing"])
 def test_choices_of_the_device_are_auto_by_default(recipe_file, name, words, expected):
     flags = [f"--{name}", *words] if words else []
@@ -573,14 +488,14 @@ def test_choices_of_the_device_are_auto_by_default(recipe_file, name, words, exp
     assert getattr(parse_recipe([path, *FILES]).optimization, name) is expected
 
 
-@pytest.mark.parametrize(
-    "name", ["small", "base", "student", "pocket", "finetune_opus_mt", "multilingual"]
-)
-def test_recipes_to_start_from_say_what_to_expect_and_leave_their_length_to_the_corpus(name):
-    text = (RECIPE_FOLDER / f"{name}.yaml").read_text()
+FIRST_RECIPES = ["small", "base", "student", "pocket", "finetune_opus_mt", "multilingual"]
+
+
+@pytest.mark.parametrize("name", FIRST_RECIPES)
+def test_recipes_to_start_from_say_what_to_expect(name):
+    path = RECIPE_FOLDER / f"{name}.yaml"
+    text = path.read_text()
     header = text[: text.index("\n", text.rindex("\n#") + 1)]
     assert all(words in header for words in ("What to expect", "pairs", "here"))
-    given = {"max_steps", "warmup_steps", "max_minutes", "train_source"} & read_recipe(
-        RECIPE_FOLDER / f"{name}.yaml"
-    ).keys()
-    assert not given or name in ("student", "multilingual")
+    lengths = {"max_steps", "warmup_steps", "max_minutes", "train_source"}
+    assert not lengths & read_recipe(path).keys() or name in ("student", "multilingual")

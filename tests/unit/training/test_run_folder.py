@@ -9,7 +9,7 @@ from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
 
 
-def test_is_finished_goes_by_the_minutes_of_the_checkpoint_of_its_step(tmp_path, monkeypatch):
+def test_is_finished_goes_by_minutes_of_the_checkpoint(tmp_path, monkeypatch):
     state = tiny_train_state(tmp_path, max_minutes=5)
     monkeypatch.setattr(state, "minutes", lambda: 5.1)
     state.progress.minutes = 4.9
@@ -28,12 +28,8 @@ def test_prune_after_deletes_later_checkpoints_and_best_models(tmp_path):
     for name in ("checkpoint-5", "checkpoint-10", "best-4", "best-8", "best-others", "ema"):
         (tmp_path / name).mkdir()
     prune_after(tmp_path, 5)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "best-4",
-        "best-others",
-        "checkpoint-5",
-        "ema",
-    ]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["best-4", "best-others", "checkpoint-5", "ema"]
 
 
 def record(progress, *validations, metric="bleu", sentences=1000):
@@ -45,18 +41,15 @@ def record(progress, *validations, metric="bleu", sentences=1000):
 
 def test_record_rank_compares_steps_and_counts_validations_without_improvement():
     progress = TrainProgress()
-    assert [*record(progress, *((score, score, 1.0) for score in (15.0, 29.0, 27.0, 29.0)))] == [
-        1,
-        2,
-        2,
-        2,
-    ]
+    validations = [(score, score, 1.0) for score in (15.0, 29.0, 27.0, 29.0)]
+    assert [*record(progress, *validations)] == [1, 2, 2, 2]
     assert progress.validations_without_improvement == 2  # a tie is no improvement
 
 
 def test_record_rank_goes_by_chrf_while_bleu_is_low_or_close():
     progress = TrainProgress()
-    assert [*record(progress, (0.54, 10.0, 3.0), (0.48, 12.0, 2.0), (4.9, 11.0, 1.0))] == [1, 2, 2]
+    validations = [(0.54, 10.0, 3.0), (0.48, 12.0, 2.0), (4.9, 11.0, 1.0)]
+    assert [*record(progress, *validations)] == [1, 2, 2]
     assert progress.validations_without_improvement == 1
     assert [*record(progress, (20.0, 11.0, 1.0), (19.5, 41.0, 1.0))] == [4, 5]
 

@@ -26,9 +26,10 @@ GIVEN = {"max_steps": 300_000, "warmup_steps": 4000}
 
 
 def recipe_of(**values):
-    return parse_recipe(
-        [*FILES, *(word for name, value in values.items() for word in (f"--{name}", str(value)))]
-    )
+    words = [*FILES]
+    for name, value in values.items():
+        words += [f"--{name}", str(value)]
+    return parse_recipe(words)
 
 
 def rounded(schedule):
@@ -65,8 +66,9 @@ def record_of(recipe, *speed):
         ({"init_from": "a"}, 1500, None, (4500, 450, 0.37)),
     ],
 )
-def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, seconds, expected):
-    assert rounded(derive_schedule(recipe_of(**values), Pace(steps_per_epoch, seconds))) == expected
+def test_derive_schedule_fills_in_values(values, steps_per_epoch, seconds, expected):
+    derived = derive_schedule(recipe_of(**values), Pace(steps_per_epoch, seconds))
+    assert rounded(derived) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, second
         ({"num_train_epochs": 10}, 90, False),
     ],
 )
-def test_derive_schedule_keeps_the_values_of_the_run_to_resume(values, max_steps, same_limits):
+def test_derive_schedule_keeps_values_of_a_run(values, max_steps, same_limits):
     before, recipe = record_of(recipe_of(), 209), recipe_of(**values)
     check_same_run(before, flatten(recipe))
     assert rounded(derive_schedule(recipe, Pace(9), before)) == (max_steps, 2000, 1.0)
@@ -102,7 +104,7 @@ def last_step_of_epochs(sampler, epochs):
 
 @pytest.mark.parametrize("batches_per_step", [1, 2, 4])
 @pytest.mark.parametrize("steps", [13, 21])
-def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batches_per_step, steps):
+def test_plan_schedule_keeps_epochs_of_a_resumed_run(tmp_path, batches_per_step, steps):
     def plan(count, resumed=None):
         state = tiny_train_state(tmp_path, num_train_epochs=3)
         sampler = TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64, accumulation=count)
@@ -112,12 +114,9 @@ def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batche
         return state.progress.recipe, sampler
 
     def progress(recipe, sampler):
-        return {
-            "recipe": recipe,
-            "step": sampler.step,
-            "minutes": 0.0,
-            "batch_sampler": sampler.position.state_dict(),
-        }
+        position = sampler.position.state_dict()
+        record = {"recipe": recipe, "step": sampler.step, "minutes": 0.0}
+        return record | {"batch_sampler": position}
 
     recipe, sampler = plan(2)
     take_steps(sampler, steps)
@@ -128,16 +127,16 @@ def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batche
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(1, 100), (2, 220), (9, 500)])
-def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(
-    tmp_path, monkeypatch, minutes, expected
-):
+def test_plan_schedule_counts_minutes_of_a_run(tmp_path, monkeypatch, minutes, expected):
     monkeypatch.setattr(schedule, "measure_seconds_per_step", lambda *_: 0.5)
     state = tiny_train_state(tmp_path, max_minutes=minutes, max_steps=500)
     resumed = {"recipe": flatten(state.recipe), "step": 100, "minutes": 1.0}
-    plan_schedule(
-        state, MicroBatchLoader(TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64), 0), resumed
-    )
+    sampler = TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64)
+    plan_schedule(state, MicroBatchLoader(sampler, 0), resumed)
     assert state.planned_steps == expected
+
+
+TWO_EPOCHS, THREE_EPOCHS = {"num_train_epochs": 2, **LINEAR}, {"num_train_epochs": 3}
 
 
 @pytest.mark.parametrize(
@@ -145,33 +144,32 @@ def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(
     [
         ({"max_minutes": 4}, {"warmup_steps": 100}, "warmup_steps was 180 and is 100"),
         # The rate depends on the last step.
-        (
-            {"num_train_epochs": 2, **LINEAR},
-            {"num_train_epochs": 3},
-            "num_train_epochs was 2.0 and is 3.0",
-        ),
+        (TWO_EPOCHS, THREE_EPOCHS, "num_train_epochs was 2.0 and is 3.0"),
     ],
 )
-def test_check_same_run_refuses_another_schedule_than_was_derived(values, change, words):
+def test_check_same_run_refuses_another_schedule(values, change, words):
     before = record_of(recipe_of(**values), 209, 0.4)
     check_same_run(before, flatten(recipe_of(**values)))
     with pytest.raises(ValueError, match=f"different values of {words}"):
         check_same_run(before, flatten(recipe_of(**values | change)))
 
 
-@pytest.mark.parametrize(
-    ("minutes", "said"), [(1, "and 1 minute,"), (1.5, "and 1.5 minutes,"), (4, "and 4 minutes,")]
-)
+MINUTES = {1: "and 1 minute,", 1.5: "and 1.5 minutes,", 4: "and 4 minutes,"}
+
+
+@pytest.mark.parametrize(("minutes", "said"), MINUTES.items())
 def test_describe_schedule_names_minutes_and_derived_values(minutes, said):
-    given, pace = recipe_of(max_minutes=minutes), Pace(209, 0.4)
-    assert said in describe_schedule(given, derive_schedule(given, pace), pace)
+    recipe, pace = recipe_of(max_minutes=minutes), Pace(209, 0.4)
+    described = describe_schedule(recipe, derive_schedule(recipe, pace), pace)
+    assert said in described
     if minutes == 4:
-        assert describe_schedule(given, derive_schedule(given, pace), pace) == (
+        assert described == (
             "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 180 "
             "steps. Derived: warmup_steps 180, learning_rate_scale 0.3."
         )
-    given = recipe_of(**GIVEN, learning_rate_scale=1)
-    assert "Derived" not in describe_schedule(given, derive_schedule(given, Pace(209)), Pace(209))
+    recipe, pace = recipe_of(**GIVEN, learning_rate_scale=1), Pace(209)
+    described = describe_schedule(recipe, derive_schedule(recipe, pace), pace)
+    assert "Derived" not in described
 
 
 def test_train_state_follows_a_schedule_from_its_first_step(tmp_path):
@@ -182,9 +180,11 @@ def test_train_state_follows_a_schedule_from_its_first_step(tmp_path):
     assert state.recipe is recipe
     derived = {"max_steps": 7, "warmup_steps": 4, "learning_rate_scale": 0.5}
     assert state.progress.recipe == flatten(recipe) | derived
-    assert state.optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * 16**-0.5 * 4**-1.5)
+    rate = state.optimizer.param_groups[0]["lr"]
+    assert rate == pytest.approx(0.5 * 16**-0.5 * 4**-1.5)
 
 
 def test_pace_plans_at_least_one_step():
-    assert Pace(10, seconds_per_step=60.0).planned_steps(max_minutes=0.5, max_steps=9) == 1
-    assert Pace(10, seconds_per_step=60.0).planned_steps(max_minutes=3.5, max_steps=9) == 3
+    pace = Pace(10, seconds_per_step=60.0)
+    assert pace.planned_steps(max_minutes=0.5, max_steps=9) == 1
+    assert pace.planned_steps(max_minutes=3.5, max_steps=9) == 3

@@ -36,7 +36,7 @@ def default_interrupt():
     signal.signal(signal.SIGINT, previous)
 
 
-def test_stop_signal_leaves_second_signal_to_previous_handler(accelerator, default_interrupt):
+def test_a_second_signal_is_for_the_previous_handler(accelerator, default_interrupt):
     with StopSignal(accelerator) as stop:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
@@ -65,12 +65,11 @@ class TwoProcesses:
             self.seconds += seconds_per_step
 
 
-@pytest.mark.parametrize(
-    ("steps", "seconds", "least", "most"), [(1000, 0.05, 50, 55), (20, 3.0, 20, 20)]
-)
-def test_stop_signal_of_processes_talks_once_a_second_or_after_each_longer_step(
-    monkeypatch, steps, seconds, least, most
-):
+PACES = [(1000, 0.05, 50, 55), (20, 3.0, 20, 20)]
+
+
+@pytest.mark.parametrize(("steps", "seconds", "least", "most"), PACES)
+def test_processes_talk_once_a_second_or_step(monkeypatch, steps, seconds, least, most):
     two = TwoProcesses(monkeypatch)
     two.run(range(steps), seconds)
     assert least <= two.talks <= most
@@ -85,8 +84,6 @@ def test_stop_signal_of_processes_stops_when_it_is_due_or_at_once(monkeypatch):
     assert 100 <= stops[0] < 111 and two.stop.interrupted
     two = TwoProcesses(monkeypatch)
     two.run(range(101), 0.1)
-    assert (
-        not two.stop.due(101)
-        and two.stop.check(101, finished=True, at_once=True)
-        and not two.stop.interrupted
-    )
+    assert not two.stop.due(101)
+    assert two.stop.check(101, finished=True, at_once=True)
+    assert not two.stop.interrupted

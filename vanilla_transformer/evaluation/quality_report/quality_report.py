@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from importlib.metadata import version
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,41 +153,11 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
             "A report needs a sentence with a reference, but all references are blank. Leave out "
             "--report."
         )
+    template = create_environment().from_string(read_part(str(__package__), "html"))
     style = read_part(str(__package__), "css")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    # Markup stays, and a text gets U+FFFD for each character that HTML must not have.
-    environment.finalize = lambda value: (
-        _NOT_IN_HTML.sub("\ufffd", value) if type(value) is str else value
-    )
-    environment.filters["signed"] = lambda value, digits=1: f"{value:+.{digits}f}".replace("-", "−")
-    environment.filters["marked"] = mark_differences
-    source, target = ((code or "").replace("_", "-") for code in setup.languages)
-    # The meaning of each warning, how many translations have it, and the worst one
-    warned = {}
-    for name in WARNINGS:
-        warned[name] = [sentence for sentence in sentences if name in sentence.warnings]
-    warnings = [
-        (WARNINGS[name], len(all_), min(all_, key=attrgetter("score")))
-        for name, all_ in warned.items()
-        if all_
-    ]
-    versions = {"vanilla-transformer": setup.version, "Python": platform.python_version()}
-    versions |= {name: version(name) for name in ("torch", "transformers", "sacrebleu")}
-    models = []  # files of weights and their SHA-256, or names on the Hub and their commits
-    for name in setup.models:
-        folder = Path(name)
-        if folder.is_dir():
-            paths = sorted(
-                path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin")
-            )
-            models += [(f"{folder.resolve().name}/{path.name}", hash_file(path)) for path in paths]
-        else:
-            models.append(
-                (name, getattr(load_config(name), "_commit_hash", None) or "unknown commit")
-            )
-    return environment.from_string(read_part(str(__package__), "html")).render(
+    source, target = [(code or "").replace("_", "-") for code in setup.languages]
+    comparison = compare(report, sentences) if report.comparisons else None
+    return template.render(
         style=style,
         style_hash=hash_content(style),
         setup=setup,
@@ -200,20 +171,84 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
         labels=METRIC_LABELS,
         meanings=_MEANINGS,
         scale=describe_scale(report.estimates["bleu"]),
-        comparison=compare(report, sentences) if report.comparisons else None,
+        comparison=comparison,
         lengths=describe_lengths(sentences),
         distribution=describe_distribution(sentences),
         examples=choose_examples(sentences),
-        warnings=sorted(warnings, key=lambda row: -row[1]),
+        warnings=count_warnings(sentences),
         warned=sum(bool(sentence.warnings) for sentence in sentences),
         meanings_of_warnings=WARNINGS,
         speed=describe_speed(sentences, evaluation.seconds),
-        versions=", ".join(f"{name} {number}" for name, number in versions.items()),
-        files=[
-            (label, Path(path).name, hash_file(Path(path))) for label, path in setup.files.items()
-        ],
-        models=models,
+        versions=describe_versions(setup),
+        files=hash_files(setup.files),
+        models=list_models(setup.models),
     )
+
+
+def create_environment() -> Environment:
+    """Return the environment of the template, which escapes text and takes undefined names for
+    mistakes.
+    """
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.finalize = replace_characters
+    environment.filters["signed"] = format_signed
+    environment.filters["marked"] = mark_differences
+    return environment
+
+
+def replace_characters(value: object) -> object:
+    """Return a text with U+FFFD for each character that HTML must not have; markup stays."""
+    return _NOT_IN_HTML.sub("\ufffd", value) if type(value) is str else value
+
+
+def format_signed(value: float, digits: int = 1) -> str:
+    """Return a number with its sign, and a true minus."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def count_warnings(
+    sentences: Sequence[ScoredSentence],
+) -> list[tuple[str, int, ScoredSentence]]:
+    """Return the meaning of each warning, how many translations have it, and the worst one; the
+    most frequent warning first.
+    """
+    rows = []
+    for name, meaning in WARNINGS.items():
+        warned = [sentence for sentence in sentences if name in sentence.warnings]
+        if warned:
+            rows.append((meaning, len(warned), min(warned, key=attrgetter("score"))))
+    return sorted(rows, key=lambda row: -row[1])
+
+
+def describe_versions(setup: Setup) -> str:
+    """Return the versions of this package, of Python and of the packages that translate and
+    score.
+    """
+    versions = {"vanilla-transformer": setup.version, "Python": platform.python_version()}
+    versions |= {name: version(name) for name in ("torch", "transformers", "sacrebleu")}
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
+def hash_files(files: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the label, the name and the SHA-256 of each file that was read."""
+    return [(label, Path(path).name, hash_file(Path(path))) for label, path in files.items()]
+
+
+def list_models(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the files of weights and their SHA-256, or names on the Hub and their commits."""
+    models = []
+    for name in names:
+        folder = Path(name)
+        if not folder.is_dir():
+            commit = getattr(load_config(name), "_commit_hash", None)
+            models.append((name, commit or "unknown commit"))
+            continue
+        for path in sorted(folder.iterdir()):
+            if path.suffix in (".safetensors", ".bin"):
+                models.append((f"{folder.resolve().name}/{path.name}", hash_file(path)))
+    return models
 
 
 def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[ScoredSentence]:
@@ -222,11 +257,9 @@ def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[Score
     scores = sentence_chrf(*sides, *evaluation.further_references)
     sources = evaluation.sources or [""] * len(scores)
     others: Sequence[str | None] = evaluation.baseline or [None] * len(scores)
-    before = (
-        scores
-        if evaluation.baseline is None
-        else sentence_chrf(evaluation.baseline, sides[1], *evaluation.further_references)
-    )
+    before = scores
+    if evaluation.baseline is not None:
+        before = sentence_chrf(evaluation.baseline, sides[1], *evaluation.further_references)
     sentences = []
     rows = zip(sources, *sides, others, scores, before, strict=True)
     for source, translation, reference, other, score, old in rows:
@@ -245,12 +278,10 @@ def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
     """
     if _WORD_TOKENS not in bleu.signature:
         return None
-    starts = [*_BANDS, 100]
     band = max(start for start in _BANDS if bleu.score >= start)
-    bands = [
-        (start, end, _BANDS[start], start == band)
-        for start, end in zip(starts, starts[1:], strict=False)
-    ]
+    bands = []
+    for start, end in pairwise([*_BANDS, 100]):
+        bands.append((start, end, _BANDS[start], start == band))
     return {
         "bands": bands,
         "meaning": _BANDS[band],
@@ -273,10 +304,10 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
     verdicts = []
     for sign, verdict in _VERDICTS.items():
         names = [METRIC_LABELS[name] for name in signs if signs[name] == sign]
-        if names:
-            verdicts.append(
-                verdict if len(names) == len(signs) else f"{verdict} by {' and '.join(names)}"
-            )
+        if len(names) == len(signs):
+            verdicts.append(verdict)
+        elif names:
+            verdicts.append(f"{verdict} by {' and '.join(names)}")
     rows = []
     for name, comparison in report.comparisons.items():
         difference = comparison.system.score - comparison.baseline.score
@@ -300,43 +331,38 @@ def describe_lengths(sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
     """Return the words of all translations divided by the references' words, and the mean score by
     length.
     """
-    ours = sum(len(split_words(sentence.translation)) for sentence in sentences)
-    ratio = ours / max(1, sum(len(split_words(sentence.reference)) for sentence in sentences))
+    words = sum(len(split_words(sentence.translation)) for sentence in sentences)
+    expected_words = sum(len(split_words(sentence.reference)) for sentence in sentences)
+    ratio = words / max(1, expected_words)
     meaning = "about as long as the references"
-    if abs(ratio - 1) > _USUAL_LENGTH:
-        meaning = (
-            "shorter: parts may be missing"
-            if ratio < 1
-            else "longer: parts may be invented or repeated"
-        )
+    if ratio < 1 - _USUAL_LENGTH:
+        meaning = "shorter: parts may be missing"
+    elif ratio > 1 + _USUAL_LENGTH:
+        meaning = "longer: parts may be invented or repeated"
     bars = []
     for first, last in _LENGTHS:
-        scores = [
-            sentence.score
-            for sentence in sentences
-            if first <= max(1, sentence.words) <= (last or sentence.words)
-        ]
+        scores = []
+        for sentence in sentences:
+            if first <= max(1, sentence.words) <= (last or sentence.words):
+                scores.append(sentence.score)
         if scores:
+            name = f"{first}–{last}" if last else f"{first} or more"
             mean = statistics.fmean(scores)
-            bars.append(
-                Bar(f"{first}–{last}" if last else f"{first} or more", len(scores), mean, mean)
-            )
+            bars.append(Bar(name, len(scores), mean, mean))
     return {"ratio": ratio, "meaning": meaning, "bars": bars}
 
 
 def describe_distribution(sentences: Sequence[ScoredSentence]) -> list[Bar]:
     """Return how many sentences have a score in each range, best first."""
-    counts = Counter(min(int(sentence.score // _BIN), 100 // _BIN - 1) for sentence in sentences)
+    last = 100 // _BIN - 1
+    counts = Counter(min(int(sentence.score // _BIN), last) for sentence in sentences)
     most = max(counts.values())
-    return [
-        Bar(
-            f"{_BIN * bin_index}–{_BIN * (bin_index + 1)}",
-            counts[bin_index],
-            counts[bin_index],
-            100 * counts[bin_index] / most,
-        )
-        for bin_index in reversed(range(100 // _BIN))
-    ]
+    bars = []
+    for number in range(last, -1, -1):
+        name = f"{_BIN * number}–{_BIN * (number + 1)}"
+        count = counts[number]
+        bars.append(Bar(name, count, count, 100 * count / most))
+    return bars
 
 
 def choose_examples(sentences: Sequence[ScoredSentence]) -> dict[str, list[ScoredSentence]]:
@@ -367,9 +393,11 @@ def describe_speed(
         return None
     words = sum(sentence.words for sentence in sentences)
     minutes = 10_000 * seconds / len(sentences) / 60
-    duration = (
-        f"{minutes / 60:.1f} hours" if minutes >= 100 else f"{minutes:.{minutes < 10:d}f} minutes"
-    )
+    duration = f"{minutes:.1f} minutes"
+    if minutes >= 100:
+        duration = f"{minutes / 60:.1f} hours"
+    elif minutes >= 10:
+        duration = f"{minutes:.0f} minutes"
     return {
         "seconds": seconds,
         "sentences": len(sentences) / seconds,

@@ -26,27 +26,16 @@ def identity(model, **options):
 def test_identity_depends_on_the_shape_and_the_search_and_not_on_weights():
     model, other = tiny_model(0), tiny_model(1)
     assert identity(model) == identity(other) == identity(copy.deepcopy(model))
-    assert identity(model) == identity(
-        model, max_new_tokens=16
-    )  # which is a number of each sentence
-    others = [
-        tiny_model(decoder_layers=3),
-        tiny_model(normalize_before=True),
-        tiny_model(activation_function="gelu"),
-    ]
-    searches = [
-        {"num_beams": 3},
-        {"length_penalty": 2.0},
-        {"early_stopping": True},
-        {"precision": "bfloat16"},
-    ]
+    # Which is a number of each sentence.
+    assert identity(model) == identity(model, max_new_tokens=16)
+    others = [tiny_model(decoder_layers=3), tiny_model(normalize_before=True)]
+    others.append(tiny_model(activation_function="gelu"))
+    searches = [{"num_beams": 3}, {"length_penalty": 2.0}, {"early_stopping": True}]
+    searches.append({"precision": "bfloat16"})
     searches += [{"no_repeat_ngram_size": size} for size in (1, 2)]
-    found = [
-        identity(model),
-        *map(identity, others),
-        *(identity(model, **each) for each in searches),
-    ]
-    assert len({*found}) == len(found)
+    identities = [identity(model), *map(identity, others)]
+    identities += [identity(model, **search) for search in searches]
+    assert len({*identities}) == len(identities)
 
 
 def test_identity_ignores_what_fine_tuning_changes():
@@ -86,11 +75,8 @@ def test_write_packages_compiles_the_forms_that_are_missing(compilations, presen
         write_packages(torch.nn.Identity(), (), (), {kind: NAMES[kind]})
     write_packages(torch.nn.Identity(), (), (), NAMES)
     assert compilations == [*present, *(kind for kind in NAMES if kind not in present)]
-    stored = {
-        path.name: (path / "step.pt2").read_text()
-        for path in cache_folder().iterdir()
-        if path.is_dir()
-    }
+    folders = [path for path in cache_folder().iterdir() if path.is_dir()]
+    stored = {path.name: (path / "step.pt2").read_text() for path in folders}
     assert stored == {"a": "few_rows", "b": "many_rows"}
 
 
@@ -102,16 +88,18 @@ def two_threads():
 @pytest.mark.parametrize("sentences", [1, 4, 9])
 def test_steps_run_on_the_chosen_threads(two_threads, monkeypatch, sentences):
     monkeypatch.setattr(ThreadChoice, "choose", lambda choice: 1)
-    engine = engine_of(4, compile=False, slots=4)
-    threads, prefill, step = [], sources.prefill, engine.steps.step.forward
-    monkeypatch.setattr(
-        sources, "prefill", lambda *args: threads.append(torch.get_num_threads()) or prefill(*args)
-    )
-    monkeypatch.setattr(
-        engine.steps.step,
-        "forward",
-        lambda *args: threads.append(torch.get_num_threads()) or step(*args),
-    )
+    engine, threads = engine_of(4, compile=False, slots=4), []
+
+    def noting(function):
+        def call(*arguments):
+            threads.append(torch.get_num_threads())
+            return function(*arguments)
+
+        return call
+
+    step = engine.steps.step
+    monkeypatch.setattr(sources, "prefill", noting(sources.prefill))
+    monkeypatch.setattr(step, "forward", noting(step.forward))
     engine.decode([[7, 8, 2]] * sentences)
     assert {*threads} == {1} and torch.get_num_threads() == 2
 
@@ -127,19 +115,19 @@ def test_threads_are_restored_after_an_error(two_threads, monkeypatch):
     assert torch.get_num_threads() == 2
 
 
-def test_python_threads_that_begin_beside_few_rows_have_all_threads(two_threads, monkeypatch):
-    engine, found = engine_of(4, compile=False), set()
+def test_python_threads_beside_few_rows_have_all_threads(two_threads, monkeypatch):
+    engine, counts = engine_of(4, compile=False), set()
     step = engine.steps.step.forward
 
     def count(*arguments):
-        beside = threading.Thread(target=lambda: found.add(torch.get_num_threads()))
+        beside = threading.Thread(target=lambda: counts.add(torch.get_num_threads()))
         beside.start()
         beside.join()
         step(*arguments)
 
     monkeypatch.setattr(engine.steps.step, "forward", count)
     engine.decode([[7, 8, 2]])
-    assert found == {2}
+    assert counts == {2}
 
 
 @pytest.fixture
@@ -167,33 +155,30 @@ def used_threads(monkeypatch):
 
 @pytest.mark.parametrize(("seconds", "fastest"), [({1: 1.0, 2: 3.0}, 1), ({1: 3.0, 2: 1.0}, 2)])
 @pytest.mark.parametrize("sentences", [1, 8])
-def test_steps_are_computed_on_the_threads_that_are_faster(
-    two_threads, used_threads, sentences, seconds, fastest
-):
+def test_steps_use_the_faster_threads(two_threads, used_threads, sentences, seconds, fastest):
     used = used_threads([sentences] * 40, lambda threads, _: seconds[threads])
     assert used[:2] == [2, 1] and {*used[2:]} == {fastest}
 
 
 def test_threads_are_chosen_for_each_size_of_the_batch(two_threads, used_threads):
-    used = used_threads(
-        [1, 8] * 20, lambda threads, sentences: threads if sentences == 1 else 1 / threads
-    )
+    def seconds(threads, sentences):
+        return threads if sentences == 1 else 1 / threads
+
+    used = used_threads([1, 8] * 20, seconds)
     assert used == [2, 2, 1, 1, *[1, 2] * 18]
 
 
-def test_steps_of_full_slots_are_alike_however_many_sentences_wait(two_threads, used_threads):
+def test_steps_of_full_slots_ignore_who_waits(two_threads, used_threads):
     assert used_threads([100], lambda threads, _: 1 / threads).count(1) == 1
 
 
 @pytest.mark.parametrize(("sentences", "fewer"), [(1, 1), (4, 1), (5, 2), (8, 2)])
-def test_many_rows_are_never_computed_on_less_than_half_of_the_threads(
-    used_threads, sentences, fewer
-):
+def test_many_rows_use_at_least_half_of_the_threads(used_threads, sentences, fewer):
     torch.set_num_threads(4)
     assert {*used_threads([sentences] * 4, lambda threads, _: threads)} == {4, fewer}
 
 
-def test_a_process_that_compiles_has_a_core_until_it_ends(two_threads, used_threads, monkeypatch):
+def test_a_process_that_compiles_has_a_core(two_threads, used_threads, monkeypatch):
     def numbers():
         yield from [8] * 3
         worker.returncode = 0
@@ -205,10 +190,11 @@ def test_a_process_that_compiles_has_a_core_until_it_ends(two_threads, used_thre
     assert used_threads(numbers(), lambda threads, _: 1 / threads) == [1, 1, 1, 2, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("small", "threads", "expected"), [(2**18, 8, 1), (2, 8, 8), (2, 2, 2), (2, 1, 1)]
-)
-def test_few_rows_of_large_weights_use_many_threads(monkeypatch, small, threads, expected):
+THREADS = [(2**18, 8, 1), (2, 8, 8), (2, 2, 2), (2, 1, 1)]
+
+
+@pytest.mark.parametrize(("small", "threads", "expected"), THREADS)
+def test_few_rows_of_large_weights_use_threads(monkeypatch, small, threads, expected):
     step = engine_of(1, compile=False).steps.step
     monkeypatch.setattr(step_package, "SMALL_WEIGHT", small)
     assert step_package.threads_for_few_rows(step, threads) == expected
@@ -220,9 +206,8 @@ def test_few_rows_of_large_weights_use_many_threads(monkeypatch, small, threads,
 def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
     model = tiny_model()
     source = torch.tensor([[5, 6, 7, 2]])
-    model(
-        source, decoder_input_ids=source, output_attentions=True
-    )  # installs hooks that cannot be pickled
+    # It installs hooks that cannot be pickled.
+    model(source, decoder_input_ids=source, output_attentions=True)
     written = {}
 
     class Process:
@@ -243,27 +228,26 @@ def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
     assert any(module._forward_hooks for module in model.modules())  # of the model itself they stay
 
 
-def test_the_switch_to_compiled_steps_is_one_line_and_known_to_the_pipeline(
-    tiny_tokenizer, monkeypatch
-):
+def test_switch_to_compiled_steps_is_one_line(tiny_tokenizer, monkeypatch):
     translate = TranslationPipeline(tiny_model(), tiny_tokenizer)
     assert not translate.is_compiled
     translate(["A man.", "Two dogs."])
     (engine,) = translate._engines._engines.values()
     said = []
-    monkeypatch.setattr(
-        compiled_steps.logger, "warning_once", lambda text: text in said or said.append(text)
-    )
+
+    def warn_once(text):
+        if text not in said:
+            said.append(text)
+
+    monkeypatch.setattr(compiled_steps.logger, "warning_once", warn_once)
     monkeypatch.setattr(compiled_steps, "_start_worker", EndedWorker)
     monkeypatch.setattr(engine.steps, "_load", lambda kind: None)
     compile_aside(engine)
     assert said == [] and not translate.is_compiled  # the package cannot be loaded
     monkeypatch.setattr(engine.steps, "_load", lambda kind: engine.steps.step)
     compile_aside(engine)
-    assert (
-        said == ["Decoding continues with compiled steps, with which later runs begin."]
-        and translate.is_compiled
-    )
+    assert said == ["Decoding continues with compiled steps, with which later runs begin."]
+    assert translate.is_compiled
 
 
 def fail_to_start(*_):
@@ -294,20 +278,19 @@ def started(monkeypatch):
     decode then.
     """
     forms = []
+
+    def start(*arguments):
+        forms.append((arguments[-1], compiled_steps.idle_work._calls))
+        return EndedWorker()
+
     monkeypatch.setattr(compiled_steps, "_has_compiler", lambda: True)
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
-    monkeypatch.setattr(
-        compiled_steps,
-        "_start_worker",
-        lambda *arguments: (
-            forms.append((arguments[-1], compiled_steps.idle_work._calls)) or EndedWorker()
-        ),
-    )
+    monkeypatch.setattr(compiled_steps, "_start_worker", start)
     return forms
 
 
 @pytest.mark.parametrize(("cores", "at_once"), [(1, False), (2, False), (3, True)])
-def test_compiler_waits_on_few_cores_until_no_engine_decodes(started, monkeypatch, cores, at_once):
+def test_compiler_waits_on_few_cores(started, monkeypatch, cores, at_once):
     monkeypatch.setattr(compiled_steps, "usable_cores", lambda: cores)
     monkeypatch.setattr(idle_work, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(compiled_steps, "idle_work", idle_work.IdleWork())

@@ -33,9 +33,10 @@ def test_hash_bits_is_lowbias32():
     assert hash_bits(torch.tensor(values)).tolist() == [lowbias32(value) for value in values]
 
 
-@pytest.mark.parametrize(
-    "first_seed", [0, 2**31, LARGEST_SEED - ROWS], ids=["small", "middle", "large"]
-)
+SEEDS = [0, 2**31, LARGEST_SEED - ROWS]
+
+
+@pytest.mark.parametrize("first_seed", SEEDS, ids=["small", "middle", "large"])
 def test_random_bits_are_uniform(first_seed):
     bits = bits_of(first_seed)
     assert bits.min() >= 0
@@ -45,17 +46,16 @@ def test_random_bits_are_uniform(first_seed):
         assert p_value(counts, torch.full((256,), bits.numel() / 256)) > LIKELY
 
 
-@pytest.mark.parametrize(
-    "others",
-    [
-        bits_of(time=4),
-        bits_of(stream=1),
-        bits_of(first_seed=1),
-        bits_of(first_seed=2**32),
-        bits_of().roll(1, 1),
-    ],
-    ids=["time", "stream", "seed", "high-seed", "counter"],
-)
+OTHERS = {
+    "time": bits_of(time=4),
+    "stream": bits_of(stream=1),
+    "seed": bits_of(first_seed=1),
+    "high-seed": bits_of(first_seed=2**32),
+    "counter": bits_of().roll(1, 1),
+}
+
+
+@pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS)
 def test_random_bits_are_independent(others):
     cells = (bits_of() >> 28) * 16 + (others >> 28)
     table = torch.bincount(cells.flatten(), minlength=256).reshape(16, 16)
@@ -67,25 +67,18 @@ def test_random_bits_of_a_row_do_not_depend_on_other_rows():
     alone = random_bits(torch.tensor([5]), torch.tensor([3]), 0, torch.arange(NUMBERS))
     assert torch.equal(alone[0], bits_of()[5])
     counters = torch.tensor([[7, 3]]).expand(ROWS, -1)
-    assert torch.equal(
-        random_bits(torch.arange(ROWS), torch.full((ROWS,), 3), 0, counters), bits_of()[:, [7, 3]]
-    )
+    few = random_bits(torch.arange(ROWS), torch.full((ROWS,), 3), 0, counters)
+    assert torch.equal(few, bits_of()[:, [7, 3]])
 
 
 def test_gumbel_noise_has_the_gumbel_distribution():
-    noise = gumbel_noise(
-        torch.arange(ROWS), torch.zeros(ROWS, dtype=torch.long), 0, torch.arange(NUMBERS)
-    )
+    times = torch.zeros(ROWS, dtype=torch.long)
+    noise = gumbel_noise(torch.arange(ROWS), times, 0, torch.arange(NUMBERS))
     assert noise.isfinite().all()
-    cells = (
-        (torch.exp(-torch.exp(-noise)) * 200).long().clamp(max=199)
-    )  # the distribution function maps to [0, 1]
-    assert (
-        p_value(
-            torch.bincount(cells.flatten(), minlength=200), torch.full((200,), noise.numel() / 200)
-        )
-        > LIKELY
-    )
-    assert noise.mean().item() == pytest.approx(
-        0.5772, abs=4 * math.pi / math.sqrt(6 * noise.numel())
-    )
+    # The distribution function maps to [0, 1].
+    shares = torch.exp(-torch.exp(-noise))
+    cells = (shares * 200).long().clamp(max=199)
+    counts = torch.bincount(cells.flatten(), minlength=200)
+    assert p_value(counts, torch.full((200,), noise.numel() / 200)) > LIKELY
+    error = math.pi / math.sqrt(6 * noise.numel())
+    assert noise.mean().item() == pytest.approx(0.5772, abs=4 * error)

@@ -31,9 +31,8 @@ def same(tree, other):
 
 def started(engine):
     """Return the state and the memory of an engine in which a search has begun."""
-    engine.buffers.state.start(
-        torch.tensor([0]), torch.tensor([6]), torch.tensor([1]), torch.tensor([0]), 1
-    )
+    numbers = [torch.tensor([number]) for number in (0, 6, 1, 0)]
+    engine.buffers.state.start(*numbers, 1)
     return engine.buffers.arguments
 
 
@@ -77,7 +76,7 @@ def test_graphed_steps_are_captured_again_for_other_buffers_of_a_size():
 
 
 @torch.inference_mode()
-def test_graphed_steps_of_buffers_that_the_engine_dropped_are_captured_again(monkeypatch):
+def test_graphed_steps_of_dropped_buffers_are_captured_again(monkeypatch):
     monkeypatch.setattr(slot_buffers, "spare_memory", lambda device, spare: 0)
     engine, recorder = graphed(slots=1)
     for source in ([7, 2], [7] * 20 + [2], [7, 2]):
@@ -96,10 +95,13 @@ def test_graphed_steps_are_eager_without_compile():
 def warnings(caplog):
     """Return the warnings of captured steps, which are logged once in a process."""
     transformers_logging.enable_propagation()
+
+    def messages():
+        name = graphed_steps.__name__
+        return [record.getMessage() for record in caplog.records if record.name == name]
+
     with caplog.at_level(logging.WARNING, logger=graphed_steps.__name__):
-        yield lambda: [
-            each.getMessage() for each in caplog.records if each.name == graphed_steps.__name__
-        ]
+        yield messages
     transformers_logging.disable_propagation()
 
 
@@ -111,9 +113,8 @@ def test_graphed_steps_are_eager_after_a_failed_capture(warnings):
 
     engine.steps = GraphedSteps(engine.steps.step, "auto", fail)
     assert translate(engine) == translate(engine_of(1, compile=False))
-    assert warnings() == [
-        "Capturing a CUDA graph failed, so decoding is not captured: CUDA error: out of memory."
-    ]
+    message = "Capturing a CUDA graph failed, so decoding is not captured: "
+    assert warnings() == [f"{message}CUDA error: out of memory."]
 
 
 def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
@@ -121,28 +122,23 @@ def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
     engine, recorder = graphed(compile=True)
     assert translate(engine) == translate(engine_of(1, compile=False))
     assert len(recorder.sizes) > 0
-    assert warnings() == [
-        "There is no Triton or no C++ compiler, so decoding is captured but not compiled."
-    ]
+    message = "There is no Triton or no C++ compiler, so decoding is captured but not compiled."
+    assert warnings() == [message]
 
 
-def test_graphed_steps_are_captured_where_others_may_change_compiled_code(warnings, monkeypatch):
+def test_graphed_steps_need_no_safe_folder(warnings, monkeypatch):
     def check():
         raise PermissionError("Torch keeps compiled code in a folder of another user.")
 
-    for name, value in (
-        ("find_spec", str),
-        ("find_compiler", lambda: "g++"),
-        ("check_inductor_caches", check),
-    ):
-        monkeypatch.setattr(graphed_steps, name, value)
+    monkeypatch.setattr(graphed_steps, "find_spec", str)
+    monkeypatch.setattr(graphed_steps, "find_compiler", lambda: "g++")
+    monkeypatch.setattr(graphed_steps, "check_inductor_caches", check)
     engine, recorder = graphed(compile=True)
     assert translate(engine) == translate(engine_of(1, compile=False))
     assert len(recorder.sizes) > 0
     (warning,) = warnings()
-    assert (
-        warning == f"Decoding is captured but not compiled. {pytest.raises(OSError, check).value}"
-    )
+    reason = pytest.raises(OSError, check).value
+    assert warning == f"Decoding is captured but not compiled. {reason}"
 
 
 @pytest.fixture
@@ -165,16 +161,19 @@ def test_graphed_steps_are_the_default_of_the_pipeline_on_a_gpu(beams, captures)
 
 @pytest.mark.parametrize(("slots", "beams"), [rare((4096, 1)), (512, 4)])
 def test_graphed_steps_are_captured_in_the_first_call_only(slots, beams, captures):
-    engine = Engine(
-        tiny_model(vocab_size=40), slots=slots, num_beams=beams, max_new_tokens_beyond_source=4
-    )
+    model = tiny_model(vocab_size=40)
+    engine = Engine(model, slots=slots, num_beams=beams, max_new_tokens_beyond_source=4)
     draw, numbers = random.Random(0), list[int]()
     lengths = [min(40, max(3, round(draw.gauss(14, 5)))) for _ in range(slots + 60)]
-    sources = [[draw.randrange(5, 40) for _ in range(length)] + [2] for length in lengths]
+    sources = []
+    for length in lengths:
+        tokens = [draw.randrange(5, 40) for _ in range(length)]
+        sources.append([*tokens, 2])
     for _ in range(2):
         engine.decode(sources)
         numbers.append(len(captures))
-    engine.decode([source[len(source) // 8 :] for source in sources])  # in rooms of the first call
+    shorter = [source[len(source) // 8 :] for source in sources]
+    engine.decode(shorter)  # in rooms of the first call
     assert len(set(captures)) == numbers[0] == numbers[1] == len(captures) > 2
 
 

@@ -34,12 +34,15 @@ def warnings(monkeypatch):
     """Record the warnings of the cache and of compiled steps, which are logged once in a
     process.
     """
-    found = []
+    messages = []
+
+    def warn_once(text):
+        if text not in messages:
+            messages.append(text)
+
     for module in (machine_cache, compiled_steps):
-        monkeypatch.setattr(
-            module.logger, "warning_once", lambda text: text in found or found.append(text)
-        )
-    return found
+        monkeypatch.setattr(module.logger, "warning_once", warn_once)
+    return messages
 
 
 @pytest.fixture
@@ -52,10 +55,13 @@ def engine(cache, monkeypatch):
         folder.mkdir(mode=0o700)
         (folder / "step.pt2").write_bytes(b"code")
         write_hashes(folder)
-    monkeypatch.setattr(
-        compiled_steps, "CompiledStep", lambda folder, step: loaded.append(folder) or step
-    )
-    loaded = engine.loaded = []
+    engine.loaded = []
+
+    def load(folder, step):
+        engine.loaded.append(folder)
+        return step
+
+    monkeypatch.setattr(compiled_steps, "CompiledStep", load)
     return engine
 
 
@@ -77,9 +83,11 @@ def refuses(engine, warnings, monkeypatch, reason):
     """Check that an engine decodes eagerly, compiles nothing, and says why in one line."""
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
     monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
-    monkeypatch.setattr(
-        compiled_steps, "_has_compiler", lambda: pytest.fail("compiles into a refused cache")
-    )
+
+    def fail():
+        pytest.fail("compiles into a refused cache")
+
+    monkeypatch.setattr(compiled_steps, "_has_compiler", fail)
     assert engine.steps._load("few_rows") is None
     assert translate(engine) == translate(engine_of(1, slots=1, compile=False))
     assert engine.steps._folder("few_rows") not in engine.loaded
@@ -88,33 +96,27 @@ def refuses(engine, warnings, monkeypatch, reason):
 
 
 @as_root
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("level", PLACES)
 @pytest.mark.parametrize("compile", ["auto", rare(True)])
-def test_engine_loads_no_packages_of_another_user(
-    engine, cache, warnings, monkeypatch, place, compile
-):
+def test_engine_loads_none_of_another_user(engine, cache, warnings, monkeypatch, level, compile):
     engine.steps._compile = compile
-    path = PLACES[place](cache, engine.steps._folder("few_rows"))
+    path = PLACES[level](cache, engine.steps._folder("few_rows"))
     os.chown(path, STRANGER, -1)
     refuses(engine, warnings, monkeypatch, f"{path} belongs to user {STRANGER}")
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("level", PLACES)
 @pytest.mark.parametrize("bits", [0o002, rare(0o020)])
-def test_engine_loads_no_packages_that_others_may_write(
-    engine, cache, warnings, monkeypatch, place, bits
-):
-    path = PLACES[place](cache, engine.steps._folder("few_rows"))
+def test_engine_loads_none_that_others_write(engine, cache, warnings, monkeypatch, level, bits):
+    path = PLACES[level](cache, engine.steps._folder("few_rows"))
     path.chmod(path.stat().st_mode | bits)
     refuses(engine, warnings, monkeypatch, f"other users can write {path}")
     assert f"run `chmod -R go-w {cache}`" in warnings[0]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_engine_loads_no_packages_through_links(
-    engine, cache, warnings, monkeypatch, tmp_path, place
-):
-    path = PLACES[place](cache, engine.steps._folder("few_rows"))
+@pytest.mark.parametrize("level", PLACES)
+def test_engine_loads_none_through_links(engine, cache, warnings, monkeypatch, tmp_path, level):
+    path = PLACES[level](cache, engine.steps._folder("few_rows"))
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     refuses(engine, warnings, monkeypatch, f"{path} is a link")
@@ -122,9 +124,10 @@ def test_engine_loads_no_packages_through_links(
 
 @pytest.mark.parametrize("umask", [0o000, 0o002])
 def test_packages_are_for_the_user_alone(cache, monkeypatch, umask):
-    monkeypatch.setattr(
-        StepCompiler, "compile", lambda _, __, folder: (folder / "step.pt2").write_bytes(b"code")
-    )
+    def write(compiler, kind, folder):
+        (folder / "step.pt2").write_bytes(b"code")
+
+    monkeypatch.setattr(StepCompiler, "compile", write)
     monkeypatch.setattr(compiled_steps, "check_inductor_caches", lambda: None)
     previous = os.umask(umask)
     try:
@@ -140,7 +143,7 @@ def test_packages_are_for_the_user_alone(cache, monkeypatch, umask):
     assert is_usable(package)
 
 
-def test_package_is_not_written_where_others_may_change_the_code_of_inductor(cache, monkeypatch):
+def test_package_is_not_written_to_an_unsafe_cache(cache, monkeypatch):
     def check():
         raise PermissionError("Torch keeps compiled code in …")
 
@@ -174,9 +177,7 @@ def test_compile_refuses_a_cache_that_others_may_write(cache, capsys):
         (RuntimeError("a fault of this package"), (RuntimeError, "a fault of this package")),
     ],
 )
-def test_write_packages_names_a_compiler_that_fails_and_no_other_error(
-    cache, monkeypatch, error, expected
-):
+def test_write_packages_names_a_failing_compiler(cache, monkeypatch, error, expected):
     def fail(*_):
         raise error
 
@@ -187,18 +188,16 @@ def test_write_packages_names_a_compiler_that_fails_and_no_other_error(
 
 
 @pytest.mark.parametrize("name", ["nosuch", "file"])
-def test_compiling_needs_a_folder_for_temporary_files(cache, tmp_path, monkeypatch, name):
+def test_compiling_needs_a_temporary_folder(cache, tmp_path, monkeypatch, name):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TMPDIR", str(tmp_path / name))
-    with pytest.raises(
-        OSError, match=f"TMPDIR must be a folder that you can write, but .*{name} is none"
-    ):
+    message = f"TMPDIR must be a folder that you can write, but .*{name} is none"
+    with pytest.raises(OSError, match=message):
         write_packages(None, None, [], {})
 
 
 def test_cache_root_names_a_home_folder_that_is_not_there(monkeypatch):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", "~nosuch/cache")
-    with pytest.raises(
-        ValueError, match="must be a folder, but there is no home folder for ~nosuch/cache. Give"
-    ):
+    message = "must be a folder, but there is no home folder for ~nosuch/cache. Give"
+    with pytest.raises(ValueError, match=message):
         machine_cache.cache_root()

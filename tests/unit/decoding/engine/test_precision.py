@@ -17,7 +17,7 @@ from vanilla_transformer.decoding.engine.precision import cast, resolve_precisio
 def warnings(monkeypatch):
     """Collect the warnings on a processor that multiplies float32 only."""
     messages = []
-    monkeypatch.setattr(logging.Logger, "warning_once", lambda _, message: messages.append(message))
+    monkeypatch.setattr(logging.Logger, "warning_once", lambda _, text: messages.append(text))
     monkeypatch.setattr(precision, "multiplies", lambda name, device: name == "float32")
     return messages
 
@@ -26,44 +26,41 @@ def warnings(monkeypatch):
 def test_engine_warns_of_emulated_precision(warnings, name, count):
     Engine(tiny_model(), precision=name)
     assert len(warnings) == count
-    assert all(f"has no instructions for {name} and emulates it" in message for message in warnings)
+    text = f"has no instructions for {name} and emulates it"
+    assert all(text in message for message in warnings)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_resolve_precision_is_silent_where_the_device_multiplies(warnings, monkeypatch, device):
+def test_resolve_precision_is_silent_on_fast_devices(warnings, monkeypatch, device):
     monkeypatch.setattr(precision, "multiplies", lambda name, of: of.type == device == "cpu")
     model = tiny_model()
     monkeypatch.setattr(type(model), "device", torch.device(device))
     assert resolve_precision(model, "bfloat16") == "bfloat16" and not warnings
 
 
-@pytest.mark.parametrize(
-    ("fast", "expected", "said"), [(True, "bfloat16", "has"), (False, "float32", "does not have")]
-)
-def test_auto_is_bfloat16_where_device_multiplies_it(
-    warnings, monkeypatch, tmp_path, fast, expected, said
-):
+VALUES = [(True, "bfloat16", "has"), (False, "float32", "does not have")]
+
+
+@pytest.mark.parametrize(("fast", "expected", "said"), VALUES)
+def test_auto_is_bfloat16_on_fast_devices(warnings, monkeypatch, tmp_path, fast, expected, said):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
     monkeypatch.setattr(precision, "multiplies", lambda name, device: fast)
     assert resolve_precision(tiny_model(), "auto") == expected
-    assert warnings == [
-        f'`precision="auto"` is {expected}: this device {said} instructions for bfloat16.'
-    ]
+    (warning,) = warnings
+    text = f"is {expected}: this device {said} instructions for bfloat16."
+    assert warning == f'`precision="auto"` {text}'
 
 
 def test_cast_returns_contiguous_weights():
     """Compiled steps, which another model may have made, read them without their strides."""
     model = tiny_model(attention_bias=True)
     projection = model.model.decoder.layers[0].self_attn.out_proj
-    projection.weight.data, projection.bias.data = (
-        projection.weight.data.t(),
-        torch.randn(1).expand(projection.bias.shape),
-    )
+    projection.weight.data = projection.weight.data.t()
+    projection.bias.data = torch.randn(1).expand(projection.bias.shape)
     for name in ("float32", "bfloat16"):
-        found = cast(model, name)
-        assert (
-            all(weight.is_contiguous() for weight in found.parameters())
-            and not projection.bias.is_contiguous()
-        )
-        assert all(map(torch.equal, found.parameters(), model.to(found.dtype).parameters()))
-        assert cast(found, name) is found
+        narrow = cast(model, name)
+        assert all(weight.is_contiguous() for weight in narrow.parameters())
+        assert not projection.bias.is_contiguous()
+        expected = model.to(narrow.dtype).parameters()
+        assert all(map(torch.equal, narrow.parameters(), expected))
+        assert cast(narrow, name) is narrow

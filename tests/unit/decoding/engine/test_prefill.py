@@ -19,7 +19,16 @@ def captions(number):
     """Return sources of the lengths of Multi30k's captions."""
     draw = random.Random(0)
     lengths = [min(40, max(4, round(draw.gauss(14, 4)))) for _ in range(number)]
-    return [[draw.randrange(5, 40) for _ in range(length)] + [EOS] for length in lengths]
+    sources = []
+    for length in lengths:
+        tokens = [draw.randrange(5, 40) for _ in range(length)]
+        sources.append([*tokens, EOS])
+    return sources
+
+
+def tokens_of(results):
+    """Return the tokens of the best hypothesis of each sentence."""
+    return [hypotheses[0].tokens for hypotheses in results]
 
 
 @pytest.fixture
@@ -34,15 +43,18 @@ def test_pad_tokens_gives_the_tensor_of_pad_sequence():
         expected = nn.utils.rnn.pad_sequence(rows, batch_first=True)
         longest = expected.shape[1]
         assert torch.equal(pad_tokens(sources, longest), expected)
-        assert torch.equal(pad_tokens(sources, longest + 3), nn.functional.pad(expected, (0, 3)))
+        padded = nn.functional.pad(expected, (0, 3))
+        assert torch.equal(pad_tokens(sources, longest + 3), padded)
 
 
 def shapes_of_prefill(model, engine, sources):
     shapes, called = set(), model.get_encoder().layers[0].self_attn
-    hook = called.register_forward_pre_hook(
-        lambda module, args, kwargs: shapes.add((*args, *kwargs.values())[0].shape[:2]),
-        with_kwargs=True,
-    )
+
+    def record(module, args, kwargs):
+        states, *_ = *args, *kwargs.values()
+        shapes.add(states.shape[:2])
+
+    hook = called.register_forward_pre_hook(record, with_kwargs=True)
     engine.decode(sources)
     hook.remove()
     return shapes
@@ -53,7 +65,8 @@ def test_prefill_of_captions_has_few_shapes_on_a_gpu(slots, beams, on_gpu):
     model = tiny_model(vocab_size=40)
     engine = Engine(model, slots=slots, num_beams=beams, compile=False)
     shapes = shapes_of_prefill(model, engine, captions(1000))
-    assert 1 < len(shapes) <= 8 and all(length % 8 == 0 for _, length in shapes)
+    assert 1 < len(shapes) <= 8
+    assert all(length % 8 == 0 for _, length in shapes)
 
 
 def test_prefill_is_not_padded_on_a_cpu():
@@ -64,12 +77,8 @@ def test_prefill_is_not_padded_on_a_cpu():
 
 def models():
     yield tiny_model(vocab_size=40, encoder_layers=2)
-    yield tiny_model(
-        vocab_size=40,
-        source_eos=False,
-        position_embedding_type="learned",
-        max_position_embeddings=20,
-    )
+    learned = {"position_embedding_type": "learned", "max_position_embeddings": 20}
+    yield tiny_model(vocab_size=40, source_eos=False, **learned)
     yield tiny_model(vocab_size=40, attn_implementation="eager")
     yield tiny_long_model(vocab_size=40)
 
@@ -97,7 +106,7 @@ def test_prefill_of_padded_prompts_gives_the_same_tokens(monkeypatch):
     plain = Engine(model, slots=5, num_beams=2, compile=False).decode(prompts)
     monkeypatch.setitem(device_profile.PROFILES, "cpu", device_profile.GPU)
     padded = Engine(model, slots=5, num_beams=2, compile=False).decode(prompts)
-    assert [found[0].tokens for found in padded] == [found[0].tokens for found in plain]
+    assert tokens_of(padded) == tokens_of(plain)
 
 
 def test_padded_shape_stays_within_learned_positions():
@@ -106,14 +115,17 @@ def test_padded_shape_stays_within_learned_positions():
     assert padded_shape(tiny_model().config, 1, 18) == (1, 24)
     lengths = 1, 16, 17, 24, 25, 33, 49
     assert [room_for(length) for length in lengths] == [16, 16, 24, 24, 32, 48, 64]
-    assert [room_for(length, torch.bfloat16) for length in lengths] == [16, 16, 32, 32, 32, 48, 64]
+    rooms = [room_for(length, torch.bfloat16) for length in lengths]
+    assert rooms == [16, 16, 32, 32, 32, 48, 64]
 
 
 def test_prefill_keeps_cudnn_attention_off(on_gpu):
     model, seen = tiny_model(), []
-    model.get_encoder().register_forward_pre_hook(
-        lambda *_: seen.append(torch.backends.cuda.cudnn_sdp_enabled())
-    )
+
+    def note(*_):
+        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+
+    model.get_encoder().register_forward_pre_hook(note)
     before = torch.backends.cuda.cudnn_sdp_enabled()
     prefill(model, [[7, EOS]], [2])
     assert before and seen == [False] and torch.backends.cuda.cudnn_sdp_enabled()

@@ -68,21 +68,19 @@ LITERAL = {
 )
 def test_filters_are_the_librarys_in_its_order(options):
     logits = 2 * torch.randn(8, 50, generator=torch.Generator().manual_seed(3))
-    expected = found = logits
+    expected = filtered = logits
     for name, make in LITERAL.items():
         if name in options:
             expected = make(options[name])(None, expected)
-    for each in SamplingOptions(**options).filters():
-        found = each(None, found)
-    assert torch.equal(found, expected)
-    assert fit_of(draws_of(found[0]), expected[0]) > LIKELY
+    for change in SamplingOptions(**options).filters():
+        filtered = change(None, filtered)
+    assert torch.equal(filtered, expected)
+    assert fit_of(draws_of(filtered[0]), expected[0]) > LIKELY
 
 
 def test_sampling_options_without_values_filter_nothing():
-    assert (
-        SamplingOptions.from_options({"temperature": None, "top_k": 0, "num_beams": 4}).filters()
-        == []
-    )
+    options = SamplingOptions.from_options({"temperature": None, "top_k": 0, "num_beams": 4})
+    assert options.filters() == []
 
 
 @pytest.mark.parametrize(

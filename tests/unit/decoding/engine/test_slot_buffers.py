@@ -14,39 +14,29 @@ def fill(buffers):
     state, memory = buffers.arguments
     slots = torch.arange(len(state.done))
     state.start(slots, slots + 5, slots + 1, slots + 9, 1)
-    for tensor in (
-        state.tokens,
-        memory[0].layers[0].target.keys,
-        memory[0].layers[0].source.values,
-    ):
+    layer = memory[0].layers[0]
+    copies = []
+    for tensor in (state.tokens, layer.target.keys, layer.source.values):
         tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape))
-    return (
-        state.tokens.clone(),
-        memory[0].layers[0].target.keys.clone(),
-        memory[0].layers[0].source.values.clone(),
-    )
+        copies.append(tensor.clone())
+    return copies
 
 
 def test_resize_keeps_the_given_slots_and_empties_the_others():
     buffers = SlotBuffers(tiny_model(), SearchOptions(2, (2,)), SlotSize(4, 16))
     tokens, keys, values = fill(buffers)
-    for size, kept in (
-        (SlotSize(4, 32), [0, 1, 2, 3]),
-        (SlotSize(2, 32), [1, 3]),
-        (SlotSize(4, 16), [0, 1]),
-    ):
+    sizes = [(SlotSize(4, 32), [0, 1, 2, 3]), (SlotSize(2, 32), [1, 3])]
+    sizes.append((SlotSize(4, 16), [0, 1]))
+    for size, kept in sizes:
         buffers.resize(size, kept)
         tokens, keys, values = tokens[kept], keys[kept], values[kept]
         state, memory = buffers.arguments
-        number = len(kept)
-        assert (
-            buffers.size == size
-            and len(state.done) == size.slots
-            and state.tokens.shape[1] == size.room
-        )
+        layer, number = memory[0].layers[0], len(kept)
+        assert buffers.size == size
+        assert state.tokens.shape[:2] == (size.slots, size.room)
         assert torch.equal(state.tokens[:number, :16], tokens)
-        assert torch.equal(memory[0].layers[0].target.keys[:number, :, :16], keys)
-        assert torch.equal(memory[0].layers[0].source.values[:number, :, :16], values)
+        assert torch.equal(layer.target.keys[:number, :, :16], keys)
+        assert torch.equal(layer.source.values[:number, :, :16], values)
         assert state.done.tolist() == [False] * number + [True] * (size.slots - number)
     assert state.limits[:2].tolist() == [6, 8]
 
@@ -59,7 +49,7 @@ def test_buffers_return_to_the_tensors_of_a_size():
     assert buffers.state is first
 
 
-def test_buffers_drop_the_sizes_used_least_recently_for_which_there_is_no_memory(monkeypatch):
+def test_buffers_drop_the_sizes_used_least_recently(monkeypatch):
     buffers = SlotBuffers(tiny_model(), SearchOptions(1, (2,)), SlotSize(1, 16))
     small = buffers._spare()
     buffers.resize(SlotSize(1, 32), [0])
@@ -75,7 +65,8 @@ def test_buffers_drop_the_sizes_used_least_recently_for_which_there_is_no_memory
     buffers.resize(SlotSize(1, 32), [0])
     assert asked == []  # there are tensors of both sizes
     buffers.resize(SlotSize(2, 16), [0])
-    assert asked == [("cpu", both)] and [*buffers._sizes] == [SlotSize(1, 32), SlotSize(2, 16)]
+    assert asked == [("cpu", both)]
+    assert [*buffers._sizes] == [SlotSize(1, 32), SlotSize(2, 16)]
 
 
 def test_buffers_drop_other_sizes_when_memory_runs_out():
@@ -90,20 +81,22 @@ def test_buffers_drop_other_sizes_when_memory_runs_out():
 
     buffers._allocate = allocate_if_alone
     buffers.resize(SlotSize(1, 32), [0])
-    assert sizes == [SlotSize(1, 32)] * 2 and [*buffers._sizes] == [SlotSize(1, 32)]
+    assert sizes == [SlotSize(1, 32)] * 2
+    assert [*buffers._sizes] == [SlotSize(1, 32)]
 
 
 def test_dimensions_name_the_slots_and_the_positions_of_every_tensor():
     buffers = SlotBuffers(tiny_model(decoder_layers=2), SearchOptions(3, (2,)), SlotSize(5, 7))
     dimensions = buffers.dimensions()
+    names = {5: "slots", 7: "room"}
     for leaf, growths in zip(pytree.tree_leaves(buffers.arguments), dimensions, strict=True):
-        names = {5: "slots", 7: "room"}
-        assert growths == {
-            dim: (names[size], 1) for dim, size in enumerate(leaf.shape) if size in names
-        }
-    assert (
-        sum(("room", 1) in each.values() for each in dimensions) > 8
-    )  # keys and values of two layers, and more
+        expected = {}
+        for dimension, size in enumerate(leaf.shape):
+            if size in names:
+                expected[dimension] = (names[size], 1)
+        assert growths == expected
+    # Keys and values of two layers, and more.
+    assert sum(("room", 1) in growths.values() for growths in dimensions) > 8
 
 
 def test_dimensions_double_for_positions_of_prompt_and_target():

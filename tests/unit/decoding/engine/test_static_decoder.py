@@ -32,33 +32,27 @@ MODELS = {
 @pytest.mark.parametrize(("build", "fields"), MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("beams", [3, rare(1)])
 @torch.inference_mode()
-def test_step_of_every_attention_never_looks_at_values_and_keeps_its_places(build, fields, beams):
+def test_steps_look_at_no_values_and_keep_places(build, fields, beams):
     model = build(vocab_size=40, decoder_layers=2, **fields)
-    step = SearchStep(
-        [StaticDecoder(model)], SearchOptions(beams, (2,), 0.6, "power", "never")
-    ).eval()
-    buffers, texts = (
-        SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16)),
-        [[7, 8, 9], [9, 5, 6]],
-    )
-    batch, searches = (
-        prefill(model, texts, [3, 3]),
-        [Search(DecodeRequest(text), 0) for text in texts],
-    )
-    sources = [
-        PrefilledSource(searches[row], 3, limit, row, batch) for row, limit in enumerate((9, 14))
-    ]
+    options = SearchOptions(beams, (2,), 0.6, "power", "never")
+    step = SearchStep([StaticDecoder(model)], options).eval()
+    buffers = SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16))
+    texts = [[7, 8, 9], [9, 5, 6]]
+    batch = prefill(model, texts, [3, 3])
+    sources = []
+    for row, limit in enumerate((9, 14)):
+        search = Search(DecodeRequest(texts[row]), 0)
+        sources.append(PrefilledSource(search, 3, limit, row, batch))
     buffers.enter([0, 1], sources, 1)
 
     def places():
-        return [
-            (leaf.data_ptr(), leaf.shape, leaf.dtype)
-            for leaf in pytree.tree_leaves(buffers.arguments)
-        ]
+        tensors = pytree.tree_leaves(buffers.arguments)
+        return [(tensor.data_ptr(), tensor.shape, tensor.dtype) for tensor in tensors]
 
     before = places()
     with NoHostReads():
         for _ in range(16):
             step(*buffers.arguments)
     assert places() == before
-    assert buffers.state.done.all() and buffers.state.finished_lengths[:2, 0].all()
+    assert buffers.state.done.all()
+    assert buffers.state.finished_lengths[:2, 0].all()

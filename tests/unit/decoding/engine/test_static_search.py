@@ -24,38 +24,25 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 SLOTS, ROOM, VOCAB, START, EOS = 3, 16, 40, 1, 2
 CPU = torch.device("cpu")
+SAMPLING = SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)
 OPTIONS = [
     SearchOptions(1, (EOS,)),
     SearchOptions(1, (EOS, 4), min_new_tokens=3),
     SearchOptions(4, (EOS,), 0.6, "wu", "never"),
     SearchOptions(3, (EOS, 4), 1.0, "power", True, min_new_tokens=2),
-    SearchOptions(
-        1,
-        (EOS,),
-        sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3),
-    ),
+    SearchOptions(1, (EOS,), sampling=SAMPLING),
     SearchOptions(3, (EOS,), features=(PhraseConstraints(4, 3, (EOS,)),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(),)),
     SearchOptions(3, (EOS,), features=(ForcedToken(9),)),
     SearchOptions(1, (EOS,), features=(NoRepeatedNgrams(1),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(), NoRepeatedNgrams(3))),
 ]
-NAMES = [
-    "greedy",
-    "greedy-short",
-    "beam",
-    "beam-short",
-    "sampling",
-    "constraints",
-    "prefix",
-    "forced-bos",
-]
-NAMES += ["greedy-ngrams", "prefix-ngrams"]
+NAMES = ["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints"]
+NAMES += ["prefix", "forced-bos", "greedy-ngrams", "prefix-ngrams"]
 BY_NAME = dict(zip(NAMES, OPTIONS, strict=True))
 EACH_KIND = ["greedy", "beam-short", "sampling", "constraints", "forced-bos", "prefix-ngrams"]
-every_search = pytest.mark.parametrize(
-    "options", sample(OPTIONS, *map(BY_NAME.get, EACH_KIND)), ids=NAMES
-)
+SAMPLED = sample(OPTIONS, *map(BY_NAME.get, EACH_KIND))
+every_search = pytest.mark.parametrize("options", SAMPLED, ids=NAMES)
 
 
 def step_of(options, **changes):
@@ -68,17 +55,14 @@ def started(options, memory, limits=(5, 9, 14)):
     """Return the state of slots in which sentences have entered, with sources of random states."""
     torch.manual_seed(0)
     state, slots = SearchState.empty(SLOTS, ROOM, CPU, options), torch.arange(SLOTS)
-    state.start(
-        slots,
-        torch.tensor(limits),
-        torch.full((SLOTS,), options.num_beams),
-        torch.zeros(SLOTS, dtype=torch.long),
-        START,
-    )
-    phrases, prefixes = [[(7, 8)], [(9,), (9,)], []], [[7, 9, 11], [], [5]]
-    for feature, own in zip(options.features, state.features, strict=True):
-        each = zip(phrases, prefixes, strict=True)
-        feature.enter(own, slots, [DecodeRequest([], prefix, some) for some, prefix in each])
+    beams = torch.full((SLOTS,), options.num_beams)
+    times = torch.zeros(SLOTS, dtype=torch.long)
+    state.start(slots, torch.tensor(limits), beams, times, START)
+    requests = [DecodeRequest([], [7, 9, 11], [(7, 8)])]
+    requests.append(DecodeRequest([], [], [(9,), (9,)]))
+    requests.append(DecodeRequest([], [5], []))
+    for feature, feature_state in zip(options.features, state.features, strict=True):
+        feature.enter(feature_state, slots, requests)
     memory[0].source_lengths.copy_(torch.tensor([3, 16, 7]))
     for layer in memory[0].layers:
         layer.source.keys.normal_()
@@ -112,13 +96,12 @@ def test_search_step_never_looks_at_values(options):
 
 
 PENALTIES = [("wu", 0.6), ("power", 1.0), ("power", -0.5), ("power", 0.0)]
-SEARCHES = [
-    SearchOptions(beams, eos, alpha, kind, early_stopping, min_new_tokens)
-    for beams, (kind, alpha), early_stopping in itertools.product(
-        [1, 4], PENALTIES, [True, False, "never"]
-    )
-    for min_new_tokens, eos in ((0, (EOS,)), (2, (EOS, 4)))
-]
+SEARCHES = []
+for beams, (kind, alpha), early_stopping in itertools.product(
+    [1, 4], PENALTIES, [True, False, "never"]
+):
+    SEARCHES.append(SearchOptions(beams, (EOS,), alpha, kind, early_stopping, 0))
+    SEARCHES.append(SearchOptions(beams, (EOS, 4), alpha, kind, early_stopping, 2))
 
 
 OFTEN = [*SEARCHES[4:6], *SEARCHES[24:26], *SEARCHES[32:34], *SEARCHES[40:42], *OPTIONS[5:]]
@@ -128,7 +111,8 @@ OFTEN = [*SEARCHES[4:6], *SEARCHES[24:26], *SEARCHES[32:34], *SEARCHES[40:42], *
 @torch.inference_mode()
 def test_search_step_never_waits_for_a_gpu(options):
     step, memory = step_of(options)
-    arguments = pytree.tree_map(lambda tensor: tensor.to(GPU), (started(options, memory), memory))
+    arguments = (started(options, memory), memory)
+    arguments = pytree.tree_map(lambda tensor: tensor.to(GPU), arguments)
     step.to(GPU)
     with gpu_stand_in() as copies:
         step(*arguments)
@@ -141,11 +125,11 @@ def test_search_step_updates_its_arguments_in_place(options):
     step, memory = step_of(options)
     state = started(options, memory)
 
+    def place_of(leaf):
+        return leaf.data_ptr(), leaf.shape, leaf.stride(), leaf.dtype
+
     def places():
-        return [
-            (leaf.data_ptr(), leaf.shape, leaf.stride(), leaf.dtype)
-            for leaf in leaves(state, memory)
-        ]
+        return [place_of(leaf) for leaf in leaves(state, memory)]
 
     before, values = places(), copied((state, memory))
     for _ in range(ROOM):
@@ -155,24 +139,17 @@ def test_search_step_updates_its_arguments_in_place(options):
     assert same(memory[0].layers[0].source.keys, values[1][0].layers[0].source.keys)
 
 
-STOPS = [
-    ((), [False, False, False]),
-    (
-        (PhraseConstraints(4, 3, (EOS,)),),
-        [True, True, False],
-    ),  # the phrases of two slots still need a token or two
-]
+# The phrases of two slots still need a token or two.
+NEEDED = PhraseConstraints(4, 3, (EOS,))
+STOPS = [((), [False, False, False]), ((NEEDED,), [True, True, False])]
 
 
 @pytest.mark.parametrize("early_stopping", [False, "never"])
 @pytest.mark.parametrize(("features", "done"), STOPS, ids=str)
 @torch.inference_mode()
-def test_search_step_stops_if_no_hypothesis_would_be_better_if_it_ended_now(
-    features, early_stopping, done
-):
-    step, memory = step_of(
-        SearchOptions(3, (EOS,), early_stopping=early_stopping, features=features)
-    )
+def test_search_stops_if_no_hypothesis_gets_better(features, early_stopping, done):
+    options = SearchOptions(3, (EOS,), early_stopping=early_stopping, features=features)
+    step, memory = step_of(options)
     state = started(step.options, memory)
     state.finished_scores.fill_(-100.0)
     state.is_finished.fill_(True)
@@ -187,17 +164,10 @@ def leaves(*trees) -> Iterable[torch.Tensor]:
 def results_of(state, slot):
     """Return everything that the engine reads of a slot that is done."""
     length = state.finished_lengths[slot].max()
-    names = (
-        "finished_tokens",
-        "finished_lengths",
-        "finished_scores",
-        "is_finished",
-        "time",
-        "done",
-    )
-    return [state.tokens[slot, :length], state.finished_ancestors[slot, :, :length]] + [
-        getattr(state, name)[slot] for name in names
-    ]
+    names = ["finished_tokens", "finished_lengths", "finished_scores"]
+    names += ["is_finished", "time", "done"]
+    results = [state.tokens[slot, :length], state.finished_ancestors[slot, :, :length]]
+    return results + [getattr(state, name)[slot] for name in names]
 
 
 @every_search
@@ -210,7 +180,8 @@ def test_search_step_keeps_results_of_done_slots(options):
         for slot in state.done.nonzero()[:, 0].tolist():
             now = copied(results_of(state, slot))
             assert same(now, kept.setdefault(slot, now))
-    assert len(kept) == SLOTS and all(int(values[1].shape[1]) for values in kept.values())
+    assert len(kept) == SLOTS
+    assert all(int(values[1].shape[1]) for values in kept.values())
 
 
 @every_search
@@ -226,9 +197,8 @@ def test_search_step_of_a_slot_does_not_depend_on_other_slots(options):
         step(other_state, other_memory)
     assert same(results_of(state, 2)[0], results_of(other_state, 2)[0])
     assert same(state.finished_tokens[2], other_state.finished_tokens[2])
-    assert state.finished_scores[2].tolist() == pytest.approx(
-        other_state.finished_scores[2].tolist(), rel=1e-5
-    )
+    others = other_state.finished_scores[2].tolist()
+    assert state.finished_scores[2].tolist() == pytest.approx(others, rel=1e-5)
 
 
 @every_search
@@ -251,9 +221,8 @@ def test_search_step_ends_hypotheses_at_limits(options):
     for _ in range(ROOM):
         step(state, memory)
     assert state.done.all()
-    assert state.finished_lengths.tolist() == [
-        [length] * options.num_beams for length in (1, 9, 16)
-    ]
+    lengths = state.finished_lengths.tolist()
+    assert lengths == [[length] * options.num_beams for length in (1, 9, 16)]
     assert not (state.finished_tokens == EOS).any()
 
 
@@ -274,30 +243,26 @@ def test_search_step_ends_no_hypothesis_before_min_new_tokens(options):
 def test_search_options_divide_by_length_penalty(kind, alpha):
     lengths = torch.tensor([1, 2, 7, 500])
     expected = [length_penalty(length, alpha, kind) for length in lengths.tolist()]
-    torch.testing.assert_close(
-        SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected)
-    )
+    divisor = SearchOptions(2, (EOS,), alpha, kind).divisor(lengths)
+    torch.testing.assert_close(divisor, torch.tensor(expected))
 
 
-@pytest.mark.parametrize(
-    "options", sample(OPTIONS, BY_NAME["prefix"], BY_NAME["prefix-ngrams"]), ids=NAMES
-)
+PREFIXES = sample(OPTIONS, BY_NAME["prefix"], BY_NAME["prefix-ngrams"])
+
+
+@pytest.mark.parametrize("options", PREFIXES, ids=NAMES)
 def test_search_step_exports_as_one_graph(options):
     step, memory = step_of(options)
     state = started(options, memory)
     with torch.no_grad():
         program = export_step(step, (state, memory))
         exported = program.module()
-        targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-        operations = [
-            target.removeprefix("aten.") for target in targets if target.startswith("aten.")
-        ]
-        assert set(targets) - {f"aten.{name}" for name in operations} <= {
-            "<built-in function getitem>"
-        }
-        assert operations and not [
-            name for name in operations if name.startswith(NoHostReads.READS)
-        ]
+        calls = [node for node in program.graph.nodes if node.op == "call_function"]
+        targets = {str(node.target) for node in calls} - {"<built-in function getitem>"}
+        assert targets
+        for target in targets:
+            assert target.startswith("aten.")
+            assert not target.removeprefix("aten.").startswith(NoHostReads.READS)
         shadow_state, shadow_memory = copied((state, memory))
         for _ in range(ROOM):
             step(state, memory)

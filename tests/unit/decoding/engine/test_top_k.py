@@ -18,16 +18,14 @@ from vanilla_transformer.decoding.engine.top_k import argmax, log_sums, top_cont
     seed=st.integers(0, 1000),
     suppressed=st.booleans(),
 )
-def test_top_continuations_match_topk_for_every_vocabulary_size(
-    vocab_size, beams, seed, suppressed
-):
+def test_top_continuations_match_topk(vocab_size, beams, seed, suppressed):
     torch.manual_seed(seed)
     scores, running = torch.randn(3, beams, vocab_size), torch.randn(3, beams)
     if suppressed:
         scores[:, :, vocab_size // 2 :] = -torch.inf
-    found, parents, tokens = top_continuations(scores, running, count=4)
+    highest, parents, tokens = top_continuations(scores, running, count=4)
     expected, places = (scores + running[:, :, None]).flatten(1).topk(4)
-    assert torch.equal(found, expected)
+    assert torch.equal(highest, expected)
     assert torch.equal(parents * vocab_size + tokens, places)
 
 

@@ -8,14 +8,18 @@ from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.translations import Translation
 
 
+def texts_of(message):
+    return [branch.text for branch in message.messages()]
+
+
 def shout(message):
-    return render(message, *(each.text.upper() for each in message.messages()))[0]
+    return render(message, *map(str.upper, texts_of(message)))[0]
 
 
 def render(message, *texts):
     """Return the message with texts, and where its syntax is."""
-    found, moved = message.render(map(Translation, texts))
-    return found.text, moved
+    rendered, moved = message.render(map(Translation, texts))
+    return rendered.text, moved
 
 
 @pytest.mark.parametrize(
@@ -45,7 +49,7 @@ def render(message, *texts):
 )
 def test_parse_message_finds_the_texts_of_branches(text, texts, shouted):
     message = parse_message(text)
-    assert [each.text for each in message.messages()] == texts and shout(message) == shouted
+    assert texts_of(message) == texts and shout(message) == shouted
 
 
 @pytest.mark.parametrize(
@@ -57,32 +61,26 @@ def test_parse_message_finds_the_texts_of_branches(text, texts, shouted):
         ("{n, plural, one {abc} other {#}}", "QQ Qs".replace("Q", "'"), "QQQ Qs".replace("Q", "'")),
     ],
 )
-def test_render_doubles_apostrophes_beside_syntax_or_as_the_source(text, translation, written):
+def test_render_doubles_apostrophes_as_the_source(text, translation, written):
     message = parse_message(text)
     rendered, _ = render(message, "{0}", translation, "{0}")
-    assert rendered == text.replace(text[text.index("{", 1) + 1 : text.index("} other")], written)
+    branch = text[text.index("{", 1) + 1 : text.index("} other")]
+    assert rendered == text.replace(branch, written)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{name} left",
-        "{n, plural, one {x}",
-        "{n, plural, one x}",
-        "{n, plural, other {x}} }",
-        "{n, choice, 0#a|1#b}",
-    ],
-)
+WITHOUT_BRANCHES = ["{name} left", "{n, plural, one {x}", "{n, plural, one x}"]
+WITHOUT_BRANCHES += ["{n, plural, other {x}} }", "{n, choice, 0#a|1#b}"]
+
+
+@pytest.mark.parametrize("text", WITHOUT_BRANCHES)
 def test_parse_message_returns_none_without_branches_or_matching_braces(text):
     assert parse_message(text) is None
 
 
 def test_render_quotes_what_would_be_syntax():
     message = parse_message("{n, plural, one {a} other {# b}}")
-    assert (
-        render(message, "{0}", "l'{7}", "{0}#'s")[0]
-        == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
-    )
+    rendered, _ = render(message, "{0}", "l'{7}", "{0}#'s")
+    assert rendered == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
 
 
 @pytest.mark.parametrize(
@@ -104,12 +102,8 @@ def test_message_tells_where_its_syntax_is_in_the_source_and_in_a_rendered_text(
     text = "it''s {name} or {n, plural, one {a} other {b}}!"
     message = parse_message(text)
     rendered, moved = render(message, "{1}! l'{0}", "A", "B")
-    assert [text[slice(*place)] for _, place in message.moved] == [
-        "{name}",
-        "{n, plural, one {a} other {b}}",
-    ]
-    assert [message.text[slice(*place)] for place, _ in message.moved] == ["{0}", "{1}"]
-    assert [rendered[slice(*place)] for _, place in moved] == [
-        "{n, plural, one {A} other {B}}",
-        "{name}",
-    ]
+    syntax = [text[slice(*span)] for _, span in message.moved]
+    assert syntax == ["{name}", "{n, plural, one {a} other {b}}"]
+    assert [message.text[slice(*span)] for span, _ in message.moved] == ["{0}", "{1}"]
+    syntax = [rendered[slice(*span)] for _, span in moved]
+    assert syntax == ["{n, plural, one {A} other {B}}", "{name}"]

@@ -23,6 +23,10 @@ SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"
 TEXT = SHOUTED.replace("MAIL", "Mail").replace(" TO ", " to ").replace(" BY ", " by ")
 
 
+def texts_of(items):
+    return [item.text for item in items]
+
+
 def options_of(count=1, protect=True):
     return TranslationOptions(num_return_sequences=count, protect=protect)
 
@@ -53,9 +57,9 @@ class Model:
 
     def translate(self, sentences, uses_masks=True):
         search = keep_protected(self.decode, Tokenizer(self.masks), uses_masks)
-        found = search(sentences, options_of(self.count), self._report)
+        rows = search(sentences, options_of(self.count), self._report)
         assert self.done == len(sentences)
-        return [[each.text for each in row] for row in found]
+        return [texts_of(row) for row in rows]
 
     def _report(self, count):
         self.done += count
@@ -65,13 +69,13 @@ class Model:
             return self._constrain(sentences)
         report(len(sentences))
         self.searched += sentences
-        assert all(each.tokens in ((), [len(each.text)]) for each in sentences)
-        return [
-            [Translation(self._shout(each.text), score=-1.0)] * self.count for each in sentences
-        ]
+        assert all(part.tokens in ((), [len(part.text)]) for part in sentences)
+        shouted = [Translation(self._shout(text), score=-1.0) for text in texts_of(sentences)]
+        return [[translation] * self.count for translation in shouted]
 
     def _shout(self, text):
-        return " ".join(word if word in self.masks else word.upper() for word in text.split(" "))
+        words = text.split(" ")
+        return " ".join(word if word in self.masks else word.upper() for word in words)
 
     def _constrain(self, sentences):
         self.constrained += sentences
@@ -80,47 +84,31 @@ class Model:
         return [[Translation(SHOUTED.replace("🙂 ", ""))] for _ in sentences]
 
 
-def sentence(text, **given):
-    return Sentence(text, "", [len(text)], **given)
+def sentence(text, **fields):
+    return Sentence(text, "", [len(text)], **fields)
 
 
 MASKS = [f"<ph{number}>" for number in range(5)]
 ICU = "You have {n, plural, one {# file} other {# files}} by {name} now"
 SHOUTED_ICU = "YOU HAVE {n, plural, one {# FILE} other {# FILES}} BY {name} NOW"
+MASKED = ["Mail <ph0> to <ph1> by <ph2> <ph3> <ph4>", "A man."]
+AROUND = [TEXT, "A man.", "Mail", "to", "by"]
+KEPT = "https://a.example/x 🙂 12345"
+TERMS = ["<term>", "</term>", *MASKS]
 
 
 @pytest.mark.parametrize(
     ("model", "sources", "translations", "searched"),
     [
         (Model(), ["A man.", "2 dogs at 10."], ["A MAN.", "2 DOGS AT 10."], None),
-        (
-            Model(MASKS),
-            [TEXT, "A man."],
-            [SHOUTED, "A MAN."],
-            ["Mail <ph0> to <ph1> by <ph2> <ph3> <ph4>", "A man."],
-        ),
+        (Model(MASKS), [TEXT, "A man."], [SHOUTED, "A MAN."], MASKED),
         (Model(), ["At 12:30, 2,015 MEN."], ["AT 12:30, 2,015 MEN."], None),
         # The model's own tokens are marks.
-        (
-            Model(["<term>", "</term>", *MASKS]),
-            ["A <term> dog </term> ."],
-            ["A <term> DOG </term> ."],
-            None,
-        ),
+        (Model(TERMS), ["A <term> dog </term> ."], ["A <term> DOG </term> ."], None),
         # What no translation has is copied; the vocabulary lacks the emoji.
-        (Model(), [TEXT, "A man."], [SHOUTED, "A MAN."], [TEXT, "A man.", "Mail", "to", "by"]),
-        (
-            Model(count=3),
-            [TEXT, "A man."],
-            [SHOUTED, "A MAN."],
-            [TEXT, "A man.", "Mail", "to", "by"],
-        ),
-        (
-            Model(count=2),
-            ["https://a.example/x 🙂 12345", "A man."],
-            ["https://a.example/x 🙂 12345", "A MAN."],
-            ["A man."],
-        ),
+        (Model(), [TEXT, "A man."], [SHOUTED, "A MAN."], AROUND),
+        (Model(count=3), [TEXT, "A man."], [SHOUTED, "A MAN."], AROUND),
+        (Model(count=2), [KEPT, "A man."], [KEPT, "A MAN."], ["A man."]),
         (
             Model(MASKS),
             ["A man.", ICU, "{n, plural, other {#}}"],
@@ -129,13 +117,10 @@ SHOUTED_ICU = "YOU HAVE {n, plural, one {# FILE} other {# FILES}} BY {name} NOW"
         ),
     ],
 )
-def test_protected_search_masks_or_translates_around_text_that_must_survive(
-    model, sources, translations, searched
-):
-    assert model.translate([*map(sentence, sources)]) == [
-        [text] * model.count for text in translations
-    ]
-    assert [text.text for text in model.searched] == (searched or sources)
+def test_protected_search_masks_or_goes_around(model, sources, translations, searched):
+    translated = model.translate([*map(sentence, sources)])
+    assert translated == [[text] * model.count for text in translations]
+    assert texts_of(model.searched) == (searched or sources)
     assert not model.constrained
 
 
@@ -143,49 +128,45 @@ def test_protected_search_translates_again_under_constraints():
     model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
     assert model.translate([sentence(text)]) == [[SHOUTED.replace("🙂 ", "")]]
     (again,) = model.constrained
-    assert [list(phrase) for phrase in again.phrases] == [[6], [15], [19], [9]] and len(
-        model.searched
-    ) == 1
+    assert [list(phrase) for phrase in again.phrases] == [[6], [15], [19], [9]]
+    assert len(model.searched) == 1
 
 
 @pytest.mark.parametrize("options", [{"do_sample": True}, {"mbr": "chrf"}])
 def test_protected_search_constrains_no_samples(options):
     model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
     search = keep_protected(model.decode, Tokenizer())
-    ((found,),) = search(
-        [sentence(text)], TranslationOptions(protect=True, **options), lambda done: None
-    )
-    assert found.text == SHOUTED.replace("🙂 ", "") and not model.constrained
+    options = TranslationOptions(protect=True, **options)
+    ((translation,),) = search([sentence(text)], options, lambda done: None)
+    assert translation.text == SHOUTED.replace("🙂 ", "") and not model.constrained
 
 
 def test_protected_search_gives_up_constraints_of_single_sentences():
     calls = []
 
     def decode(sentences, options, report):
-        constrained = [each.text for each in sentences if each.phrases]
+        constrained = [part.text for part in sentences if part.phrases]
         if constrained:
             calls.append((len(constrained), options.num_beams, options.count))
             if any("bad" in text for text in constrained):
                 raise ConstraintError("It has too many phrases.")
-        return [
-            [Translation(each.text.upper().replace("{A}", "{a}" * bool(constrained)))] * 5
-            for each in sentences
-        ]
+        field = "{a}" if constrained else ""
+        texts = [text.upper().replace("{A}", field) for text in texts_of(sentences)]
+        return [[Translation(text)] * 5 for text in texts]
 
     options = TranslationOptions(num_beams=2, num_return_sequences=5, protect=True)
     sentences = [sentence(f"{word} {{a}}") for word in ("good", "bad", "fine", "well")]
-    found = keep_protected(decode, Tokenizer())(sentences, options, lambda done: None)
-    assert [row[0].text for row in found] == ["GOOD {a}", "BAD {a}", "FINE {a}", "WELL {a}"]
+    rows = keep_protected(decode, Tokenizer())(sentences, options, lambda done: None)
+    assert [row[0].text for row in rows] == ["GOOD {a}", "BAD {a}", "FINE {a}", "WELL {a}"]
     assert calls == [(4, 5, 5), (2, 5, 5), (1, 5, 5), (1, 5, 5), (2, 5, 5)]
-    assert [TranslationOptions(num_beams=beams).with_beams().num_beams for beams in (None, 8)] == [
-        4,
-        8,
-    ]
+    assert TranslationOptions(num_beams=None).with_beams().num_beams == 4
+    assert TranslationOptions(num_beams=8).with_beams().num_beams == 8
 
 
 def test_protected_search_does_not_change_sentences_with_a_prefix_or_lose_phrases():
     model = Model(masks=["<ph0>"])
-    prefixed, constrained = sentence("See {a}.", prefix=[5]), sentence("See {a}.", phrases=[[7]])
+    prefixed = sentence("See {a}.", prefix=[5])
+    constrained = sentence("See {a}.", phrases=[[7]])
     assert model.translate([prefixed, constrained]) == [["SEE {A}."], ["SEE {A}."]]
     searched = [part._replace(kept=None) for part in model.searched]
     assert searched == [prefixed, constrained] and model.constrained[0].phrases[0] == [7]
@@ -198,13 +179,10 @@ def test_protected_search_uses_no_masks_that_a_reverse_model_lacks():
 
 
 def test_join_cut_joins_segments_that_cut_text_to_keep():
-    cut = [
-        Segment("A. {n, plural,", "\n"),
-        Segment("other {# files.", " "),
-        Segment("Yes.}}", " "),
-        Segment("B.", ""),
-    ]
-    joined = [Segment("A. {n, plural,\nother {# files. Yes.}}", " "), Segment("B.", "")]
+    cut = [Segment("A. {n, plural,", "\n"), Segment("other {# files.", " ")]
+    cut += [Segment("Yes.}}", " "), Segment("B.", "")]
+    whole = "A. {n, plural,\nother {# files. Yes.}}"
+    joined = [Segment(whole, " "), Segment("B.", "")]
     assert join_cut(cut, True) == joined and join_cut(cut, False) == cut
 
 
@@ -212,78 +190,78 @@ def search(text, answer, kept=None):
     """Return the translation that a search makes, given the answer of a model to each text that it
     sees.
     """
-    search = ProtectedSearch(
-        lambda some, options, report: [[answer(each.text)] for each in some], options_of()
-    )
-    ((found,),) = search([sentence(text, kept=kept)], lambda done: None)
-    return found
+
+    def decode(sentences, options, report):
+        return [[answer(text)] for text in texts_of(sentences)]
+
+    search = ProtectedSearch(decode, options_of())
+    ((translation,),) = search([sentence(text, kept=kept)], lambda done: None)
+    return translation
 
 
 def test_protected_search_links_the_words_and_the_syntax_of_a_message():
     links = [Link(0, 2, 10, 12, 0.5), Link(9, 12, 0, 3, 0.5)]
     known = {"it's {0} men": Translation("MEN's {0} IT", alignment=links)}
-    text, expected = (
-        "it''s {n, plural, one {a} other {b}} men",
-        "MEN''s {n, plural, one {A} other {B}} IT",
-    )
-    found = search(text, lambda shown: known.get(shown, Translation(shown.upper())))
-    assert found.text == expected
-    pairs = {(text[start:end], expected[low:high]) for start, end, low, high, _ in found.alignment}
+    text = "it''s {n, plural, one {a} other {b}} men"
+    expected = "MEN''s {n, plural, one {A} other {B}} IT"
+    translation = search(text, lambda shown: known.get(shown, Translation(shown.upper())))
+    assert translation.text == expected
+    pairs = set()
+    for start, end, low, high, _ in translation.alignment:
+        pairs.add((text[start:end], expected[low:high]))
     assert pairs == {("it", "IT"), ("men", "MEN"), (text[6:-4], expected[7:-3])}
 
 
 @pytest.mark.parametrize("answer", ["{7}", "{0}", "'", "#"])
-def test_protected_search_keeps_the_syntax_of_icu_messages_whatever_branches_say(answer):
-    found = search("{n, plural, one {file} other {files}}", lambda shown: Translation(answer))
-    assert [each.spaces for each in parse_message(found.text).messages()] == [("", "")] * 3
+def test_protected_search_keeps_the_syntax_of_messages(answer):
+    text = "{n, plural, one {file} other {files}}"
+    translation = search(text, lambda shown: Translation(answer))
+    messages = parse_message(translation.text).messages()
+    assert [message.spaces for message in messages] == [("", "")] * 3
 
 
 def test_protected_search_links_what_survives_with_itself():
-    found = search(
-        "see {a} 🙂 men",
-        lambda shown: Translation(shown.upper(), alignment=[Link(0, 3, 0, 3, 0.5)]),
-    )
-    assert found.text == "SEE {a} 🙂 MEN"
-    assert [link[:4] for link in found.alignment] == [
-        (0, 3, 0, 3),
-        (4, 7, 4, 7),
-        (8, 9, 8, 9),
-        (10, 13, 10, 13),
-    ]
+    links = [Link(0, 3, 0, 3, 0.5)]
+    text = "see {a} 🙂 men"
+    translation = search(text, lambda shown: Translation(shown.upper(), alignment=links))
+    assert translation.text == "SEE {a} 🙂 MEN"
+    spans = [(0, 3), (4, 7), (8, 9), (10, 13)]
+    assert [link[:4] for link in translation.alignment] == [span * 2 for span in spans]
 
 
 def test_protected_search_spaces_translations_around_what_survives():
     answers = {"Name:": "NAME", ", or": "OR", "men": "MEN"}
-    found = search(
-        "Name:{a}, or {b} men",
-        lambda text: Translation(answers.get(text, ""), alignment=[Link(0, 1, 0, 1, 0.5)]),
-    )
-    assert found.text == "NAME {a} OR {b} MEN"
-    assert Link(8, 9, 9, 10, 0.5) in found.alignment  # of ", or"
+    links = [Link(0, 1, 0, 1, 0.5)]
+
+    def answer(text):
+        return Translation(answers.get(text, ""), alignment=links)
+
+    translation = search("Name:{a}, or {b} men", answer)
+    assert translation.text == "NAME {a} OR {b} MEN"
+    assert Link(8, 9, 9, 10, 0.5) in translation.alignment  # of ", or"
 
 
 def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
-    found = search(
-        "{a} men", lambda shown: Translation("{a}MEN", alignment=[Link(4, 7, 3, 6, 0.5)])
-    )
-    assert found.text == "{a} MEN" and Link(4, 7, 4, 7, 0.5) in found.alignment
+    answer = Translation("{a}MEN", alignment=[Link(4, 7, 3, 6, 0.5)])
+    translation = search("{a} men", lambda shown: answer)
+    assert translation.text == "{a} MEN"
+    assert Link(4, 7, 4, 7, 0.5) in translation.alignment
 
 
 @pytest.mark.parametrize(
-    ("links", "place"),
+    ("links", "span"),
     [
         ([], (0, 3)),
         ([Link(0, 3, 8, 11, 0.9), Link(8, 11, 0, 3, 0.5)], (8, 11)),
         ([Link(0, 3, 8, 11, 0.4), Link(8, 11, 8, 11, 0.5), Link(0, 3, 0, 3, 0.5)], (0, 3)),
     ],
 )
-def test_protected_search_tells_text_to_keep_from_equal_words_by_links(links, place):
-    found = search(
-        "Tom and Tom", lambda shown: Translation("Tom und Tom", alignment=links), [(0, 3)]
-    )
-    assert found.text == "Tom und Tom" and [
-        link for link in found.alignment if link.weight == 1
-    ] == [Link(0, 3, *place, 1)]
+def test_protected_search_tells_text_to_keep_from_equal_words_by_links(links, span):
+    answer = Translation("Tom und Tom", alignment=links)
+    translation = search("Tom and Tom", lambda shown: answer, [(0, 3)])
+    assert translation.text == "Tom und Tom"
+    certain = [link for link in translation.alignment if link.weight == 1]
+    assert certain == [Link(0, 3, *span, 1)]
 
 
 @pytest.mark.parametrize(
@@ -304,11 +282,9 @@ def test_protected_search_tells_text_to_keep_from_equal_words_by_links(links, pl
         ("ab{c} now", [(0, 2), (2, 5)], "{c}ab jetzt", False),
     ],
 )
-def test_protected_search_takes_only_translations_with_their_fields_and_no_others(
-    text, kept, translation, is_right
-):
-    found = search(text, lambda shown: Translation(translation), kept)
-    assert (found.text == translation) == is_right
+def test_protected_search_takes_whole_fields_only(text, kept, translation, is_right):
+    answer = search(text, lambda shown: Translation(translation), kept)
+    assert (answer.text == translation) == is_right
 
 
 @pytest.mark.parametrize(
@@ -328,8 +304,8 @@ def test_protected_search_takes_only_translations_with_their_fields_and_no_other
 )
 def test_protected_search_adds_no_signs_of_placeholders(text, translation, expected):
     answers = {text: translation}
-    found = search(text, lambda shown: Translation(answers.get(shown, shown.upper())))
-    assert found.text == expected and not found.is_open
+    answer = search(text, lambda shown: Translation(answers.get(shown, shown.upper())))
+    assert answer.text == expected and not answer.is_open
 
 
 @pytest.mark.parametrize(
@@ -342,8 +318,8 @@ def test_protected_search_adds_no_signs_of_placeholders(text, translation, expec
 )
 def test_protected_search_tells_what_it_leaves_open(text, expected):
     sign = "<" if "<" in text else "%"
-    found = search(text, lambda shown: Translation(f"{shown.upper()} {sign}"))
-    assert found.is_open and found.text == expected
+    translation = search(text, lambda shown: Translation(f"{shown.upper()} {sign}"))
+    assert translation.is_open and translation.text == expected
 
 
 @pytest.mark.parametrize(
@@ -361,13 +337,12 @@ def test_protected_search_tells_what_it_leaves_open(text, expected):
         ("Two <b> dogs.", "Zwei <b> <phone> Hunde", "Zwei <b> <phone> Hunde", None),
     ],
 )
-def test_masks_that_the_source_does_not_have_are_not_shown(source, answer, shown, places):
-    words = [*re.finditer(r"\S+", answer)]
-    found = Translation(answer, alignment=[Link(0, 3, *word.span(), 1.0) for word in words])
-    search = remove_masks(lambda some, options, report: [[found] for _ in some])
-    (((text, *_, links),),) = search(
-        [sentence(source)], options_of(protect=False), lambda done: None
-    )
+def test_masks_that_no_source_has_are_not_shown(source, answer, shown, places):
+    links = [Link(0, 3, *word.span(), 1.0) for word in re.finditer(r"\S+", answer)]
+    translation = Translation(answer, alignment=links)
+    search = remove_masks(lambda *_: [[translation]])
+    options = options_of(protect=False)
+    (((text, *_, links),),) = search([sentence(source)], options, lambda done: None)
     assert text == shown
     if places is not None:
         assert [(link.target_start, link.target_end) for link in links] == places

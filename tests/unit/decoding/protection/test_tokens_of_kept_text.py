@@ -18,24 +18,25 @@ MASKS = ["<ph0>", "<ph1>"]
 def translation(text):
     """Return a text whose tokens are half a word at most, each with the space before."""
     ends = [match.end() for match in re.finditer(r"\s?<\w*>|\s?\S{1,3}", text)]
-    return Translation(
-        text, tokens=[*(Token(end, -1.0) for end in ends), Token(len(text), -0.5, EOS)]
-    )
+    tokens = [Token(end, -1.0) for end in ends]
+    tokens.append(Token(len(text), -0.5, EOS))
+    return Translation(text, tokens=tokens)
 
 
 def tokens_of(text, answer, masks=MASKS, step=lambda decode: decode):
     """Return the tokens of the translation of a text, given the answer of a model to what it
     sees.
     """
-    decode = step(lambda some, options, report: [[translation(answer(each.text))] for each in some])
-    ((found,),) = ProtectedSearch(decode, TranslationOptions(protect=True), masks)(
-        [Sentence(text, "", [1])], print
-    )
-    tokens = to_entries(found.tokens, found.text)
-    assert joined(tokens) == found.text
-    assert all(
-        not token["log_probability"] or token["log_probability"] in (-1, -0.5) for token in tokens
-    )
+
+    def decode(sentences, options, report):
+        return [[translation(answer(sentence.text))] for sentence in sentences]
+
+    search = ProtectedSearch(step(decode), TranslationOptions(protect=True), masks)
+    ((kept,),) = search([Sentence(text, "", [1])], print)
+    tokens = to_entries(kept.tokens, kept.text)
+    assert joined(tokens) == kept.text
+    probabilities = {token["log_probability"] for token in tokens}
+    assert {probability for probability in probabilities if probability} <= {-1, -0.5}
     return [token["text"] for token in tokens]
 
 
@@ -48,11 +49,8 @@ def shout(text):
     [
         ("see {a} now", shout, ["SEE", " {a}", " NOW", EOS]),
         ("see https://a.b/see men", shout, ["SEE", " https://a.b/see", " MEN", EOS]),
-        (
-            "see {a} men",
-            lambda text: "MEN<ph0>SEE",
-            ["MEN", " {a}", " SEE", EOS],
-        ),  # with spaces of the source
+        # With spaces of the source.
+        ("see {a} men", lambda text: "MEN<ph0>SEE", ["MEN", " {a}", " SEE", EOS]),
         ("{a}s %s", lambda text: "<ph1> <ph0> s", ["%s", " {a}", "s", EOS]),
         # The model knows no masks.
         ("see {abcd} now", lambda text: "NOW {abcd} SEE", ["NOW", " {ab", "cd}", " SEE", EOS]),
@@ -81,12 +79,8 @@ def test_tokens_are_where_their_text_is(text, answer, expected):
 
 
 def test_tokens_of_masks_that_are_removed_have_no_text():
-    assert tokens_of("see men", lambda text: "SEE <ph1> MEN", step=remove_masks) == [
-        "SEE",
-        "",
-        " MEN",
-        EOS,
-    ]
+    tokens = tokens_of("see men", lambda text: "SEE <ph1> MEN", step=remove_masks)
+    assert tokens == ["SEE", "", " MEN", EOS]
 
 
 def test_tokens_of_a_translation_whose_spans_cross_have_no_text(monkeypatch):
@@ -101,5 +95,5 @@ def test_tokens_of_white_space_stay_in_a_text_that_does_not_change():
 
 def test_entries_have_all_text_and_names_of_special_tokens_have_none():
     entries = to_entries([Token(1, -1.0), Token(3, -0.5, EOS), Token(3, -1.0)], "abc</b>")
-    assert [each["text"] for each in entries] == ["a", EOS, "bc", "</b>"]
+    assert [entry["text"] for entry in entries] == ["a", EOS, "bc", "</b>"]
     assert entries[-1]["log_probability"] == 0.0

@@ -470,12 +470,14 @@ class Cells:
             "tokenizer": str(tokenizer),
             "cache_dir": str(self._folder / "cache"),
         }
-        self._recipe["vocab_size"] = corpus.vocab_size
-        (self._folder / "recipe.yaml").write_text(json.dumps(self._recipe), encoding="utf-8")
+        recipe = dict(self._recipe)
+        recipe.pop("vocab_size", None)  # which the tokenizer decides
+        (self._folder / "recipe.yaml").write_text(json.dumps(recipe), encoding="utf-8")
         return {"value": round(time.perf_counter() - started, 1), "pairs": corpus.pairs}
 
     def _measure_ready(self) -> dict[str, Any]:
-        fields = {name: self._recipe[name] for name in _SHAPE}
+        shape = self._recipe | {"vocab_size": self._corpus.vocab_size}
+        fields = {name: shape[name] for name in _SHAPE}
         self._ready = measure_ours(
             fields, self._recipe["tokens_per_step"], OURS, self._corpus.updates
         )

@@ -176,8 +176,8 @@ def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
     """Return a new run of the package's training, as a recipe with `changes` would create it."""
     # Accelerate keeps the options of the first run otherwise.
     AcceleratorState._reset_state(reset_partial_state=True)
-    flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
-    flags |= changes
+    flags = {"train_source": "a", "train_target": "b", "output_dir": "c"}  # which nothing reads
+    flags |= {"mixed_precision": "bf16"} | changes
     recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))

@@ -1,7 +1,6 @@
 """PO files for tests of their translation."""
 
-from tests.document_translation import translate_document
-from tests.fake_translation import shout
+from tests.document_translation import shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.text.languages import Direction
 

@@ -21,12 +21,13 @@ def search(model, tokenizer):
     language models.
     """
     batches = [TEXTS] if model.config.is_encoder_decoder else [[text] for text in TEXTS]
-    inputs = [tokenizer(batch, padding=True, return_tensors="pt")["input_ids"] for batch in batches]
     options = {"max_new_tokens": 12, "do_sample": False}
-    return [
-        [model.generate(each, num_beams=beams, **options).tolist() for each in inputs]
-        for beams in (1, 4)
-    ]
+    tokens = [[], []]
+    for batch in batches:
+        ids = tokenizer(batch, padding=True, return_tensors="pt")["input_ids"]
+        for of_search, beams in zip(tokens, (1, 4), strict=True):
+            of_search.append(model.generate(ids, num_beams=beams, **options).tolist())
+    return tokens
 
 
 def save(parent):
@@ -42,38 +43,32 @@ def save(parent):
     )
     from vanilla_transformer.loading.model_folders import save_model_folder
 
-    tokenizer, found = tiny_tokenizer(), {}
+    tokenizer, answers = tiny_tokenizer(), {}
     for build in (tiny_model, tiny_causal_lm, tiny_long_model, tiny_long_causal_lm):
         model, name = build(), f"{build.__name__}-{transformers.__version__}"
-        found[name] = search(model, tokenizer)
+        answers[name] = search(model, tokenizer)
         save_model_folder(model, tokenizer, parent / name)
         if build is tiny_model:
-            found[name].append(
-                pipeline("translation", model=model, tokenizer=tokenizer)(TEXTS, max_new_tokens=12)
-            )
-    return found
+            translate = pipeline("translation", model=model, tokenizer=tokenizer)
+            answers[name].append(translate(TEXTS, max_new_tokens=12))
+    return answers
 
 
 def load(folder, is_carried):
     """Return the answers of a saved checkpoint."""
     options = {"trust_remote_code": True} if is_carried else {}
     is_seq2seq = transformers.AutoConfig.from_pretrained(folder, **options).is_encoder_decoder
-    auto_class = (
-        transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
-    )
-    model, tokenizer = (
-        auto_class.from_pretrained(folder, **options),
-        AutoTokenizer.from_pretrained(folder, **options),
-    )
-    assert type(model).__module__.startswith(
-        "transformers_modules." if is_carried else "vanilla_transformer."
-    )
-    found = search(model.eval(), tokenizer)
+    kind = "Seq2SeqLM" if is_seq2seq else "CausalLM"
+    auto_class = getattr(transformers, f"AutoModelFor{kind}")
+    model = auto_class.from_pretrained(folder, **options)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+    package = "transformers_modules." if is_carried else "vanilla_transformer."
+    assert type(model).__module__.startswith(package)
+    answers = search(model.eval(), tokenizer)
     if folder.name.startswith("tiny_model"):
-        found.append(
-            pipeline("translation", model=str(folder), **options)(TEXTS, max_new_tokens=12)
-        )
-    return found
+        translate = pipeline("translation", model=str(folder), **options)
+        answers.append(translate(TEXTS, max_new_tokens=12))
+    return answers
 
 
 def main(how, parent):
@@ -81,12 +76,11 @@ def main(how, parent):
         sys.modules["vanilla_transformer"] = None  # every import of it fails
     else:
         import vanilla_transformer  # noqa: F401
-    found = (
-        save(parent)
-        if how == "save"
-        else {path.name: load(path, how == "code") for path in parent.iterdir()}
-    )
-    json.dump([transformers.__version__, found], sys.stdout)
+    if how == "save":
+        answers = save(parent)
+    else:
+        answers = {path.name: load(path, how == "code") for path in parent.iterdir()}
+    json.dump([transformers.__version__, answers], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.aligned_corpus import write_aligned_corpus
-from tests.forked import run_python
+from tests.corpora import write_aligned_corpus
+from tests.processes import run_python
 from tests.tiny import TINY_SIZES
 from vanilla_transformer.cli import main
 
@@ -41,14 +41,13 @@ def command_lines(page: Path) -> list[str]:
     package in prose.
     """
     text = page.read_text().replace("\\\n", " ")
-    fenced = [
-        line
-        for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)
-        for line in block.splitlines()
-    ]
+    fenced = list[str]()
+    for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL):
+        fenced += block.splitlines()
     indented = re.findall(r"^    (\w.*scripts/.*|vanilla-transformer .*)$", text, re.MULTILINE)
     prose = re.findall(r"(?<!`)`(vanilla-transformer [^`]+)`(?!`)", text)
-    return [line.strip() for line in fenced + indented + [" ".join(span.split()) for span in prose]]
+    lines = map(str.strip, fenced + indented)
+    return [*lines, *(" ".join(span.split()) for span in prose)]
 
 
 def command_flags(line: str) -> Iterator[tuple[str, str]]:
@@ -75,10 +74,8 @@ def flags_of(command: str) -> frozenset[str]:
     shown = io.StringIO()
     with redirect_stdout(shown), suppress(SystemExit):
         main([command, "--help_all"])
-    return frozenset(re.findall(r"^  --(\w+)", shown.getvalue(), re.MULTILINE)) | {
-        "help",
-        "help_all",
-    }
+    flags = re.findall(r"^  --(\w+)", shown.getvalue(), re.MULTILINE)
+    return frozenset([*flags, "help", "help_all"])
 
 
 def write_workspace(folder: Path) -> None:
@@ -88,11 +85,9 @@ def write_workspace(folder: Path) -> None:
     (folder / "scripts").symlink_to(ROOT / "scripts")
     (folder / "recipes").mkdir()
     for path in (ROOT / "recipes").glob("*.yaml"):
-        recipe = {
-            name: value
-            for name, value in yaml.safe_load(path.read_text()).items()
-            if "_minutes" not in name
-        }
+        recipe = yaml.safe_load(path.read_text())
+        for name in [name for name in recipe if "_minutes" in name]:
+            del recipe[name]
         (folder / "recipes" / path.name).write_text(yaml.safe_dump(recipe | SMALL))
     write_aligned_corpus(folder, train=60, valid=5, test=5)
     shutil.copy(folder / "test.de", folder / "theirs.de")

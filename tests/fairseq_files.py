@@ -10,12 +10,8 @@ FSMT_SENTENCES = ["a man is sleeping .", "two dogs run", "dogs !"]
 MERGES = ["d o", "g s</w>", "m a", "i s</w>"]
 PIECES = [*"abcdefghijklmnopqrstuvwxyz.!", "do", "ma"]
 DICTIONARY = [*(f"{piece}@@" for piece in PIECES), *PIECES[:28], "gs", "is"]
-SIZES = {
-    "encoder_layers": 2,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 4,
-}
+SIZES = {"encoder_layers": 2, "decoder_layers": 1}
+SIZES |= {"encoder_attention_heads": 2, "decoder_attention_heads": 4}
 FAIRSEQ_SIZES = SIZES | {"encoder_embed_dim": 16, "decoder_embed_dim": 16}
 FAIRSEQ_SIZES |= {"encoder_ffn_embed_dim": 32, "decoder_ffn_embed_dim": 24}
 
@@ -26,20 +22,14 @@ def build_fsmt_tokenizer(folder):
     """
     folder = folder / "vocabularies"
     folder.mkdir()
-    names = [
-        "<s>",
-        "<pad>",
-        "</s>",
-        "<unk>",
-        *PIECES,
-        *(f"{piece}</w>" for piece in [*PIECES[:28], "gs", "is"]),
-    ]
+    names = ["<s>", "<pad>", "</s>", "<unk>", *PIECES]
+    names += [f"{piece}</w>" for piece in [*PIECES[:28], "gs", "is"]]
+    vocabulary = json.dumps({name: index for index, name in enumerate(names)})
     for side in ("source", "target"):
-        (folder / side).write_text(json.dumps({name: index for index, name in enumerate(names)}))
+        (folder / side).write_text(vocabulary)
     (folder / "merges").write_text("\n".join(MERGES) + "\n")
-    return FSMTTokenizer(
-        ["en", "de"], str(folder / "source"), str(folder / "target"), str(folder / "merges")
-    )
+    files = [str(folder / name) for name in ("source", "target", "merges")]
+    return FSMTTokenizer(["en", "de"], *files)
 
 
 def fsmt(vocab_size, **changes):
@@ -69,39 +59,31 @@ def fairseq_folder(folder, old=False, **arguments):
     fairseq needs Python 3.8. Names and shapes are the ones that FSMT's conversion reads.
     """
     folder.mkdir()
-    given = {
-        "source_lang": "en",
-        "target_lang": "de",
-        "activation_fn": "relu",
-        **FAIRSEQ_SIZES,
-        **arguments,
-    }
+    languages = {"source_lang": "en", "target_lang": "de"}
+    options = languages | {"activation_fn": "relu"} | FAIRSEQ_SIZES | arguments
+    dictionary = "".join(f"{token} 7\n" for token in DICTIONARY)
     for language in ("en", "de"):
-        (folder / f"dict.{language}.txt").write_text(
-            "".join(f"{token} 7\n" for token in DICTIONARY)
-        )
-    (folder / "bpecodes").write_text(
-        "#version: 0.2\n" + "".join(f"{merge} 12\n" for merge in MERGES)
-    )
+        (folder / f"dict.{language}.txt").write_text(dictionary)
+    merges = "".join(f"{merge} 12\n" for merge in MERGES)
+    (folder / "bpecodes").write_text(f"#version: 0.2\n{merges}")
     reference = fsmt(len(DICTIONARY) + 4).state_dict()
-    weights = {name.removeprefix("model."): tensor for name, tensor in reference.items()}
+    weights = {}
+    for name, tensor in reference.items():
+        weights[name.removeprefix("model.")] = tensor
     for side in ("encoder", "decoder"):
         del weights[f"{side}.embed_positions.weight"]
         weights[f"{side}.version"] = torch.tensor([3.0])
         weights[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)
         if arguments.get(f"{side}_normalize_before"):
-            weights |= {
-                f"{side}.layer_norm.weight": torch.ones(16),
-                f"{side}.layer_norm.bias": torch.zeros(16),
-            }
+            weights[f"{side}.layer_norm.weight"] = torch.ones(16)
+            weights[f"{side}.layer_norm.bias"] = torch.zeros(16)
         if arguments.get(f"{side}_learned_pos"):
             weights[f"{side}.embed_positions.weight"] = torch.randn(66, 16)
     if arguments.get("share_decoder_input_output_embed"):
         weights["decoder.output_projection.weight"] = weights["decoder.embed_tokens.weight"]
-    content = {"model": weights, "args": argparse.Namespace(**given)} if old else {
-        "model": weights,
-        "args": None,
-        "cfg": {"model": argparse.Namespace(**given), "task": {"source_lang": "en", "target_lang": "de"}},
-    }  # fmt: skip
+    content = {"model": weights, "args": argparse.Namespace(**options)}
+    if not old:
+        content["cfg"] = {"model": content["args"], "task": languages}
+        content["args"] = None
     torch.save(content, folder / "checkpoint_best.pt")
     return folder

@@ -1,12 +1,18 @@
-"""Fixtures that all tests share."""
+"""Fixtures that all tests share, and unit, integration and slow tests by the name of a folder.
+
+Unit tests that start a process or open a network connection fail. Slow tests get the mark `slow`.
+"""
 
 import gc
 import os
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
 import datasets
+import matplotlib.font_manager  # noqa: F401 - asks `fc-list` for the fonts when a machine first imports it
 import pytest
 import torch
 from accelerate.state import AcceleratorState
@@ -16,16 +22,10 @@ from matplotlib.figure import Figure
 from transformers.utils import logging
 
 from tests import tiny
+from tests.browser import install_axe, open_browser
 from tests.local_hub import running_hub
 from tests.opennmt_files import write_opennmt_text
 from tests.publishable import add_card
-from tests.tiers import (  # noqa: F401 - hooks and fixtures
-    axe,
-    browser,
-    pytest_collection_modifyitems,
-    pytest_runtest_protocol,
-    run_with_torchao,
-)
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
@@ -145,7 +145,7 @@ def short_translations(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_hub():
-    """Let this process and others refuse to reach the Hub; `tests/hub_client.py` reaches the local
+    """Let this process and others refuse to reach the Hub; `tests/local_hub.py` reaches the local
     one.
     """
     with pytest.MonkeyPatch.context() as patch:
@@ -191,8 +191,10 @@ def alignments(corpus):
     """Write the alignments of the corpus, where each word is translated at its place, and return
     their file.
     """
-    texts = (corpus / "train.a").read_text().splitlines()
-    lines = [" ".join(f"{place}-{place}" for place in range(len(text.split()))) for text in texts]
+    lines = []
+    for text in (corpus / "train.a").read_text().splitlines():
+        words = range(len(text.split()))
+        lines.append(" ".join(f"{word}-{word}" for word in words))
     (corpus / "train.align").write_text("\n".join(lines) + "\n")
     return corpus / "train.align"
 
@@ -213,11 +215,8 @@ def _enable_progress_bars():
 
 @pytest.fixture(scope="session")
 def _saved_folder(tiny_tokenizer, tmp_path_factory):
-    return add_card(
-        save_model_folder(
-            tiny.tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("saved") / "model"
-        )
-    )
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    return add_card(save_model_folder(tiny.tiny_model(), tiny_tokenizer, folder))
 
 
 @pytest.fixture
@@ -232,3 +231,87 @@ def folder(tiny_model, _saved_folder, tmp_path):
 def hub():
     with running_hub() as hub:
         yield hub
+
+
+TESTS = Path(__file__).parent
+FORBIDDEN = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
+FORBIDDEN |= {"socket.bind", "socket.connect", "socket.getaddrinfo"}
+_running_test = None  # node id of the unit test in progress
+
+
+def _refuse(event, arguments):
+    """Fail the test in progress at a forbidden audit event (PEP 578)."""
+    if _running_test and event in FORBIDDEN:
+        # This exception is a BaseException, so `except Exception` in a library does not hide it.
+        pytest.fail(
+            f"{_running_test} causes {event!r}, which unit tests must not; move it to "
+            "tests/integration.",
+            False,
+        )
+
+
+sys.addaudithook(_refuse)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    global _running_test
+    _running_test = item.nodeid if is_in(item, "unit") else None
+    try:
+        return (yield)
+    finally:
+        _running_test = None
+
+
+def is_in(item, tier):
+    """Return whether a test is in a folder with the name of a tier."""
+    return tier in item.path.relative_to(TESTS).parts
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if is_in(item, "slow"):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with open_browser(tmp_path / "profile") as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    return install_axe(tmp_path_factory.mktemp("axe"))
+
+
+@pytest.fixture(scope="session")
+def run_with_torchao(tmp_path_factory):
+    """Return a function that runs code in a process that has torchao, whose import prints lines
+    about GPUs.
+    """
+    target = tmp_path_factory.mktemp("torchao")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(target),
+        "torchao==0.18.0",
+    ]
+    subprocess.run(pip, check=True, capture_output=True)
+
+    def run(code, *arguments):
+        paths = {"PYTHONPATH": os.pathsep.join([str(target), os.getcwd()])}
+        paths["VANILLA_TRANSFORMER_CACHE"] = str(target / "cache")
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        ended = subprocess.run(
+            command, env=os.environ | paths, capture_output=True, text=True, timeout=500
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.splitlines()
+
+    return run

@@ -21,24 +21,13 @@ SOURCES = [[5, 6, 7, 8, 9, 10, EOS], [7, 8, EOS], [11, 5, 3, 9, EOS], [EOS]]
 
 def build(seed=0, model_class=VanillaTransformerForConditionalGeneration, **changes):
     """Return a model with random weights and a vocabulary of 12 tokens."""
-    sizes = {
-        "vocab_size": 12,
-        "d_model": 16,
-        "encoder_layers": 1,
-        "decoder_layers": 2,
-        "dropout": 0.0,
-    }
-    sizes |= {
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2,
-        "encoder_ffn_dim": 32,
-        "decoder_ffn_dim": 32,
-    }
+    fields = {"vocab_size": 12, "d_model": 16, "dropout": 0.0}
+    fields |= {"encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32}
+    fields |= {"decoder_layers": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 32}
     torch.manual_seed(seed)
-    model = model_class(VanillaTransformerConfig(**{**sizes, **changes})).eval()
-    model.generation_config = paper_generation_config(
-        PAD, EOS, START, max_new_tokens_beyond_source=MARGIN
-    )
+    model = model_class(VanillaTransformerConfig(**fields | changes)).eval()
+    limit = {"max_new_tokens_beyond_source": MARGIN}
+    model.generation_config = paper_generation_config(PAD, EOS, START, **limit)
     return model
 
 
@@ -55,17 +44,15 @@ def partly_trained_model(seed=0, **changes):
 def train(seed, changes):
     model = build(seed, **dict(changes))
     generator = torch.Generator().manual_seed(seed)
-    targets = [
-        torch.randint(4, 12, (length,), generator=generator).tolist() + [EOS]
-        for length in (8, 5, 3, 2)
-    ]
-    labels = padded(targets).masked_fill(padded(targets) == PAD, -100)
-    input_ids = padded(SOURCES)
+    targets = []
+    for length in (8, 5, 3, 2):
+        tokens = torch.randint(4, 12, (length,), generator=generator)
+        targets.append([*tokens.tolist(), EOS])
+    inputs = {"input_ids": padded(SOURCES), "labels": padded(targets, -100)}
+    inputs["attention_mask"] = inputs["input_ids"].ne(PAD).long()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(30):
-        model(
-            input_ids=input_ids, attention_mask=input_ids.ne(PAD).long(), labels=labels
-        ).loss.backward()
+        model(**inputs).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     return model
@@ -85,23 +72,16 @@ def all_hypotheses(model, source, limit, kind, alpha):
     scored = []
     for length in range(1, limit + 1):
         ends = vocabulary if length == limit else [EOS]
-        hypotheses = [
-            [*start, end] for start in product(continuations, repeat=length - 1) for end in ends
-        ]
+        hypotheses = [*map(list, product(*[continuations] * (length - 1), ends))]
         targets = torch.tensor(hypotheses)
-        decoder_input_ids = torch.cat(
-            [torch.full((len(targets), 1), START), targets[:, :-1]], dim=1
-        )
-        input_ids = torch.tensor([source]).expand(len(targets), -1)
-        logits = model(
-            input_ids=input_ids, decoder_input_ids=decoder_input_ids, use_cache=False
-        ).logits
-        log_probabilities = (
-            logits.double().log_softmax(-1).gather(-1, targets[..., None]).sum(dim=(1, 2))
-        )
-        scored += zip(
-            (log_probabilities / penalty(kind, alpha, length)).tolist(), hypotheses, strict=True
-        )
+        starts = torch.full((len(targets), 1), START)
+        inputs = {"input_ids": torch.tensor([source]).expand(len(targets), -1)}
+        inputs["decoder_input_ids"] = torch.cat([starts, targets[:, :-1]], dim=1)
+        logits = model(**inputs, use_cache=False).logits
+        log_probabilities = logits.double().log_softmax(-1)
+        totals = log_probabilities.gather(-1, targets[..., None]).sum(dim=(1, 2))
+        scores = totals / penalty(kind, alpha, length)
+        scored += zip(scores.tolist(), hypotheses, strict=True)
     return sorted(scored, reverse=True)
 
 

@@ -63,11 +63,12 @@ def run_flags(folder: Path) -> list[str]:
     corpus = folder.parent / "corpus"
     options = _RECIPE | {"output_dir": folder, "cache_dir": folder.parent / "cache"}
     for split in ("train", "validation"):
-        options |= {
-            f"{split}_source": corpus / f"{split}.en",
-            f"{split}_target": corpus / f"{split}.de",
-        }
-    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        options[f"{split}_source"] = corpus / f"{split}.en"
+        options[f"{split}_target"] = corpus / f"{split}.de"
+    words = list[str]()
+    for name, value in options.items():
+        words += [f"--{name}", str(value)]
+    return words
 
 
 def kill_at_random(folder: Path, processes: int, runs: int, seed: int) -> list[dict[str, Any]]:
@@ -86,13 +87,13 @@ def kill_at_random(folder: Path, processes: int, runs: int, seed: int) -> list[d
     outcomes: Counter[tuple[int, bool]] = Counter()
     for number in range(runs):
         moment = moments.uniform(0.0, 1.05 * seconds)
-        outcomes[
-            kill_and_resume(folder / f"killed-{processes}-{number}", processes, moment, expected)
-        ] += 1
-    return [
-        {"processes": processes, "runs": count, "status": status, "weights": same}
-        for (status, same), count in outcomes.items()
-    ]
+        killed = folder / f"killed-{processes}-{number}"
+        outcomes[kill_and_resume(killed, processes, moment, expected)] += 1
+    rows = []
+    for (status, same), count in outcomes.items():
+        row = {"processes": processes, "runs": count, "status": status, "weights": same}
+        rows.append(row)
+    return rows
 
 
 def run_uninterrupted(folder: Path, processes: int) -> float:
@@ -111,10 +112,8 @@ def kill_and_resume(
     """
     pids = start(folder, processes)
     time.sleep(moment)
-    for pid in pids:
-        os.kill(
-            pid, signal.SIGKILL
-        )  # one that has ended is waited for below, so its number is still its own
+    for pid in pids:  # one that has ended is waited for below, so its number is still its own
+        os.kill(pid, signal.SIGKILL)
     wait(pids)
     status = wait(start(folder, processes))
     if status != 0:
@@ -127,9 +126,9 @@ def kill_and_resume(
 
 
 def equal_tensors(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
-    return ours.keys() == theirs.keys() and all(
-        torch.equal(tensor, theirs[name]) for name, tensor in ours.items()
-    )
+    if ours.keys() != theirs.keys():
+        return False
+    return all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
 
 
 def start(folder: Path, processes: int) -> list[int]:
@@ -144,17 +143,13 @@ def _fork(folder: Path, rank: int, processes: int, port: str) -> int:
     if pid:
         return pid
     try:
-        log = os.open(folder.with_suffix(f".{rank}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        path = folder.with_suffix(f".{rank}.log")
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
         if processes > 1:
-            names = {
-                "RANK": rank,
-                "LOCAL_RANK": rank,
-                "WORLD_SIZE": processes,
-                "LOCAL_WORLD_SIZE": processes,
-            }
-            os.environ |= {name: str(value) for name, value in names.items()}
+            os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+            os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(processes))
             os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         train(parse_recipe(run_flags(folder)))
     except BaseException:
@@ -167,38 +162,33 @@ def wait(pids: Sequence[int]) -> int:
     """Wait for processes and return the largest exit status, negative for a signal only if all were
     killed.
     """
-    return max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)
+    statuses = [os.waitpid(pid, 0)[1] for pid in pids]
+    return max(map(os.waitstatus_to_exitcode, statuses))
 
 
 def log_of(folder: Path) -> str:
     """Return the output of the processes of a run."""
-    return "\n".join(
-        path.read_text(errors="replace")
-        for path in sorted(folder.parent.glob(f"{folder.name}.*.log"))
-    )
+    paths = sorted(folder.parent.glob(f"{folder.name}.*.log"))
+    return "\n".join(path.read_text(errors="replace") for path in paths)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Kill training runs at random moments and resume them."
-    )
+    description = "Kill training runs at random moments and resume them."
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("runs", type=int, help="number of runs to kill")
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
-    parser.add_argument(
-        "--processes", type=int, nargs="+", default=[1, 2], help="numbers of processes of the runs"
-    )
+    numbers = {"type": int, "nargs": "+", "default": [1, 2]}
+    parser.add_argument("--processes", **numbers, help="numbers of processes of the runs")
     options = parser.parse_args()
-    if options.runs < len(options.processes):
-        parser.error(
-            f"runs must be {len(options.processes)} or more, one for each number of processes"
-        )
+    least = len(options.processes)
+    if options.runs < least:
+        parser.error(f"runs must be {least} or more, one for each number of processes")
     equal = True
     with tempfile.TemporaryDirectory(prefix="killed-runs-") as folder:
         write_demo_corpus(Path(folder, "corpus"), train=120, validation=8, test=1)
         for processes in options.processes:
-            for row in kill_at_random(
-                Path(folder), processes, options.runs // len(options.processes), options.seed
-            ):
+            runs = options.runs // least
+            for row in kill_at_random(Path(folder), processes, runs, options.seed):
                 sys.stdout.write(f"{json.dumps(row)}\n")
                 sys.stdout.flush()
                 equal = equal and row["weights"]

@@ -1,5 +1,5 @@
 """A Hub on the loopback address: the requests that the real client needs to create, commit to and
-read repositories.
+read repositories. Programs and tests talk to it with that client.
 
 Everything is kept in memory.
 """
@@ -7,6 +7,7 @@ Everything is kept in memory.
 import base64
 import hashlib
 import json
+import os
 import re
 import threading
 from contextlib import contextmanager
@@ -14,6 +15,11 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
+
+from huggingface_hub import constants
+
+from tests.processes import run_python
+from vanilla_transformer.publishing import checks
 
 USER, TOKEN, READ_ONLY_TOKEN = "user", "hf_writes", "hf_reads"
 _LARGE = ".safetensors"
@@ -117,16 +123,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.body = self._read()
         try:
             for methods, pattern, action in _ROUTES:
-                found = re.fullmatch(pattern, path)
-                if found and self.command in methods:
-                    return action(self, **found.groupdict())
+                match = re.fullmatch(pattern, path)
+                if match and self.command in methods:
+                    return action(self, **match.groupdict())
             raise _Refusal(HTTPStatus.NOT_FOUND, "NotFound", f"no such address: {path}")
         except _Refusal as refusal:
-            self._send(
-                json.dumps({"error": refusal.message}).encode(),
-                refusal.status,
-                {"X-Error-Code": refusal.code, "X-Error-Message": refusal.message},
-            )
+            headers = {"X-Error-Code": refusal.code, "X-Error-Message": refusal.message}
+            body = json.dumps({"error": refusal.message}).encode()
+            self._send(body, refusal.status, headers)
 
     def _break_off(self):
         self.hub.broken_uploads -= 1
@@ -149,7 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
         self, body: bytes, status: HTTPStatus = HTTPStatus.OK, headers: dict[str, str] | None = None
     ):
         self.send_response(status)
-        for name, value in ({"Content-Type": "application/json"} | (headers or {})).items():
+        headers = {"Content-Type": "application/json"} | (headers or {})
+        for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -160,21 +165,20 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(json.dumps(value).encode())
 
     def _token(self) -> str | None:
-        given = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
-        if given not in (None, TOKEN, READ_ONLY_TOKEN):
-            raise _Refusal(
-                HTTPStatus.UNAUTHORIZED, "", "Invalid credentials in Authorization header"
-            )
-        return given
+        header = self.headers.get("Authorization", "")
+        token = header.removeprefix("Bearer ") or None
+        if token not in (None, TOKEN, READ_ONLY_TOKEN):
+            message = "Invalid credentials in Authorization header"
+            raise _Refusal(HTTPStatus.UNAUTHORIZED, "", message)
+        return token
 
     def _require_writing(self, repo_id: str):
         token = self._token()
         if token is None:
             raise _Refusal(HTTPStatus.UNAUTHORIZED, "RepoNotFound", "Repository not found")
         if token != TOKEN or repo_id.split("/")[0] != USER:
-            raise _Refusal(
-                HTTPStatus.FORBIDDEN, "", f"You don't have the rights to write to {repo_id}"
-            )
+            message = f"You don't have the rights to write to {repo_id}"
+            raise _Refusal(HTTPStatus.FORBIDDEN, "", message)
 
     def _repository(self, repo_id: str) -> Repository:
         repository = self.hub.repositories.get(repo_id)
@@ -185,15 +189,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _commit(self, repo_id: str, revision: str | None) -> Commit:
         commit = self._repository(repo_id).at(revision or "main")
         if commit is None:
-            raise _Refusal(HTTPStatus.NOT_FOUND, "RevisionNotFound", f"Invalid rev id: {revision}")
+            message = f"Invalid rev id: {revision}"
+            raise _Refusal(HTTPStatus.NOT_FOUND, "RevisionNotFound", message)
         return commit
 
     def who_am_i(self):
         if self._token() is None:
             raise _Refusal(HTTPStatus.UNAUTHORIZED, "", "Invalid username or password.")
-        self._send_json(
-            {"type": "user", "name": USER, "orgs": [], "auth": {"accessToken": {"role": "write"}}}
-        )
+        answer = {"type": "user", "name": USER, "orgs": []}
+        self._send_json(answer | {"auth": {"accessToken": {"role": "write"}}})
 
     def create_repository(self):
         asked = json.loads(self.body)
@@ -201,14 +205,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._require_writing(repo_id)
         url = f"{self.hub.url}/{repo_id}"
         if repo_id in self.hub.repositories:
-            return self._send(
-                json.dumps({"url": url, "error": "You already created this model repo"}).encode(),
-                HTTPStatus.CONFLICT,
-            )
-        repository = self.hub.repositories[repo_id] = Repository(
-            private=asked.get("visibility") == "private"
-        )
-        repository.add("main", {".gitattributes": b"*.safetensors filter=lfs\n"}, "initial commit")
+            answer = {"url": url, "error": "You already created this model repo"}
+            return self._send(json.dumps(answer).encode(), HTTPStatus.CONFLICT)
+        repository = Repository(private=asked.get("visibility") == "private")
+        self.hub.repositories[repo_id] = repository
+        files = {".gitattributes": b"*.safetensors filter=lfs\n"}
+        repository.add("main", files, "initial commit")
         self._send_json({"url": url, "id": repo_id})
 
     def validate_yaml(self):
@@ -217,23 +219,17 @@ class _Handler(BaseHTTPRequestHandler):
     def describe(self, repo_id, revision=None):
         commit = self._commit(repo_id, revision)
         siblings = [{"rfilename": path} for path in sorted(commit.files)]
-        answer = {
-            "id": repo_id,
-            "modelId": repo_id,
-            "sha": commit.oid,
-            "siblings": siblings,
-            "tags": [],
-        }
-        self._send_json(
-            answer | {"private": self._repository(repo_id).private, "downloads": 0, "likes": 0}
-        )
+        answer = {"id": repo_id, "modelId": repo_id, "sha": commit.oid}
+        answer |= {"siblings": siblings, "tags": [], "downloads": 0, "likes": 0}
+        answer["private"] = self._repository(repo_id).private
+        self._send_json(answer)
 
     def references(self, repo_id):
         references = self._repository(repo_id).references
-        branches = [
-            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid}
-            for name, oid in references.items()
-        ]
+        branches = []
+        for name, oid in references.items():
+            branch = {"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid}
+            branches.append(branch)
         self._send_json({"branches": branches, "tags": [], "converts": []})
 
     def create_branch(self, repo_id, branch):
@@ -242,23 +238,24 @@ class _Handler(BaseHTTPRequestHandler):
         repository = self._repository(repo_id)
         if branch in repository.references:
             raise _Refusal(HTTPStatus.CONFLICT, "", f"Reference already exists: {branch}")
-        repository.references[branch] = self._commit(repo_id, asked.get("startingPoint")).oid
+        commit = self._commit(repo_id, asked.get("startingPoint"))
+        repository.references[branch] = commit.oid
         self._send_json({})
 
     def create_tag(self, repo_id, revision):
         self._require_writing(repo_id)
-        self._repository(repo_id).references[json.loads(self.body)["tag"]] = self._commit(
-            repo_id, revision
-        ).oid
+        tag = json.loads(self.body)["tag"]
+        commit = self._commit(repo_id, revision)
+        self._repository(repo_id).references[tag] = commit.oid
         self._send_json({})
 
     def tree(self, repo_id, revision, folder=None):
         files = self._commit(repo_id, revision).files
         if folder and not any(path.startswith(f"{folder}/") for path in files):
-            raise _Refusal(HTTPStatus.NOT_FOUND, "EntryNotFound", f"{folder} does not exist")
-        self._send_json(
-            [_entry(path, files[path]) for path in sorted(files) if path.startswith(folder or "")]
-        )
+            message = f"{folder} does not exist"
+            raise _Refusal(HTTPStatus.NOT_FOUND, "EntryNotFound", message)
+        paths = [path for path in sorted(files) if path.startswith(folder or "")]
+        self._send_json([_entry(path, files[path]) for path in paths])
 
     def paths_info(self, repo_id, revision):
         asked = json.loads(self.body)["paths"]
@@ -269,30 +266,23 @@ class _Handler(BaseHTTPRequestHandler):
         self._require_writing(repo_id)
         self._commit(repo_id, revision)
         files = json.loads(self.body)["files"]
-        chosen = [
-            {
-                "path": one["path"],
-                "uploadMode": "lfs" if one["path"].endswith(_LARGE) else "regular",
-                "shouldIgnore": False,
-                "oid": None,
-            }
-            for one in files
-        ]
+        chosen = []
+        for file in files:
+            mode = "lfs" if file["path"].endswith(_LARGE) else "regular"
+            answer = {"path": file["path"], "uploadMode": mode}
+            chosen.append(answer | {"shouldIgnore": False, "oid": None})
         self._send_json({"files": chosen})
 
     def offer_uploads(self, repo_id):
         self._require_writing(repo_id)
         objects = json.loads(self.body)["objects"]
-        answers = [
-            {"oid": one["oid"], "size": one["size"]}
-            if one["oid"] in self.hub.large_files
-            else {
-                "oid": one["oid"],
-                "size": one["size"],
-                "actions": {"upload": {"href": f"{self.hub.url}/large/{one['oid']}"}},
-            }
-            for one in objects
-        ]
+        answers = []
+        for file in objects:
+            oid = file["oid"]
+            answer = {"oid": oid, "size": file["size"]}
+            if oid not in self.hub.large_files:
+                answer["actions"] = {"upload": {"href": f"{self.hub.url}/large/{oid}"}}
+            answers.append(answer)
         self._send_json({"transfer": "basic", "objects": answers})
 
     def take_large_file(self, oid):
@@ -320,9 +310,8 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _Refusal(HTTPStatus.BAD_REQUEST, "", f"unknown operation {key}")
         added = self.hub.repositories[repo_id].add(revision, files, message)
         url = f"{self.hub.url}/{repo_id}/commit/{added.oid}"
-        self._send_json(
-            {"commitUrl": url, "commitOid": added.oid, "success": True, "hookOutput": ""}
-        )
+        answer = {"commitUrl": url, "commitOid": added.oid}
+        self._send_json(answer | {"success": True, "hookOutput": ""})
 
     def download(self, repo_id, revision, path):
         commit = self._commit(repo_id, revision)
@@ -330,22 +319,17 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refusal(HTTPStatus.NOT_FOUND, "EntryNotFound", "Entry not found")
         content = commit.files[path]
         etag = f'"{hashlib.sha256(content).hexdigest()}"'
-        headers = {
-            "X-Repo-Commit": commit.oid,
-            "ETag": etag,
-            "Content-Type": "application/octet-stream",
-        }
+        headers = {"X-Repo-Commit": commit.oid, "ETag": etag}
+        headers["Content-Type"] = "application/octet-stream"
         self._send(content, headers=headers)
 
 
 def _entry(path: str, content: bytes) -> dict:
     digest = hashlib.sha256(content).hexdigest()
     entry = {"type": "file", "path": path, "size": len(content), "oid": digest[:40]}
-    return entry | (
-        {"lfs": {"oid": digest, "size": len(content), "pointerSize": 134}}
-        if path.endswith(_LARGE)
-        else {}
-    )
+    if path.endswith(_LARGE):
+        entry["lfs"] = {"oid": digest, "size": len(content), "pointerSize": 134}
+    return entry
 
 
 _REPO = r"(?P<repo_id>[^/]+/[^/]+)"
@@ -367,3 +351,53 @@ _ROUTES = [
     (("PUT",), r"/large/(?P<oid>[0-9a-f]{64})", _Handler.take_large_file),
     (("GET", "HEAD"), rf"/{_REPO}/resolve/{_REVISION}/(?P<path>.+)", _Handler.download),
 ]
+
+
+def run_with_hub(hub, folder, *command, offline=False, **options):
+    """Run a Python program whose Hub is `hub`.
+
+    Caches are below `folder`, which is the working directory.
+    """
+    home = folder / "home"
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(home),
+        "HF_HUB_CACHE": str(home / "hub"),
+        "HF_MODULES_CACHE": str(home / "modules"),
+        "HF_TOKEN": TOKEN,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_OFFLINE": str(int(offline)),
+    }
+    return run_python(*command, env=environment, cwd=folder, **options)
+
+
+def fork_checks(monkeypatch):
+    """Let the checks before publishing fork the process that loads a folder without this
+    package.
+    """
+
+    def fork(command, input, env, cwd, **_):
+        return run_python(*command[1:], input=input, env=env, cwd=cwd)
+
+    monkeypatch.setattr(checks.subprocess, "run", fork)
+
+
+def read_answer(process):
+    """Return the JSON in the last line that a program printed."""
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])  # Trainer prints as well
+
+
+def use_hub_in_this_process(hub, monkeypatch):
+    """Point the client of this process to the local Hub."""
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    keeper = "transformers.utils.hub._hf_api"  # of the address of another
+    monkeypatch.setattr(keeper, None, raising=False)
+    _, *path = constants.HUGGINGFACE_CO_URL_TEMPLATE.partition("{repo_id}")
+    template = f"{hub.url}/{''.join(path)}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    return hub

@@ -10,21 +10,12 @@ from transformers import (
     NllbTokenizer,
 )
 
-from tests.pieces import train_pieces
+from tests.tiny import train_pieces
 
 M2M_SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
-_SIZES = {
-    "encoder_layers": 2,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 4,
-}
-_SIZES |= {
-    "d_model": 16,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 24,
-    "max_position_embeddings": 256,
-}
+_SIZES = {"encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 32}
+_SIZES |= {"decoder_layers": 1, "decoder_attention_heads": 4, "decoder_ffn_dim": 24}
+_SIZES |= {"d_model": 16, "max_position_embeddings": 256}
 _SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 
 
@@ -40,9 +31,8 @@ def build_nllb_tokenizer(former_layout=False):
 def build_m2m_tokenizer(folder):
     """Build a tokenizer of a SentencePiece model, and of the languages of M2M-100."""
     pieces = [*_SPECIAL, *train_pieces(folder / "spm", M2M_SENTENCES * 3)[3:]]
-    (folder / "vocab.json").write_text(
-        json.dumps({piece: index for index, piece in enumerate(pieces)})
-    )
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
     return M2M100Tokenizer(str(folder / "vocab.json"), str(folder / "spm.model"))
 
 

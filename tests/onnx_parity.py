@@ -33,12 +33,10 @@ def assert_decoder_takes_prefixes(model, inputs, folder):
     graphs = ExportedModel.from_pretrained(folder, device="cpu").runners
     prefix = {"decoder_input_ids": torch.tensor([[1, 40, 50]] * len(inputs["input_ids"]))}
     encoder_outputs = graphs[ENCODER](**inputs)
-    outputs = graphs[DECODER](
-        encoder_outputs=encoder_outputs, attention_mask=inputs["attention_mask"], **prefix
-    )
-    torch.testing.assert_close(
-        outputs.logits, model(**inputs, **prefix).logits, atol=1e-4, rtol=1e-4
-    )
+    encoded = {"encoder_outputs": encoder_outputs, "attention_mask": inputs["attention_mask"]}
+    logits = graphs[DECODER](**encoded, **prefix).logits
+    expected = model(**inputs, **prefix).logits
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
 
 
 def assert_onnx_parity(config, tokenizer, folder):
@@ -57,21 +55,15 @@ def assert_graphs_translate_alike(model, tokenizer, folder):
     for sentences in (SENTENCES[:1], SENTENCES):  # a batch of one as well
         inputs = tokenizer(sentences, padding=True, return_tensors="pt")
         inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-        options = {
-            "num_beams": 4,
-            "num_return_sequences": 4,
-            "max_new_tokens": 12,
-            "early_stopping": True,
-        }
+        options = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 12}
+        options |= {"early_stopping": True}
         options |= {"output_scores": True, "return_dict_in_generate": True}
         expected = GenerationMixin.generate(model, **inputs, **options)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(model, "forward", forward)
-            outputs = GenerationMixin.generate(
-                model, encoder_outputs=encoder(**inputs), **inputs, **options
-            )
+            encoded = {"encoder_outputs": encoder(**inputs)}
+            outputs = GenerationMixin.generate(model, **encoded, **inputs, **options)
         assert_decoder_takes_prefixes(model, inputs, folder)
         assert outputs.sequences.tolist() == expected.sequences.tolist()
-        torch.testing.assert_close(
-            outputs.sequences_scores, expected.sequences_scores, atol=1e-4, rtol=1e-4
-        )
+        scores = expected.sequences_scores
+        torch.testing.assert_close(outputs.sequences_scores, scores, atol=1e-4, rtol=1e-4)

@@ -1,6 +1,6 @@
 """Import the libraries that most programs of this package import.
 
-`tests/forked.py` forks processes that have them.
+`tests/processes.py` forks processes that have them.
 """
 
 import gc

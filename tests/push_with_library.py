@@ -1,13 +1,15 @@
-"""Push a model with `push_to_hub` of transformers, load it again with this package, and print its
-translations.
+"""Push models with `push_to_hub` of transformers, and print JSON.
 
-python push_with_library.py FOLDER NAME < sentences.json
+python push_with_library.py model FOLDER NAME < sentences.json
+python push_with_library.py variants FOLDER NAMESPACE
 """
 
 import json
 import sys
+from pathlib import Path
 
 import torch
+import transformers
 from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
@@ -21,23 +23,20 @@ from transformers import (
 import vanilla_transformer  # noqa: F401
 
 
-def main(folder, name, sentences):
-    model, tokenizer = (
-        AutoModelForSeq2SeqLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
-    )
+def push_model(folder, name):
+    """Push a model, and return what it is and translates when this package loads it again."""
+    sentences = json.load(sys.stdin)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     model.config.push_to_hub(name)
     model.push_to_hub(name, commit_message="the model")
     tokenizer.push_to_hub(name)
     loaded = AutoModelForSeq2SeqLM.from_pretrained(name)
-    translate = pipeline("translation", model=name)
+    weights = zip(model.parameters(), loaded.parameters(), strict=True)
     return {
-        "same weights": all(
-            torch.equal(one, other)
-            for one, other in zip(model.parameters(), loaded.parameters(), strict=True)
-        ),
+        "same weights": all(torch.equal(pushed, read) for pushed, read in weights),
         "config": type(AutoConfig.from_pretrained(name)).__module__,
-        "pipeline": [answer["translation_text"] for answer in translate(sentences)],
+        "pipeline": _translations(name, sentences),
         "trainer": _push_with_trainer(model, tokenizer, sentences, f"{name}-tuned"),
     }
 
@@ -61,9 +60,21 @@ def _push_with_trainer(model, tokenizer, sentences, name):
     )
     trainer.train()
     trainer.push_to_hub()
+    return _translations(name, sentences)
+
+
+def _translations(name, sentences):
     translate = pipeline("translation", model=name)
     return [answer["translation_text"] for answer in translate(sentences)]
 
 
+def push_variants(folder, namespace):
+    """Push the models in a folder, whose names start with their Auto classes."""
+    for path in sorted(Path(folder).iterdir()):
+        auto_class = getattr(transformers, path.name.split("-")[0])
+        auto_class.from_pretrained(path).push_to_hub(f"{namespace}/{path.name}")
+
+
 if __name__ == "__main__":
-    json.dump(main(sys.argv[1], sys.argv[2], json.load(sys.stdin)), sys.stdout)
+    push = {"model": push_model, "variants": push_variants}[sys.argv[1]]
+    json.dump(push(*sys.argv[2:]), sys.stdout)

@@ -12,7 +12,7 @@ import sys
 
 from torch.distributed.checkpoint import FileSystemWriter
 
-from tests.waiting import wait_until
+from tests.processes import wait_until
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.train import train_command
 from vanilla_transformer.training import checkpoint, trainer

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 
-def rare(case: Any) -> Any:
+def rare(case: object) -> Any:
     """Return a case as parameters of a test that only `make test-slow` runs with them."""
     values = case if isinstance(case, tuple) and not hasattr(case, "_fields") else (case,)
     return pytest.param(*values, marks=pytest.mark.sweep)

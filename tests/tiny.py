@@ -115,10 +115,10 @@ def write_tiny_corpus(folder: Path) -> Path:
     """Write 40 training and 5 validation pairs of letters and the same in capitals: `train.a`,
     `train.b`, …
     """
-    sentences = [
-        " ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4))
-        for number in range(40)
-    ]
+    sentences = list[str]()
+    for number in range(40):
+        letters = ["abcde"[(number * step) % 5] for step in range(1, 3 + number % 4)]
+        sentences.append(" ".join(letters))
     for name, lines in (("train", sentences), ("validation", sentences[:5])):
         (folder / f"{name}.a").write_text("\n".join(lines) + "\n")
         (folder / f"{name}.b").write_text("\n".join(lines).upper() + "\n")
@@ -128,3 +128,21 @@ def write_tiny_corpus(folder: Path) -> Path:
 def _with_paper_decoding(model):
     model.generation_config = paper_generation_config(0, 2, 1, max_new_tokens_beyond_source=4)
     return model.eval()
+
+
+def train_pieces(prefix, sentences, vocab_size=40, **options):
+    """Write `PREFIX.model`, trained on sentences, and return its pieces in the order of their
+    ids.
+    """
+    import sentencepiece  # which machines for tests of a GPU lack
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_prefix=str(prefix),
+        vocab_size=vocab_size,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **options,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
+    return [model.id_to_piece(index) for index in range(len(model))]

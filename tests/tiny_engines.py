@@ -15,7 +15,10 @@ def engine_of(beams, seed=0, slots=2, **options):
 
 
 def translate(engine):
-    return [[each.tokens for each in hypotheses] for hypotheses in engine.decode(SOURCES)]
+    rows = []
+    for hypotheses in engine.decode(SOURCES):
+        rows.append([hypothesis.tokens for hypothesis in hypotheses])
+    return rows
 
 
 class EndedWorker:

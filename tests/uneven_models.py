@@ -1,5 +1,7 @@
 """Random encoder-decoders with different sizes on each side, and batches for them."""
 
+from functools import partial
+
 import torch
 
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
@@ -44,9 +46,8 @@ def uneven_model(**changes):
 
 def tokens(batch_size, length, vocabulary=VOCABULARY, seed=0):
     """Return random tokens `(batch_size, length)` without special tokens."""
-    return torch.randint(
-        3, vocabulary, (batch_size, length), generator=torch.Generator().manual_seed(seed)
-    )
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(3, vocabulary, (batch_size, length), generator=generator)
 
 
 def padded_batch(rows, side="right"):
@@ -56,18 +57,19 @@ def padded_batch(rows, side="right"):
     longest = max(len(row) for row in rows)
     ids = torch.full((len(rows), longest), PAD)
     mask = torch.zeros(len(rows), longest, dtype=torch.long)
-    for i, row in enumerate(rows):
-        place = slice(longest - len(row), None) if side == "left" else slice(None, len(row))
-        ids[i, place], mask[i, place] = row, 1
+    for number, row in enumerate(rows):
+        start = longest - len(row) if side == "left" else 0
+        ids[number, start : start + len(row)] = row
+        mask[number, start : start + len(row)] = 1
     return ids, mask
 
 
 def gradients(model):
-    return {
-        name: parameter.grad.clone()
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None
-    }
+    copies = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            copies[name] = parameter.grad.clone()
+    return copies
 
 
 def loss_and_gradients(model, forward=None, **inputs):
@@ -81,11 +83,11 @@ def loss_and_gradients(model, forward=None, **inputs):
 
 
 def assert_same_gradients(one, other, **tolerance):
-    assert one.keys() == other.keys() and one
-    for name in one:
-        torch.testing.assert_close(
-            one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance
-        )
+    assert one
+    assert one.keys() == other.keys()
+    for name, gradient in one.items():
+        message = partial("{}: {}".format, name)
+        torch.testing.assert_close(gradient, other[name], msg=message, **tolerance)
 
 
 def assert_training_step_compiles_to_one_graph(implementation, backend):
@@ -94,8 +96,7 @@ def assert_training_step_compiles_to_one_graph(implementation, backend):
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
     inputs = {"input_ids": source, "attention_mask": mask, "labels": tokens(2, 5)}
     expected = loss_and_gradients(model, **inputs)
-    compiled = loss_and_gradients(
-        model, torch.compile(model, fullgraph=True, backend=backend), **inputs
-    )
+    forward = torch.compile(model, fullgraph=True, backend=backend)
+    compiled = loss_and_gradients(model, forward, **inputs)
     torch.testing.assert_close(compiled[0], expected[0], atol=1e-5, rtol=1e-5)
     assert_same_gradients(compiled[1], expected[1], atol=1e-5, rtol=1e-4)

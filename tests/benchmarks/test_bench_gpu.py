@@ -20,82 +20,42 @@ from benchmarks.gpu_report import (
 )
 from benchmarks.gpu_training import covered_time, packed_batches, synthetic_batches
 
+ENGINE = {"size": "base", "system": "engine"}
+MARIAN = {"size": "base", "system": "MarianMTModel", "batch": 1, "beams": 1}
+CAPTIONS = {"size": "small", "captions": 1000, "beams": 4}
+ONE_CAPTION = {"size": "small", "captions": 1, "beams": 1}
+BIG = {"size": "big", "system": "train_step", "max_tokens": 25000}
+BIG |= {"tokens_per_second": 352000, "mfu": 0.4512, "peak_gib": 40.1, "idle": 0.02}
+BIG |= {"parameters": 1, "ratio": 2.1, "met": True}
+BIG |= {"at_least": {"tokens_per_second": 320000, "mfu": 0.42}}
+TRAINING = {"run": "generated text", "measured": "training"}
+TRAINING |= {"value": 650000, "unit": "tokens/s", "ratio": 0.94, "steps": 15600}
+TRAINING |= {"validations": 3, "checkpoints": 5, "at_least": {"ratio": 0.95}, "met": False}
+SECOND_START = {"run": "generated text", "measured": "second start"}
+SECOND_START |= {"value": 31.5, "unit": "s", "compile_seconds": 7.5}
+SECOND_START |= {"at_most": {"compile_seconds": 10}, "met": True}
+RECIPE = {"run": "multi30k_en_de", "measured": "all"}
 ROWS = {
     "correctness": [
         {"test": "test_a", "outcome": "passed"},
         {"test": "test_b", "outcome": "failed", "reason": "1 | 2"},
     ],
     "decoding": [
-        {"size": "base", "system": "engine", "batch": 1, "beams": 1, "tokens_per_second": 1500},
-        {"size": "base", "system": "engine", "batch": 128, "beams": 4, "tokens_per_second": 61234},
-        {
-            "size": "base",
-            "system": "MarianMTModel",
-            "batch": 1,
-            "beams": 1,
-            "error": "RuntimeError: no",
-        },
+        ENGINE | {"batch": 1, "beams": 1, "tokens_per_second": 1500},
+        ENGINE | {"batch": 128, "beams": 4, "tokens_per_second": 61234},
+        MARIAN | {"error": "RuntimeError: no"},
     ],
     "pipeline": [
-        {"size": "small", "system": "pipeline", "captions": 1, "beams": 1, "milliseconds": 3.21},
-        {
-            "size": "small",
-            "system": "pipeline",
-            "captions": 1000,
-            "beams": 4,
-            "captions_per_second": 4321,
-        },
-        {
-            "size": "small",
-            "system": "CTranslate2 float16",
-            "captions": 1000,
-            "beams": 4,
-            "error": "skipped",
-        },
+        ONE_CAPTION | {"system": "pipeline", "milliseconds": 3.21},
+        CAPTIONS | {"system": "pipeline", "captions_per_second": 4321},
+        CAPTIONS | {"system": "CTranslate2 float16", "error": "skipped"},
     ],
-    "training": [
-        {"size": "big", "system": "train_step", "max_tokens": 25000, "tokens_per_second": 352000}
-        | {
-            "mfu": 0.4512,
-            "peak_gib": 40.1,
-            "idle": 0.02,
-            "parameters": 1,
-            "ratio": 2.1,
-            "met": True,
-        }
-        | {"at_least": {"tokens_per_second": 320000, "mfu": 0.42}},
-    ],
-    "recipe": [{"run": "multi30k_en_de", "measured": "all", "error": "skipped: no network"}],
-    "corpus": [
-        {
-            "run": "generated text",
-            "measured": "training",
-            "value": 650000,
-            "unit": "tokens/s",
-            "ratio": 0.94,
-        }
-        | {
-            "steps": 15600,
-            "validations": 3,
-            "checkpoints": 5,
-            "at_least": {"ratio": 0.95},
-            "met": False,
-        },
-        {
-            "run": "generated text",
-            "measured": "second start",
-            "value": 31.5,
-            "unit": "s",
-            "compile_seconds": 7.5,
-        }
-        | {"at_most": {"compile_seconds": 10}, "met": True},
-    ],
+    "training": [BIG],
+    "recipe": [RECIPE | {"error": "skipped: no network"}],
+    "corpus": [TRAINING, SECOND_START],
 }
-
-
-RESULTS_OF_A_GPU = json.dumps(
-    {"parts": {"decoding": {"machine": {"device": "NVIDIA H200"}, "on_gpu": True, "rows": []}}}
-)
+DECODING = {"machine": {"device": "NVIDIA H200"}, "on_gpu": True, "rows": []}
+RESULTS_OF_A_GPU = json.dumps({"parts": {"decoding": DECODING}})
 
 
 @pytest.fixture
@@ -119,16 +79,16 @@ def parts(monkeypatch):
 @pytest.fixture
 def gpu(monkeypatch):
     """Let the runner believe that there is a GPU."""
+    device = {"device": "NVIDIA H200", "torch": "2"}
     monkeypatch.setattr(gpu_report, "ON_GPU", True)
-    monkeypatch.setattr(
-        gpu_report, "describe_device", lambda: {"device": "NVIDIA H200", "torch": "2"}
-    )
+    monkeypatch.setattr(gpu_report, "describe_device", lambda: device)
 
 
 @pytest.fixture
 def no_gpu(monkeypatch):
+    device = {"device": "no GPU", "torch": "2"}
     monkeypatch.setattr(gpu_report, "ON_GPU", False)
-    monkeypatch.setattr(gpu_report, "describe_device", lambda: {"device": "no GPU", "torch": "2"})
+    monkeypatch.setattr(gpu_report, "describe_device", lambda: device)
 
 
 def parts_in(folder):
@@ -138,12 +98,13 @@ def parts_in(folder):
 def test_run_parts_writes_each_part_in_order(parts, gpu, tmp_path):
     assert run_parts([*bench_gpu.PARTS], tmp_path) == []
     assert parts[1] == [*ROWS] == [*parts_in(tmp_path)]
-    assert all(record["rows"] == ROWS[name] for name, record in parts_in(tmp_path).items())
-    assert (tmp_path / "gpu.md").read_text() == markdown(parts_in(tmp_path))
+    written = parts_in(tmp_path)
+    assert {name: record["rows"] for name, record in written.items()} == ROWS
+    assert (tmp_path / "gpu.md").read_text() == markdown(written)
     assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
 
 
-def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_path):
+def test_interrupted_run_keeps_finished_parts(parts, gpu, tmp_path):
     parts[0]["training"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         run_parts([*bench_gpu.PARTS], tmp_path)
@@ -162,9 +123,7 @@ def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_p
         ("training", OUT_OF_TIME, []),
     ],
 )
-def test_run_parts_continues_after_a_part_that_does_not_finish(
-    name, status, failed, parts, gpu, tmp_path
-):
+def test_run_continues_after_a_failed_part(name, status, failed, parts, gpu, tmp_path):
     parts[0][name] = status
     assert run_parts([*bench_gpu.PARTS], tmp_path) == failed
     assert len(parts[1]) == 6 and parts_in(tmp_path)[name]["status"] == status
@@ -177,9 +136,8 @@ def test_main_exits_with_1_if_a_part_failed(parts, gpu, tmp_path, capsys):
     assert capsys.readouterr().err.endswith("error: correctness failed.\n")
 
 
-def test_main_without_a_gpu_runs_the_tests_and_writes_nothing(
-    parts, no_gpu, tmp_path, monkeypatch, capsys
-):
+@pytest.mark.usefixtures("no_gpu")
+def test_main_only_tests_without_a_gpu(parts, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     main([])
     assert parts[1] == ["correctness"] and not [*tmp_path.iterdir()]
@@ -193,45 +151,38 @@ def test_main_writes_to_docs_on_a_gpu(parts, gpu, tmp_path, monkeypatch):
     assert len(parts_in(tmp_path / "docs")) == 6
 
 
+KEPT = "must keep the results of NVIDIA H200, but this machine has no GPU"
+NO_PART = "no part 'decode'. The parts are correctness, decoding, pipeline, training, recipe"
+NO_FOLDER = "`multi30k` must be a folder with train.en, .*, got none.$"
+
+
+@pytest.mark.usefixtures("no_gpu")
 @pytest.mark.parametrize(
     ("stored", "words", "message"),
     [
-        (
-            RESULTS_OF_A_GPU,
-            ["correctness"],
-            "must keep the results of NVIDIA H200, but this machine has no GPU",
-        ),
+        (RESULTS_OF_A_GPU, ["correctness"], KEPT),
         ("{", ["correctness"], "gpu.json must be a file that `make gpu` wrote"),
-        (
-            None,
-            ["decode"],
-            "no part 'decode'. The parts are correctness, decoding, pipeline, training, recipe",
-        ),
-        (
-            None,
-            ["recipe", "--multi30k", "none"],
-            "`multi30k` must be a folder with train.en, .*, got none.$",
-        ),
+        (None, ["decode"], NO_PART),
+        (None, ["recipe", "--multi30k", "none"], NO_FOLDER),
     ],
 )
-def test_main_refuses_wrong_words_and_results_that_it_would_lose(
-    stored, words, message, parts, no_gpu, tmp_path
-):
+def test_main_refuses(stored, words, message, parts, tmp_path):
+    """Wrong words are refused, and results that it would lose."""
+    path = tmp_path / "gpu.json"
     if stored is not None:
-        (tmp_path / "gpu.json").write_text(stored)
+        path.write_text(stored)
     with pytest.raises(ValueError, match=message):
         main([*words, "--output_dir", str(tmp_path)])
-    assert parts[1] == [] and [path.read_text() for path in tmp_path.iterdir()] == [stored] * (
-        stored is not None
-    )
+    assert parts[1] == []
+    assert [*tmp_path.iterdir()] == ([] if stored is None else [path])
+    assert stored is None or path.read_text() == stored
 
 
 def test_parts_take_at_most_30_minutes():
     start = 15  # seconds, to import torch and write the results
-    assert (
-        start + sum(bench_gpu.PARTS.values()) + len(bench_gpu.PARTS) * bench_gpu._GRACE <= 30 * 60
-    )
-    assert sum(bench_gpu.PARTS[name] for name in ("training", "recipe", "corpus")) <= 15 * 60
+    limits = bench_gpu.PARTS
+    assert start + sum(limits.values()) + len(limits) * bench_gpu._GRACE <= 30 * 60
+    assert limits["training"] + limits["recipe"] + limits["corpus"] <= 15 * 60
 
 
 @pytest.mark.parametrize(
@@ -245,27 +196,31 @@ def test_parts_take_at_most_30_minutes():
         ("corpus", [], {"pipeline": 180, "training": 200, "recipe": 150}, 550),
     ],
 )
-def test_a_part_on_training_takes_the_seconds_that_the_others_leave(name, later, taken, seconds):
+def test_training_takes_the_seconds_that_are_left(name, later, taken, seconds):
     assert seconds_of_part(name, later, taken) == seconds
 
 
 def test_recipe_gets_the_folder_of_the_text(parts, gpu, tmp_path, monkeypatch):
     ran = {}
-    record = {"status": FINISHED, "seconds": 1.0}
-    monkeypatch.setattr(
-        bench_gpu, "run_part", lambda name, *rest: ran.update({name: rest}) or record | {"rows": []}
-    )
-    main(["recipe", "corpus", "--output_dir", str(tmp_path), "--multi30k", str(tmp_path)])
-    assert ran == {"recipe": (480, [str(tmp_path)]), "corpus": (899.0, [])}
+
+    def run_part(name, *arguments):
+        ran[name] = arguments
+        return {"status": FINISHED, "seconds": 1.0, "rows": []}
+
+    monkeypatch.setattr(bench_gpu, "run_part", run_part)
+    folder = str(tmp_path)
+    main(["recipe", "corpus", "--output_dir", folder, "--multi30k", folder])
+    assert ran == {"recipe": (480, [folder]), "corpus": (899.0, [])}
+
+
+SYSTEMS = {"engine", "generate()", "MarianMTModel"}
 
 
 @pytest.mark.parametrize(
     ("part", "systems", "count"),
-    [("decoding", {"engine", "generate()", "MarianMTModel"}, 12), ("pipeline", {"pipeline"}, 4)],
+    [("decoding", SYSTEMS, 12), ("pipeline", {"pipeline"}, 4)],
 )
-def test_part_skips_the_cells_for_which_no_time_is_left(
-    part, systems, count, tmp_path, monkeypatch
-):
+def test_part_skips_cells_without_time(part, systems, count, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_decoding, "find_spec", lambda name: None)
     path = tmp_path / "rows.jsonl"
     assert gpu_decoding.main(part, str(path), 0.0) == 0
@@ -276,22 +231,21 @@ def test_part_skips_the_cells_for_which_no_time_is_left(
 
 def test_pipeline_measures_each_cell(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_decoding, "find_spec", lambda name: None)
-    monkeypatch.setattr(gpu_decoding, "CAPTIONS", gpu_decoding.CAPTIONS._replace(batches=(1, 3)))
-    assert gpu_decoding.main("pipeline", str(tmp_path / "rows.jsonl")) == 0
-    rows = read_rows(tmp_path / "rows.jsonl")
-    assert [(row["captions"], row["beams"]) for row in rows] == [(1, 1), (1, 4), (3, 1), (3, 4)]
-    assert all(row.get("milliseconds", 0) > 0 or row["captions_per_second"] > 0 for row in rows)
+    captions = gpu_decoding.CAPTIONS._replace(batches=(1, 3))
+    monkeypatch.setattr(gpu_decoding, "CAPTIONS", captions)
+    path = tmp_path / "rows.jsonl"
+    assert gpu_decoding.main("pipeline", str(path)) == 0
+    rows = read_rows(path)
+    cells = [(row["captions"], row["beams"]) for row in rows]
+    assert cells == [(1, 1), (1, 4), (3, 1), (3, 4)]
+    for row in rows:
+        assert row.get("milliseconds", 0) > 0 or row["captions_per_second"] > 0
 
 
 def test_markdown_has_each_cell_with_its_machine():
-    about = {
-        "machine": {"device": "NVIDIA H200", "torch": "2.11"},
-        "date": "2026-11-22",
-        "seconds": 71.2,
-    }
-    page = markdown(
-        {name: about | {"rows": rows, "status": FINISHED} for name, rows in ROWS.items()}
-    )
+    machine = {"device": "NVIDIA H200", "torch": "2.11"}
+    record = {"machine": machine, "date": "2026-11-22", "seconds": 71.2, "status": FINISHED}
+    page = markdown({name: record | {"rows": rows} for name, rows in ROWS.items()})
     for line in (
         "NVIDIA H200; torch 2.11; 2026-11-22; 71 s, finished.",
         "1 passed, 1 failed, 0 skipped.",
@@ -320,19 +274,13 @@ def test_read_rows_drops_the_row_that_a_kill_truncated(tmp_path):
     assert read_rows(tmp_path / "rows") == [{"system": "engine", "seconds": 1.5}]
 
 
-def test_model_flops_utilization_counts_six_operations_for_each_parameter_and_pair():
-    assert model_flops_utilization(210_700_000, 352_000, "NVIDIA H200") == pytest.approx(
-        0.45, abs=0.001
-    )
-    assert (
-        describe_utilization(210_700_000, 352_000, "NVIDIA H200")
-        == "6 × 210,700,000 × 352,000 / 9.89e+14"
-    )
-    assert (
-        model_flops_utilization(1, 1, "NVIDIA A100")
-        is describe_utilization(1, 1, "NVIDIA A100")
-        is None
-    )
+def test_utilization_counts_six_operations():
+    h200 = (210_700_000, 352_000, "NVIDIA H200")
+    assert model_flops_utilization(*h200) == pytest.approx(0.45, abs=0.001)
+    assert describe_utilization(*h200) == "6 × 210,700,000 × 352,000 / 9.89e+14"
+    a100 = (1, 1, "NVIDIA A100")
+    assert model_flops_utilization(*a100) is None
+    assert describe_utilization(*a100) is None
 
 
 @pytest.mark.parametrize(
@@ -364,10 +312,12 @@ def test_covered_time_counts_overlapping_spans_once():
 
 def test_packed_batches_have_one_shape_and_little_padding():
     batches = packed_batches(4000, 50)
-    assert len(batches) == 8 and len({batch.tensors["labels"].shape for batch in batches}) == 1
+    assert len(batches) == 8
+    assert len({batch.tensors["labels"].shape for batch in batches}) == 1
     for batch in batches:
         tokens = int((batch.tensors["labels"] != -100).sum())
-        assert batch.counts[:2] == (tokens, tokens) and batch.step_target_tokens == tokens
+        assert batch.counts[:2] == (tokens, tokens)
+        assert batch.step_target_tokens == tokens
         assert 0.9 * batch.counts.padded_tokens < 2 * tokens <= 8000
 
 
@@ -376,10 +326,11 @@ def test_synthetic_batches_fill_the_tokens_of_each_update(unit):
     batches = synthetic_batches(1000, 50, unit)
     assert len(batches) == 8
     for batch in batches:
-        seen, labels = batch.tensors["attention_mask"].bool(), batch.tensors["labels"]
-        assert seen.shape[1] % unit == 0 and 500 < seen.numel() <= 1000
-        assert (batch.tensors["input_ids"] >= 3).equal(seen) and (labels != -100).equal(seen)
-        assert (
-            batch.counts == (seen.sum(), seen.sum(), 2 * seen.numel())
-            and batch.step_target_tokens == seen.sum()
-        )
+        seen = batch.tensors["attention_mask"].bool()
+        assert seen.shape[1] % unit == 0
+        assert 500 < seen.numel() <= 1000
+        assert (batch.tensors["input_ids"] >= 3).equal(seen)
+        assert (batch.tensors["labels"] != -100).equal(seen)
+        tokens = seen.sum()
+        assert batch.counts == (tokens, tokens, 2 * seen.numel())
+        assert batch.step_target_tokens == tokens

@@ -3,6 +3,7 @@ instead of Bergamot.
 """
 
 import json
+from itertools import chain
 
 import pytest
 
@@ -30,40 +31,43 @@ def command(tmp_path, monkeypatch):
     pairs = read_demo_corpus("test", 100)
     for side, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
         (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(
-        [text for pair in pairs for text in pair], 400, model="sentencepiece"
-    )
+    texts = [*chain(*pairs)]
+    train = VanillaTransformerTokenizer.train_from_iterator
+    tokenizer = train(texts, 400, model="sentencepiece")
     padding = tokenizer.pad_token_id
     ids = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": padding}
     ids |= {"decoder_start_token_id": padding, "vocab_size": len(tokenizer)}
-    save_model_folder(
-        tiny_model(sinusoid_layout="tensor2tensor", **ids), tokenizer, tmp_path / "student"
-    )
+    model = tiny_model(sinusoid_layout="tensor2tensor", **ids)
+    save_model_folder(model, tokenizer, tmp_path / "student")
     (tmp_path / "node").write_text(PROGRAM)
     (tmp_path / "node").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(bench_pocket, "_NODE", tmp_path)
     monkeypatch.setattr(bench_pocket, "install_bergamot", lambda: None)
     monkeypatch.setattr(bergamot, "_find_engines", lambda folder: iter(()))
-    monkeypatch.setattr(
-        bench_pocket, "run_worker", lambda _, request, *__: bench_pocket.work({**request})
-    )
+
+    def run_worker(python, request, *_):
+        return bench_pocket.work({**request})
+
+    monkeypatch.setattr(bench_pocket, "run_worker", run_worker)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     files = {"sentences": "en", "references": "de", "train_source": "en", "train_target": "de"}
-    flags = [word for name, file in files.items() for word in (f"--{name}", str(tmp_path / file))]
-    flags += ["--output_dir", str(tmp_path / "results"), "--rounds", "1"]
-    return [str(tmp_path / "student"), str(tmp_path / "student"), *flags]
+    words = [str(tmp_path / "student"), str(tmp_path / "student")]
+    for name, file in files.items():
+        words += [f"--{name}", str(tmp_path / file)]
+    return [*words, "--output_dir", str(tmp_path / "results"), "--rounds", "1"]
 
 
 def test_bench_pocket_has_a_row_for_each_system(command, tmp_path, capsys):
-    bench_pocket.main([*command, "--lines", "1", "--systems", "float32", "CTranslate2", "Bergamot"])
+    systems = ["--systems", "float32", "CTranslate2", "Bergamot"]
+    bench_pocket.main([*command, "--lines", "1", *systems])
     rows = json.loads((tmp_path / "results/pocket.json").read_text())["rows"]
-    ways = ("", " with the shortlist")
-    converted = [f"{toolkit}, int8{way}" for toolkit in ("CTranslate2", "Bergamot") for way in ways]
-    assert [row["system"] for row in rows] == [
-        *("teacher, float32, beam 4", "teacher, float32", "student, float32", *converted)
-    ]
-    assert [row["speedup"] > 0 for row in rows] == [True] * 7 and rows[0]["speedup"] == 1
+    expected = ["teacher, float32, beam 4", "teacher, float32", "student, float32"]
+    for toolkit in ("CTranslate2", "Bergamot"):
+        expected += [f"{toolkit}, int8", f"{toolkit}, int8 with the shortlist"]
+    assert [row["system"] for row in rows] == expected
+    assert all(row["speedup"] > 0 for row in rows)
+    assert rows[0]["speedup"] == 1
     sizes = {row["system"]: row["MB"] for row in rows}
     for name in ("CTranslate2, int8", "Bergamot, int8"):
         assert sizes[name] < sizes[f"{name} with the shortlist"]

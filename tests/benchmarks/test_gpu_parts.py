@@ -86,7 +86,7 @@ data.version = lambda name: "4.57.1" if name == "transformers" else true(name)
         ),
     ],
 )
-def test_bench_gpu_names_missing_packages_and_old_releases_in_one_line(change, message):
+def test_missing_packages_are_named_in_one_line(change, message):
     command = f"{change}import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
     ended = bench_gpu.subprocess.run(
         [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True

@@ -18,14 +18,12 @@ TOOLKITS = [peer for peer in PEERS.values() if isinstance(peer, Toolkit)]
 def test_peer_says_why_it_cannot_be_installed(monkeypatch, tmp_path):
     monkeypatch.setattr(peers, "ENVIRONMENTS", tmp_path)
     monkeypatch.setattr(peers.venv, "create", lambda *_, **__: None)
-    failed = SimpleNamespace(
-        returncode=1, stderr="ERROR: No matching distribution found for joeynmt==2.3.0\n"
-    )
+    message = "ERROR: No matching distribution found for joeynmt==2.3.0\n"
+    failed = SimpleNamespace(returncode=1, stderr=message)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     joeynmt = PEERS["JoeyNMT, float32"]
-    with pytest.raises(
-        peers.InstallationFailed, match="joeynmt cannot be installed: ERROR: No matching"
-    ):
+    reason = "joeynmt cannot be installed: ERROR: No matching"
+    with pytest.raises(peers.InstallationFailed, match=reason):
         joeynmt.python()
     assert joeynmt.reason_to_leave_out().startswith("joeynmt cannot be installed")
     assert bench_training.PEERS["ours, bf16"].reason_to_leave_out() is None
@@ -39,26 +37,21 @@ def test_subwords_are_the_tokens_of_the_text(tiny_tokenizer, tmp_path):
     written = (tmp_path / "subwords" / "train.en").read_text().splitlines()
     vocabulary = (tmp_path / "subwords" / "vocabulary").read_text().splitlines()
     assert vocabulary[:4] == peers.SPECIAL
-    assert (
-        len(set(vocabulary)) == len(vocabulary) == len(tiny_tokenizer) + 1
-    )  # plus an unknown token
-    assert all(set(line.split()) <= set(vocabulary) for line in written)
-    ids = [tiny_tokenizer.convert_tokens_to_ids(line.split()) for line in written]
-    assert ids == [tiny_tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines]
+    with_unknown = len(tiny_tokenizer) + 1
+    assert len(set(vocabulary)) == len(vocabulary) == with_unknown
+    for text, line in zip(lines, written, strict=True):
+        subwords = line.split()
+        assert {*subwords} <= {*vocabulary}
+        ids = tiny_tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert tiny_tokenizer.convert_tokens_to_ids(subwords) == ids
 
 
 @pytest.mark.parametrize("toolkit", TOOLKITS, ids=lambda peer: peer.toolkit)
 def test_configuration_contains_every_option(toolkit, tmp_path):
-    options = {
-        "d_model": 48,
-        "heads": 2,
-        "layers": 7,
-        "ffn_dim": 96,
-        "max_tokens": 1234,
-        "warmup_steps": 55,
-    }
-    text = json.dumps(toolkit.configuration(tmp_path, tmp_path / "model", options | {"seed": 9}))
-    for value in (*options.values(), 9):
+    options = {"d_model": 48, "heads": 2, "layers": 7, "ffn_dim": 96}
+    options |= {"max_tokens": 1234, "warmup_steps": 55, "seed": 9}
+    text = json.dumps(toolkit.configuration(tmp_path, tmp_path / "model", options))
+    for value in options.values():
         assert f": {value}," in text or f": {value}}}" in text, value
 
 

@@ -2,6 +2,7 @@
 keyword arguments.
 """
 
+import shlex
 from typing import Any
 
 Cases = dict[str, dict[str, Any]]
@@ -12,11 +13,17 @@ LONG = "A man is sleeping. Two dogs run across the green grass. A dog runs! Gras
 ALL = {"return_scores": True, "return_tokens": True}
 # Token ids: bytes and merges follow the special tokens.
 SOURCES = [[70, 110, 280, 90, 2], [75, 299, 2, 0, 0], [103, 88, 261, 2, 0], [290, 2, 0, 0, 0]]
-ROWS = [[token for token in row if token != 0] for row in SOURCES]
 PROMPTS = [[70, 110, 280, 90], [0, 0, 75, 299], [0, 103, 88, 261], [0, 0, 0, 290]]
-PROMPT_MASK = [[int(token != 0) for token in row] for row in PROMPTS]
-PROMPT_ROWS = [[token for token in row if token != 0] for row in PROMPTS]
+PROMPT_MASK = [[1, 1, 1, 1], [0, 0, 1, 1], [0, 1, 1, 1], [0, 0, 0, 1]]
 
+
+def without_padding(rows: list[list[int]]) -> list[list[int]]:
+    return [list(filter(None, row)) for row in rows]
+
+
+ROWS, PROMPT_ROWS = without_padding(SOURCES), without_padding(PROMPTS)
+
+POWER = {"length_penalty_type": "power"}
 # Options of greedy and beam search that `generate()`, the pipeline and the engine share.
 SEARCHES: Cases = {
     "greedy": {"num_beams": 1},
@@ -26,19 +33,11 @@ SEARCHES: Cases = {
     "longer": {"length_penalty": 2.0, "num_return_sequences": 2},
     "shorter": {"length_penalty": -0.5, "num_return_sequences": 2},
     "without_penalty": {"length_penalty": 0.0, "num_return_sequences": 2},
-    "power": {"length_penalty": 0.6, "length_penalty_type": "power", "num_return_sequences": 2},
-    "power_of_1": {
-        "length_penalty": 1.0,
-        "length_penalty_type": "power",
-        "num_return_sequences": 2,
-    },
+    "power": {**POWER, "length_penalty": 0.6, "num_return_sequences": 2},
+    "power_of_1": {**POWER, "length_penalty": 1.0, "num_return_sequences": 2},
     "stop_early": {"early_stopping": True, "num_return_sequences": 3},
     "stop_by_estimate": {"early_stopping": False, "num_return_sequences": 3},
-    "stop_never_power": {
-        "early_stopping": "never",
-        "length_penalty_type": "power",
-        "length_penalty": 1.0,
-    },
+    "stop_never_power": {**POWER, "early_stopping": "never", "length_penalty": 1.0},
     "at_least_4": {"min_new_tokens": 4, "num_return_sequences": 2},
     "greedy_at_least_4": {"num_beams": 1, "min_new_tokens": 4},
     "at_most_3": {"max_new_tokens": 3, "num_return_sequences": 2},
@@ -58,6 +57,7 @@ PROCESSED: Cases = {
     "bad_words_ids": {"bad_words_ids": [[80], [70, 101], [91]]},
     "suppress_tokens": {"suppress_tokens": [80, 90]},
 }
+TWO = {"num_return_sequences": 2}
 SAMPLING: Cases = {
     "top_50": {},
     "all_tokens": {"top_k": 0},
@@ -65,46 +65,38 @@ SAMPLING: Cases = {
     "top_5": {"top_k": 5, "num_return_sequences": 3},
     "top_p": {"top_k": 0, "top_p": 0.8, "num_return_sequences": 2},
     "epsilon_cutoff": {"top_k": 0, "epsilon_cutoff": 0.02},
-    "mixture": {"temperature": 1.3, "top_k": 20, "top_p": 0.9, "num_return_sequences": 2},
+    "mixture": {"temperature": 1.3, "top_k": 20, "top_p": 0.9, **TWO},
 }
-SAMPLING = {
-    name: {"do_sample": True, "num_beams": 1, **options} for name, options in SAMPLING.items()
-}
+for name, options in SAMPLING.items():
+    SAMPLING[name] = {"do_sample": True, "num_beams": 1, **options}
 # Options of beam search of the engine.
+HUND = {"constraints": ["Hund"]}
+TWO_BEAMS = {"num_beams": 2}
+PREFIXES = ["Ein", "", "Zwei Hunde", "A man"]
 FEATURES: Cases = {
     "shared_constraints": {"constraints": ["Hund"]},
     "phrases": {"constraints": ["man", "grass is"], "num_return_sequences": 4},
     "part_of_a_word": {"constraints": ["Mann*"], "num_return_sequences": 2},
     "own_constraints": {"constraints": [["Hund"], [], ["ein Gras", "dogs"], ["a"]]},
     "force_words_ids": {"force_words_ids": [[80, 75], [110]]},
-    "constraints_wu": {"constraints": ["Hund"], "length_penalty": 1.5, "min_new_tokens": 6},
+    "constraints_wu": {**HUND, "length_penalty": 1.5, "min_new_tokens": 6},
     "prefix": {"target_prefix": "Ein"},
-    "own_prefixes": {
-        "target_prefix": ["Ein", "", "Zwei Hunde", "A man"],
-        "num_return_sequences": 3,
-    },
+    "own_prefixes": {"target_prefix": PREFIXES, "num_return_sequences": 3},
     "greedy_prefix": {"target_prefix": "Ein Ma", "num_beams": 1},
     "prefix_and_constraints": {"target_prefix": "Ein", "constraints": ["Hund"]},
     "alternatives": {"alternatives": 4},
-    "alternatives_after_prefix": {"alternatives": 3, "target_prefix": "Ein", "num_beams": 2},
+    "alternatives_after_prefix": {"alternatives": 3, "target_prefix": "Ein", **TWO_BEAMS},
 }
+COOL = {"temperature": 0.5}
 CHOICES: Cases = {
     "chrf_of_samples": {"mbr": "chrf", "seed": 3, "mbr_samples": 6},
     "bleu_of_samples": {"mbr": "bleu", "seed": 4, "mbr_samples": 6, "do_sample": True},
-    "chrf_of_cool_samples": {"mbr": "chrf", "seed": 5, "mbr_samples": 5, "temperature": 0.5, **ALL},
+    "chrf_of_cool_samples": {**COOL, "mbr": "chrf", "seed": 5, "mbr_samples": 5, **ALL},
     "chrf_of_n_best": {"mbr": "chrf", "num_beams": 4, "return_scores": True},
     "bleu_of_n_best": {"mbr": "bleu", "num_beams": 4},
 }
-ENCODER_DECODERS = [
-    "reverse",
-    "learned",
-    "linear",
-    "linear_cross",
-    "lsh",
-    "reversible",
-    "transfo_xl",
-]
 SUPPORTED = ["reverse", "learned", "linear", "linear_cross", "lsh", "reversible"]
+ENCODER_DECODERS = [*SUPPORTED, "transfo_xl"]
 DECODERS = ["causal", "causal_linear", "causal_lsh", "causal_reversible"]
 SOME_SEARCHES = ["greedy", "two", "at_least_4", "at_most_3", "power", "greedy_ends"]
 SOME_OF_PROMPTS = ["greedy", "two", "at_least_4", "stop_early", "greedy_ends"]
@@ -112,9 +104,14 @@ SOME_OF_PROMPTS = ["greedy", "two", "at_least_4", "stop_early", "greedy_ends"]
 
 def named(door: str, cases: Cases, prefix: str = "", **shared: Any) -> Cases:
     """Return cases of a door that share some arguments."""
-    return {
-        f"{prefix}{name}": {"door": door, **shared, **options} for name, options in cases.items()
-    }
+    complete: Cases = {}
+    for name, options in cases.items():
+        complete[f"{prefix}{name}"] = case(door, **shared | options)
+    return complete
+
+
+def case(door: str, **arguments: Any) -> dict[str, Any]:
+    return {"door": door, **arguments}
 
 
 def chosen(cases: Cases, names: list[str]) -> Cases:
@@ -123,8 +120,8 @@ def chosen(cases: Cases, names: list[str]) -> Cases:
 
 def _generate() -> Cases:
     cases = named("generate", SEARCHES | PROCESSED, model="plain", ids=SOURCES)
-    greedy = {f"greedy_{name}": {"num_beams": 1, **options} for name, options in PROCESSED.items()}
-    cases |= named("generate", greedy, model="plain", ids=SOURCES)
+    greedy = {"num_beams": 1}
+    cases |= named("generate", PROCESSED, "greedy_", model="plain", ids=SOURCES, **greedy)
     cases |= named("generate", SAMPLING, "sample_", model="plain", ids=SOURCES, seed=7)
     cases["sample_beams"] = {**cases["sample_temperature"], "num_beams": 2}
     return cases
@@ -135,40 +132,33 @@ def _long() -> Cases:
     for model in ENCODER_DECODERS:
         searches = chosen(SEARCHES, SOME_SEARCHES)
         cases |= named("generate", searches, f"{model}_", model=model, ids=SOURCES)
-        cases |= named(
-            "generate",
-            chosen(SAMPLING, ["top_5"]),
-            f"{model}_sample_",
-            model=model,
-            ids=SOURCES,
-            seed=5,
-        )
-    for model in [*SUPPORTED, "transfo_xl"]:
+        shared: dict[str, Any] = {"model": model, "ids": SOURCES, "seed": 5}
+        cases[f"{model}_sample_top_5"] = case("generate", **shared, **SAMPLING["top_5"])
+    for model in ENCODER_DECODERS:
         targets = [[70, 299, 80, 2], [2], [101, 90, 2], [110, 111, 112, 113, 2]]
-        cases[f"{model}_score"] = {"door": "score", "model": model, "ids": ROWS, "targets": targets}
+        cases[f"{model}_score"] = case("score", model=model, ids=ROWS, targets=targets)
     return cases
 
 
 def _prompts() -> Cases:
     cases: Cases = {}
     for model in [*DECODERS, "causal_transfo_xl"]:
-        searches = {
-            name: {"num_beams": 4, **SEARCHES[name], "max_new_tokens": 9}
-            for name in SOME_OF_PROMPTS
-        }
+        searches: Cases = {}
+        for name in SOME_OF_PROMPTS:
+            searches[name] = {"num_beams": 4, **SEARCHES[name], "max_new_tokens": 9}
         if model == "causal":
-            searches |= {
-                name: {"max_new_tokens": 9, "num_beams": 3, **each}
-                for name, each in PROCESSED.items()
-            }
-            searches["longer"] = {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 9}
+            for name, options in PROCESSED.items():
+                searches[name] = {"max_new_tokens": 9, "num_beams": 3, **options}
+            longer = {"num_beams": 4, "length_penalty": 2.0, "max_new_tokens": 9}
+            searches["longer"] = longer
             searches["max_length"] = {"num_beams": 4, "max_length": 8}
         shared: dict[str, Any] = {"model": model, "ids": PROMPTS, "mask": PROMPT_MASK}
         if model in ("causal_lsh", "causal_transfo_xl"):  # which know no padding
             shared = {"model": model, "ids": [PROMPTS[0], [75, 299, 103, 88]]}
         cases |= named("generate", searches, f"{model}_", **shared)
         sampling = chosen(SAMPLING, ["top_5", "top_p"])
-        cases |= named("generate", sampling, f"{model}_sample_", **shared, seed=3, max_new_tokens=9)
+        shared |= {"seed": 3, "max_new_tokens": 9}
+        cases |= named("generate", sampling, f"{model}_sample_", **shared)
     return cases
 
 
@@ -182,104 +172,62 @@ def _engine() -> Cases:
     for model in DECODERS:
         for beams in (1, 3):
             options = {"num_beams": beams, "max_new_tokens": 9, "count": beams}
-            cases[f"{model}_{beams}"] = {
-                "door": "engine",
-                "model": model,
-                "ids": PROMPT_ROWS,
-                **options,
-            }
-    prefixes = {"target_prefix": "", "requests": {"prefixes": [[80, 81], [], [90], [299, 70]]}}
+            shared = {"model": model, "ids": PROMPT_ROWS}
+            cases[f"{model}_{beams}"] = case("engine", **shared, **options)
+    requests = {"prefixes": [[80, 81], [], [90], [299, 70]]}
     for model in ("learned", "lsh", "linear"):
-        cases[f"{model}_prefixes"] = {
-            "door": "engine",
-            "model": model,
-            "ids": ROWS,
-            "num_beams": 3,
-            **prefixes,
-        }
+        shared = {"model": model, "ids": ROWS, "num_beams": 3, "target_prefix": ""}
+        cases[f"{model}_prefixes"] = case("engine", **shared, requests=requests)
     for model in ("plain", "linear_cross", "causal", "causal_lsh"):
         ids = PROMPT_ROWS if model.startswith("causal") else ROWS
         for name in ("top_5", "mixture"):
             options = dict(SAMPLING[name])
-            options |= {
-                "count": options.pop("num_return_sequences"),
-                "requests": {"seed": 11},
-                "max_new_tokens": 8,
-            }
-            cases[f"{model}_sample_{name}"] = {
-                "door": "engine",
-                "model": model,
-                "ids": ids,
-                **options,
-            }
+            options["count"] = options.pop("num_return_sequences")
+            options |= {"requests": {"seed": 11}, "max_new_tokens": 8}
+            cases[f"{model}_sample_{name}"] = case("engine", model=model, ids=ids, **options)
     return cases
 
 
 def _pipeline() -> Cases:
-    cases = named("pipeline", SEARCHES, model="plain", texts=TEXTS)
-    scored = [
-        "greedy",
-        "beam",
-        "n_best",
-        "power",
-        "stop_early",
-        "at_least_4",
-        "at_most_3",
-        "ends",
-        "forced_first",
-    ]
-    cases |= named(
-        "pipeline", chosen(SEARCHES, scored), "scored_", model="plain", texts=TEXTS, **ALL
-    )
-    cases |= named("pipeline", PROCESSED, model="plain", texts=TEXTS)
+    plain: dict[str, Any] = {"model": "plain", "texts": TEXTS}
+    cases = named("pipeline", SEARCHES, **plain)
+    scored = ["greedy", "beam", "n_best", "power", "stop_early", "at_least_4", "at_most_3"]
+    scored += ["ends", "forced_first"]
+    cases |= named("pipeline", chosen(SEARCHES, scored), "scored_", **plain, **ALL)
+    cases |= named("pipeline", PROCESSED, **plain)
     samples = named("pipeline", SAMPLING, "sample_", model="plain", texts=LINES, seed=12)
     samples["sample_top_p"] |= ALL
-    samples["sample_repeated"] = {
-        **samples["sample_all_tokens"],
-        "texts": ["A man"] * 4,
-        "return_scores": True,
-    }
+    repeated = {"texts": ["A man"] * 4, "return_scores": True}
+    samples["sample_repeated"] = samples["sample_all_tokens"] | repeated
     cases |= samples
-    cases |= named("pipeline", CHOICES, model="plain", texts=TEXTS)
+    cases |= named("pipeline", CHOICES, **plain)
+    everything = {f"return_{name}": True for name in ("alignments", "confidence", "warnings")}
     returned: Cases = {
-        "everything": {f"return_{each}": True for each in ("alignments", "confidence", "warnings")}
-        | ALL,
+        "everything": everything | ALL,
         "alignments": {"return_alignments": True, "num_beams": 1},
         "confidence": {"return_confidence": True, "num_return_sequences": 2},
         "warnings": {"return_warnings": True},
     }
     cases |= named("pipeline", returned, "return_", model="aligned", texts=TEXTS)
-    cases |= {
-        "one_text": {"door": "pipeline", "model": "plain", "texts": "A man is sleeping."},
-        "no_text": {"door": "pipeline", "model": "plain", "texts": []},
-        "small_batches": {"door": "pipeline", "model": "plain", "texts": TEXTS, "batch_size": 1},
-        "float32": {
-            "door": "pipeline",
-            "model": "plain",
-            "texts": TEXTS,
-            "pipeline": {"precision": "float32"},
-        },
-        "defaults": {
-            "door": "pipeline",
-            "model": "plain",
-            "texts": TEXTS,
-            "pipeline": {"num_beams": 2, **ALL},
-        },
+    calls: Cases = {
+        "one_text": {"texts": "A man is sleeping."},
+        "no_text": {"texts": []},
+        "small_batches": {"batch_size": 1},
+        "float32": {"pipeline": {"precision": "float32"}},
+        "defaults": {"pipeline": {"num_beams": 2, **ALL}},
     }
+    cases |= named("pipeline", calls, **plain)
     split = {"split_sentences": True, "source_language": "en"}
+    simple = {"split_sentences": True, "sentence_splitter": "simple"}
+    linked = {"return_alignments": True, "return_warnings": True}
     lines: Cases = {
         "long_lines": {"model": "limited"},
         "long_lines_scored": {"model": "limited", **ALL},
         "long_lines_n_best": {"model": "limited", "num_return_sequences": 3},
         "long_lines_split": {"model": "limited", **split},
         "split": {"model": "plain", **split},
-        "split_aligned": {
-            "model": "aligned",
-            "return_alignments": True,
-            "return_warnings": True,
-            **split,
-        },
-        "split_simply": {"model": "plain", "split_sentences": True, "sentence_splitter": "simple"},
+        "split_aligned": {"model": "aligned", **linked, **split},
+        "split_simply": {"model": "plain", **simple},
     }
     return cases | named("pipeline", lines, texts=[LONG, *TEXTS])
 
@@ -287,107 +235,72 @@ def _pipeline() -> Cases:
 def _features() -> Cases:
     cases = named("pipeline", FEATURES, model="plain", texts=LINES, **ALL)
     for model in ("reversible", "learned"):
-        names = ["shared_constraints", "own_prefixes"]
-        cases |= named(
-            "pipeline",
-            chosen(FEATURES, names),
-            f"{model}_",
-            model=model,
-            texts=LINES,
-            return_scores=True,
-        )
+        features = chosen(FEATURES, ["shared_constraints", "own_prefixes"])
+        shared = {"model": model, "texts": LINES, "return_scores": True}
+        cases |= named("pipeline", features, f"{model}_", **shared)
     split = {"split_sentences": True, "source_language": "en", "constraints": [["Hund"]]}
-    cases["constraints_split"] = {
-        "door": "pipeline",
-        "model": "plain",
-        "texts": ["A man."],
-        **split,
-    }
-    cases["prefix_aligned"] = {
-        "door": "pipeline",
-        "model": "aligned",
-        "texts": LINES,
-        "target_prefix": "Ein",
-    }
-    cases["prefix_aligned"] |= {"return_alignments": True, "return_confidence": True}
+    cases["constraints_split"] = case("pipeline", model="plain", texts=["A man."], **split)
+    aligned = {"model": "aligned", "texts": LINES, "target_prefix": "Ein"}
+    aligned |= {"return_alignments": True, "return_confidence": True}
+    cases["prefix_aligned"] = case("pipeline", **aligned)
     glossary = {"glossary": {"man": "Mann", "two dogs": "zwei Hunde"}}
+    inline: dict[str, Any] = {"model": "inline", "texts": LINES, **glossary}
     for mode in ("soft", "hard", "exact"):
-        terms = {"model": "inline", "texts": TEXTS[:1] + LINES[1:], "term_mode": mode, **glossary}
-        cases[f"terms_{mode}"] = {"door": "pipeline", **terms, **ALL}
-        cases[f"terms_{mode}_n_best"] = {
-            "door": "pipeline",
-            **terms,
-            "num_beams": 2,
-            "num_return_sequences": 2,
-        }
-    cases["terms_default"] = {"door": "pipeline", "model": "inline", "texts": LINES, **glossary}
-    cases["terms_untrained"] = {
-        "door": "pipeline",
-        "model": "plain",
-        "texts": LINES,
-        **glossary,
-        **ALL,
-    }
-    cases["terms_constrained"] = {**cases["terms_exact"], "constraints": [["Gras"], [], [], ["is"]]}
-    cases["terms_aligned"] = {"door": "pipeline", "model": "inline", "texts": LINES, **glossary}
-    cases["terms_aligned"] |= {"return_alignments": True}
+        terms = inline | {"texts": TEXTS[:1] + LINES[1:], "term_mode": mode}
+        cases[f"terms_{mode}"] = case("pipeline", **terms, **ALL)
+        cases[f"terms_{mode}_n_best"] = case("pipeline", **terms, **TWO_BEAMS, **TWO)
+    cases["terms_default"] = case("pipeline", **inline)
+    cases["terms_untrained"] = case("pipeline", **inline | {"model": "plain"}, **ALL)
+    constraints = {"constraints": [["Gras"], [], [], ["is"]]}
+    cases["terms_constrained"] = cases["terms_exact"] | constraints
+    cases["terms_aligned"] = case("pipeline", **inline, return_alignments=True)
     return cases
 
 
 def _several_models() -> Cases:
     ensemble = {"ensemble": ["other"]}
     weighted = {"ensemble": ["other", "reverse"], "ensemble_weights": [0.6, 0.3, 0.1]}
+    sampling = {"do_sample": True, "num_beams": 1, "seed": 5, "top_k": 5}
     cases: Cases = {
         "greedy": {"pipeline": ensemble, "num_beams": 1, **ALL},
         "beam": {"pipeline": ensemble, "num_return_sequences": 2, **ALL},
-        "weighted": {"pipeline": weighted, "num_return_sequences": 2, "return_scores": True},
+        "weighted": {"pipeline": weighted, **TWO, "return_scores": True},
         "constrained": {"pipeline": weighted, "constraints": [["Hund"], [], [], ["Gras"]]},
-        "sample": {
-            "pipeline": ensemble,
-            "do_sample": True,
-            "num_beams": 1,
-            "seed": 5,
-            "top_k": 5,
-            **ALL,
-        },
+        "sample": {"pipeline": ensemble, **sampling, **ALL},
         "mbr": {"pipeline": ensemble, "mbr": "chrf", "num_beams": 4},
     }
     cases = named("pipeline", cases, "ensemble_", model="plain", texts=TEXTS)
-    reverse = {"pipeline": {"rerank_reverse": "reverse"}}
+    reverse = {"rerank_reverse": "reverse"}
     weights = {"rerank_reverse_weight": 1.0, "rerank_length_weight": -0.3}
     reranked: Cases = {
         "best": {},
         "n_best": {"num_return_sequences": 4, **ALL},
-        "weighted": {"num_return_sequences": 2, "return_scores": True, **weights},
+        "weighted": {**TWO, "return_scores": True, **weights},
         "constrained": {"constraints": ["Hund"], "return_scores": True},
         "prefix": {"target_prefix": "Ein", "num_return_sequences": 2},
     }
-    reranked = {name: reverse | options for name, options in reranked.items()}
-    reranked["ensemble"] = {"pipeline": {**ensemble, **reverse["pipeline"]}, "return_scores": True}
-    cases |= named("pipeline", reranked, "rerank_", model="plain", texts=TEXTS[:1] + LINES[1:])
-    german, nllb = (
-        {"tgt_lang": "de"},
-        {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn", "max_new_tokens": 6},
-    )
+    shared: dict[str, Any] = {"model": "plain", "texts": TEXTS[:1] + LINES[1:]}
+    shared["pipeline"] = reverse
+    both = {"pipeline": ensemble | reverse, "return_scores": True}
+    reranked["ensemble"] = both
+    cases |= named("pipeline", reranked, "rerank_", **shared)
+    german = {"tgt_lang": "de"}
     languages: Cases = {
         "tag": german,
-        "tag_scored": {"src_lang": "en", "tgt_lang": "de", "num_return_sequences": 2, **ALL},
+        "tag_scored": {"src_lang": "en", "tgt_lang": "de", **TWO, **ALL},
         "tag_default": {"pipeline": german},
     }
     cases |= named("pipeline", languages, model="tagged", texts=TEXTS)
-    cases["tag_written"] = {
-        "door": "pipeline",
-        "model": "tagged",
-        "texts": [">>fr<< A man", ">>de<< Grass"],
-    }
+    written = [">>fr<< A man", ">>de<< Grass"]
+    cases["tag_written"] = case("pipeline", model="tagged", texts=written)
     forced: Cases = {
         "greedy": {"num_beams": 1},
         "beam": {"num_beams": 3, "num_return_sequences": 3, **ALL},
         "float32": {"pipeline": {"precision": "float32"}, "num_beams": 2},
     }
-    return cases | named(
-        "pipeline", forced, "nllb_", model="nllb", texts=["Grass", "A man", ""], **nllb
-    )
+    nllb: dict[str, Any] = {"model": "nllb", "texts": ["Grass", "A man", ""]}
+    nllb |= {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn", "max_new_tokens": 6}
+    return cases | named("pipeline", forced, "nllb_", **nllb)
 
 
 HTML = (
@@ -402,17 +315,17 @@ SUBTITLES = (
 
 
 def _documents() -> Cases:
+    glossary = {"man": "Mann", "dogs": "Hunde"}
     cases: Cases = {
         "html": {"text": HTML, "format": "html"},
         "html_greedy": {"text": HTML, "format": "html", "num_beams": 1},
         "markdown": {"text": MARKDOWN, "format": "markdown"},
         "srt": {"text": SUBTITLES, "format": "srt"},
-        "glossary": {"text": HTML, "format": "html", "glossary": {"man": "Mann", "dogs": "Hunde"}},
+        "glossary": {"text": HTML, "format": "html", "glossary": glossary},
     }
     plain = named("document", cases, "plain_", model="plain")
-    return plain | named(
-        "document", chosen(cases, ["html", "markdown", "srt"]), "aligned_", model="aligned"
-    )
+    aligned = chosen(cases, ["html", "markdown", "srt"])
+    return plain | named("document", aligned, "aligned_", model="aligned")
 
 
 TEXT_FILE = "A man is sleeping.\nTwo dogs run.\n\nGrass\n"
@@ -426,102 +339,63 @@ FILES = {
     "page": HTML,
     "markdown": MARKDOWN,
 }
-TRANSLATED: dict[str, list[str]] = {
-    "default": ["{plain}"],
-    "greedy": ["{plain}", "--num_beams", "1", "--max_new_tokens", "5"],
-    "json": ["{aligned}", "--json"],
-    "json_n_best": ["{plain}", "--json", "--num_return_sequences", "2"],
-    "n_best": ["{plain}", "--n_best", "3", "--length_penalty", "1.4"],
-    "alignments": ["{aligned}", "--alignments"],
-    "several": ["{plain}", "--num_return_sequences", "2", "--batch_size", "1"],
-    "sample": ["{plain}", "--do_sample", "--seed", "5", "--top_k", "5", "--temperature", "0.9"],
-    "sample_nucleus": [
-        "{plain}",
-        "--do_sample",
-        "--seed",
-        "6",
-        "--top_k",
-        "0",
-        "--top_p",
-        "0.8",
-        "--n_best",
-        "2",
-    ],
-    "sample_cutoff": ["{plain}", "--do_sample", "--seed", "6", "--epsilon_cutoff", "0.02"],
-    "mbr": ["{plain}", "--mbr", "chrf", "--mbr_samples", "5", "--seed", "9", "--do_sample"],
-    "mbr_n_best": ["{plain}", "--mbr", "bleu", "--num_beams", "3"],
-    "constraint": ["{plain}", "--constraint", "Hund", "ein Gras", "--n_best", "2"],
-    "tab_constraints": ["{plain}", "--tab_constraints", "--n_best", "1"],
-    "prefix": ["{plain}", "--target_prefix", "Ein", "--n_best", "2"],
-    "prefixes": ["{plain}", "--target_prefixes", "{prefixes}", "--n_best", "1"],
-    "alternatives": ["{plain}", "--alternatives", "3"],
-    "glossary": ["{inline}", "--glossary", "{terms}", "--n_best", "1"],
-    "glossary_exact": [
-        "{inline}",
-        "--glossary",
-        "{terms}",
-        "--term_mode",
-        "exact",
-        "--n_best",
-        "1",
-    ],
-    "ensemble": [
-        "{plain}",
-        "--ensemble",
-        "{other}",
-        "--ensemble_weights",
-        "0.7",
-        "0.3",
-        "--n_best",
-        "2",
-    ],
-    "rerank": [
-        "{plain}",
-        "--rerank_reverse",
-        "{reverse}",
-        "--rerank_reverse_weight",
-        "0.8",
-        "--n_best",
-        "2",
-    ],
-    "tagged": ["{tagged}", "--target_language", "de"],
-    "split": ["{plain}", "--split_sentences"],
-    "float32": ["{plain}", "--precision", "float32"],
+# Flags of commands, as a shell splits them.
+TRANSLATED = {
+    "default": "{plain}",
+    "greedy": "{plain} --num_beams 1 --max_new_tokens 5",
+    "json": "{aligned} --json",
+    "json_n_best": "{plain} --json --num_return_sequences 2",
+    "n_best": "{plain} --n_best 3 --length_penalty 1.4",
+    "alignments": "{aligned} --alignments",
+    "several": "{plain} --num_return_sequences 2 --batch_size 1",
+    "sample": "{plain} --do_sample --seed 5 --top_k 5 --temperature 0.9",
+    "sample_nucleus": "{plain} --do_sample --seed 6 --top_k 0 --top_p 0.8 --n_best 2",
+    "sample_cutoff": "{plain} --do_sample --seed 6 --epsilon_cutoff 0.02",
+    "mbr": "{plain} --mbr chrf --mbr_samples 5 --seed 9 --do_sample",
+    "mbr_n_best": "{plain} --mbr bleu --num_beams 3",
+    "constraint": "{plain} --constraint Hund 'ein Gras' --n_best 2",
+    "tab_constraints": "{plain} --tab_constraints --n_best 1",
+    "prefix": "{plain} --target_prefix Ein --n_best 2",
+    "prefixes": "{plain} --target_prefixes {prefixes} --n_best 1",
+    "alternatives": "{plain} --alternatives 3",
+    "glossary": "{inline} --glossary {terms} --n_best 1",
+    "glossary_exact": "{inline} --glossary {terms} --term_mode exact --n_best 1",
+    "ensemble": "{plain} --ensemble {other} --ensemble_weights 0.7 0.3 --n_best 2",
+    "rerank": "{plain} --rerank_reverse {reverse} --rerank_reverse_weight 0.8 --n_best 2",
+    "tagged": "{tagged} --target_language de",
+    "split": "{plain} --split_sentences",
+    "float32": "{plain} --precision float32",
 }
-PLAIN_SCORES = ["score", "{plain}", "--source", "{text}", "--target", "{targets}"]
+SCORED = "--source {text} --target {targets}"
+PLAIN_SCORES = f"score {{plain}} {SCORED}"
+# Other commands.
+COMMANDS = {
+    "long_lines": "translate {limited} --input {long}",
+    "sentences": "translate {plain} 'A man is sleeping.' Grass",
+    "html": "translate {plain} --input {page} --format html",
+    "markdown": "translate {aligned} --input {markdown} --format markdown",
+    "score": PLAIN_SCORES,
+    "score_json": f"{PLAIN_SCORES} --json --max_tokens 20",
+    "score_ensemble": f"{PLAIN_SCORES} --ensemble {{other}}",
+    "score_tagged": f"score {{tagged}} {SCORED} --target_language fr --json",
+    "score_lsh": f"score {{lsh}} {SCORED}",
+}
 
 
 def _commands() -> Cases:
-    arguments = {
-        name: ["translate", *words, "--input", "{text}"] for name, words in TRANSLATED.items()
-    }
-    arguments["tab_constraints"][-1] = "{tabs}"
-    arguments["split"][-1] = "{long}"
-    arguments |= {
-        "long_lines": ["translate", "{limited}", "--input", "{long}"],
-        "sentences": ["translate", "{plain}", "A man is sleeping.", "Grass"],
-        "html": ["translate", "{plain}", "--input", "{page}", "--format", "html"],
-        "markdown": ["translate", "{aligned}", "--input", "{markdown}", "--format", "markdown"],
-        "score": PLAIN_SCORES,
-        "score_json": [*PLAIN_SCORES, "--json", "--max_tokens", "20"],
-        "score_ensemble": [*PLAIN_SCORES, "--ensemble", "{other}"],
-        "score_tagged": [
-            "score",
-            "{tagged}",
-            *PLAIN_SCORES[2:],
-            "--target_language",
-            "fr",
-            "--json",
-        ],
-        "score_lsh": ["score", "{lsh}", *PLAIN_SCORES[2:]],
-    }
-    return {
-        name: {"door": "command", "arguments": words, "files": FILES}
-        for name, words in arguments.items()
-    }
+    inputs = {"tab_constraints": "{tabs}", "split": "{long}"}
+    cases: Cases = {}
+    for name, flags in TRANSLATED.items():
+        cases[name] = command(f"translate {flags} --input {inputs.get(name, '{text}')}")
+    return cases | {name: command(line) for name, line in COMMANDS.items()}
+
+
+def command(line: str) -> dict[str, Any]:
+    return case("command", arguments=shlex.split(line), files=FILES)
 
 
 def _service() -> Cases:
+    sampling = {"do_sample": True, "seed": 4}
     bodies: Cases = {
         "default": {},
         "one_text": {"text": "A man is sleeping."},
@@ -529,25 +403,13 @@ def _service() -> Cases:
         "scores": {"return_scores": True, "num_return_sequences": 2},
         "tokens": {"return_scores": True, "return_tokens": True},
         "warnings": {"return_warnings": True},
-        "sample": {
-            "do_sample": True,
-            "seed": 4,
-            "temperature": 0.8,
-            "top_k": 20,
-            "return_scores": True,
-        },
-        "samples": {
-            "do_sample": True,
-            "seed": 4,
-            "top_p": 0.8,
-            "top_k": 0,
-            "num_return_sequences": 3,
-        },
+        "sample": {**sampling, "temperature": 0.8, "top_k": 20, "return_scores": True},
+        "samples": {**sampling, "top_p": 0.8, "top_k": 0, "num_return_sequences": 3},
         "sample_cutoff": {"do_sample": True, "seed": 9, "epsilon_cutoff": 0.03},
         "mbr": {"mbr": "chrf", "mbr_samples": 6, "seed": 9, "do_sample": True},
         "mbr_bleu": {"mbr": "bleu", "seed": 8},
         "constraints": {"constraints": ["Hund"], "return_scores": True},
-        "own_constraints": {"constraints": [["Hund"], [], ["Gras"], []], "num_return_sequences": 2},
+        "own_constraints": {"constraints": [["Hund"], [], ["Gras"], []], **TWO},
         "prefix": {"target_prefix": "Ein", "return_scores": True},
         "alternatives": {"alternatives": 3, "target_prefix": "Ein"},
         "glossary": {"glossary": {"man": "Mann", "two dogs": "zwei Hunde"}},
@@ -555,41 +417,43 @@ def _service() -> Cases:
         "html": {"text": [HTML], "format": "html"},
         "stream": {"stream": True, "return_scores": True},
     }
-    cases = {
-        name: {"door": "service", "model": "plain", "body": {"text": LINES, **body}}
-        for name, body in bodies.items()
-    }
-    cases["features"] = {"door": "service", "model": "aligned", "path": "/models/model-aligned"}
-    everything = {
-        f"return_{each}": True for each in ("scores", "alignments", "confidence", "warnings")
-    }
-    cases["everything"] = {
-        "door": "service",
-        "model": "aligned",
-        "body": {"text": TEXTS, **everything},
-    }
+    cases = requests(bodies)
+    cases["features"] = case("service", model="aligned", path="/models/model-aligned")
+    returned = ("scores", "alignments", "confidence", "warnings")
+    body: dict[str, Any] = {f"return_{name}": True for name in returned}
+    cases["everything"] = case("service", model="aligned", body=body | {"text": TEXTS})
     for mode in ("soft", "hard", "exact"):
         body = {"text": LINES, "glossary": {"man": "Mann"}, "term_mode": mode}
-        cases[f"terms_{mode}"] = {"door": "service", "model": "inline", "body": body}
+        cases[f"terms_{mode}"] = case("service", model="inline", body=body)
     body = {"text": LINES, "src_lang": "en", "tgt_lang": "fr", "return_scores": True}
-    cases["languages"] = {"door": "service", "model": "tagged", "body": body}
+    cases["languages"] = case("service", model="tagged", body=body)
     body = {"q": ["A man", "Grass"], "source": "en", "target": "de"}
-    cases["libretranslate"] = {
-        "door": "service",
-        "model": "plain",
-        "flags": ["--direction", "en-de"],
-        "body": body,
-    }
+    cases["libretranslate"] = case("service", model="plain", flags=DIRECTION, body=body)
     body = {"text": LINES, "num_return_sequences": 2, "return_scores": True}
     flags = ["--ensemble", "{other}", "--ensemble_weights", "0.7", "0.3"]
-    cases["ensemble"] = {"door": "service", "model": "plain", "flags": flags, "body": body}
+    cases["ensemble"] = case("service", model="plain", flags=flags, body=body)
     flags = ["--rerank_reverse", "{reverse}"]
-    cases["rerank"] = {"door": "service", "model": "plain", "flags": flags, "body": body}
-    cases["rerank_best"] = {**cases["rerank"], "body": {"text": LINES, "rerank_length_weight": 1.5}}
+    cases["rerank"] = case("service", model="plain", flags=flags, body=body)
+    body = {"text": LINES, "rerank_length_weight": 1.5}
+    cases["rerank_best"] = case("service", model="plain", flags=flags, body=body)
+    return cases
+
+
+DIRECTION = ["--direction", "en-de"]
+
+
+def requests(bodies: Cases, prefix: str = "") -> Cases:
+    """Return requests of a service, whose text is `LINES` by default."""
+    cases: Cases = {}
+    for name, body in bodies.items():
+        cases[prefix + name] = case("service", model="plain", body={"text": LINES} | body)
     return cases
 
 
 def _errors() -> Cases:
+    precise = {"precision": "float32"}
+    unweighted = {"ensemble": ["other"], "ensemble_weights": [1.0]}
+    reranked = {"rerank_reverse": "reverse"}
     options: Cases = {
         "inputs": {"texts": ["A", 3]},
         "mapping": {"texts": {"a": "b"}},
@@ -621,77 +485,54 @@ def _errors() -> Cases:
         "untrained_terms": {"glossary": {"man": "Mann"}, "term_mode": "soft"},
         "splitter": {"split_sentences": True, "sentence_splitter": "missing"},
         "precision": {"pipeline": {"precision": "float33"}},
-        "precise_repetition": {"pipeline": {"precision": "float32"}, "repetition_penalty": 2.0},
+        "precise_repetition": {"pipeline": precise, "repetition_penalty": 2.0},
         "ensemble": {"pipeline": {"ensemble": []}},
-        "ensemble_weights": {"pipeline": {"ensemble": ["other"], "ensemble_weights": [1.0]}},
+        "ensemble_weights": {"pipeline": unweighted},
         "ensemble_vocabulary": {"pipeline": {"ensemble": ["tagged"]}},
-        "rerank_greedy": {"pipeline": {"rerank_reverse": "reverse"}, "num_beams": 1},
-        "rerank_mbr": {"pipeline": {"rerank_reverse": "reverse"}, "mbr": "chrf"},
+        "rerank_greedy": {"pipeline": reranked, "num_beams": 1},
+        "rerank_mbr": {"pipeline": reranked, "mbr": "chrf"},
     }
-    cases = {
-        f"pipeline_{name}": {
-            "door": "error",
-            "of": "pipeline",
-            "model": "plain",
-            "texts": LINES[:2],
-            **each,
-        }
-        for name, each in options.items()
-    }
-    tagged = {"door": "error", "of": "pipeline", "model": "tagged", "texts": LINES}
-    cases["pipeline_no_language"] = tagged
-    nllb = {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn", "target_prefix": "A"}
-    cases["pipeline_forced_prefix"] = {
-        "door": "error",
-        "of": "pipeline",
-        "model": "nllb",
-        "texts": LINES,
-        **nllb,
-    }
-    cases["pipeline_unknown_language"] = {**tagged, "tgt_lang": "it"}
+    plain: dict[str, Any] = {"of": "pipeline", "model": "plain", "texts": LINES[:2]}
+    cases = named("error", options, "pipeline_", **plain)
+    tagged = {"of": "pipeline", "model": "tagged", "texts": LINES}
+    cases["pipeline_no_language"] = case("error", **tagged)
+    nllb: dict[str, Any] = {"of": "pipeline", "model": "nllb", "texts": LINES}
+    nllb |= {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn", "target_prefix": "A"}
+    cases["pipeline_forced_prefix"] = case("error", **nllb)
+    cases["pipeline_unknown_language"] = case("error", **tagged, tgt_lang="it")
     generated: Cases = {
         "option": {"num_beam": 3},
         "beams": {"num_beams": 0},
         "penalty_type": {"length_penalty_type": "gnmt"},
     }
-    for name, each in generated.items():
-        cases[f"generate_{name}"] = {
-            "door": "error",
-            "of": "generate",
-            "model": "plain",
-            "ids": SOURCES,
-            **each,
-        }
-    words: dict[str, list[str]] = {
-        "no_model": [],
-        "no_folder": ["{text}-missing", "A"],
-        "flag": ["{plain}", "A", "--num_beam", "2"],
-        "number": ["{plain}", "A", "--num_beams", "two"],
-        "beams": ["{plain}", "A", "--num_beams", "0"],
-        "n_best": ["{plain}", "A", "--n_best", "0"],
-        "both_counts": ["{plain}", "A", "--n_best", "2", "--num_return_sequences", "2"],
-        "batch_size": ["{plain}", "A", "--batch_size", "0"],
-        "penalty": ["{plain}", "A", "--length_penalty", "nan"],
-        "prefixes": ["{plain}", "A", "--target_prefixes", "{prefixes}"],
-        "alternatives": ["{plain}", "A", "--alternatives", "2", "--n_best", "2"],
-        "alignments": ["{plain}", "A", "--alignments"],
-        "mbr": ["{plain}", "A", "--mbr", "ter"],
-        "rerank_weight": ["{plain}", "A", "--rerank_length_weight", "1"],
-        "language": ["{tagged}", "A", "--target_language", "it"],
-        "no_language": ["{plain}", "A", "--target_language", "de"],
-        "format": ["{plain}", "--input", "{page}", "--format", "rtf"],
-        "format_n_best": ["{plain}", "--input", "{page}", "--format", "html", "--n_best", "2"],
-        "precision": ["{plain}", "A", "--precision", "float33"],
-        "ensemble_weights": ["{plain}", "A", "--ensemble_weights", "1"],
-        "term_mode": ["{plain}", "A", "--glossary", "{terms}", "--term_mode", "soft"],
-        "two_inputs": ["{plain}", "A", "--input", "{text}"],
+    shared = {"of": "generate", "model": "plain", "ids": SOURCES}
+    cases |= named("error", generated, "generate_", **shared)
+    refused = {
+        "no_model": "",
+        "no_folder": "{text}-missing A",
+        "flag": "{plain} A --num_beam 2",
+        "number": "{plain} A --num_beams two",
+        "beams": "{plain} A --num_beams 0",
+        "n_best": "{plain} A --n_best 0",
+        "both_counts": "{plain} A --n_best 2 --num_return_sequences 2",
+        "batch_size": "{plain} A --batch_size 0",
+        "penalty": "{plain} A --length_penalty nan",
+        "prefixes": "{plain} A --target_prefixes {prefixes}",
+        "alternatives": "{plain} A --alternatives 2 --n_best 2",
+        "alignments": "{plain} A --alignments",
+        "mbr": "{plain} A --mbr ter",
+        "rerank_weight": "{plain} A --rerank_length_weight 1",
+        "language": "{tagged} A --target_language it",
+        "no_language": "{plain} A --target_language de",
+        "format": "{plain} --input {page} --format rtf",
+        "format_n_best": "{plain} --input {page} --format html --n_best 2",
+        "precision": "{plain} A --precision float33",
+        "ensemble_weights": "{plain} A --ensemble_weights 1",
+        "term_mode": "{plain} A --glossary {terms} --term_mode soft",
+        "two_inputs": "{plain} A --input {text}",
     }
-    for name, each in words.items():
-        cases[f"command_{name}"] = {
-            "door": "command",
-            "arguments": ["translate", *each],
-            "files": FILES,
-        }
+    for name, line in refused.items():
+        cases[f"command_{name}"] = command(f"translate {line}")
     bodies: Cases = {
         "no_text": {"text": None},
         "number": {"text": [3]},
@@ -719,22 +560,16 @@ def _errors() -> Cases:
         "format": {"format": "rtf"},
         "scored_format": {"format": "html", "return_scores": True},
     }
-    for name, each in bodies.items():
-        cases[f"service_{name}"] = {
-            "door": "service",
-            "model": "plain",
-            "body": {"text": LINES, **each},
-        }
-    cases["service_unknown_language"] = {
-        "door": "service",
-        "model": "tagged",
-        "body": {"text": "A", "tgt_lang": "it"},
-    }
+    cases |= requests(bodies, "service_")
+    body = {"text": "A", "tgt_lang": "it"}
+    cases["service_unknown_language"] = case("service", model="tagged", body=body)
     return cases
 
 
 def _attacks() -> Cases:
     """Return requests that a service refuses; most have several mistakes of which it names one."""
+    neutral = {"num_return_sequences": None, "return_scores": False}
+    neutral |= {"constraints": [], "model": None}
     bodies: Cases = {
         "many_texts": {"text": ["a"] * 300},
         "many_characters": {"text": "a" * 5001},
@@ -758,21 +593,13 @@ def _attacks() -> Cases:
         "term_of_a_number": {"glossary": {"a": 1}},
         "nested_term": {"glossary": {"a": [[[]]]}},
         "long_language": {"src_lang": "a" * 41},
-        "neutral": {
-            "num_return_sequences": None,
-            "return_scores": False,
-            "constraints": [],
-            "model": None,
-        },
+        "neutral": neutral,
         "key": {"api_key": "a"},
         "question": {"q": "Grass"},
         "streamed_number": {"text": [1], "stream": True},
         "document_with_a_prefix": {"format": "html", "target_prefix": "a"},
     }
-    cases = {
-        name: {"door": "service", "model": "plain", "body": {"text": LINES, **body}}
-        for name, body in bodies.items()
-    }
+    cases = requests(bodies)
     contents = {
         "empty": "",
         "brace": "{",
@@ -790,9 +617,8 @@ def _attacks() -> Cases:
         "repeated": '{"text": "a", "text": 3}',
         "large": '{"text": "%s"}' % ("a" * 1_000_000),
     }
-    cases |= {
-        name: {"door": "service", "model": "plain", "raw": raw} for name, raw in contents.items()
-    }
+    for name, raw in contents.items():
+        cases[name] = case("service", model="plain", raw=raw)
     questions: Cases = {
         "": {},
         "_french": {"target": "fr"},
@@ -805,24 +631,14 @@ def _attacks() -> Cases:
         "_unknown_entry": {"secret": "a"},
         "_auto": {"source": "auto"},
     }
-    for name, each in questions.items():
-        body = {"q": "A man", "source": "en", "target": "de", **each}
-        case = {
-            "door": "service",
-            "model": "plain",
-            "flags": ["--direction", "en-de"],
-            "body": body,
-        }
-        cases[f"question{name}" if name else "plain_question"] = case
+    for name, entries in questions.items():
+        body = {"q": "A man", "source": "en", "target": "de", **entries}
+        question = case("service", model="plain", flags=DIRECTION, body=body)
+        cases[f"question{name}" if name else "plain_question"] = question
     for path in ("/models/other", "/languages", "/nothing", "/translate", "/metrics"):
-        cases[f"get{path.replace('/', '_')}"] = {"door": "service", "model": "plain", "path": path}
+        cases[f"get{path.replace('/', '_')}"] = case("service", model="plain", path=path)
     for raw in ("", "[]", '{"q": ["a"]}', '{"text": "a"}'):
-        cases[f"detect_{raw}"] = {
-            "door": "service",
-            "model": "plain",
-            "path": "/detect",
-            "raw": raw,
-        }
+        cases[f"detect_{raw}"] = case("service", model="plain", path="/detect", raw=raw)
     return cases
 
 

@@ -2,12 +2,14 @@
 
 import json
 import math
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from .cases import SUBJECTS
 from .doors import Doors
 
+Json = dict[str, Any] | list[Any] | str | float | bool | None
 ANSWERS = Path(__file__).parent / "answers"
 _RELATIVE, _ABSOLUTE = 1e-3, 2e-4
 
@@ -19,24 +21,23 @@ def answer(doors: Doors, subject: str, name: str) -> Any:
     return getattr(doors, door)(**arguments)
 
 
-def find_difference(found: Any, expected: Any, place: str = "") -> str | None:
+def find_difference(new: Json, expected: Json, path: str = "") -> str | None:
     """Return the first difference of two answers, or None."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        if [*found] != [*expected]:
-            return f"{place}: entries {[*found]} instead of {[*expected]}"
-        pairs = [(found[name], expected[name], f"{place}.{name}") for name in expected]
-    elif isinstance(expected, list) and isinstance(found, list):
-        if len(found) != len(expected):
-            return f"{place}: {found} instead of {expected}"
-        pairs = [
-            (*pair, f"{place}[{index}]")
-            for index, pair in enumerate(zip(found, expected, strict=True))
-        ]
-    else:
-        return (
-            None if _are_equal(found, expected) else f"{place}: {found!r} instead of {expected!r}"
-        )
-    return next((each for pair in pairs if (each := find_difference(*pair)) is not None), None)
+    pairs = list[tuple[Json, Json, str]]()
+    if isinstance(expected, dict) and isinstance(new, dict):
+        if [*new] != [*expected]:
+            return f"{path}: entries {[*new]} instead of {[*expected]}"
+        for name, value in expected.items():
+            pairs.append((new[name], value, f"{path}.{name}"))
+    elif isinstance(expected, list) and isinstance(new, list):
+        if len(new) != len(expected):
+            return f"{path}: {new} instead of {expected}"
+        for index, value in enumerate(expected):
+            pairs.append((new[index], value, f"{path}[{index}]"))
+    elif not _are_equal(new, expected):
+        return f"{path}: {new!r} instead of {expected!r}"
+    differences = starmap(find_difference, pairs)
+    return next(filter(None, differences), None)
 
 
 def read_answers(subject: str) -> dict[str, Any]:
@@ -47,30 +48,26 @@ def read_answers(subject: str) -> dict[str, Any]:
 
 def write_answers(subject: str, answers: dict[str, Any]) -> None:
     """Store answers, with a line for each entry of a list or an object."""
-    blocks = [f"{_in_json(name)}: {_in_lines(each)}" for name, each in answers.items()]
     ANSWERS.mkdir(exist_ok=True)
-    (ANSWERS / f"{subject}.json").write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")
+    (ANSWERS / f"{subject}.json").write_text(f"{_in_lines(answers)}\n", encoding="utf-8")
 
 
-def _are_equal(found: Any, expected: Any) -> bool:
-    if type(found) is not type(expected):
+def _are_equal(new: Json, expected: Json) -> bool:
+    if type(new) is not type(expected):
         return False
-    if isinstance(expected, float):
-        return math.isclose(found, expected, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
-    return found == expected
+    if isinstance(expected, float) and isinstance(new, float):
+        return math.isclose(new, expected, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    return new == expected
 
 
-def _in_lines(value: Any) -> str:
+def _in_lines(value: Json) -> str:
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(map(_in_json, value)) + "\n]"
     if isinstance(value, dict) and value:
-        return (
-            "{\n"
-            + ",\n".join(f"{_in_json(name)}: {_in_lines(each)}" for name, each in value.items())
-            + "\n}"
-        )
+        lines = [f"{_in_json(name)}: {_in_lines(entry)}" for name, entry in value.items()]
+        return "{\n" + ",\n".join(lines) + "\n}"
     return _in_json(value)
 
 
-def _in_json(value: Any) -> str:
+def _in_json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -49,7 +49,7 @@ class Doors:
         model: str,
         ids: Sequence[Sequence[int]],
         seed: int = 0,
-        mask: Any = None,
+        mask: Sequence[Sequence[int]] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Return the tokens of `model.generate()`, and the scores of beam search."""
@@ -58,18 +58,14 @@ class Doors:
         torch.manual_seed(seed)
         plain = self._model(model).generate(**inputs, **options)
         torch.manual_seed(seed)
-        scored = self._model(model).generate(
-            **inputs,
-            **options,
-            return_dict_in_generate=True,
-            output_scores=True,
-            output_logits=False,
-        )
+        options |= {"return_dict_in_generate": True, "output_scores": True}
+        scored = self._model(model).generate(**inputs, **options, output_logits=False)
         assert torch.equal(plain, scored.sequences)
+        answer = {"tokens": plain.tolist()}
         scores = getattr(scored, "sequences_scores", None)
-        return {"tokens": plain.tolist()} | (
-            {} if scores is None else {"scores": _plain(scores.tolist())}
-        )
+        if scores is not None:
+            answer["scores"] = _plain(scores.tolist())
+        return answer
 
     def engine(
         self,
@@ -82,14 +78,15 @@ class Doors:
         """Return the hypotheses of the engine: tokens, score and the log-probability of each
         token.
         """
-        engine, further = Engine(self._model(model), compile=False, **options), dict(requests or {})
+        engine = Engine(self._model(model), compile=False, **options)
+        further = dict(requests or {})
         prefixes = further.pop("prefixes", [()] * len(ids))
-        found = engine.decode(map(DecodeRequest, ids, prefixes), count, **further)
-        rows = [
-            [[each.tokens, each.score, each.token_log_probabilities] for each in some]
-            for some in found
-        ]
-        return _plain(rows)
+        answers = list[Any]()
+        for row in engine.decode(map(DecodeRequest, ids, prefixes), count, **further):
+            answers.append([])
+            for best in row:
+                answers[-1].append([best.tokens, best.score, best.token_log_probabilities])
+        return _plain(answers)
 
     def score(
         self, model: str, ids: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
@@ -98,14 +95,15 @@ class Doors:
         return _plain(score_tokens(self._model(model), ids, targets))
 
     def pipeline(
-        self, model: str, texts: Any, pipeline: Mapping[str, Any] | None = None, **options: Any
+        self, model: str, texts: object, pipeline: Mapping[str, Any] | None = None, **options: Any
     ) -> list[Any]:
         """Return the answers of the pipeline; `pipeline` has arguments of its constructor."""
         return _plain(self._pipeline(model, pipeline or {})(texts, **options))
 
     def document(self, model: str, text: str, format: str, **options: Any) -> str:
         """Return a translated document."""
-        (translated,) = DocumentTranslator(self._pipeline(model, {}))([text], format, **options)
+        translate = DocumentTranslator(self._pipeline(model, {}))
+        (translated,) = translate([text], format, **options)
         return translated
 
     def command(
@@ -129,15 +127,12 @@ class Doors:
             status = main([argument.format_map(paths) for argument in arguments])
         if status != 0:
             return {"status": status, "error": self._hide(error.getvalue().splitlines()[-1])}
-        return {
-            "status": status,
-            "output": [_read_line(line) for line in out.getvalue().splitlines()],
-        }
+        return {"status": status, "output": [*map(_read_line, out.getvalue().splitlines())]}
 
     def service(
         self,
         model: str,
-        body: Any = None,
+        body: Mapping[str, Any] | None = None,
         path: str = "/translate",
         flags: Sequence[str] = (),
         raw: str | None = None,
@@ -150,14 +145,15 @@ class Doors:
         """
         key = " ".join([model, *flags])
         if key not in self._clients:
-            self._clients[key] = self._resources.enter_context(
-                TestClient(self._serve(model, flags))
-            )
+            started = TestClient(self._serve(model, flags))
+            self._clients[key] = self._resources.enter_context(started)
         client = self._clients[key]
         if raw is not None:
             answer = client.post(path, content=raw.encode("latin-1"))
+        elif body is not None:
+            answer = client.post(path, json=body)
         else:
-            answer = client.get(path) if body is None else client.post(path, json=body)
+            answer = client.get(path)
         is_json = answer.headers["content-type"].startswith("application/json")
         content = answer.json() if is_json else _read_events(answer.text)
         return [answer.status_code, _plain(content)]
@@ -190,23 +186,16 @@ class Doors:
                 further["ensemble"] = [self.model_folder(name) for name in further["ensemble"]]
             if "rerank_reverse" in further:
                 further["rerank_reverse"] = self.model_folder(further["rerank_reverse"])
-            tokenizer = models.build_tokenizer(model)
-            self._pipelines[key] = TranslationPipeline(
-                self._model(model), tokenizer, device="cpu", **further
-            )
+            parts = self._model(model), models.build_tokenizer(model)
+            self._pipelines[key] = TranslationPipeline(*parts, device="cpu", **further)
         return self._pipelines[key]
 
     def _serve(self, model: str, flags: Sequence[str]) -> Any:
         services: list[Any] = []
         paths = _Paths(self)
-        arguments = [
-            str(self.model_folder(model)),
-            *(flag.format_map(paths) for flag in flags),
-            "--port",
-            "0",
-            "--hosts",
-            "testserver",
-        ]
+        arguments = [str(self.model_folder(model))]
+        arguments += [flag.format_map(paths) for flag in flags]
+        arguments += ["--port", "0", "--hosts", "testserver"]
         keeping = patch.object(server, "run_server", lambda service, *_: services.append(service))
         with (
             keeping,
@@ -231,14 +220,14 @@ class _Paths(dict[str, str]):
         return str(self._doors.model_folder(name))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value as JSON holds it, with short numbers, and tokens and links as lists."""
     if isinstance(value, Mapping):
         if value.keys() == {"text", "log_probability"} and not isinstance(value["text"], Mapping):
             return [value["text"], _plain(value["log_probability"])]
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [*map(_plain, value)]
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 

@@ -15,60 +15,40 @@ import numpy as np
 import torch
 
 from tests import tiny
-from tests.calibrated_models import CALIBRATION, LIMITS
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
+from tests.model_variants import CALIBRATION, LIMITS
 from vanilla_transformer.data.tokenizer_training import add_augmentation_tokens
 from vanilla_transformer.extensions.conversion.from_transformers import convert_model
 from vanilla_transformer.text.languages import Direction, add_language_tags
 
 EOS = 2
 _DIRECTIONS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
-_SPREADS = {
-    "lm_head": 0.6,
-    "embed": 0.35,
-    "fc": 0.7,
-    "encoder_attn.out": 0.3,
-}  # standard deviations of weights by a part of their name; else 0.6
+# Standard deviations of weights by a part of their name; else 0.6.
+_SPREADS = {"lm_head": 0.6, "embed": 0.35, "fc": 0.7, "encoder_attn.out": 0.3}
 _FIRST = {"normalize_before": True}
 _HEAD = {"tie_word_embeddings": False, "lm_head_bias": True}
-_LSH = {
-    "layer_types": "lsh_attention",
-    "num_hashes": 2,
-    "num_buckets": 4,
-    "lsh_attn_chunk_length": 4,
-}
+_LSH = {"layer_types": "lsh_attention", "num_hashes": 2, "num_buckets": 4}
+_LSH |= {"lsh_attn_chunk_length": 4}
 _XL = {"layer_types": "transfo_xl_attention"}
-_REVERSIBLE = {"layer_types": "full_attention", "reversible": True, "normalize_before": True}
-_LEARNED = {
-    "position_embedding_type": "learned",
-    "max_position_embeddings": 24,
-    "normalize_before": True,
-}
-_ALIGNED = {
-    "alignment_heads": [[0, 0]],
-    "confidence": asdict(CALIBRATION),
-    "warning_limits": asdict(LIMITS),
-}
-_AGAINST_REPEATING = (
-    1.0  # factor of the embedding of a token that is subtracted from its output weights
-)
+_REVERSIBLE = _FIRST | {"layer_types": "full_attention", "reversible": True}
+_LEARNED = _FIRST | {"position_embedding_type": "learned", "max_position_embeddings": 24}
+_CROSS = {"cross_attention_type": "linear_attention"}
+_HEADS = {"alignment_heads": [[0, 0]]}
+_ALIGNED = {"confidence": asdict(CALIBRATION), "warning_limits": asdict(LIMITS)}
+# Factor of the embedding of a token that is subtracted from its output weights.
+_AGAINST_REPEATING = 1.0
 # Name → function that builds the model, seed, its tokenizer, and fields of its configuration.
 MODELS: dict[str, tuple[Callable[..., Any], int, str, dict[str, Any]]] = {
     "plain": (tiny.tiny_model, 17, "plain", _FIRST),
-    "aligned": (tiny.tiny_model, 17, "plain", _FIRST | _ALIGNED),
+    "aligned": (tiny.tiny_model, 17, "plain", _FIRST | _HEADS | _ALIGNED),
     "other": (tiny.tiny_model, 7, "plain", _FIRST),
     "reverse": (tiny.tiny_model, 34, "plain", {"decoder_layers": 2}),
     "limited": (tiny.tiny_model, 6, "plain", _FIRST | {"max_source_length": 12}),
     "learned": (tiny.tiny_model, 14, "plain", {**_LEARNED, "source_eos": False}),
     "tagged": (tiny.tiny_model, 38, "tagged", _FIRST),
-    "inline": (tiny.tiny_model, 36, "terms", _FIRST | {"alignment_heads": [[0, 0]]}),
+    "inline": (tiny.tiny_model, 36, "terms", _FIRST | _HEADS),
     "linear": (tiny.tiny_long_model, 10, "plain", _FIRST),
-    "linear_cross": (
-        tiny.tiny_long_model,
-        11,
-        "plain",
-        {"cross_attention_type": "linear_attention"},
-    ),
+    "linear_cross": (tiny.tiny_long_model, 11, "plain", _CROSS),
     "lsh": (tiny.tiny_long_model, 3, "plain", _FIRST | _LSH),
     "reversible": (tiny.tiny_long_model, 30, "plain", _REVERSIBLE),
     "transfo_xl": (tiny.tiny_long_model, 4, "plain", _FIRST | _XL),
@@ -93,7 +73,8 @@ def build(name: str, noise: float = 0.0, noise_seed: int = 0) -> Any:
     if getattr(model.config, "lm_head_bias", False):
         with torch.no_grad():
             model.lm_head.bias.copy_(_bias(vocabulary))
-            model.lm_head.weight.sub_(_AGAINST_REPEATING * model.get_decoder().embed_tokens.weight)
+            embeddings = model.get_decoder().embed_tokens.weight
+            model.lm_head.weight.sub_(_AGAINST_REPEATING * embeddings)
             model.lm_head.weight[EOS] *= 2
     _blur(model, noise, np.random.default_rng([seed, noise_seed]))
     return model.eval()
@@ -110,43 +91,46 @@ def tokenizer(name: str) -> Any:
         return build_nllb_tokenizer()
     if name == "plain":
         return tiny.tiny_tokenizer()
-    found = copy.deepcopy(tokenizer("plain"))
+    extended = copy.deepcopy(tokenizer("plain"))
     if name == "tagged":
-        add_language_tags(found, _DIRECTIONS)
+        add_language_tags(extended, _DIRECTIONS)
     else:
-        add_augmentation_tokens(found, ["inline_terms"])
-    return found
+        add_augmentation_tokens(extended, ["inline_terms"])
+    return extended
 
 
 @torch.no_grad()
-def _fill(model: Any, random: np.random.Generator) -> None:
+def _fill(model: torch.nn.Module, random: np.random.Generator) -> None:
     for name, parameter in sorted(model.named_parameters()):
         values = torch.from_numpy(random.standard_normal(parameter.shape)).float()
         if name.endswith("bias") or parameter.dim() == 1:
             is_scale = "norm" in name and not name.endswith("bias")
             parameter.copy_(0.1 * values + float(is_scale))
         else:
-            spread = next((each for kind, each in _SPREADS.items() if kind in name), 0.6)
+            spreads = [spread for part, spread in _SPREADS.items() if part in name]
+            spread = [*spreads, 0.6][0]
             parameter.copy_(spread * values)
 
 
 @torch.no_grad()
-def _blur(model: Any, noise: float, random: np.random.Generator) -> None:
+def _blur(model: torch.nn.Module, noise: float, random: np.random.Generator) -> None:
     if noise:
         for _, parameter in sorted(model.named_parameters()):
-            parameter.mul_(
-                1 + noise * torch.from_numpy(random.standard_normal(parameter.shape)).float()
-            )
+            values = torch.from_numpy(random.standard_normal(parameter.shape)).float()
+            parameter.mul_(1 + noise * values)
 
 
 def _bias(name: str) -> torch.Tensor:
     """Return the bias of the logits: EOS is likely, and tokens that are no printable text are
     not.
     """
-    found = tokenizer(name)
-    texts = found.batch_decode([[token] for token in range(len(found))])
-    bias = [0.0 if text.isprintable() and "\ufffd" not in text else -8.0 for text in texts]
-    for token in found.all_special_ids:
+    vocabulary = tokenizer(name)
+    texts = vocabulary.batch_decode([[token] for token in range(len(vocabulary))])
+    bias = [0.0] * len(texts)
+    for token, text in enumerate(texts):
+        if not text.isprintable() or "\ufffd" in text:
+            bias[token] = -8.0
+    for token in vocabulary.all_special_ids:
         bias[token] = -20.0
     bias[EOS] = 5.0
     return torch.tensor(bias)

@@ -26,34 +26,14 @@ A man is sleeping on the red bench. Two dogs run over the green grass. Where is 
 The child has an apple and a ball. They are playing near the water. She reads a book, and he paints a house.
 Ein Mann schläft. Zwei Hunde laufen. Wo ist der Vogel? Das Kind hat einen Apfel. Sie liest ein Buch."""
 SIZES = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
-SIZES |= {
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 8,
-    "decoder_ffn_dim": 8,
-    "max_position_embeddings": 320,
-}
-T5_SIZES = {
-    "tie_word_embeddings": False,
-    "d_model": 8,
-    "num_layers": 1,
-    "num_heads": 2,
-    "d_kv": 4,
-    "d_ff": 8,
-    "decoder_start_token_id": 0,
-}
-T5_TASKS = {
-    "summarization": {
-        "prefix": "summarize: ",
-        "max_length": 9,
-        "num_beams": 2,
-        "early_stopping": True,
-    },
-    "translation_en_to_de": {
-        "prefix": "translate English to German: ",
-        "max_length": 8,
-        "num_beams": 3,
-    },
-}
+SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+SIZES |= {"max_position_embeddings": 320}
+T5_SIZES = {"tie_word_embeddings": False, "d_model": 8, "num_layers": 1, "num_heads": 2}
+T5_SIZES |= {"d_kv": 4, "d_ff": 8, "decoder_start_token_id": 0}
+SUMMARIZATION = {"prefix": "summarize: ", "max_length": 9, "num_beams": 2}
+SUMMARIZATION |= {"early_stopping": True}
+TRANSLATION = {"prefix": "translate English to German: ", "max_length": 8, "num_beams": 3}
+T5_TASKS = {"summarization": SUMMARIZATION, "translation_en_to_de": TRANSLATION}
 
 
 def fill_weights(model):
@@ -64,7 +44,8 @@ def fill_weights(model):
         for name, parameter in model.named_parameters():
             generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
             if parameter.dim() == 2:
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.6)
+                values = torch.randn(parameter.shape, generator=generator)
+                parameter.copy_(values * 0.6)
             else:
                 parameter.fill_(float(name.endswith("weight")))
     return model.eval()
@@ -74,45 +55,45 @@ def train_sentencepiece(folder, **options):
     """Train a model of 80 pieces on [`CORPUS`], and return its file, which names no file of this
     machine.
     """
-    options = {"vocab_size": 80, "normalization_rule_name": "identity", "minloglevel": 2} | options
-    with (folder / "spm.model").open("wb") as file:
+    options = {"vocab_size": 80, "normalization_rule_name": "identity"} | options
+    path = folder / "spm.model"
+    with path.open("wb") as file:
         options |= {"sentence_iterator": iter(CORPUS.splitlines()), "model_writer": file}
-        sentencepiece.SentencePieceTrainer.train(**options)
-    return folder / "spm.model"
+        sentencepiece.SentencePieceTrainer.train(**options, minloglevel=2)
+    return path
+
+
+def write_vocabulary(folder, tokens):
+    """Write the numbers of tokens, and return the path of the file."""
+    path = folder / "vocab.json"
+    path.write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
+    return str(path)
 
 
 def marian(folder):
     spm = train_sentencepiece(folder)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(spm))
-    vocabulary = ["</s>", "<unk>", *(pieces.id_to_piece(i) for i in range(3, 80)), "<pad>"]
-    vocab = folder / "vocab.json"
-    vocab.write_text(json.dumps({piece: index for index, piece in enumerate(vocabulary)}))
-    files = {"source_spm": str(spm), "target_spm": str(spm), "vocab": str(vocab)}
+    vocabulary = ["</s>", "<unk>", *map(pieces.id_to_piece, range(3, 80)), "<pad>"]
+    vocab = write_vocabulary(folder, vocabulary)
+    files = {"source_spm": str(spm), "target_spm": str(spm), "vocab": vocab}
     tokenizer = transformers.MarianTokenizer(**files, source_lang="en", target_lang="de")
-    special = {
-        "pad_token_id": len(vocabulary) - 1,
-        "eos_token_id": 0,
-        "decoder_start_token_id": len(vocabulary) - 1,
-    }
-    config = transformers.MarianConfig(
-        vocab_size=len(vocabulary), forced_eos_token_id=0, **special, **SIZES
-    )
+    pad = len(vocabulary) - 1
+    special = {"pad_token_id": pad, "eos_token_id": 0, "decoder_start_token_id": pad}
+    special |= {"forced_eos_token_id": 0}
+    config = transformers.MarianConfig(vocab_size=len(vocabulary), **special, **SIZES)
     model = transformers.MarianMTModel(config)
-    model.generation_config.update(
-        num_beams=4, max_length=16, bad_words_ids=[[len(vocabulary) - 1]]
-    )
+    model.generation_config.update(num_beams=4, max_length=16, bad_words_ids=[[pad]])
     return model, tokenizer
 
 
 def m2m_100(folder):
     spm = train_sentencepiece(folder, pad_id=1, unk_id=3, bos_id=0, eos_id=2)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(spm))
-    vocab = folder / "vocab.json"
-    vocab.write_text(json.dumps({pieces.id_to_piece(index): index for index in range(80)}))
-    tokenizer = transformers.M2M100Tokenizer(str(vocab), str(spm), src_lang="en", tgt_lang="de")
-    config = transformers.M2M100Config(
-        vocab_size=max(tokenizer.lang_token_to_id.values()) + 9, **SIZES
-    )
+    vocab = write_vocabulary(folder, map(pieces.id_to_piece, range(80)))
+    languages = {"src_lang": "en", "tgt_lang": "de"}
+    tokenizer = transformers.M2M100Tokenizer(vocab, str(spm), **languages)
+    size = max(tokenizer.lang_token_to_id.values()) + 9
+    config = transformers.M2M100Config(vocab_size=size, **SIZES)
     model = transformers.M2M100ForConditionalGeneration(config)
     model.generation_config.update(max_length=14, num_beams=2)
     return model, tokenizer
@@ -120,15 +101,16 @@ def m2m_100(folder):
 
 def nllb(folder):
     tokenizer = transformers.NllbTokenizer(str(train_sentencepiece(folder)))
-    config = transformers.M2M100Config(vocab_size=len(tokenizer), decoder_start_token_id=2, **SIZES)
+    options = {"vocab_size": len(tokenizer), "decoder_start_token_id": 2}
+    config = transformers.M2M100Config(**options, **SIZES)
     return transformers.M2M100ForConditionalGeneration(config), tokenizer
 
 
 def mbart(folder, tokenizer_class=transformers.MBartTokenizer):
-    tokenizer = tokenizer_class(
-        str(train_sentencepiece(folder)), src_lang="en_XX", tgt_lang="de_DE"
-    )
-    config = transformers.MBartConfig(vocab_size=len(tokenizer), forced_eos_token_id=2, **SIZES)
+    spm = train_sentencepiece(folder)
+    tokenizer = tokenizer_class(str(spm), src_lang="en_XX", tgt_lang="de_DE")
+    options = {"vocab_size": len(tokenizer), "forced_eos_token_id": 2}
+    config = transformers.MBartConfig(**options, **SIZES)
     if tokenizer_class is transformers.MBart50Tokenizer:
         config.decoder_start_token_id = 2
     model = transformers.MBartForConditionalGeneration(config)
@@ -141,20 +123,12 @@ def mbart_50(folder):
 
 
 def bart(folder, **changes):
-    letters = sorted(
-        {
-            character
-            for character in CORPUS.replace(" ", "Ġ").replace("\n", "")
-            if ord(character) < 128
-        }
-        | {"Ġ"}
-    )
-    vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *letters, "Ġa", "th", "the", "Ġt", "<mask>"]
-    (folder / "vocab.json").write_text(
-        json.dumps({token: index for index, token in enumerate(vocabulary)})
-    )
-    (folder / "merges.txt").write_text("#version: 0.2\nĠ a\nt h\nth e\nĠ t\n")
-    tokenizer = transformers.BartTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    letters = sorted(filter(str.isascii, {*CORPUS} - {*" \n"})) + ["Ġ"]
+    vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *letters]
+    vocabulary += ["Ġa", "th", "the", "Ġt", "<mask>"]
+    vocab, merges = write_vocabulary(folder, vocabulary), folder / "merges.txt"
+    merges.write_text("#version: 0.2\nĠ a\nt h\nth e\nĠ t\n")
+    tokenizer = transformers.BartTokenizer(vocab, str(merges))
     config = transformers.BartConfig(vocab_size=len(vocabulary), **(SIZES | changes))
     model = transformers.BartForConditionalGeneration(config)
     model.generation_config.update(forced_bos_token_id=0)
@@ -162,10 +136,8 @@ def bart(folder, **changes):
 
 
 def bart_with_tasks(folder):
-    tasks = {
-        "summarization": {"length_penalty": 2.0, "max_length": 11, "min_length": 5, "num_beams": 2}
-    }
-    return bart(folder, task_specific_params=tasks, prefix=" ")
+    options = {"length_penalty": 2.0, "max_length": 11, "min_length": 5, "num_beams": 2}
+    return bart(folder, task_specific_params={"summarization": options}, prefix=" ")
 
 
 def t5(folder, **changes):
@@ -177,15 +149,12 @@ def t5(folder, **changes):
 
 
 def t5_v1_1(folder):
-    return t5(
-        folder, feed_forward_proj="gated-gelu", tie_word_embeddings=False, task_specific_params=None
-    )
+    changes = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    return t5(folder, **changes, task_specific_params=None)
 
 
 def madlad(folder):
-    model, tokenizer = t5(
-        folder, feed_forward_proj="gated-gelu", tie_word_embeddings=False, task_specific_params=None
-    )
+    model, tokenizer = t5_v1_1(folder)
     tokenizer.add_tokens(["<2de>", "<2en>"])
     model.resize_token_embeddings(len(tokenizer) + 2)
     return model, tokenizer
@@ -193,12 +162,10 @@ def madlad(folder):
 
 def pegasus(folder):
     spm = train_sentencepiece(folder, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    tokenizer = transformers.PegasusTokenizer(
-        str(spm), offset=6, mask_token_sent="<mask_1>", mask_token="<mask_2>"
-    )
-    model = transformers.PegasusForConditionalGeneration(
-        transformers.PegasusConfig(vocab_size=len(tokenizer), **SIZES)
-    )
+    masks = {"mask_token_sent": "<mask_1>", "mask_token": "<mask_2>"}
+    tokenizer = transformers.PegasusTokenizer(str(spm), offset=6, **masks)
+    config = transformers.PegasusConfig(vocab_size=len(tokenizer), **SIZES)
+    model = transformers.PegasusForConditionalGeneration(config)
     model.generation_config.update(max_length=15, num_beams=2, length_penalty=0.6)
     return model, tokenizer
 
@@ -209,69 +176,50 @@ def marian_folder_of_ours(folder):
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-    pieces = [
-        "<unk>",
-        "</s>",
-        *sorted({c for c in CORPUS.replace(" ", "▁") if c != "\n"}),
-        "▁the",
-        "▁is",
-        "en",
-        "<pad>",
-    ]
-    tokenizer = Tokenizer(
-        models.Unigram([(piece, -float(index % 7)) for index, piece in enumerate(pieces)], 0)
-    )
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="$A </s>", special_tokens=[("</s>", 1)]
-    )
+    letters = sorted({*CORPUS.replace(" ", "▁")} - {"\n"})
+    pieces = ["<unk>", "</s>", *letters, "▁the", "▁is", "en", "<pad>"]
+    scores = [(piece, -float(number % 7)) for number, piece in enumerate(pieces)]
+    tokenizer = Tokenizer(models.Unigram(scores, 0))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    template = {"single": "$A </s>", "special_tokens": [("</s>", 1)]}
+    tokenizer.post_processor = processors.TemplateProcessing(**template)
     special = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     wrapped = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
-    ids = {
-        "pad_token_id": len(pieces) - 1,
-        "eos_token_id": 1,
-        "decoder_start_token_id": len(pieces) - 1,
-    }
-    model = transformers.MarianMTModel(
-        transformers.MarianConfig(vocab_size=len(pieces), **ids, **SIZES)
-    )
+    pad = len(pieces) - 1
+    ids = {"pad_token_id": pad, "eos_token_id": 1, "decoder_start_token_id": pad}
+    config = transformers.MarianConfig(vocab_size=len(pieces), **ids, **SIZES)
+    model = transformers.MarianMTModel(config)
     model.generation_config.update(num_beams=4, length_penalty=0.6, max_length=30)
     return model, wrapped
 
 
-CHECKPOINTS = {
-    function.__name__: function
-    for function in (marian, marian_folder_of_ours, m2m_100, nllb, mbart)
-}
-CHECKPOINTS |= {
-    function.__name__: function
-    for function in (mbart_50, bart, bart_with_tasks, t5, t5_v1_1, madlad)
-}
-CHECKPOINTS |= {"pegasus": pegasus}
+BUILDERS = [marian, marian_folder_of_ours, m2m_100, nllb, mbart, mbart_50]
+BUILDERS += [bart, bart_with_tasks, t5, t5_v1_1, madlad, pegasus]
+CHECKPOINTS = {build.__name__: build for build in BUILDERS}
 ALL_TASKS = ("translation", "translation_en_to_de", "summarization", "text2text-generation")
-LANGUAGES = {"m2m_100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn"), "mbart": ("en_XX", "de_DE")}
-LANGUAGES["mbart_50"] = LANGUAGES["mbart"]
+LANGUAGES = {"m2m_100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}
+LANGUAGES |= dict.fromkeys(("mbart", "mbart_50"), ("en_XX", "de_DE"))
 
 
 def calls_of(name):
     """Yield the task, the options of the constructor, the inputs and the options of each call of a
     checkpoint.
     """
-    languages = dict(zip(("src_lang", "tgt_lang"), LANGUAGES.get(name, ()), strict=False))
+    pair = LANGUAGES.get(name, ())
+    languages = dict(zip(("src_lang", "tgt_lang"), pair, strict=False))
+    two_beams = {"max_new_tokens": 6, "num_beams": 2, "num_return_sequences": 2}
+    greedy = {"num_beams": 1, "max_new_tokens": 7, "clean_up_tokenization_spaces": True}
+    batches = {"do_sample": False, "max_new_tokens": 4}
     texts = [f"<2de> {text}" for text in TEXTS] if name == "madlad" else TEXTS
     for task in ALL_TASKS:
         options = languages if task.startswith("translation") else {}
         yield task, options, texts[0], {"max_new_tokens": 12}
-        yield task, options, texts, {"max_new_tokens": 6, "num_beams": 2, "num_return_sequences": 2}
+        yield task, options, texts, two_beams
         yield task, {}, texts[:2], options | {"max_length": 10, "truncation": True}
         yield task, options, texts[1], {"max_new_tokens": 5, "return_tensors": True}
-        yield (
-            task,
-            options,
-            texts,
-            {"num_beams": 1, "max_new_tokens": 7, "clean_up_tokenization_spaces": True},
-        )
-        yield task, options | {"batch_size": 2}, texts, {"do_sample": False, "max_new_tokens": 4}
+        yield task, options, texts, greedy
+        yield task, options | {"batch_size": 2}, texts, batches
         yield task, options, [], {}
 
 
@@ -279,7 +227,8 @@ def answer(folder, call):
     """Return the answer of a pipeline as JSON types, or the name of its error."""
     task, constructor, inputs, options = call
     try:
-        translate = transformers.pipeline(task, model=str(folder), device="cpu", **constructor)
+        constructor = {"model": str(folder), "device": "cpu"} | constructor
+        translate = transformers.pipeline(task, **constructor)
         answers = translate(inputs, **options)
     except Exception as error:  # whatever a user of transformers 4 sees
         return type(error).__name__
@@ -296,10 +245,10 @@ def main():
             model, tokenizer = build(Path(scratch))
             tokenizer.save_pretrained(FOLDER / name)
             fill_weights(model).save_pretrained(FOLDER / name)
-            answers[name] = [[list(call), answer(FOLDER / name, call)] for call in calls_of(name)]
-    text = json.dumps(
-        {"transformers": transformers.__version__, "answers": answers}, ensure_ascii=False
-    )
+            calls = [*calls_of(name)]
+            answers[name] = [[list(call), answer(FOLDER / name, call)] for call in calls]
+    stored = {"transformers": transformers.__version__, "answers": answers}
+    text = json.dumps(stored, ensure_ascii=False)
     (FOLDER / "answers.json").write_text(text.replace("]], [[", "]],\n[[") + "\n")
 
 

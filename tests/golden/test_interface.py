@@ -21,6 +21,6 @@ def test_recipes_have_their_values(recipe):
     assert resolve(recipe) == STORED["recipes"]["defaults"] | STORED["recipes"][recipe]
 
 
-def test_stored_answers_are_of_commands_and_recipes_that_exist():
+def test_stored_commands_and_recipes_exist():
     assert STORED["flags"].keys() == COMMANDS.keys()
     assert STORED["recipes"].keys() == {"defaults", *RECIPES}

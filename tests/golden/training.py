@@ -9,9 +9,11 @@ processor that has stored one.
 import hashlib
 import json
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from tests.tiny_runs import (
     no_scores,
     read_without_corpus,
     start_two,
+    train_tiny,
 )
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
@@ -43,21 +46,17 @@ from vanilla_transformer.training.trainer import train
 
 ANSWERS = Path(__file__).parent / "training.json"
 STEPS = 20
-COMMON = {
-    "max_steps": STEPS,
-    "warmup_steps": 400,
-    "dropout": 0.1,
-    "eval_steps": 10,
-    "save_steps": 10,
-}
-_RUN_KEYS = {"output_dir", "max_minutes", "mixed_precision", "report_to", "save_minutes", *COMMON}
+COMMON = {"max_steps": STEPS, "warmup_steps": 400, "dropout": 0.1}
+COMMON |= {"eval_steps": 10, "save_steps": 10}
+_RUN_KEYS = {"output_dir", "max_minutes", "mixed_precision", "report_to", "save_minutes"}
+_RUN_KEYS |= {*COMMON}
 # Softmax ignores the bias of keys, so its gradient is noise, which Adam scales up.
 _NOISE = "k_proj.bias"
 
 
 def run(corpus: Path, output: Path, **changes: Any) -> Path:
     """Train in this process."""
-    return train(parse_recipe(flags(corpus, output, **COMMON | changes)), evaluate=no_scores)
+    return train_tiny(corpus, output, **COMMON | changes)
 
 
 def run_killed(corpus: Path, output: Path) -> Path:
@@ -91,46 +90,35 @@ def run_seq2seq_trainer(corpus: Path, output: Path) -> Path:
     torch.manual_seed(0)
     model, tokenizer = tiny.tiny_model(), tiny.tiny_tokenizer()
     folder = save_model_folder(model, tokenizer, output.parent / "initial")
-    model, tokenizer = (
-        AutoModelForSeq2SeqLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     sides = [(corpus / f"train.{end}").read_text().splitlines() for end in "ab"]
-    rows = [
-        {**tokenizer(source), "labels": tokenizer(text_target=target)["input_ids"]}
-        for source, target in zip(*sides, strict=True)
-    ]
-    arguments = TokenBudgetTrainingArguments(
-        str(output),
-        max_tokens=64,
-        max_steps=STEPS,
-        warmup_steps=400,
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        save_strategy="no",
-    )
-    collator = DataCollatorForSeq2Seq(tokenizer, model=model)
-    trainer = VanillaSeq2SeqTrainer(model, arguments, train_dataset=rows, data_collator=collator)
+    rows = []
+    for source, target in zip(*sides, strict=True):
+        labels = tokenizer(text_target=target)["input_ids"]
+        rows.append({**tokenizer(source), "labels": labels})
+    options = {"max_tokens": 64, "max_steps": STEPS, "warmup_steps": 400, "use_cpu": True}
+    options |= {"report_to": [], "disable_tqdm": True, "save_strategy": "no"}
+    arguments = TokenBudgetTrainingArguments(str(output), **options)
+    data = {"train_dataset": rows, "data_collator": DataCollatorForSeq2Seq(tokenizer, model=model)}
+    trainer = VanillaSeq2SeqTrainer(model, arguments, **data)
     trainer.train()
     trainer.save_model(str(output))
     return output
 
 
 CASES: dict[str, Callable[[Path, Path], Path]] = {
-    "straight": lambda corpus, output: run(corpus, output, ema_decay=0.9),
+    "straight": partial(run, ema_decay=0.9),
     "killed_and_resumed": run_killed,
-    "accumulation": lambda corpus, output: run(corpus, output, gradient_accumulation_steps=2),
-    "clipping": lambda corpus, output: run(corpus, output, max_grad_norm=0.5, label_smoothing=0.0),
-    "bpe_dropout": lambda corpus, output: run(corpus, output, bpe_dropout=0.2, num_train_epochs=50),
+    "accumulation": partial(run, gradient_accumulation_steps=2),
+    "clipping": partial(run, max_grad_norm=0.5, label_smoothing=0.0),
+    "bpe_dropout": partial(run, bpe_dropout=0.2, num_train_epochs=50),
     "ddp": run_two_processes,
-    "fsdp": lambda corpus, output: run_two_processes(corpus, output, fsdp=True),
+    "fsdp": partial(run_two_processes, fsdp=True),
     "seq2seq_trainer": run_seq2seq_trainer,
 }
 for _path in sorted((ROOT / "recipes").glob("*.yaml")):
-    CASES[f"recipe_{_path.stem}"] = lambda corpus, output, name=_path.stem: run_recipe(
-        name, corpus, output
-    )
+    CASES[f"recipe_{_path.stem}"] = partial(run_recipe, _path.stem)
 
 
 def answer(name: str, corpus: Path, output: Path) -> dict[str, Any]:
@@ -146,14 +134,12 @@ def answer(name: str, corpus: Path, output: Path) -> dict[str, Any]:
         digest.update(key.encode() + weights[key].numpy().tobytes())
         values = weights[key].double().flatten()
         if not key.endswith(_NOISE):
-            numbers[key] = [
-                round(float(values.norm()), 9),
-                round(float(values @ torch.arange(len(values), dtype=values.dtype).cos()), 9),
-            ]
+            cosines = torch.arange(len(values), dtype=values.dtype).cos()
+            numbers[key] = [round(float(values.norm()), 9), round(float(values @ cosines), 9)]
     logged = entries(folder) if (folder / "metrics.jsonl").exists() else []
-    losses = [
-        entry[kind] for entry in logged for kind in ("loss", "validation_loss") if kind in entry
-    ]
+    losses = []
+    for entry in logged:
+        losses += [entry[kind] for kind in ("loss", "validation_loss") if kind in entry]
     return {"sha256": digest.hexdigest(), "losses": losses, "weights": numbers}
 
 
@@ -161,12 +147,14 @@ def processor() -> str:
     """Return the kind of this processor and the version of torch, on which the rounding of a run
     depends.
     """
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
-    vendor = next(
-        (line.split(":")[1].strip() for line in lines if "vendor_id" in line), platform.machine()
-    )
-    found = [name for name, value in torch.cpu.get_capabilities().items() if value is True]
-    return " ".join([vendor, *sorted(found), f"torch {torch.__version__.split('+')[0]}"])
+    vendor = platform.machine()
+    if sys.platform == "linux":
+        text = Path("/proc/cpuinfo").read_text()
+        vendors = re.search(r"^vendor_id\s*:(.*)$", text, re.MULTILINE)
+        vendor = vendors[1].strip() if vendors else vendor
+    capabilities = torch.cpu.get_capabilities().items()
+    names = sorted(name for name, value in capabilities if value is True)
+    return " ".join([vendor, *names, f"torch {torch.__version__.split('+')[0]}"])
 
 
 def main() -> None:
@@ -179,31 +167,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         corpus = tiny.write_tiny_corpus(Path(folder))
         for name in sys.argv[1:] or CASES:
-            found = answer(name, corpus, Path(folder) / name / "run")
+            new = answer(name, corpus, Path(folder) / name / "run")
             before = stored.get(name, {})
-            same = {kind: before[kind] for kind in ("losses", "weights") if kind in before}
-            kept = before.get("sha256", {}) if close(found, same) else {}
-            answers[name] = found | {"sha256": kept | {processor(): found["sha256"]}}
-    lines = [
-        f'"{name}": {json.dumps(each)}'
-        for name, each in sorted((stored | answers).items())
-        if name in CASES
-    ]
+            kept = before.get("sha256", {}) if close(new, before) else {}
+            answers[name] = new | {"sha256": kept | {processor(): new["sha256"]}}
+    lines = []
+    for name, stored_answer in sorted((stored | answers).items()):
+        if name in CASES:
+            lines.append(f'"{name}": {json.dumps(stored_answer)}')
     ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def close(found: dict[str, Any], expected: dict[str, Any], relative: float = 1e-5) -> bool:
+def close(new: dict[str, Any], expected: dict[str, Any], relative: float = 1e-5) -> bool:
     """Return whether losses and weights are equal but for rounding."""
-    return (
-        expected.keys() >= {"losses", "weights"}
-        and found["weights"].keys() == expected["weights"].keys()
-        and found["losses"] == pytest.approx(expected["losses"], rel=relative)
-        and all(
-            numbers
-            == pytest.approx(expected["weights"][key], rel=0, abs=relative * max(1.0, numbers[0]))
-            for key, numbers in found["weights"].items()
-        )
-    )
+    if not expected.keys() >= {"losses", "weights"}:
+        return False
+    if new["weights"].keys() != expected["weights"].keys():
+        return False
+    if new["losses"] != pytest.approx(expected["losses"], rel=relative):
+        return False
+    for key, numbers in new["weights"].items():
+        tolerance = relative * max(1.0, numbers[0])
+        if numbers != pytest.approx(expected["weights"][key], rel=0, abs=tolerance):
+            return False
+    return True
 
 
 if __name__ == "__main__":

@@ -32,9 +32,9 @@ def main(subjects: list[str]) -> int:
         os.environ["VANILLA_TRANSFORMER_CACHE"] = str(Path(folder) / "cache")
         os.environ["HF_HUB_OFFLINE"] = "1"
         noises = [0.0] + [_NOISE] * _NOISY_MODELS
-        several = [
-            Doors(Path(folder) / f"{seed}", noise, seed) for seed, noise in enumerate(noises)
-        ]
+        several = []
+        for seed, noise in enumerate(noises):
+            several.append(Doors(Path(folder) / f"{seed}", noise, seed))
         for subject in [name for name in subjects if name in SUBJECTS]:
             answers = {}
             for name in SUBJECTS[subject]:
@@ -42,9 +42,8 @@ def main(subjects: list[str]) -> int:
                     answers[name] = _answer(several, subject, name)
                 except Exception as error:
                     refused += 1
-                    sys.stderr.write(
-                        f"refused {subject}-{name}: {type(error).__name__}: {str(error)[:300]}\n"
-                    )
+                    message = f"{type(error).__name__}: {str(error)[:300]}"
+                    sys.stderr.write(f"refused {subject}-{name}: {message}\n")
             write_answers(subject, answers)
         for doors in several:
             doors.close()
@@ -57,12 +56,12 @@ def _answer(several: list[Doors], subject: str, name: str) -> Any:
     Raises:
         ValueError: Others, whose models have noise, answer otherwise.
     """
-    found, *noisy = (answer(doors, subject, name) for doors in several)
+    first, *noisy = (answer(doors, subject, name) for doors in several)
     for other in noisy:
-        difference = find_difference(other, found)
+        difference = find_difference(other, first)
         if difference is not None:
             raise ValueError(f"Noise changes the answer, {difference}")
-    return found
+    return first
 
 
 if __name__ == "__main__":

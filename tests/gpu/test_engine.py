@@ -29,9 +29,8 @@ every_search = pytest.mark.parametrize("beams", [1, 4], ids=["greedy", "beam4"])
 
 def model_of(**changes):
     """Return a model whose translations differ, on the device."""
-    return tiny_model(**{"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2} | changes).to(
-        DEVICE
-    )
+    fields = {"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2} | changes
+    return tiny_model(**fields).to(DEVICE)
 
 
 def engine_of(model, beams, **options):
@@ -40,10 +39,11 @@ def engine_of(model, beams, **options):
 
 def sources(number=24):
     draw = random.Random(0)
-    return [
-        [draw.randrange(5, 40) for _ in range(draw.choice([1, 3, 5, 30]))] + [EOS]
-        for _ in range(number)
-    ]
+    rows = []
+    for _ in range(number):
+        length = draw.choice([1, 3, 5, 30])
+        rows.append([draw.randrange(5, 40) for _ in range(length)] + [EOS])
+    return rows
 
 
 def tokens_of(results):
@@ -53,9 +53,8 @@ def tokens_of(results):
 def generated(model, source, beams):
     """Return the new tokens that `generate()` finds, EOS included."""
     ids = torch.tensor([source], device=DEVICE)
-    tokens = model.generate(ids, num_beams=beams, max_new_tokens=20, do_sample=False)[
-        0, 1:
-    ].tolist()
+    rows = model.generate(ids, num_beams=beams, max_new_tokens=20, do_sample=False)
+    tokens = rows[0, 1:].tolist()
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
 
@@ -73,19 +72,20 @@ def no_sync():
 @every_search
 def test_engine_gives_tokens_of_generate(beams, compile):
     model = model_of()
-    found = tokens_of(engine_of(model, beams, compile=compile).decode(sources()))
-    assert found == [generated(model, source, beams) for source in sources()]
+    engine = engine_of(model, beams, compile=compile)
+    expected = [generated(model, source, beams) for source in sources()]
+    assert tokens_of(engine.decode(sources())) == expected
 
 
 @every_mode
 @every_search
 def test_engine_gives_log_probabilities_of_forced_decoding(beams, compile):
     model = model_of()
-    found = [best for (best,) in engine_of(model, beams, compile=compile).decode(sources())]
-    forced = score_tokens(model, sources(), [each.tokens for each in found])
-    for each, log_probabilities in zip(found, forced, strict=True):
-        assert each.token_log_probabilities == pytest.approx(log_probabilities, rel=1e-4, abs=1e-4)
-        assert each.log_probability == pytest.approx(sum(log_probabilities), rel=1e-4)
+    results = engine_of(model, beams, compile=compile).decode(sources())
+    forced = score_tokens(model, sources(), tokens_of(results))
+    for (best,), expected in zip(results, forced, strict=True):
+        assert best.token_log_probabilities == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        assert best.log_probability == pytest.approx(sum(expected), rel=1e-4)
 
 
 @needs_gpu
@@ -132,9 +132,9 @@ def test_engine_never_waits_but_to_look_and_to_take(beams, compile, precision):
     engine.decode(sources(), beams)  # allocates the buffers and captures the steps
     with no_sync():
         results = engine.decode(sources(), beams)
-    assert len(results) == 24 and all(
-        hypothesis.tokens for hypotheses in results for hypothesis in hypotheses
-    )
+    assert len(results) == 24
+    for hypotheses in results:
+        assert all(hypothesis.tokens for hypothesis in hypotheses)
 
 
 @needs_gpu
@@ -148,11 +148,11 @@ def test_sync_debug_mode_finds_a_read():
 @every_search
 def test_engine_in_bfloat16_gives_tokens_of_eager_steps(beams):
     model = model_of()
-    eager, captured = (
-        engine_of(model, beams, precision="bfloat16", compile=each) for each in (False, "auto")
-    )
+    eager = engine_of(model, beams, precision="bfloat16", compile=False)
+    captured = engine_of(model, beams, precision="bfloat16", compile="auto")
     assert tokens_of(captured.decode(sources())) == tokens_of(eager.decode(sources()))
-    assert captured.model.dtype is torch.bfloat16 and model.dtype is torch.float32
+    assert captured.model.dtype is torch.bfloat16
+    assert model.dtype is torch.float32
 
 
 @needs_gpu
@@ -166,7 +166,7 @@ def test_prefill_uses_flash_attention_without_padding():
 
 @needs_gpu
 @every_search
-def test_engine_gives_tokens_of_eager_steps_when_inductor_compiles_them(beams):
+def test_inductor_gives_tokens_of_eager_steps(beams):
     pytest.importorskip("triton", reason="inductor compiles for a GPU by Triton")
     model = model_of()
     compiled = engine_of(model, beams, compile=True, max_new_tokens=8)

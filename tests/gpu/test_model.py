@@ -18,9 +18,8 @@ KERNELS |= {"efficient": SDPBackend.EFFICIENT_ATTENTION}  # of GPUs only
 
 def model_of(**changes):
     """Return a model with heads of 64, for which there are kernels of every kind."""
-    return tiny_model(
-        **{"d_model": 128, "init_std": 0.1, "encoder_layers": 2, "decoder_layers": 2} | changes
-    )
+    fields = {"d_model": 128, "init_std": 0.1, "encoder_layers": 2, "decoder_layers": 2}
+    return tiny_model(**fields | changes)
 
 
 def batch(lengths):
@@ -29,11 +28,8 @@ def batch(lengths):
     ids = torch.randint(3, 300, (len(lengths), max(lengths)))
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     targets = torch.randint(3, 300, (len(lengths), 12))
-    return {
-        "input_ids": ids.where(mask, PAD),
-        "attention_mask": mask.long(),
-        "decoder_input_ids": targets,
-    }
+    inputs = {"input_ids": ids.where(mask, PAD), "attention_mask": mask.long()}
+    return inputs | {"decoder_input_ids": targets}
 
 
 @torch.no_grad()
@@ -45,16 +41,18 @@ def logits_of(model, lengths, dtype=torch.float32, device=DEVICE, masked=True):
     return model.to(device, dtype)(**inputs, use_cache=False).logits.float().cpu()
 
 
-def assert_close(found, expected, dtype):
-    assert (found - expected).abs().max() / expected.std() < TOLERANCES[dtype]
+def assert_close(logits, expected, dtype):
+    error = (logits - expected).abs().max()
+    assert error / expected.std() < TOLERANCES[dtype]
 
 
 @pytest.mark.parametrize("normalize_before", [False, True], ids=["post-norm", "pre-norm"])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 def test_logits_match_float32_on_a_cpu(dtype, normalize_before):
-    expected = logits_of(model_of(normalize_before=normalize_before), [17, 9, 30], device="cpu")
-    found = logits_of(model_of(normalize_before=normalize_before), [17, 9, 30], dtype)
-    assert_close(found, expected, dtype)
+    on_cpu = model_of(normalize_before=normalize_before)
+    expected = logits_of(on_cpu, [17, 9, 30], device="cpu")
+    model = model_of(normalize_before=normalize_before)
+    assert_close(logits_of(model, [17, 9, 30], dtype), expected, dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -35,9 +35,8 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_train_step, train_step
 
-os.environ.setdefault(
-    "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-)  # for products that are the same in every run
+# For products that are the same in every run.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 PAIRS = read_demo_corpus("train", 64)
 # Types of products that the device can train with.
 every_precision = pytest.mark.parametrize(
@@ -69,43 +68,37 @@ def tokenizer():
 
 def micro_batches(tokenizer, step):
     """Return two micro-batches of 8 pairs for a step."""
-    parts = [np.arange(first, first + 8) % len(PAIRS) for first in (16 * step, 16 * step + 8)]
-    tensors = [padded(tokenizer, [PAIRS[number] for number in part]) for part in parts]
-    tokens = [[int((each[side] > 0).sum()) for side in ("input_ids", "labels")] for each in tensors]
-    counts = [TokenCounts(*sides, padded_tokens=1000) for sides in tokens]
-    total = sum(target for _, target in tokens)
-    return [MicroBatch(*columns, total) for columns in zip(tensors, parts, counts, strict=True)]
+    columns = []
+    for first in (16 * step, 16 * step + 8):
+        numbers = np.arange(first, first + 8) % len(PAIRS)
+        tensors = padded(tokenizer, [PAIRS[number] for number in numbers])
+        tokens = [int((tensors[side] > 0).sum()) for side in ("input_ids", "labels")]
+        columns.append((tensors, numbers, TokenCounts(*tokens, padded_tokens=1000)))
+    total = sum(counts.target_tokens for *_, counts in columns)
+    return [MicroBatch(*column, total) for column in columns]
 
 
 def padded(tokenizer, pairs):
-    source, target = (
-        [torch.tensor([*ids, tokenizer.eos_token_id]) for ids in tokenizer([*side])["input_ids"]]
-        for side in zip(*pairs, strict=True)
-    )
-    ids, labels = (
-        pad_sequence(*side) for side in ((source, True, 0), (target, True, IGNORED_LABEL))
-    )
+    sources, targets = (encoded(tokenizer, side) for side in zip(*pairs, strict=True))
+    ids = pad_sequence(sources, batch_first=True)
+    labels = pad_sequence(targets, batch_first=True, padding_value=IGNORED_LABEL)
     return {"input_ids": ids, "attention_mask": ids.ne(0).long(), "labels": labels}
+
+
+def encoded(tokenizer, texts):
+    rows = tokenizer([*texts])["input_ids"]
+    return [torch.tensor([*ids, tokenizer.eos_token_id]) for ids in rows]
 
 
 def new_state(tokenizer, precision, weights=None):
     """Return a run with dropout and a moving average, with the weights of a checkpoint."""
-    flags = [
-        "--train_source",
-        "-",
-        "--train_target",
-        "-",
-        "--output_dir",
-        "-",
-        "--warmup_steps",
-        "20",
-    ]
+    files = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
+    flags = [*files, "--warmup_steps", "20"]  # nothing reads the files
     flags += ["--packing", "false"]  # batches have many shapes
     recipe = parse_recipe([*flags, "--mixed_precision", precision, "--ema_decay", "0.9"])
     torch.manual_seed(0)
-    config = VanillaTransformerConfig(
-        **TINY_SIZES | {"d_model": 32, "dropout": 0.1, "vocab_size": len(tokenizer)}
-    )
+    sizes = TINY_SIZES | {"d_model": 32, "vocab_size": len(tokenizer)}
+    config = VanillaTransformerConfig(**sizes, dropout=0.1)
     model = VanillaTransformerForConditionalGeneration(config)
     if weights is not None:
         load_weights(model, weights)
@@ -117,13 +110,17 @@ def new_state(tokenizer, precision, weights=None):
 def tensors_of(state):
     """Return weights, moments of Adam and the moving average, on the CPU."""
     resume = state.resume_state()
-    weights = {
-        name: weight.detach().cpu().clone()
-        for name, weight in state.unwrapped_model.named_parameters()
-    }
-    return (
-        weights | {f"adam.{name}": tensor for name, tensor in resume.optimizer.items()} | resume.ema
-    )
+    tensors = {}
+    for name, weight in state.unwrapped_model.named_parameters():
+        tensors[name] = weight.detach().cpu().clone()
+    for name, tensor in resume.optimizer.items():
+        tensors[f"adam.{name}"] = tensor
+    return tensors | resume.ema
+
+
+def scale_of(state):
+    scaler = state.accelerator.scaler
+    return scaler and scaler.state_dict()
 
 
 def run(state, tokenizer, steps):
@@ -136,23 +133,21 @@ def test_resumed_run_is_bit_equal(precision, tokenizer, tmp_path):
     state = new_state(tokenizer, precision)
     assert state.unwrapped_model.device.type == DEVICE.type
     run(state, tokenizer, range(3))
-    folder = save_checkpoint(
-        state.unwrapped_model, tokenizer, state.resume_state(), tmp_path / "checkpoint-3"
-    )
+    folder = tmp_path / "checkpoint-3"
+    save_checkpoint(state.unwrapped_model, tokenizer, state.resume_state(), folder)
     run(state, tokenizer, range(3, 6))
-    expected, scaler = (
-        tensors_of(state),
-        state.accelerator.scaler and state.accelerator.scaler.state_dict(),
-    )
+    expected, scale = tensors_of(state), scale_of(state)
     AcceleratorState._reset_state(reset_partial_state=True)
     resumed = new_state(tokenizer, precision, load_model_weights(folder))
     resumed.load_resume_state(load_resume_state(folder, resumed.resume_state()), full=True)
     assert resumed.step == 3
     run(resumed, tokenizer, range(3, 6))
-    found = tensors_of(resumed)
-    assert found.keys() == expected.keys() and resumed.step == 6
-    assert [name for name, tensor in found.items() if not torch.equal(tensor, expected[name])] == []
-    assert (resumed.accelerator.scaler and resumed.accelerator.scaler.state_dict()) == scaler
+    tensors = tensors_of(resumed)
+    assert tensors.keys() == expected.keys()
+    assert resumed.step == 6
+    for name, tensor in tensors.items():
+        assert torch.equal(tensor, expected[name]), name
+    assert scale_of(resumed) == scale
 
 
 @every_precision
@@ -166,9 +161,7 @@ def test_train_step_learns(precision, tokenizer):
 
 
 @needs_gpu
-@pytest.mark.parametrize(
-    "precision", ["no", "bf16"]
-)  # a scaler reads whether there was an overflow
+@pytest.mark.parametrize("precision", ["no", "bf16"])  # a scaler reads whether one overflows
 def test_train_step_never_waits_for_the_gpu(precision, tokenizer):
     state = new_state(tokenizer, precision)
     run(state, tokenizer, range(2))
@@ -184,21 +177,17 @@ def test_train_step_never_waits_for_the_gpu(precision, tokenizer):
 
 
 @needs_gpu
-def test_fp16_scaler_halves_its_scale_and_keeps_the_weights_at_an_overflow(tokenizer):
+def test_fp16_keeps_the_weights_at_an_overflow(tokenizer):
     state = new_state(tokenizer, "fp16")
     run(state, tokenizer, range(2))
-    before = {
-        name: weight.detach().clone() for name, weight in state.unwrapped_model.named_parameters()
-    }
+    before = [weight.detach().clone() for weight in state.unwrapped_model.parameters()]
     scaler = state.accelerator.scaler
     scaler.update(2.0**100)  # with which gradients overflow
     train_step(state, micro_batches(tokenizer, 2))
     assert scaler.get_scale() < 2.0**100
     state.read_steps()  # which finds no loss that is not finite
-    assert all(
-        torch.equal(weight, before[name])
-        for name, weight in state.unwrapped_model.named_parameters()
-    )
+    for weight, old in zip(state.unwrapped_model.parameters(), before, strict=True):
+        assert torch.equal(weight, old)
 
 
 @needs_gpu
@@ -219,18 +208,15 @@ def test_captured_steps_train_as_others_do(tmp_path, changes):
         AcceleratorState._reset_state(reset_partial_state=True)
         torch.manual_seed(0)
         accelerator = Accelerator(mixed_precision="bf16")
-        state = tiny_train_state(
-            tmp_path, accelerator, packing=True, compile=True, dropout=0.1, **changes
-        )
-        batches = [
-            packed_micro_batch([[5, 3 + number % 2], [4, 2, 1]], length=16) for number in range(20)
-        ]
-        for batch in batches if "train_alignments" in changes else ():
-            links = {
-                "link_places": torch.tensor([0, 17, 0]),
-                "link_weights": torch.tensor([1.0, 0.5, 0.0]),
-            }
-            batch.tensors.update(links)
+        options = {"packing": True, "compile": True, "dropout": 0.1} | changes
+        state = tiny_train_state(tmp_path, accelerator, **options)
+        batches = []
+        for number in range(20):
+            batch = packed_micro_batch([[5, 3 + number % 2], [4, 2, 1]], length=16)
+            if "train_alignments" in changes:
+                batch.tensors["link_places"] = torch.tensor([0, 17, 0])
+                batch.tensors["link_weights"] = torch.tensor([1.0, 0.5, 0.0])
+            batches.append(batch)
         compile_train_step(state, [[batches[0]]])
         if captured:
             capture_steps(state)

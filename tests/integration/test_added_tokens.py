@@ -20,8 +20,8 @@ from tokenizers import (
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, TextStreamer
 
 from tests.m2m_100_models import build_m2m_tokenizer, build_nllb_tokenizer
-from tests.marian_models import build_marian_tokenizer
-from tests.normal_form import normal_form
+from tests.marian_files import build_marian_tokenizer
+from tests.unicode_texts import normal_form
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data.tokenizer_training import add_augmentation_tokens, extend_tokenizer
 from vanilla_transformer.extensions.conversion.marian import library_tokenizer

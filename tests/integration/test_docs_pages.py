@@ -24,13 +24,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from tests.aligned_corpus import write_aligned_corpus
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
+from tests.corpora import write_aligned_corpus
 from tests.docs_pages import ROOT, SMALL, blocks
 from tests.fixtures import DRAW_PICTURE
 from tests.golden.removed_tasks import FOLDER
-from tests.inline_terms import model_with_inline_terms
-from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
+from tests.marian_files import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
+from tests.model_variants import model_with_inline_terms
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.sentences import Sentence

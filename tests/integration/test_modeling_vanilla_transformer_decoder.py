@@ -24,7 +24,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from tests.forked import run_python
+from tests.processes import run_python
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerDecoderConfig,

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from tests.normal_form import normal_form
 from tests.tiny import tiny_model
+from tests.unicode_texts import normal_form
 from vanilla_transformer import TranslationPipeline, VanillaTransformerTokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.data_arguments import NORMALIZATIONS

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import vanilla_transformer
-from tests.forked import run_python
+from tests.processes import run_python
 from tests.wheel import build_wheel
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import vanilla_transformer
-from tests.forked import run_python
+from tests.processes import run_python
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.loading.model_folders import save_model_folder

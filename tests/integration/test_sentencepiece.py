@@ -4,6 +4,7 @@ are used for.
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -11,9 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from tests.forked import Forked
+from tests.processes import Forked
 from tests.tiny import tiny_model
-from tests.without_package import WITHOUT_PACKAGE
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import (
@@ -33,6 +33,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
 )
 from vanilla_transformer.training.initialization import replace_vocabulary
 
+WITHOUT_PACKAGE = Path(__file__).parents[1] / "without_package.py"
 TEXTS = [text for pair in read_demo_corpus("train", 500) for text in (pair.source, pair.target)]
 ODD = [
     *(
@@ -147,7 +148,7 @@ def test_file_is_saved_beside_the_tokenizer_and_again_after_loading(tokenizer, t
 def test_tokenizer_loads_without_this_package(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path / "saved")
     texts = ["Tom  schläft. ", "", *NAMES]
-    process = Forked(["-c", WITHOUT_PACKAGE, json.dumps(texts), str(tmp_path / "saved")])
+    process = Forked([WITHOUT_PACKAGE, "tokenizers", json.dumps(texts), str(tmp_path / "saved")])
     ids, decoded, special, inputs = json.loads(process.communicate(timeout=120)[0])
     assert ids == tokenizer(texts)["input_ids"] and inputs == ["input_ids", "attention_mask"]
     assert decoded == tokenizer.batch_decode(ids, skip_special_tokens=True) and special == [

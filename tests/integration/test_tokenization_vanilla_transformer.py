@@ -9,6 +9,7 @@ import subprocess
 import sys
 import unicodedata
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,11 +19,10 @@ from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from tests.forked import run_python
-from tests.normal_form import normal_form
+from tests.processes import run_python
 from tests.sweeps import examples
 from tests.tiny import tiny_tokenizer
-from tests.without_package import WITHOUT_PACKAGE
+from tests.unicode_texts import normal_form
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerTokenizer
 from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
@@ -34,6 +34,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
     _fit_unigram,
 )
 
+WITHOUT_PACKAGE = Path(__file__).parents[1] / "without_package.py"
 TINY_TEXTS = [
     "A man is sleeping.",
     "Two dogs run across the green grass.",
@@ -170,7 +171,7 @@ def test_tokenizers_load_without_this_package(tiny_config, tmp_path):
     folders = [
         tmp_path / model / name for model in tokenizers for name in ("alone", "beside_a_model")
     ]
-    command = [sys.executable, "-c", WITHOUT_PACKAGE, json.dumps(texts), *folders]
+    command = [sys.executable, WITHOUT_PACKAGE, "tokenizers", json.dumps(texts), *folders]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:

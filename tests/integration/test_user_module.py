@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 
-from tests.forked import run_python
+from tests.processes import run_python
 from tests.tiny import TINY_SIZES, TINY_VOCAB_SIZE, tiny_config, tiny_model
 from tests.tiny_runs import flags, no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerModel

@@ -2,7 +2,7 @@
 system.
 """
 
-from tests.forked import run_python
+from tests.processes import run_python
 from tests.tiny import write_tiny_corpus
 
 # Hides modules from the package's own imports only: other packages choose by the name of the

@@ -173,8 +173,8 @@ class StackTests(ModelTesterMixin, TensorParallelTesterMixin):
     def test_classes_with_a_loss_get_labels(self):
         config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
         for model_class in self.all_model_classes[1:]:
-            given = self._prepare_for_class(inputs, model_class, return_labels=True)
-            assert model_class(config)(**given).loss.requires_grad
+            batch = self._prepare_for_class(inputs, model_class, return_labels=True)
+            assert model_class(config)(**batch).loss.requires_grad
 
 
 class DecoderOnlyTest(StackTests, GenerationTesterMixin, unittest.TestCase):

@@ -14,9 +14,9 @@ import pytest
 from tests.releases import install_release
 
 ROOT = Path(__file__).parents[2]
-RELEASES = re.search(r"^RELEASES := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[
-    1
-].split() + ["installed"]
+MAKEFILE = (ROOT / "Makefile").read_text()
+NAMED = re.search(r"^RELEASES := (.+)$", MAKEFILE, re.MULTILINE)[1]
+RELEASES = [*NAMED.split(), "installed"]
 
 
 @pytest.fixture(scope="module")
@@ -29,22 +29,18 @@ def run(tmp_path_factory):
     def run_script(release, how, folder):
         if release != "installed" and not (installed / release).exists():
             install_release(release, installed / release)
-        places = [str(installed / release)] + ([] if how == "code" else [str(ROOT)])
-        environment = {"PYTHONPATH": os.pathsep.join(places), "HF_HUB_OFFLINE": "1"}
+        paths = [str(installed / release)]
+        if how != "code":
+            paths.append(str(ROOT))
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
         environment["HF_HOME"] = str(installed / f"home-{release}")  # of the carried code
         command = [sys.executable, ROOT / "tests" / "checkpoints_of_releases.py", how, folder]
-        process = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env=os.environ | environment,
-            cwd=installed,
-            timeout=600,
-        )
+        options = {"capture_output": True, "text": True, "cwd": installed, "timeout": 600}
+        process = subprocess.run(command, env=environment, **options)
         assert process.returncode == 0, process.stderr[-3000:]
-        used, found = json.loads(process.stdout.splitlines()[-1])
+        used, answers = json.loads(process.stdout.splitlines()[-1])
         assert release in ("installed", used)
-        return found
+        return answers
 
     return run_script
 
@@ -54,18 +50,17 @@ def saved(run, tmp_path_factory):
     """Return a folder with the checkpoints of all releases, and the answers of each one before it
     was saved.
     """
-    folder, found = tmp_path_factory.mktemp("checkpoints"), {}
+    folder, answers = tmp_path_factory.mktemp("checkpoints"), {}
     for release in RELEASES:
-        found |= run(release, "save", folder)
-    assert len(found) == 4 * len(RELEASES)
-    return folder, found
+        answers |= run(release, "save", folder)
+    assert len(answers) == 4 * len(RELEASES)
+    return folder, answers
 
 
 @pytest.mark.parametrize("how", ["package", "code"])
 @pytest.mark.parametrize("release", RELEASES)
 def test_checkpoints_of_all_releases_decode_equally(release, how, run, saved):
     folder, expected = saved
-    found = run(release, how, folder)
-    assert {name: found[name] == expected[name] for name in expected} == dict.fromkeys(
-        expected, True
-    )
+    answers = run(release, how, folder)
+    for name, answer in expected.items():
+        assert answers[name] == answer, name

@@ -13,8 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.axe import find_problems
-from tests.browser import requested_addresses, set_color_scheme, set_width
+from tests.browser import find_problems, requested_addresses, set_color_scheme, set_width
 from tests.docs_pages import ROOT
 from tests.node import require, run_with_network
 from vanilla_transformer.extensions.conversion import WRITERS
@@ -31,19 +30,19 @@ def site(tmp_path_factory):
     from mkdocs.config import load_config
 
     require("npm")
-    model, folder = tmp_path_factory.mktemp("models") / "converted", tmp_path_factory.mktemp("site")
+    model = tmp_path_factory.mktemp("models") / "converted"
+    folder = tmp_path_factory.mktemp("site")
     WRITERS["transformers.js"](ROOT / "models/en-de", model, ["Tom sings."])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRANSLATOR", "1")
         build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder)))
-    run_with_network(
-        [str(ROOT / "examples/browser/build.sh"), str(model), str(folder / "translator")]
-    )
-    with ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(_QuietHandler, directory=str(folder))
-    ) as server:
+    script = ROOT / "examples/browser/build.sh"
+    run_with_network([str(script), str(model), str(folder / "translator")])
+    handler = partial(_QuietHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        pages = sorted(str(path.parent.relative_to(folder)) for path in folder.rglob("index.html"))
+        paths = folder.rglob("index.html")
+        pages = sorted(str(path.parent.relative_to(folder)) for path in paths)
         yield f"http://127.0.0.1:{server.server_port}", pages
         server.shutdown()
 
@@ -54,49 +53,43 @@ def test_site_is_accessible(site, browser, axe, scheme, width):
     address, pages = site
     set_width(browser, width)
     set_color_scheme(browser, scheme)
-    found = {}
+    problems = []
     for page in pages:
         browser.get(f"{address}/{page}/")
-        problems = find_problems(browser, axe, width)
-        problems += [entry["message"] for entry in browser.get_log("browser")]
-        found |= {page: problems} if problems else {}
-    assert len(pages) > 30 and not found
-    assert all(
-        each.removeprefix("blob:").startswith(address) for each in requested_addresses(browser)
-    )
+        messages = [entry["message"] for entry in browser.get_log("browser")]
+        for problem in find_problems(browser, axe, width) + messages:
+            problems.append(f"{page}: {problem}")
+    assert len(pages) > 30
+    assert not problems
+    for requested in requested_addresses(browser):
+        assert requested.removeprefix("blob:").startswith(address)
 
 
 def test_site_search_finds_a_recipe_key(site, browser):
     address, _ = site
     browser.get(f"{address}/")
     browser.find_element(By.CSS_SELECTOR, ".md-search__input").send_keys("warmup_steps")
-    WebDriverWait(browser, 20).until(
-        lambda driver: (
-            "Recipe keys" in driver.find_element(By.CSS_SELECTOR, ".md-search-result__list").text
-        )
-    )
+    results = (By.CSS_SELECTOR, ".md-search-result__list")
+    are_there = expected_conditions.text_to_be_present_in_element(results, "Recipe keys")
+    WebDriverWait(browser, 20).until(are_there)
 
 
 def test_site_follows_the_color_scheme_of_the_system(site, browser):
     address, _ = site
-    found = []
-    for scheme in ("light", "dark", "light"):
+    for scheme, shown in (("light", "default"), ("dark", "slate"), ("light", "default")):
         set_color_scheme(browser, scheme)
         browser.get(f"{address}/")
-        found.append(browser.execute_script("return document.body.dataset.mdColorScheme"))
-    assert found == ["default", "slate", "default"]
+        assert browser.execute_script("return document.body.dataset.mdColorScheme") == shown
 
 
 def test_home_page_translates_in_the_browser(site, browser):
     browser.get(f"{site[0]}/")
     browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe.translator"))
     for status in ("Ready", "Done"):
-        WebDriverWait(browser, 120).until(
-            expected_conditions.text_to_be_present_in_element((By.ID, "status"), status)
-        )
+        element = (By.ID, "status")
+        is_there = expected_conditions.text_to_be_present_in_element(element, status)
+        WebDriverWait(browser, 120).until(is_there)
         browser.find_element(By.ID, "translate").click()
-    assert (
-        browser.find_element(By.ID, "translation").get_property("value")
-        == "Tom gab mir einen roten Apfel."
-    )
+    translation = browser.find_element(By.ID, "translation").get_property("value")
+    assert translation == "Tom gab mir einen roten Apfel."
     browser.switch_to.default_content()

@@ -36,7 +36,7 @@ def test_flex_attention_matches_eager_attention():
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_torch_compile_takes_training_step_as_one_graph_with_inductor(implementation):
+def test_inductor_takes_a_step_as_one_graph(implementation):
     assert_training_step_compiles_to_one_graph(implementation, "inductor")
 
 

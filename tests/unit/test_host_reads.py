@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.host_reads import GPU, NoHostReads, gpu_stand_in
+from tests.devices import GPU, NoHostReads, gpu_stand_in
 
 READS = {
     "item": lambda values: values[1].item(),

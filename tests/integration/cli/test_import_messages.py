@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from benchmarks.harness import ROOT
-from tests.forked import run_python
+from tests.processes import run_python
 
 TORCHAO = """
 import logging

@@ -7,8 +7,7 @@ import pytest
 from transformers import pipeline
 
 from tests.tiny import tiny_model, write_tiny_corpus
-from tests.tiny_distillation import distillation_flags
-from tests.tiny_runs import flags
+from tests.tiny_runs import distillation_flags, flags
 from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import TranslationOptions

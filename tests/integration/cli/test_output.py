@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import run_python
+from tests.processes import run_python
 from tests.tiny_runs import ROOT
 from vanilla_transformer.cli import run
 from vanilla_transformer.loading.model_folders import save_model_folder

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.tiny import tiny_causal_lm, tiny_masked_lm
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.forced_decoding import score_tokens

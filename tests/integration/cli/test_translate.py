@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main

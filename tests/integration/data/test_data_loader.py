@@ -15,8 +15,8 @@ import psutil
 import pytest
 import torch
 
+from tests.corpora import FreshCorpus, LengthsCorpus
 from tests.sweeps import rare
-from tests.tiny_corpora import FreshCorpus, LengthsCorpus
 from vanilla_transformer.data.batch_sampler import PlannedBatch, TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import BatchShape, TokenCounts
 from vanilla_transformer.data.data_loader import MicroBatchLoader, _Steps, report_lost_workers

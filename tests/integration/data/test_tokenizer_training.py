@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.forked import Forked
+from tests.processes import Forked
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data import tokenizer_training as tokenizing
 from vanilla_transformer.data.data_arguments import DataArguments

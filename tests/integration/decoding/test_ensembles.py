@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine.engine import Engine

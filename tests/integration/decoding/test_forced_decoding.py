@@ -6,9 +6,15 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from tests.engine_cases import EOS, IMPOSSIBLE, random_case
-from tests.long_engine_cases import random_long_case, random_long_prompt_case, random_prompt_case
-from tests.rounding import close_to
+from tests.closeness import close_to
+from tests.engine_cases import (
+    EOS,
+    IMPOSSIBLE,
+    random_case,
+    random_long_case,
+    random_long_prompt_case,
+    random_prompt_case,
+)
 from tests.sweeps import rare
 from tests.tiny import TINY_SIZES, tiny_long_model, tiny_model
 from vanilla_transformer.compatibility_vanilla_transformer import CACHE

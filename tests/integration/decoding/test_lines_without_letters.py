@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline, pipeline_vanilla_transformer
 

@@ -5,7 +5,7 @@ import tokenizers
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.textbook_search import Textbook, force
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline

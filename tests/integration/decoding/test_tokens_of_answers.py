@@ -6,9 +6,9 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.tiny import tiny_model
-from tests.token_entries import joined
+from tests.translation import joined
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.serving.features import RETURNED

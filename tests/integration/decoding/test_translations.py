@@ -5,10 +5,10 @@ them.
 import pytest
 import torch
 
-from tests.rounding import close_to
-from tests.service_answers import assert_service_returns_scores_like
+from tests.closeness import close_to
+from tests.services import assert_service_returns_scores_like
 from tests.tiny import tiny_long_model, tiny_model
-from tests.token_entries import joined
+from tests.translation import joined
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.decoding.token_texts import token_texts

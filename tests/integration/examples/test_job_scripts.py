@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from tests.hub_client import run_with_hub
+from tests.local_hub import run_with_hub
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.publish import PushToHubArguments, parse
 from vanilla_transformer.files.resources import find_recipe

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.hub_client import fork_checks
+from tests.local_hub import fork_checks
 from tests.publishable import add_card, failed
 from vanilla_transformer.publishing import checks
 

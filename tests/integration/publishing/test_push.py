@@ -7,8 +7,13 @@ import pytest
 from huggingface_hub import HfApi, constants
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
-from tests.hub_client import read_answer, run_with_hub, use_hub_in_this_process
-from tests.local_hub import READ_ONLY_TOKEN, TOKEN
+from tests.local_hub import (
+    READ_ONLY_TOKEN,
+    TOKEN,
+    read_answer,
+    run_with_hub,
+    use_hub_in_this_process,
+)
 from tests.publishable import CARDS, add_card
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
@@ -20,6 +25,8 @@ from vanilla_transformer.publishing.staging import code_names
 
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "tests"
+LOAD = [TESTS / "without_package.py", "hub"]
+PUSH = [TESTS / "push_with_library.py", "model"]
 NAME = "user/tiny"
 SENTENCES = ["A man is sleeping.", "Two dogs run."]
 PUBLISHED = {
@@ -64,15 +71,13 @@ def test_push_to_hub_publishes_a_model_that_loads_without_this_package(
     expected = translations(tiny_model, tiny_tokenizer)
     hub.repositories[NAME].add("main", {"README.md": b"replaced"}, "a later commit")
     ask = {"input": json.dumps(SENTENCES)}
-    found = read_answer(run_with_hub(hub, tmp_path, TESTS / "load_from_hub.py", NAME, first, **ask))
+    found = read_answer(run_with_hub(hub, tmp_path, *LOAD, NAME, first, **ask))
     assert "trust_remote_code" in found["refusal"]
     assert found["classes"] == ["VanillaTransformerConfig", "VanillaTransformerModel"]
     assert found["generate"] == found["pipeline"] == expected
 
     requests = len(hub.requests)
-    offline = read_answer(
-        run_with_hub(hub, tmp_path, TESTS / "load_from_hub.py", NAME, first, offline=True, **ask)
-    )
+    offline = read_answer(run_with_hub(hub, tmp_path, *LOAD, NAME, first, offline=True, **ask))
     assert offline["pipeline"] == expected and len(hub.requests) == requests
 
 
@@ -80,18 +85,14 @@ def test_push_to_hub_of_the_library_publishes_models_that_load_without_this_pack
     folder, hub, tmp_path, tiny_model, tiny_tokenizer
 ):
     ask = {"input": json.dumps(SENTENCES)}
-    found = read_answer(
-        run_with_hub(hub, tmp_path, TESTS / "push_with_library.py", folder, NAME, **ask)
-    )
+    found = read_answer(run_with_hub(hub, tmp_path, *PUSH, folder, NAME, **ask))
     assert (
         found["same weights"]
         and found["config"] == "vanilla_transformer.configuration_vanilla_transformer"
     )
     assert found["pipeline"] == translations(tiny_model, tiny_tokenizer)
     assert hub.files(NAME).keys() >= PUBLISHED
-    tuned = read_answer(
-        run_with_hub(hub, tmp_path, TESTS / "load_from_hub.py", f"{NAME}-tuned", "main", **ask)
-    )
+    tuned = read_answer(run_with_hub(hub, tmp_path, *LOAD, f"{NAME}-tuned", "main", **ask))
     assert tuned["pipeline"] == tuned["generate"] == found["trainer"]
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from huggingface_hub import SpaceCard
 
-from tests.forked import run_python
+from tests.processes import run_python
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.loading.model_folders import save_model_folder

@@ -6,9 +6,9 @@ import pytest
 from accelerate import Accelerator
 from torch.profiler import ProfilerActivity, profile
 
-from tests.host_reads import GPU
+from tests.devices import GPU
+from tests.launchers import run_two_processes
 from tests.train_states import micro_batches, tiny_train_state
-from tests.two_processes import run_two_processes
 from vanilla_transformer.training.distributed import (
     broadcast_decision,
     create_accelerator,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.half_precision import SCALE, HalfPrecision
 from tests.tiny_runs import entries, no_scores, train_tiny
+from tests.train_states import SCALE, HalfPrecision
 from vanilla_transformer.training import distributed
 from vanilla_transformer.training.signals import TrainingInterrupted
 

@@ -9,10 +9,10 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch.distributed.tensor import DTensor
 
+from tests.launchers import run_two_processes
 from tests.sweeps import rare
 from tests.tiny_runs import flags
 from tests.train_states import micro_batches, tiny_train_state
-from tests.two_processes import run_two_processes
 from vanilla_transformer.training.distributed import create_accelerator
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState

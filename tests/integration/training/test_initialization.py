@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
-from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
+from tests.marian_files import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm
 from tests.tiny_runs import (

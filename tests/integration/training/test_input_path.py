@@ -14,8 +14,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.host_reads import gpu_stand_in
-from tests.tiny_corpora import LengthsCorpus
+from tests.corpora import LengthsCorpus
+from tests.devices import gpu_stand_in
 from tests.train_states import accelerator_of_stand_in, tiny_train_state
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.data_loader import MicroBatchLoader

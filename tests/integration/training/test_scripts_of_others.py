@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.forked import run_python
 from tests.model_variants import MODEL_VARIANTS, build_variant
+from tests.processes import run_python
 from tests.sweeps import sample
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_model
 

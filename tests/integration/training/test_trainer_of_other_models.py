@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import DataCollatorForSeq2Seq, TrainerCallback
 
-from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
+from tests.marian_files import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from tests.releases import needs_transformers
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model, tiny_tokenizer

@@ -16,7 +16,11 @@ TEXTS = ["a b c", "b c d e", "c d"]
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 
 
-def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, monkeypatch, capsys):
+def modification_times(paths):
+    return [path.stat().st_mtime_ns for path in paths]
+
+
+def test_pipeline_decodes_by_compiled_steps(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
     before = load_pipeline(folder)(TEXTS, num_beams=2, max_new_tokens=8)
     assert main(["compile", str(folder), "--num_beams", "2"]) == 0
@@ -27,29 +31,26 @@ def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, m
     assert translate(TEXTS, num_beams=2, max_new_tokens=8) == before
     (engine,) = translate._engines._engines.values()
     assert engine is not None and engine.steps.is_compiled
-    changed = [each.stat().st_mtime_ns for each in packages]
+    before = modification_times(packages)
     assert main(["compile", str(folder), "--num_beams", "2"]) == 0
-    assert [each.stat().st_mtime_ns for each in packages] == changed  # nothing is compiled twice
+    assert modification_times(packages) == before  # nothing is compiled twice
 
 
-def test_compile_gives_the_engine_steps_of_a_decoder_only_model(tmp_path, monkeypatch, capsys):
+def test_compile_makes_steps_of_a_decoder_only_model(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
     model = tiny_causal_lm()
     model.save_pretrained(tmp_path / "model")
     assert main(["compile", str(tmp_path / "model"), "--num_beams", "2"]) == 0
     options = {"slots": 1, "num_beams": 2, "max_new_tokens": 6}
     engine, eager = Engine(model, **options), Engine(model, compile=False, **options)
-    tokens = [each.decode([[7, 8, 9]])[0][0].tokens for each in (engine, eager)]
+    (best, *_), (best_of_eager, *_) = engine.decode([[7, 8, 9]])[0], eager.decode([[7, 8, 9]])[0]
     assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step
-    assert tokens[0] == tokens[1]
+    assert best.tokens == best_of_eager.tokens
 
 
 def test_compile_without_compiler_ends_with_one_line(folder, tmp_path):
-    environment = {
-        "CXX": "no-such-compiler",
-        "PATH": "/usr/bin:/bin",
-        "VANILLA_TRANSFORMER_CACHE": str(tmp_path),
-    }
+    environment = {"CXX": "no-such-compiler", "PATH": "/usr/bin:/bin"}
+    environment["VANILLA_TRANSFORMER_CACHE"] = str(tmp_path)
     command = [sys.executable, "-m", "vanilla_transformer", "compile", str(folder)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert ended.returncode == 2

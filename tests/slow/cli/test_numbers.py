@@ -4,10 +4,11 @@ seconds.
 
 import shutil
 from functools import partial
+from itertools import product
 
 import pytest
 
-from tests.limits import run_limited
+from tests.processes import run_limited
 from vanilla_transformer.cli import find_command, main
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training import trainer
@@ -15,15 +16,14 @@ from vanilla_transformer.training.run_arguments import KEYS
 from vanilla_transformer.user_input.schemas import Schema, parts_of
 
 VALUES = ["0", "-1", "1000000000", "1" + "0" * 30, "nan", "x"]
-SIZES = {"vocab_size": 262, "d_model": 16, "max_steps": 3, "max_tokens": 100} | {
-    f"{side}_{name}": value
-    for side in ("encoder", "decoder")
-    for name, value in (("layers", 1), ("ffn_dim", 16), ("attention_heads", 2))
-}
+SIZES = {"vocab_size": 262, "d_model": 16, "max_steps": 3, "max_tokens": 100}
+SIZES |= {"encoder_layers": 1, "encoder_ffn_dim": 16, "encoder_attention_heads": 2}
+SIZES |= {"decoder_layers": 1, "decoder_ffn_dim": 16, "decoder_attention_heads": 2}
+TRAIN = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
+TRAIN += [f"--{name}={value}" for name, value in SIZES.items()]
 TEXTS = ["--source", "a.en", "--target", "a.de"]
 COMMANDS = {
-    "train": ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
-    + [f"--{name}={value}" for name, value in SIZES.items()],
+    "train": TRAIN,
     "translate": ["model", "A man.", "--max_new_tokens", "5"],
     "evaluate": ["model", *TEXTS, "--max_new_tokens", "3"],
     "score": ["model", *TEXTS],
@@ -45,17 +45,14 @@ def numeric_fields(command):
     fields = KEYS
     if command != "train":
         function = find_command(command)
-        used = (function.__globals__.get(name) for name in function.__code__.co_names)
-        fields = next(
-            each.model_fields
-            for each in used
-            if isinstance(each, type) and issubclass(each, Schema)
-        )
-    return [
-        name
-        for name, field in fields.items()
-        if any(part in (int, float) for part in parts_of(field))
-    ]
+        values = map(function.__globals__.get, function.__code__.co_names)
+        classes = (value for value in values if isinstance(value, type))
+        fields = next(filter(is_schema, classes)).model_fields
+    return [name for name, field in fields.items() if {int, float} & {*parts_of(field)}]
+
+
+def is_schema(value):
+    return issubclass(value, Schema)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -70,10 +67,10 @@ def test_commands_answer_any_number(
             status = main([command, *COMMANDS[command], *filter(None, [flag])])
         except Stopped:
             status = 0
-        errors = [
-            line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")
-        ]
-        assert status in ((0, 2) if flag else (0,)) and len(errors) == (status == 2), errors
+        lines = capsys.readouterr().err.splitlines()
+        errors = [line for line in lines if line.startswith("error: ")]
+        assert status in ((0, 2) if flag else (0,)), errors
+        assert len(errors) == (status == 2), errors
         name = flag and flag.removeprefix("--").partition("=")[0]
         assert not errors or name in errors[0], f"no word about {name}: {errors[0]}"
 
@@ -83,11 +80,9 @@ def test_commands_answer_any_number(
     for language in ("en", "de"):
         (tmp_path / f"a.{language}").write_text("a b c\nb c d e\nc d\n" * 4)
     wrong = []
-    flags = sorted({f"--{name}={value}" for name in numeric_fields(command) for value in VALUES})
-    for flag in [
-        None,
-        *flags,
-    ]:  # without one first, which must succeed, or every number would be refused unread
+    flags = {f"--{name}={value}" for name, value in product(numeric_fields(command), VALUES)}
+    # Without one first, which must succeed, or every number would be refused unread.
+    for flag in [None, *sorted(flags)]:
         for path in (tmp_path / name for name in OUTPUTS):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         try:

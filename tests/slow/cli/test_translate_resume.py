@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.killed_process import run_until_killed
+from tests.processes import run_until_killed
 from tests.tiny import write_tiny_corpus
 from vanilla_transformer.cli import main
 from vanilla_transformer.loading.model_folders import save_model_folder
@@ -19,20 +19,12 @@ main(words)
 def test_translate_resumes_a_killed_run(tiny_model, tiny_tokenizer, tmp_path, calls):
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     text = write_tiny_corpus(tmp_path) / "train.a"
-    words = [
-        "translate",
-        str(tmp_path / "model"),
-        "--input",
-        str(text),
-        "--batch_size",
-        "8",
-        "--output",
-    ]
+    words = ["translate", str(tmp_path / "model"), "--input", str(text), "--format", "text"]
+    words += ["--batch_size", "8", "--output"]
     assert main([*words, str(tmp_path / "straight")]) == 0
     words.append(str(tmp_path / "killed"))
-    run_until_killed(
-        TRANSLATE, words, "vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", calls
-    )
+    shards = "vanilla_transformer.decoding.corpus_shards"
+    run_until_killed(TRANSLATE, words, shards, "CorpusShards.write", calls)
     assert not (tmp_path / "killed").exists()
     assert main([*words, "--resume"]) == 0
     assert (tmp_path / "killed").read_bytes() == (tmp_path / "straight").read_bytes()

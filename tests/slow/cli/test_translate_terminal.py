@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -33,63 +34,71 @@ def terminal():
 
 
 def start(command, **files):
-    files = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | files
+    files = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | files
     return subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, **files)
 
 
 def read_until(descriptor, enough, seconds=30):
     """Return what can be read once `enough` is true of it."""
-    found, deadline = b"", time.monotonic() + seconds
-    while not enough(found):
-        assert select.select([descriptor], [], [], deadline - time.monotonic())[0], found
+    output, deadline = b"", time.monotonic() + seconds
+    while not enough(output):
+        readable, _, _ = select.select([descriptor], [], [], deadline - time.monotonic())
+        assert readable, output
         piece = os.read(descriptor, 1 << 16)
-        assert piece, found
-        found += piece
-    return found
+        assert piece, output
+        output += piece
+    return output
+
+
+def read_lines(process, number):
+    """Return the output of a process once it has so many lines."""
+    return read_until(process.stdout.fileno(), lambda output: output.count(b"\n") >= number)
+
+
+def read_prompt(user, answer=b""):
+    """Return the output on a terminal up to the next prompt, after an answer."""
+    return read_until(user, lambda output: answer in output and output.endswith(b"> "))
 
 
 def sources(output):
-    return [
-        json.loads(line)["source"] for line in output.decode().splitlines() if line.startswith("{")
-    ]
+    lines = output.decode().splitlines()
+    return [json.loads(line)["source"] for line in lines if line.startswith("{")]
 
 
-def test_translate_answers_a_pipe_that_pauses_and_loses_nothing(command):
+def test_translate_answers_a_pipe_that_pauses(command):
     with start(command) as process:
         for number in (2, 1):
             process.stdin.write(b"Two dogs.\n" * number)
             process.stdin.flush()
-            answers = read_until(
-                process.stdout.fileno(), lambda found, number=number: found.count(b"\n") == number
-            )
-            assert sources(answers) == ["Two dogs."] * number
-        output, errors = process.communicate(
-            b"\n".join(b"Dog %d" % number for number in range(100)), timeout=120
-        )
-    assert sources(output) == [f"Dog {number}" for number in range(100)]
-    assert process.returncode == 0 and errors == b""
+            assert sources(read_lines(process, number)) == ["Two dogs."] * number
+        lines = [f"Dog {number}" for number in range(100)]
+        output, errors = process.communicate("\n".join(lines).encode(), timeout=120)
+    assert sources(output) == lines
+    assert process.returncode == 0
+    assert errors == b""
 
 
-def test_translate_ends_quietly_with_the_reader_of_its_output(command):
+def test_translate_ends_quietly_with_its_reader(command):
     with start(command) as process:
         process.stdin.write(b"Two dogs.\n")
         process.stdin.flush()
-        read_until(process.stdout.fileno(), lambda found: b"\n" in found)
+        read_lines(process, 1)
         process.stdout.close()
         process.stdin.write(b"Two dogs.\n")
         process.stdin.close()
-        assert process.stderr.read() == b"" and process.wait(120) == 0
+        assert process.stderr.read() == b""
+        assert process.wait(120) == 0
 
 
 def test_translate_answers_typed_lines_until_ctrl_d(command, terminal):
     user, tty = terminal
     with start([*command[:-2], "--num_return_sequences", "2"], stdin=tty, stdout=tty) as process:
-        read_until(user, lambda found: b"> " in found)
+        read_prompt(user)
         for line in PLAIN:
             os.write(user, line.encode() + b"\n")
-            shown = read_until(user, lambda found: found.endswith(b"> ")).decode().split("\r\n")
-            scores = [float(each.split("\t")[0]) for each in shown if "\t" in each]
-            assert len(scores) == 2 and scores[0] >= scores[1]
+            shown = read_prompt(user).decode()
+            first, second = re.findall(r"^(\S+)\t", shown, re.MULTILINE)
+            assert float(first) >= float(second)
         os.write(user, b"\x04")
         assert process.wait(120) == 0
         assert b"Ctrl-D ends" in process.stderr.read()
@@ -99,12 +108,10 @@ def test_translate_typed_lines_have_a_history(command, terminal):
     pytest.importorskip("readline")
     user, tty = terminal
     with start([*command[:-2], "--json"], stdin=tty, stdout=tty) as process:
-        read_until(user, lambda found: b"> " in found)
+        read_prompt(user)
         for keys in (b"Two dogs.\n", b"\x1b[A\n"):  # arrow up
             os.write(user, keys)
-            assert sources(
-                read_until(user, lambda found: b'{"source"' in found and found.endswith(b"> "))
-            ) == ["Two dogs."]
+            assert sources(read_prompt(user, b'{"source"')) == ["Two dogs."]
         os.write(user, b"\x04")
         assert process.wait(120) == 0
 
@@ -112,8 +119,9 @@ def test_translate_typed_lines_have_a_history(command, terminal):
 def test_translate_typed_lines_end_at_ctrl_c(command, terminal):
     user, tty = terminal
     with start(command[:-1], stdin=tty, stdout=tty) as process:
-        read_until(user, lambda found: b"> " in found)
+        read_prompt(user)
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130
         errors = process.stderr.read()
-    assert b"Traceback" not in errors and errors.endswith(b"Interrupted.\n")
+    assert b"Traceback" not in errors
+    assert errors.endswith(b"Interrupted.\n")

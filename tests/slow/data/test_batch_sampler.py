@@ -27,13 +27,13 @@ def fastest(function):
     return min(seconds)
 
 
-def test_plan_batches_takes_a_few_times_as_long_as_sorting():
+def test_plan_batches_takes_little_time():
     source, target = generated_lengths(300_000)
     planning = fastest(lambda: plan_batches(source, target, 25_000))
     assert planning < 15 * fastest(lambda: np.argsort(source, kind="stable"))
 
 
-def test_plan_batches_takes_a_few_times_the_memory_of_the_lengths():
+def test_plan_batches_takes_little_memory():
     source, target = generated_lengths(300_000)
     tracemalloc.start()
     plan_batches(source, target, 25_000)

@@ -53,7 +53,7 @@ cache.get_flag_file(path).touch()
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
 
-def test_download_reads_a_corpus_of_mtdata_in_both_directions(read):
+def test_download_reads_mtdata_in_both_directions(read):
     assert read(f"mtdata:{IDENTIFIER}") == PAIRS
     swapped = read(f"mtdata:{IDENTIFIER}", source_language="de", target_language="en")
     assert swapped == [SentencePair(target, source) for source, target in PAIRS]

@@ -84,7 +84,7 @@ def test_memory_of_decoding_reaches_a_plateau(door, precision):
 
 @needs_onednn
 @needs_bfloat16
-def test_memory_of_generate_reaches_a_plateau_with_the_limits_that_troubleshooting_names():
+def test_memory_of_generate_reaches_a_plateau():
     assert growth("generate", "bfloat16", **dict.fromkeys(VARIABLES, "64")) < 0.03
 
 

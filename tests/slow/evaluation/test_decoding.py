@@ -47,29 +47,20 @@ def test_translate_on_all_processes_equals_one_process(tiny_model, tiny_tokenize
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "sentences.json").write_text(json.dumps(SENTENCES))
     command = [sys.executable, "-m", *torchrun(2), str(tmp_path / "program.py")]
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "ACCELERATE_USE_CPU": "true",
-        "PYTHONPATH": str(ROOT),
-    }
-    finished = subprocess.run(
-        [*command, str(folder), str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    command += [str(folder), str(tmp_path)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment["PYTHONPATH"] = str(ROOT)
+    options = {"env": environment, "capture_output": True, "text": True, "timeout": 180}
+    finished = subprocess.run(command, **options)
     assert finished.returncode == 0, finished.stderr
-    written = [json.loads((tmp_path / f"{rank}-of-2.json").read_text()) for rank in range(2)]
-    (found, shares), (other_found, other_shares) = written
-    assert found == other_found
+    answers, shares = json.loads((tmp_path / "0-of-2.json").read_text())
+    other_answers, other_shares = json.loads((tmp_path / "1-of-2.json").read_text())
+    assert answers == other_answers
     assert (shares, other_shares) == ([3, 1, 0, 3], [2, 0, 0, 2])
-    five, one, none, (scored, scores) = found
-    assert (
-        five == translate_alone(tiny_model, tiny_tokenizer, SENTENCES)
-        and len(set(five)) > 2
-        and five[3] == ""
-    )
+    five, one, none, (scored, scores) = answers
+    assert five == translate_alone(tiny_model, tiny_tokenizer, SENTENCES)
+    assert len(set(five)) > 2
+    assert five[3] == ""
     assert (one, none) == (five[:1], [])
     assert scored == translate_alone(tiny_model, tiny_tokenizer, SENTENCES, num_beams=2)
     assert "tok:13a" in scores[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.service_answers import TEXTS
+from tests.services import TEXTS
 from vanilla_transformer.decoding.loading import load_pipeline
 
 pytest.importorskip("ray.serve", reason="needs `pip install 'ray[serve]'`")
@@ -27,10 +27,10 @@ def test_ray_serve_answers_like_the_pipeline(folder, monkeypatch):
             port = free.getsockname()[1]
         serve.start(http_options={"port": port})
         serve.run(runpy.run_path(str(EXAMPLE))["application"])
-        answer = httpx.post(f"http://127.0.0.1:{port}/translate", json={"text": TEXTS}, timeout=60)
+        address = f"http://127.0.0.1:{port}/translate"
+        answer = httpx.post(address, json={"text": TEXTS}, timeout=60)
     finally:
         serve.shutdown()
         ray.shutdown()
-    assert answer.json() == {
-        "translations": [[each["translation_text"]] for each in load_pipeline(folder)(TEXTS)]
-    }
+    expected = [[row["translation_text"]] for row in load_pipeline(folder)(TEXTS)]
+    assert answer.json() == {"translations": expected}

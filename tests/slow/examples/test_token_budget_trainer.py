@@ -43,9 +43,7 @@ def run_on_two_processes(arguments):
     return finished.stdout
 
 
-def test_token_budget_trainer_on_two_processes_equals_gradient_accumulation(
-    tiny_model, tiny_tokenizer, tmp_path, capsys
-):
+def test_two_processes_equal_gradient_accumulation(tiny_model, tiny_tokenizer, tmp_path, capsys):
     write_demo_corpus(tmp_path / "corpus", train=40, validation=5, test=5)
     tiny_model.config.dropout = 0.0
     model = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.hub_client import run_with_hub
+from tests.local_hub import run_with_hub
 from tests.tiny_runs import flags
 
 ROOT = Path(__file__).parents[3]

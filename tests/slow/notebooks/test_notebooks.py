@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs_pages import ROOT
-from tests.marian_models import build_marian_tokenizer, marian_model
+from tests.marian_files import build_marian_tokenizer, marian_model
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")

@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from tests.hub_client import use_hub_in_this_process
+from tests.local_hub import use_hub_in_this_process
 from vanilla_transformer.cli import main
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ import signal
 
 import psutil
 
+from tests.processes import wait_until
 from tests.tiny_runs import assert_same_run, flags, no_scores, start, train_tiny, wait_for_metrics
-from tests.waiting import wait_until
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -51,7 +51,7 @@ def test_train_ends_with_one_line_when_a_worker_is_killed(corpus, tmp_path):
     wait_for_end(workers)
 
 
-def test_train_stops_in_order_when_all_processes_are_signaled(corpus, tmp_path):
+def test_train_stops_in_order_at_a_signal(corpus, tmp_path):
     """As Ctrl-C in a terminal signals the whole group, and a scheduler the whole job."""
     for number in (signal.SIGINT, signal.SIGTERM):
         folder = tmp_path / str(number)
@@ -66,7 +66,7 @@ def test_train_stops_in_order_when_all_processes_are_signaled(corpus, tmp_path):
         wait_for_end(workers)
 
 
-def test_train_resumes_bit_for_bit_at_once_after_a_kill_with_workers(corpus, tmp_path):
+def test_train_resumes_bit_for_bit_with_workers(corpus, tmp_path):
     """The workers of the killed run do not keep the lock of its folder."""
     recipe = RUN | {"max_steps": 150, "save_steps": 10}
     straight = train_tiny(corpus, tmp_path / "straight", **recipe)

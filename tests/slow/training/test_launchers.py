@@ -7,19 +7,26 @@ import json
 import pytest
 
 from tests.launchers import find_rank, torchrun, torchrun_on_two_nodes
+from tests.processes import wait_until
 from tests.tiny import write_tiny_corpus
-from tests.tiny_runs import ROOT, assert_same_run, assert_similar_weights, finish, flags, launch
-from tests.waiting import wait_until
+from tests.tiny_runs import (
+    ROOT,
+    assert_same_run,
+    assert_similar_weights,
+    finish,
+    flags,
+    launch,
+    train_tiny,
+)
 from vanilla_transformer.evaluation.scores import validation_scores
-from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.trainer import train
 
 RUN = {"mixed_precision": None, "dropout": 0.2, "gradient_accumulation_steps": None}
 
 
 def accelerate_launch(config, arguments):
-    launcher = ["accelerate.commands.launch", "--config_file", str(config), "--num_processes", "2"]
-    return launch([*launcher, "--main_process_port", "0"], arguments)
+    launcher = ["accelerate.commands.launch", "--config_file", str(config)]
+    launcher += ["--num_processes", "2", "--main_process_port", "0"]
+    return launch(launcher, arguments)
 
 
 @pytest.mark.parametrize(("name", "fsdp"), [("ddp", False), ("fsdp2", True)])
@@ -35,9 +42,8 @@ def test_accelerate_launch_trains_as_configured(corpus, tmp_path, name, fsdp):
 def test_accelerate_launch_refuses_fsdp_version_1(corpus, tmp_path):
     config = tmp_path / "fsdp1.yaml"
     text = (ROOT / "examples" / "accelerate" / "fsdp2.yaml").read_text()
-    text = text.replace("fsdp_version: 2", "fsdp_version: 1").replace(
-        "forward: true", "forward: FULL_SHARD"
-    )
+    text = text.replace("fsdp_version: 2", "fsdp_version: 1")
+    text = text.replace("forward: true", "forward: FULL_SHARD")
     config.write_text(text)
     process = accelerate_launch(config, flags(corpus, tmp_path / "run", **RUN))
     _, errors = process.communicate(timeout=240)
@@ -56,10 +62,10 @@ def test_torchrun_on_two_nodes_matches_one_process(corpus, tmp_path):
     options = {"dropout": 0.2, "max_steps": 6}
     for node in start_two_nodes(flags(corpus, tmp_path / "two", **options)):
         finish(node)
-    one = parse_recipe(flags(corpus, tmp_path / "one", gradient_accumulation_steps=2, **options))
-    assert_similar_weights(
-        train(one, evaluate=validation_scores), tmp_path / "two"
-    )  # which chose its model so
+    options["gradient_accumulation_steps"] = 2
+    # Two processes chose their model by these scores.
+    one = train_tiny(corpus, tmp_path / "one", validation_scores, **options)
+    assert_similar_weights(one, tmp_path / "two")
 
 
 LONG = {"dropout": 0.3, "ema_decay": 0.9, "max_steps": 40, "save_steps": 5}
@@ -86,23 +92,21 @@ def kill_rank(launchers, rank, checkpoint):
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_torchrun_restarts_after_killed_worker_bit_for_bit(
-    long_corpus, straight, tmp_path, rank, nodes
-):
+def test_torchrun_restarts_bit_for_bit(long_corpus, straight, tmp_path, rank, nodes):
     """On two nodes only one of the two agents counts the restart."""
     arguments, restarts = flags(long_corpus, tmp_path, **LONG), ("--max_restarts", 2)
-    launchers = (
-        [launch(torchrun(2, *restarts), arguments)]
-        if nodes == 1
-        else start_two_nodes(arguments, *restarts)
-    )
+    if nodes == 1:
+        launchers = [launch(torchrun(2, *restarts), arguments)]
+    else:
+        launchers = start_two_nodes(arguments, *restarts)
     kill_rank(launchers, rank, tmp_path / "checkpoint-10")
     assert "Resuming from step" in "".join(map(finish, launchers))
     assert_same_run(straight, tmp_path)
 
 
-def test_train_ends_with_one_line_when_another_process_is_killed(long_corpus, tmp_path):
-    launcher = launch(torchrun(2), flags(long_corpus, tmp_path, **LONG | {"max_steps": 100_000}))
+def test_train_ends_when_another_process_is_killed(long_corpus, tmp_path):
+    endless = flags(long_corpus, tmp_path, **LONG | {"max_steps": 100_000})
+    launcher = launch(torchrun(2), endless)
     kill_rank([launcher], 1, tmp_path / "checkpoint-10")
     _, errors = launcher.communicate(timeout=240)
     assert launcher.returncode != 0

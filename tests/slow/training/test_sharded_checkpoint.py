@@ -25,7 +25,7 @@ RUN = PLAIN | {"fsdp": True}
     [(RUN, (0, 1)), (PLAIN, (0,)), (RUN | {"mixed_precision": "bf16"}, (1,))],
     ids=["sharded", "plain", "bf16"],
 )
-def test_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path, options, ranks):
+def test_killed_checkpoint_leaves_the_one_before(corpus, tmp_path, options, ranks):
     """Training continues meanwhile; after a restart it ends as if nothing had happened, bit for
     bit.
     """
@@ -33,15 +33,14 @@ def test_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path,
     for rank in ranks:
         folder = tmp_path / f"killed-{rank}"
         launcher = torchrun(2, "--max_restarts", 1)
-        errors = finish(
-            launch(launcher, [str(rank), *flags(corpus, folder, **options)], script=SLOW_DISK)
-        )
+        arguments = [str(rank), *flags(corpus, folder, **options)]
+        errors = finish(launch(launcher, arguments, script=SLOW_DISK))
         assert "Resuming from step 4" in errors
         assert_same_run(tmp_path / "straight", folder)
         assert [path.name for path in folder.glob(".*")] == [".lock"]  # no unfinished folder
 
 
-def test_sharded_checkpoint_of_two_processes_resumes_on_one_and_three(corpus, tmp_path):
+def test_sharded_checkpoint_resumes_on_one_and_three(corpus, tmp_path):
     """With as many batches per step it is the same run, up to the order of sums."""
     expected = train_tiny(corpus, tmp_path / "plain", **PLAIN, gradient_accumulation_steps=6)
     short = RUN | {"max_steps": 4, "gradient_accumulation_steps": 3}
@@ -50,13 +49,11 @@ def test_sharded_checkpoint_of_two_processes_resumes_on_one_and_three(corpus, tm
         folder = shutil.copytree(tmp_path / "two", tmp_path / str(processes))
         options = RUN | {"gradient_accumulation_steps": 6 // processes}
         errors = finish(launch(torchrun(processes), flags(corpus, folder, **options)))
-        assert (
-            "Resuming from step 4" in errors
-            and f"now has {processes} processes instead of 2" in errors
-        )
-        assert len(list((folder / "checkpoint-8" / "shards").glob("*.distcp"))) == processes
+        assert "Resuming from step 4" in errors
+        assert f"now has {processes} processes instead of 2" in errors
+        shards = folder / "checkpoint-8" / "shards"
+        assert len([*shards.glob("*.distcp")]) == processes
         assert_similar_weights(expected, folder)
-        places = [
-            load_progress(run / "checkpoint-8")["batch_sampler"] for run in (expected, folder)
-        ]
-        assert places[0] == places[1]
+        ours = load_progress(expected / "checkpoint-8")
+        theirs = load_progress(folder / "checkpoint-8")
+        assert ours["batch_sampler"] == theirs["batch_sampler"]

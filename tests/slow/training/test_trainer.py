@@ -15,7 +15,7 @@ LONG = {
 }
 
 
-def test_train_of_reversible_model_on_two_processes_matches_one(corpus, tmp_path):
+def test_reversible_model_on_two_processes(corpus, tmp_path):
     assert_two_processes_match_one(corpus, tmp_path, **LONG)
 
 

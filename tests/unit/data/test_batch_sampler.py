@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.corpora import FreshCorpus
+from tests.corpora import LengthsCorpus as Pairs
 from tests.sweeps import examples
-from tests.tiny_corpora import FreshCorpus
-from tests.tiny_corpora import LengthsCorpus as Pairs
 from vanilla_transformer.data import batch_sampler
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 

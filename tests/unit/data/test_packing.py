@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.corpora import LengthsCorpus
 from tests.sweeps import examples
-from tests.tiny_corpora import LengthsCorpus
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import BatchShape
 from vanilla_transformer.data.packing import find_rows, packed_shape, plan_packed_batches

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.corpora import LengthsCorpus
 from tests.sweeps import examples, rare
-from tests.tiny_corpora import LengthsCorpus
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.corpus import sample_epoch, share_weights
 from vanilla_transformer.data.stages import ENDS, ONE_STAGE, Stages, read_stages

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DataCollatorForSeq2Seq
 
+from tests.corpora import LengthsCorpus, encoded_pairs
 from tests.sweeps import examples
-from tests.tiny_corpora import LengthsCorpus, encoded_pairs
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.tokenized_corpus import EncodedPair
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tests.host_reads import NoHostReads
+from tests.devices import NoHostReads
 from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.search_options import SearchOptions

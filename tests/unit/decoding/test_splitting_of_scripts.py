@@ -5,7 +5,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.text_of_scripts import SCRIPTS, sentences
+from tests.unicode_texts import SCRIPTS, sentences
 from vanilla_transformer.decoding.sentence_splitter import (
     AbbreviationSplitter,
     sentence_ranges,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from tests.marian_models import build_marian_tokenizer
+from tests.marian_files import build_marian_tokenizer
 from tests.tiny import TINY_SENTENCES, TINY_VOCAB_SIZE
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.decoding.token_texts import token_texts

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tests.host_reads import GPU, gpu_stand_in
+from tests.devices import GPU, gpu_stand_in
 from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine

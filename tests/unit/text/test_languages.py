@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer, MarianTokenizer, PreTrainedTokenizerFast
 
 from tests.m2m_100_models import build_nllb_tokenizer
-from tests.marian_models import build_marian_tokenizer
+from tests.marian_files import build_marian_tokenizer
 from tests.tiny import TINY_SENTENCES
 from vanilla_transformer.data.tokenizer_training import extend_tokenizer
 from vanilla_transformer.text.languages import (

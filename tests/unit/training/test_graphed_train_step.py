@@ -10,10 +10,9 @@ from itertools import product
 import pytest
 import torch
 
-from tests.half_precision import HalfPrecision
-from tests.host_reads import NoHostReads
+from tests.devices import NoHostReads
 from tests.sweeps import sample
-from tests.train_states import packed_micro_batch, parameters_of, tiny_train_state
+from tests.train_states import HalfPrecision, packed_micro_batch, parameters_of, tiny_train_state
 from vanilla_transformer import compatibility_vanilla_transformer
 from vanilla_transformer.machine.cuda_graphs import WARM_UPS
 from vanilla_transformer.training import graphed_train_step

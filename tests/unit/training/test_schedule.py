@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.tiny_corpora import LengthsCorpus
+from tests.corpora import LengthsCorpus
 from tests.train_states import tiny_train_state
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.data_loader import MicroBatchLoader

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.half_precision import HalfPrecision
-from tests.host_reads import gpu_stand_in
+from tests.devices import gpu_stand_in
 from tests.sweeps import rare
 from tests.train_states import (
+    HalfPrecision,
     accelerator_of_stand_in,
     micro_batches,
     packed_micro_batch,

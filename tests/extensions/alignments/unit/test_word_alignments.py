@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.aligned_corpus import aligned_pairs
+from tests.corpora import aligned_pairs
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.extensions.alignments import word_alignments

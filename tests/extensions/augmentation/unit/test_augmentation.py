@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.text_of_scripts import SCRIPTS, letters, sentences
 from tests.tiny import tiny_tokenizer
+from tests.unicode_texts import SCRIPTS, letters, sentences
 from vanilla_transformer.data.data_arguments import AUGMENTATIONS, TOKEN_AUGMENTATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenizer_training import add_augmentation_tokens

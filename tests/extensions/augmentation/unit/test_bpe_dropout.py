@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.normal_form import normal_form
+from tests.unicode_texts import normal_form
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.extensions.augmentation.bpe_dropout import BpeDropout
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences

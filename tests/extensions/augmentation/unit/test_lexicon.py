@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.aligned_corpus import aligned_pairs
+from tests.corpora import aligned_pairs
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.extensions.augmentation.lexicon import fit_lexicon
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.text_of_scripts import (
+from tests.unicode_texts import (
     SCRIPTS,
     UNSPACED,
     WITH_CASE,

@@ -9,8 +9,14 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from tests.foreign_models import MAKERS, SIZES
-from tests.foreign_mutations import OPTIONS, change_arrays, change_entries, check_mutations
+from tests.foreign_models import (
+    MAKERS,
+    OPTIONS,
+    SIZES,
+    change_arrays,
+    change_entries,
+    check_mutations,
+)
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import READERS, WRITERS

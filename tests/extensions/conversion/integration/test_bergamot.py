@@ -13,8 +13,7 @@ import yaml
 from torch import nn
 from transformers import AutoModelForSeq2SeqLM
 
-from tests.marian_files import marian_folder
-from tests.marian_models import MARIAN_SENTENCES
+from tests.marian_files import MARIAN_SENTENCES, marian_folder
 from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.conversion import READERS, WRITERS, bergamot

@@ -12,7 +12,7 @@ from transformers import pipeline
 
 from tests.fairseq_files import build_fsmt_tokenizer, fsmt
 from tests.m2m_100_models import build_m2m_tokenizer, build_nllb_tokenizer, m2m_100
-from tests.marian_models import build_marian_tokenizer, marian_model
+from tests.marian_files import build_marian_tokenizer, marian_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool

@@ -10,9 +10,9 @@ import torch
 from transformers import AutoTokenizer
 
 from tests import tiny
-from tests.forked import run_python
 from tests.m2m_100_models import build_nllb_tokenizer
-from tests.marian_models import build_marian_tokenizer
+from tests.marian_files import build_marian_tokenizer
+from tests.processes import run_python
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,

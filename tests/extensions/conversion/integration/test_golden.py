@@ -13,8 +13,7 @@ import pytest
 import torch
 from transformers import PreTrainedConfig
 
-from tests.foreign_models import MAKERS
-from tests.foreign_mutations import change_arrays, change_entries
+from tests.foreign_models import MAKERS, change_arrays, change_entries
 from tests.opennmt_files import write_opennmt_text
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.cli import main

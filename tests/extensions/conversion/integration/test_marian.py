@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 from transformers.models.marian.modeling_marian import MarianDecoder
 
-from tests.marian_models import MARIAN_SENTENCES, MARIAN_SIZES, build_marian_tokenizer, marian_model
+from tests.marian_files import MARIAN_SENTENCES, MARIAN_SIZES, build_marian_tokenizer, marian_model
 from tests.sweeps import rare
 from tests.tiny import tiny_model
 from vanilla_transformer import (

@@ -8,8 +8,12 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianTokenizer
 
-from tests.marian_files import MARIAN_VARIANTS, ctranslate2_translator, marian_folder
-from tests.marian_models import MARIAN_SENTENCES
+from tests.marian_files import (
+    MARIAN_SENTENCES,
+    MARIAN_VARIANTS,
+    ctranslate2_translator,
+    marian_folder,
+)
 from tests.sweeps import rare, sample
 from vanilla_transformer.extensions.conversion import READERS
 from vanilla_transformer.extensions.conversion.comparison import compare

@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, FSMTTokenizer, MarianTokenizer
 
 from tests.fairseq_files import FSMT_SENTENCES, build_fsmt_tokenizer, fsmt
-from tests.hub_client import fork_checks
+from tests.local_hub import fork_checks
 from tests.m2m_100_models import m2m_100
-from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
+from tests.marian_files import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.conversion import READERS
 from vanilla_transformer.extensions.conversion.from_transformers import convert_model

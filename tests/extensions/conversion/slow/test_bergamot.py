@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 import sacrebleu
 
+from tests.browser import check_page
 from tests.docs_pages import ROOT, blocks
 from tests.node import install, require
-from tests.pages import check_page
 from tests.tiny_runs import no_scores
 from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
 from vanilla_transformer.extensions.conversion import WRITERS, bergamot

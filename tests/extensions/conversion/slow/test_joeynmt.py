@@ -14,8 +14,8 @@ import sentencepiece
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from tests.joeynmt_files import joey_folder
-from tests.marian_models import MARIAN_SENTENCES
+from tests.foreign_models import joey_folder
+from tests.marian_files import MARIAN_SENTENCES
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import READERS
 
@@ -48,9 +48,9 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
     for text in texts:
         words = [*pieces.encode(text, out_type=str), "</s>"]
         sources.append([names.index(word) if word in names else 0 for word in words])
-    program = Path(__file__).parents[3] / "joeynmt_model.py"
+    program = Path(__file__).parents[3] / "toolkit_models.py"
     ended = subprocess.run(
-        [sys.executable, str(program), str(folder)],
+        [sys.executable, str(program), "joeynmt", str(folder)],
         env=os.environ | {"PYTHONPATH": str(joey_path)},
         input=json.dumps(sources),
         capture_output=True,
@@ -61,8 +61,8 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
     assert tokenizer(texts)["input_ids"] == sources
+    answers = json.loads((folder / "answers.json").read_text())
     largest = 0.0
-    answers = json.loads(ended.stdout.splitlines()[-1])
     for source, theirs in zip(sources, answers, strict=True):
         ids = torch.tensor([source])
         ours = model.generate(ids, num_beams=1, max_new_tokens=12, eos_token_id=None)

@@ -19,7 +19,7 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.loading.model_folders import save_model_folder
 
-SCRIPT = Path(__file__).parents[3] / "marian_without_package.py"
+WITHOUT_PACKAGE = Path(__file__).parents[3] / "without_package.py"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_marian_folder_translates_without_this_package(release, translated, tmp_
         install_release(release, tmp_path / "release")
     options = {"input": json.dumps(sentences), "capture_output": True, "text": True}
     path = {"PYTHONPATH": str(tmp_path / "release"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, SCRIPT, folder]
+    command = [sys.executable, WITHOUT_PACKAGE, "marian", folder]
     process = subprocess.run(command, env=os.environ | path, **options)
     assert process.returncode == 0, process.stderr
     used, texts = json.loads(process.stdout)

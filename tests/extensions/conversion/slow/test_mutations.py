@@ -6,9 +6,8 @@ from functools import partial
 
 import pytest
 
-from tests.foreign_models import MAKERS
-from tests.foreign_mutations import check_mutations
-from tests.limits import run_limited
+from tests.foreign_models import MAKERS, check_mutations
+from tests.processes import run_limited
 
 
 @pytest.mark.parametrize("start", range(0, 200, 20))

@@ -95,7 +95,7 @@ def test_opennmt_has_the_tokens_and_logits_of_the_toolkit(
     config = toolkit_config(name, text_folder, folder, shared, activation)
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     sources = encoded(text_folder)
-    program = Path(__file__).parents[3] / "opennmt_models.py"
+    program = Path(__file__).parents[3] / "toolkit_models.py"
     ended = subprocess.run(
         [sys.executable, str(program), name, str(folder)],
         env=os.environ | {"PYTHONPATH": str(packages)},

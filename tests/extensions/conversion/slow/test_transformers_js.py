@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 from transformers import AutoTokenizer
 
+from tests.browser import check_page
 from tests.node import install, require
-from tests.pages import check_page
 from tests.tiny_runs import no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus

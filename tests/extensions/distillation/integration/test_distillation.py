@@ -15,15 +15,17 @@ from safetensors.torch import load_file
 
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
 from tests.golden.removed_tasks import FOLDER as CHECKPOINTS
-from tests.tiny_distillation import (
+from tests.tiny_runs import (
     CANDIDATES,
     MONOLINGUAL,
+    assert_equal_tensors,
+    assert_same_run,
+    damage_file,
     distill_tiny,
     in_other_letters,
     write_candidates,
     write_files,
 )
-from tests.tiny_runs import assert_equal_tensors, assert_same_run, damage_file
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
 from vanilla_transformer.decoding.loading import load_pipeline

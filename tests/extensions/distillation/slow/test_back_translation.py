@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.killed_process import run_until_killed
+from tests.processes import run_until_killed
 from tests.tiny import write_tiny_corpus
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.distillation import back_translation

@@ -4,16 +4,17 @@ bit for bit.
 
 import pytest
 
-from tests.killed_process import run_until_killed
-from tests.tiny_distillation import (
+from tests.processes import run_until_killed
+from tests.tiny_runs import (
     CANDIDATES,
     MONOLINGUAL,
+    TINY,
+    assert_same_run,
     distill_tiny,
     distillation_flags,
     write_candidates,
     write_files,
 )
-from tests.tiny_runs import TINY, assert_same_run
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.extensions.distillation import teacher
 

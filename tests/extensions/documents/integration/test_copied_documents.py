@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.document_translation import translate_document
-from tests.fake_translation import copy, shout
+from tests.document_translation import copy, shout, translate_document
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 

@@ -3,11 +3,15 @@ repeated piece.
 """
 
 import ast
+import gc
 import importlib
 import json
 import os
 import re
+import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from html import escape
 from io import BytesIO
@@ -19,9 +23,7 @@ import pytest
 import regex
 
 import vanilla_transformer
-from tests.document_translation import block_translator
-from tests.fake_translation import copy, shout
-from tests.growth import MOST, measure_growth
+from tests.document_translation import block_translator, copy, shout
 from tests.sweeps import rare
 from vanilla_transformer.data.cleaning_rules import hash_pair, hash_repetition
 from vanilla_transformer.data.damage import has_bad_encoding, has_markup
@@ -29,6 +31,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter, split_simply
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
 from vanilla_transformer.files.formats import DOCUMENT_FORMATS
@@ -248,6 +251,99 @@ def translate(format: str, content: bytes) -> None:
         translator = block_translator(model, split_simply)
         translated = document.render(translator(document.blocks))
         fit_encoding(translated, encoding)
+
+
+MOST = 6  # times the time at a size that the work may take at four times the size
+_FACTOR = 4
+_ENOUGH = 0.05  # seconds of processor time that are measured exactly enough
+_LIMIT = 3.0  # seconds after which the work is stopped
+_REPEATS = 3
+_LARGEST = 10**6  # characters of a text; work that needs no time on so many is not measured further
+_LEAST = 0.01  # seconds that the clock measures well
+
+
+class StoppedError(BaseException):
+    """The work took too long. No `except Exception` hides this."""
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise StoppedError
+
+
+def processor_seconds(work: Callable[[str], Any], text: str) -> float:
+    """Return the processor time of work on a text, at most the limit.
+
+    The work may refuse the text.
+    """
+    before = signal.signal(signal.SIGVTALRM, _stop)
+    gc.disable()
+    start = time.process_time()
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT)
+        with suppress(UserError, StoppedError):
+            work(text)
+        return time.process_time() - start
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+        gc.enable()
+
+
+def measure_growth(
+    work: Callable[[str], Any], build: Callable[[int], str], sizes: Sequence[int], floor: float
+) -> float:
+    """
+    Return the ratio of the times of work on a text and on one of a quarter of its size, or 0 if it
+    takes no time.
+
+    A ratio that is too large is measured again, since other programs disturb the clock.
+
+    Args:
+        build: Returns a text of about a number of characters.
+        sizes: Numbers of characters, of which the first is taken on which the work takes some time.
+        floor: Seconds from which on a time tells something.
+    """
+    growth = float("inf")
+    for _ in range(_REPEATS):
+        growth = min(growth, _measure_once(work, build, sizes, floor))
+        if growth <= MOST:
+            break
+    return growth
+
+
+def _measure_once(
+    work: Callable[[str], Any], build: Callable[[int], str], sizes: Sequence[int], floor: float
+) -> float:
+    """Return the ratio of times. A ratio that is too large is measured again on larger texts."""
+    before = 0.0
+    for size in sizes:
+        before = processor_seconds(work, build(size))
+        if before >= floor:
+            break
+    else:
+        return 0.0
+    ratios = list[float]()
+    # The work would be stopped after the limit, and work without a loop would never take enough.
+    while len(ratios) < 2 and before * MOST < _LIMIT and size < _LARGEST:
+        seconds = processor_seconds(work, build(_FACTOR * size))
+        if seconds > MOST * before:
+            seconds = _least_seconds(work, build(_FACTOR * size))
+            before = _least_seconds(work, build(size))
+        if before > _LEAST:
+            ratios.append(seconds / before)
+            if ratios[-1] <= MOST:
+                break
+        before, size = seconds, _FACTOR * size
+    if not ratios and size >= _LARGEST:
+        return 0.0
+    return min(ratios, default=before / _LEAST)  # without ratios, a short text took long
+
+
+def _least_seconds(work: Callable[[str], Any], text: str) -> float:
+    repeats = [processor_seconds(work, text)]
+    while len(repeats) < _REPEATS and sum(repeats) < _ENOUGH:
+        repeats.append(processor_seconds(work, text))
+    return min(repeats)
 
 
 def find_slow(

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.catalogs import HEADER
-from tests.document_translation import translate_document
-from tests.fake_translation import by_word, copy, copy_kept
+from tests.document_translation import by_word, copy, copy_kept, translate_document
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.text.languages import Direction

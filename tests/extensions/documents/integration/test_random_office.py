@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.document_translation import translate_document
-from tests.fake_translation import copy, shout
+from tests.document_translation import copy, shout, translate_document
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.text.languages import Direction

@@ -8,9 +8,16 @@ from dataclasses import replace
 import html5lib
 import pytest
 
-from tests.document_translation import translate_document
-from tests.fake_translation import contain, copy, copy_kept, reverse, shout, without_alignment
-from tests.whole_pages import DOCTYPES, PAGES
+from tests.document_translation import (
+    contain,
+    copy,
+    copy_kept,
+    reverse,
+    shout,
+    translate_document,
+    without_alignment,
+)
+from tests.marked_up_texts import DOCTYPES, PAGES
 from vanilla_transformer.decoding.protection.projection import proportional_links
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.extensions import documents

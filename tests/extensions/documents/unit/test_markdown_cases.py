@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.document_translation import translate_document
-from tests.fake_translation import by_word, copy
+from tests.document_translation import by_word, copy, translate_document
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.files.formats import DOCUMENT_ENDINGS
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.document_translation import translate_document
-from tests.fake_translation import by_word, shout
+from tests.document_translation import by_word, shout, translate_document
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions.documents import parse_document

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from tests.document_translation import block_translator, translate_document
-from tests.fake_translation import shout
+from tests.document_translation import block_translator, shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.document_translation import translate_document
-from tests.fake_translation import copy, reverse, shout
+from tests.document_translation import copy, reverse, shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.extensions.documents import parse_document
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.document_translation import translate_document
-from tests.fake_translation import copy, copy_kept, shout
+from tests.document_translation import copy, copy_kept, shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.extensions.documents.html_format import HtmlDocument

@@ -4,8 +4,7 @@ import textwrap
 
 import pytest
 
-from tests.document_translation import translate_document
-from tests.fake_translation import copy, reverse, shout
+from tests.document_translation import copy, reverse, shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions.documents import WrappedText
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap

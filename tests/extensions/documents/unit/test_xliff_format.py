@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from tests.document_translation import translate_document
-from tests.fake_translation import reverse, shout
+from tests.document_translation import reverse, shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.text.languages import Direction

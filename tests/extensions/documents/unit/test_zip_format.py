@@ -7,8 +7,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import pytest
 
-from tests.document_translation import translate_document
-from tests.fake_translation import copy, reverse, shout
+from tests.document_translation import copy, reverse, shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document

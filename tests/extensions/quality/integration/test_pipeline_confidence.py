@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from tests.calibrated_models import CALIBRATION, LIMITS, calibrated_model
-from tests.rounding import close_to
+from tests.closeness import close_to
+from tests.model_variants import CALIBRATION, LIMITS, calibrated_model
 from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
 from vanilla_transformer.cli import main

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from tests.closeness import close_to
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
-from tests.rounding import close_to
 from tests.sweeps import rare
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main

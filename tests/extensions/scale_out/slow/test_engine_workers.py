@@ -12,10 +12,10 @@ import psutil
 import pytest
 import torch
 
-from tests.calibrated_models import calibrated_model
-from tests.rounding import close_to
+from tests.closeness import close_to
+from tests.model_variants import calibrated_model
+from tests.processes import wait_until
 from tests.tiny import tiny_model
-from tests.waiting import wait_until
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.open_pipeline import open_pipeline
 from vanilla_transformer.loading.model_folders import save_model_folder

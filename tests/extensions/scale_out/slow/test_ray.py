@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from tests.rounding import close_to
-from tests.waiting import wait_until
+from tests.closeness import close_to
+from tests.processes import wait_until
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
 

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from tests.hostile_documents import HostileTranslator
-from tests.running_services import running_service
+from tests.processes import wait_until
+from tests.services import running_service
 from tests.tiny import tiny_model
-from tests.waiting import wait_until
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.extensions.documents.document_process import start_server

@@ -9,8 +9,7 @@ from urllib.request import urlopen
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.running_services import running_service
-from tests.service_models import echo
+from tests.services import echo, running_service
 from vanilla_transformer.extensions.serving import language_detection
 from vanilla_transformer.extensions.serving.language_detection import (
     closest_languages,

@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.service_models import shout
-from tests.waiting import wait_until
+from tests.processes import wait_until
+from tests.services import shout
 from vanilla_transformer import __version__
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.models import (

@@ -10,10 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.running_services import running_service
-from tests.service_models import SlowModel, shout
+from tests.processes import wait_until
+from tests.services import SlowModel, running_service, shout
 from tests.sweeps import rare
-from tests.waiting import wait_until
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.service import create_service

@@ -13,9 +13,8 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.forked import Forked
-from tests.service_answers import TEXTS
-from tests.service_models import SlowModel, shout
+from tests.processes import Forked
+from tests.services import TEXTS, SlowModel, shout
 from tests.sweeps import examples
 from vanilla_transformer import TranslationPipeline, __version__
 from vanilla_transformer.extensions.serving.limits import Limits

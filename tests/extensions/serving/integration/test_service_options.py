@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.comet_files import UNIFIED, write_comet
-from tests.inline_terms import model_with_inline_terms
-from tests.service_answers import TEXTS, post
-from tests.service_models import shout
+from tests.model_variants import model_with_inline_terms
+from tests.services import TEXTS, post, shout
 from tests.sweeps import examples
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline

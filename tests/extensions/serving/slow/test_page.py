@@ -13,10 +13,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from tests.axe import find_problems
-from tests.browser import open_browser, requested_addresses, set_color_scheme, set_width
-from tests.running_services import running_service
-from tests.service_models import shout
+from tests.browser import (
+    find_problems,
+    open_browser,
+    requested_addresses,
+    set_color_scheme,
+    set_width,
+)
+from tests.services import running_service, shout
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.documents import DocumentTranslator

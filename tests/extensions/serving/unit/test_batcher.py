@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.service_models import SlowModel, shout
+from tests.services import SlowModel, shout
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
 from vanilla_transformer.extensions.serving.queue import (

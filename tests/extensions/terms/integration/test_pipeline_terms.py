@@ -4,7 +4,7 @@ constrain.
 
 import pytest
 
-from tests.inline_terms import model_with_inline_terms
+from tests.model_variants import model_with_inline_terms
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.terms import terms

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.inline_terms import model_with_inline_terms
+from tests.model_variants import model_with_inline_terms
 from vanilla_transformer.cli import main
 from vanilla_transformer.loading.model_folders import save_model_folder
 

@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 from transformers import GenerationConfig, LogitsProcessorList
 from transformers.generation import EosTokenCriteria, MaxTimeCriteria
 
-from tests.engine_cases import EOS, IMPOSSIBLE, PAD
-from tests.generation_cases import (
+from tests.engine_cases import (
     BATCHES,
+    EOS,
+    IMPOSSIBLE,
+    PAD,
     SEARCHES,
     SHAPES,
     assert_engine_gives_tokens_of_generate,
     model_of,
+    random_long_prompt_case,
+    random_prompt_case,
     sources,
 )
-from tests.long_engine_cases import random_long_prompt_case, random_prompt_case
 from tests.sweeps import examples, sample
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm
 from vanilla_transformer.decoding.engine.engine import Engine

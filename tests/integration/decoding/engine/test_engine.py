@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from tests.closeness import close_to
 from tests.engine_cases import (
     EOS,
     IMPOSSIBLE,
@@ -19,7 +20,6 @@ from tests.engine_cases import (
     random_case,
 )
 from tests.generation_models import SOURCES, all_hypotheses, build, partly_trained_model
-from tests.rounding import close_to
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine import engine as engine_module

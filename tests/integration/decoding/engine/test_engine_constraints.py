@@ -5,10 +5,10 @@ import random
 import pytest
 import torch
 
-from tests.constrained_reference import ConstrainedBeamSearch, occurrences
+from tests.closeness import close_to
 from tests.engine_cases import EOS, START
-from tests.rounding import close_to
 from tests.sweeps import sample
+from tests.textbook_search import ConstrainedBeamSearch, occurrences
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations

@@ -5,9 +5,9 @@ does.
 import pytest
 import torch
 
-from tests.ensemble_search import beam_search, greedy_search
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.sweeps import sample
+from tests.textbook_search import beam_search, greedy_search
 from tests.tiny import tiny_long_model, tiny_model
 from tests.tiny_engines import Recorder
 from vanilla_transformer.decoding.engine.engine import Engine

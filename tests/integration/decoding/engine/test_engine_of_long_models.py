@@ -5,8 +5,13 @@ sequences.
 import pytest
 import torch
 
-from tests.engine_cases import EOS, Case, assert_engine_gives_hypotheses_of_library
-from tests.long_engine_cases import random_long_case, random_long_prompt_case
+from tests.engine_cases import (
+    EOS,
+    Case,
+    assert_engine_gives_hypotheses_of_library,
+    random_long_case,
+    random_long_prompt_case,
+)
 from tests.sweeps import sample
 from tests.tiny import tiny_long_causal_lm, tiny_long_model
 from vanilla_transformer.decoding.engine.engine import Engine

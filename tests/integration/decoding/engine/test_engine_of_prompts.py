@@ -3,9 +3,13 @@
 import pytest
 import torch
 
-from tests.engine_cases import EOS, Case, assert_engine_gives_hypotheses_of_library
-from tests.long_engine_cases import random_prompt_case
-from tests.rounding import close_to
+from tests.closeness import close_to
+from tests.engine_cases import (
+    EOS,
+    Case,
+    assert_engine_gives_hypotheses_of_library,
+    random_prompt_case,
+)
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_causal_lm
 from vanilla_transformer.decoding.engine.engine import Engine

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from tests.closeness import close_to
 from tests.engine_cases import EOS, assert_engine_gives_hypotheses_of_library, random_case
-from tests.rounding import close_to
 from tests.sweeps import rare, sample
 from tests.textbook_search import Textbook, assert_same_hypotheses, forbid_repeats, force
 from tests.tiny import tiny_causal_lm, tiny_model

@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 import torch
 
-from tests.chi_squared import LIKELY, p_value
-from tests.rounding import close_to
+from tests.closeness import LIKELY, close_to, p_value
 from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from tests.tiny_engines import SOURCES, engine_of, graphed

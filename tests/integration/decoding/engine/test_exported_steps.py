@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine

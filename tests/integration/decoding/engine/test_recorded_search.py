@@ -5,9 +5,9 @@ that it compared.
 import pytest
 import torch
 
+from tests.closeness import close_to
 from tests.engine_cases import EOS, hypotheses_of_library, random_case
 from tests.generation_models import SOURCES, partly_trained_model
-from tests.rounding import close_to
 from tests.sweeps import sample
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.recorded_search import record_search

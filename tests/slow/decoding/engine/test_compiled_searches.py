@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from tests.rounding import close_to
+from tests.closeness import close_to
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations
@@ -16,9 +16,9 @@ SIZES = {"vocab_size": 40, "init_std": 0.4}
 LSH = {"layer_types": "lsh_attention", "num_hashes": 2, "num_buckets": 4}
 PREFIXED = [*map(DecodeRequest, SOURCES, [[7, 9], [11], [], [5, 5, 5]])]
 PHRASES = [[WholeWords([7, 8])], [], [[9]], [WholeWords([11]), WholeWords([12])]]
-CONSTRAINED = [
-    DecodeRequest(source, phrases=phrases) for source, phrases in zip(SOURCES, PHRASES, strict=True)
-]
+CONSTRAINED = []
+for source, phrases in zip(SOURCES, PHRASES, strict=True):
+    CONSTRAINED.append(DecodeRequest(source, phrases=phrases))
 CONSTRAINTS = {"constraint_tokens": 4, "word_continuations": WordContinuations(range(10, 25))}
 
 
@@ -37,31 +37,23 @@ def long(build, **fields):
 
 
 plain = partial(tiny_model, decoder_layers=2, **SIZES)
+linear = long(tiny_long_model, cross_attention_type="linear_attention")
+FIRST = {"reversible": True, "normalize_before": True}
+reversible = long(tiny_long_causal_lm, **FIRST, **LSH)
+NO_REPEATS = {"num_beams": 3, "target_prefix": "", "no_repeat_ngram_size": 2}
 CASES = {
     "forced prefix": (plain, {"num_beams": 2, "target_prefix": ""}, PREFIXED),
-    "no repeated n-grams": (
-        plain,
-        {"num_beams": 3, "target_prefix": "", "no_repeat_ngram_size": 2},
-        PREFIXED,
-    ),
+    "no repeated n-grams": (plain, NO_REPEATS, PREFIXED),
     "greedy prefix": (plain, {"num_beams": 1, "target_prefix": ""}, PREFIXED),
     "constraints": (plain, {"num_beams": 3, **CONSTRAINTS}, CONSTRAINED),
     "greedy alignments": (aligned_model, {"num_beams": 1, "return_alignments": True}, SOURCES),
     "alignments": (aligned_model, {"num_beams": 3, "return_alignments": True}, SOURCES),
     "ensemble": (partial(ensemble, 2, 1), {"num_beams": 2}, SOURCES),
     "prompts": (long(tiny_causal_lm), {"num_beams": 3}, SOURCES),
-    "linear": (
-        long(tiny_long_model, cross_attention_type="linear_attention"),
-        {"num_beams": 3},
-        SOURCES,
-    ),
+    "linear": (linear, {"num_beams": 3}, SOURCES),
     "linear prompts": (long(tiny_long_causal_lm), {"num_beams": 3}, SOURCES),
     "lsh": (long(tiny_long_model, **LSH), {"num_beams": 3}, SOURCES),
-    "reversible lsh prompts": (
-        long(tiny_long_causal_lm, reversible=True, normalize_before=True, **LSH),
-        {"num_beams": 3},
-        SOURCES,
-    ),
+    "reversible lsh prompts": (reversible, {"num_beams": 3}, SOURCES),
 }
 
 
@@ -71,10 +63,11 @@ def test_compiled_steps_search_as_eager_ones(case, tmp_path, monkeypatch):
     build, options, requests = CASES[case]
     options = {"slots": 2, "max_new_tokens": 8} | options
     model = build()
-    eager, compiled = (Engine(model, compile=compile, **options) for compile in (False, True))
-    found, expected = (engine.decode(requests) for engine in (compiled, eager))
+    eager = Engine(model, compile=False, **options)
+    compiled = Engine(model, compile=True, **options)
+    rows, expected = compiled.decode(requests), eager.decode(requests)
     assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
-    for (ours,), (theirs,) in zip(found, expected, strict=True):
+    for (ours,), (theirs,) in zip(rows, expected, strict=True):
         assert ours.tokens == theirs.tokens
         assert ours.score == close_to(theirs.score, 1e-4)
         assert ours.log_probability == close_to(theirs.log_probability, 1e-4)
@@ -84,5 +77,6 @@ def test_compiled_steps_search_as_eager_ones(case, tmp_path, monkeypatch):
 
 
 def test_identity_depends_on_the_weights_of_an_ensemble():
-    first, second = (Engine(ensemble(*weights), max_new_tokens=8) for weights in ((2, 1), (1, 2)))
+    first = Engine(ensemble(2, 1), max_new_tokens=8)
+    second = Engine(ensemble(1, 2), max_new_tokens=8)
     assert first.steps.identity != second.steps.identity

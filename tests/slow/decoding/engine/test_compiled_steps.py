@@ -2,21 +2,23 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import torch
 from transformers.utils import logging
 
-from tests.rounding import close_to
+from tests.closeness import close_to
+from tests.processes import wait_until
 from tests.tiny import tiny_model
 from tests.tiny_engines import SOURCES, EndedWorker, engine_of, translate
-from tests.waiting import wait_until
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
@@ -73,15 +75,13 @@ def compilations(packages, monkeypatch):
     """Count compilations, which take a package from the cache instead of a minute."""
     made = []
 
+    cache, identities = packages
+
     def copy(compiler, kind, folder):
+        name = f"{identities[compiler._step.beams]}_{kind}"
+        package = cache / "compiled_steps" / name
         for name in ("step.pt2", "constants.json"):
-            shutil.copy(
-                packages[0]
-                / "compiled_steps"
-                / f"{packages[1][compiler._step.beams]}_{kind}"
-                / name,
-                folder,
-            )
+            shutil.copy(package / name, folder)
         made.append(kind)
 
     monkeypatch.setattr(StepCompiler, "compile", copy)
@@ -92,17 +92,33 @@ def folders(cache: Path):
     return sorted(path.name for path in cache.iterdir() if path.is_dir())
 
 
+def whole_folders(cache):
+    """Return the names of folders that are not hidden."""
+    return [name for name in folders(cache) if not name.startswith(".")]
+
+
+def is_compiled(engine, arguments=None):
+    """Return whether the engine has a compiled step for its arguments."""
+    step = engine.steps.find(arguments or engine.buffers.arguments)
+    return step is not engine.steps.step
+
+
+def times_of(cache, pattern="*/*"):
+    """Return when each file of a cache was written."""
+    return {path: path.stat().st_mtime_ns for path in cache.glob(pattern)}
+
+
+def log_probabilities(engine):
+    return [*chain(*(best.token_log_probabilities for (best,) in engine.decode(SOURCES)))]
+
+
 @pytest.mark.parametrize("compile", [True, "auto"])
 @pytest.mark.parametrize("beams", [1, 4])
 def test_compiled_step_gives_tokens_of_eager_step(cache, beams, compile):
     compiled, eager = engine_of(beams, compile=compile), engine_of(beams, compile=False)
-    assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
+    assert is_compiled(compiled)
     assert translate(compiled) == translate(eager)
-    found, expected = (
-        [value for (best,) in engine.decode(SOURCES) for value in best.token_log_probabilities]
-        for engine in (compiled, eager)
-    )
-    assert found == close_to(expected)
+    assert log_probabilities(compiled) == close_to(log_probabilities(eager))
     assert len(folders(cache)) == 4
 
 
@@ -111,7 +127,8 @@ def test_compiled_step_gives_tokens_of_eager_step(cache, beams, compile):
 def test_one_package_serves_any_number_of_slots(cache, compilations, beams, slots):
     engine = engine_of(beams, slots=slots, compile=True)
     assert translate(engine) == translate(engine_of(beams, compile=False))
-    assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step and not compilations
+    assert is_compiled(engine)
+    assert not compilations
 
 
 @pytest.mark.parametrize("compile", [True, "auto"])
@@ -119,10 +136,11 @@ def test_one_package_serves_any_number_of_slots(cache, compilations, beams, slot
 def test_package_decodes_with_the_weights_of_another_model(cache, compilations, beams, compile):
     engine = engine_of(beams, seed=1, compile=compile)
     assert engine.steps.identity == engine_of(beams).steps.identity
-    found = translate(engine)
-    assert found == translate(engine_of(beams, seed=1, compile=False))
-    assert found != translate(engine_of(beams, compile=False))
-    assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step and not compilations
+    translations = translate(engine)
+    assert translations == translate(engine_of(beams, seed=1, compile=False))
+    assert translations != translate(engine_of(beams, compile=False))
+    assert is_compiled(engine)
+    assert not compilations
 
 
 @pytest.mark.parametrize("beams", [1, 4])
@@ -130,16 +148,15 @@ def test_compiled_step_decodes_sentences_of_any_length(cache, beams):
     sources = [[7, 8] * length + [2] for length in (1, 9, 20, 40, 90)]
     options = {"max_new_tokens": None, "max_new_tokens_beyond_source": 20}
     model = tiny_model(0, vocab_size=40, init_std=0.4, decoder_layers=2)
-    found, sizes = [], set()
-    for compile in (True, False):
+    rows, sizes = {True: [], False: []}, set()
+    for compile, tokens in rows.items():
         engine = Engine(model, slots=2, num_beams=beams, compile=compile, **options)
-        found.append([])
         for source in sources:
-            found[-1] += [
-                [each.tokens for each in hypotheses] for hypotheses in engine.decode([source])
-            ]
+            (hypotheses,) = engine.decode([source])
+            tokens += [hypothesis.tokens for hypothesis in hypotheses]
             sizes.add(engine.buffers.size.room)
-    assert found[0] == found[1] and sizes >= {48, 64, 128, 256}
+    assert rows[True] == rows[False]
+    assert sizes >= {48, 64, 128, 256}
     assert len(folders(cache)) == 4
 
 
@@ -155,7 +172,7 @@ def test_compiled_steps_take_no_more_threads_than_are_set(empty_cache):
         engine.steps.run(200, *engine.buffers.arguments)
         return 1 - (time.thread_time() - this) / (time.process_time() - total)
 
-    assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step
+    assert is_compiled(engine)
     other_threads()
     assert other_threads() > 0.2
     torch.set_num_threads(1)
@@ -163,17 +180,22 @@ def test_compiled_steps_take_no_more_threads_than_are_set(empty_cache):
     assert other_threads() < 0.02
 
 
-def test_compiled_step_loads_in_a_new_process_in_less_than_a_second(cache):
-    files = {path: path.stat().st_mtime_ns for path in cache.glob("*/*")}
-    output = start_process(4).communicate(timeout=300)[0]
-    seconds, is_compiled, tokens = json.loads(output.splitlines()[-1])
-    assert is_compiled and seconds < 1
+def answer_of(process):
+    output, _ = process.communicate(timeout=300)
+    return json.loads(output.splitlines()[-1])
+
+
+def test_compiled_step_loads_in_less_than_a_second(cache):
+    before = times_of(cache)
+    seconds, in_new_process, tokens = answer_of(start_process(4))
+    assert in_new_process
+    assert seconds < 1
     assert tokens == translate(engine_of(4, compile=False))
-    assert {path: path.stat().st_mtime_ns for path in cache.glob("*/*")} == files
+    assert times_of(cache) == before
 
 
-def test_compiled_steps_of_other_options_threads_and_shapes_differ(cache):
-    names = {name.removesuffix("_few_rows").removesuffix("_many_rows") for name in folders(cache)}
+def test_steps_of_other_options_threads_and_shapes_differ(cache):
+    names = {re.sub("_(few|many)_rows$", "", name) for name in folders(cache)}
     assert engine_of(4, compile=True).steps.identity in names
     others = [engine_of(4, length_penalty=0.3).steps.identity, engine_of(3).steps.identity]
     threads = torch.get_num_threads()
@@ -182,13 +204,12 @@ def test_compiled_steps_of_other_options_threads_and_shapes_differ(cache):
         others.append(engine_of(4).steps.identity)
     finally:
         torch.set_num_threads(threads)
-    other_heads = tiny_model(
-        0, vocab_size=40, init_std=0.4, decoder_layers=2, decoder_attention_heads=4
-    )
-    others.append(Engine(other_heads, slots=2, num_beams=4, max_new_tokens=8).steps.identity)
+    sizes = {"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2}
+    other_heads = tiny_model(0, **sizes, decoder_attention_heads=4)
+    engine = Engine(other_heads, slots=2, num_beams=4, max_new_tokens=8)
+    others.append(engine.steps.identity)
     assert len(names.union(others)) == len(others) + 2
-    engine = engine_of(4, length_penalty=0.3, compile="auto")
-    assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
+    assert not is_compiled(engine_of(4, length_penalty=0.3, compile="auto"))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "deleted", "changed"])
@@ -196,28 +217,30 @@ def test_damaged_package_is_compiled_again(cache, compilations, damage):
     expected = translate(engine_of(4, compile=False))
     package = cache / f"{engine_of(4).steps.identity}_many_rows" / "step.pt2"
     content = package.read_bytes()
-    broken = {
-        "truncated": content[: len(content) // 2],
-        "changed": content[:-1] + bytes([content[-1] ^ 1]),
-    }
-    package.unlink() if damage == "deleted" else package.write_bytes(broken[damage])
+    broken = {"truncated": content[: len(content) // 2]}
+    broken["changed"] = content[:-1] + bytes([content[-1] ^ 1])
+    package.unlink()
+    if damage in broken:
+        package.write_bytes(broken[damage])
     automatic = engine_of(4, compile="auto")
-    assert automatic.steps.find(automatic.buffers.example()) is automatic.steps.step
+    assert not is_compiled(automatic, automatic.buffers.example())
     assert translate(engine_of(4, compile=True)) == expected
-    assert package.read_bytes() == content and compilations == ["many_rows"]
+    assert package.read_bytes() == content
+    assert compilations == ["many_rows"]
 
 
-def test_few_rows_run_the_form_of_many_until_their_own_is_compiled(cache, compilations):
+def test_few_rows_run_the_form_of_many_at_first(cache, compilations):
     shutil.rmtree(cache / f"{engine_of(4).steps.identity}_few_rows")
-    automatic, expected = (
-        engine_of(4, slots=1, compile="auto"),
-        translate(engine_of(4, compile=False)),
-    )
+    automatic = engine_of(4, slots=1, compile="auto")
+    expected = translate(engine_of(4, compile=False))
     few, many = automatic.buffers.arguments, automatic.buffers.example()
-    assert translate(automatic) == expected and not compilations
-    assert automatic.steps.find(few) is automatic.steps.find(many) is not automatic.steps.step
+    assert translate(automatic) == expected
+    assert not compilations
+    assert is_compiled(automatic)
+    assert automatic.steps.find(few) is automatic.steps.find(many)
     complete = engine_of(4, slots=1, compile=True)
-    assert translate(complete) == expected and compilations == ["few_rows"]
+    assert translate(complete) == expected
+    assert compilations == ["few_rows"]
     assert complete.steps.find(few) is not complete.steps.find(many)
 
 
@@ -232,13 +255,13 @@ def test_killed_compilation_leaves_no_entry(empty_cache, compilations):
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    assert [name for name in folders(empty_cache) if not name.startswith(".")] == []
+    assert whole_folders(empty_cache) == []
     engine = engine_of(4, slots=1, compile="auto")
-    assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
-    assert translate(engine_of(4, slots=1, compile=True)) == translate(engine_of(4, compile=False))
-    assert folders(empty_cache) == [
-        f"{engine.steps.identity}_{kind}" for kind in compilations
-    ]  # no leftovers
+    assert not is_compiled(engine)
+    translations = translate(engine_of(4, slots=1, compile=True))
+    assert translations == translate(engine_of(4, compile=False))
+    complete = [f"{engine.steps.identity}_{kind}" for kind in compilations]
+    assert folders(empty_cache) == complete  # no leftovers
     assert compilations == ["few_rows", "many_rows"]
 
 
@@ -251,12 +274,20 @@ def test_engine_decodes_eagerly_without_a_compiler(empty_cache, monkeypatch, cap
     caplog.clear()
     for _ in range(2):
         assert translate(engine_of(4, compile=True)) == expected
-    (record,) = [record for record in caplog.records if record.name == compiled_steps.__name__]
-    assert "C++ compiler" in record.getMessage() and "\n" not in record.getMessage()
+    message = only_warning(caplog)
+    assert "C++ compiler" in message
+    assert "\n" not in message
     assert not empty_cache.exists()
 
 
-def test_long_stream_compiles_in_the_background_and_switches_over(cache, tmp_path, monkeypatch):
+def only_warning(caplog):
+    """Return the only message about compiled steps."""
+    records = [record for record in caplog.records if record.name == compiled_steps.__name__]
+    (record,) = records
+    return record.getMessage()
+
+
+def test_long_stream_compiles_in_the_background(cache, tmp_path, monkeypatch):
     ended = []
     monkeypatch.setattr(EndedWorker, "poll", lambda worker: 0 if ended else None)
     monkeypatch.setattr(compiled_steps, "_start_worker", EndedWorker)
@@ -267,14 +298,14 @@ def test_long_stream_compiles_in_the_background_and_switches_over(cache, tmp_pat
     engine = engine_of(4, compile="auto")
     for _ in range(3):
         assert translate(engine) == expected
-    assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
+    assert not is_compiled(engine)
     shutil.copytree(cache, tmp_path / "empty" / "compiled_steps")
     ended.append(True)
-    assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step
+    assert is_compiled(engine)
     assert translate(engine) == expected
 
 
-def test_failing_compiler_leaves_eager_steps_and_one_warning(empty_cache, monkeypatch, caplog):
+def test_failing_compiler_leaves_eager_steps(empty_cache, monkeypatch, caplog):
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 1e-9)
     monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
     monkeypatch.setenv("CXX", shutil.which("false"))
@@ -284,15 +315,14 @@ def test_failing_compiler_leaves_eager_steps_and_one_warning(empty_cache, monkey
     assert translate(engine) == expected
     wait_until(lambda: not compiled_steps._is_compiling(), seconds=300)
     engine.steps.find(engine.buffers.arguments)
-    (record,) = [record for record in caplog.records if record.name == compiled_steps.__name__]
-    assert "Compiling failed" in record.getMessage() and "\n" not in record.getMessage()
-    assert (
-        translate(engine) == expected
-        and [name for name in folders(empty_cache) if name[0] != "."] == []
-    )
+    message = only_warning(caplog)
+    assert "Compiling failed" in message
+    assert "\n" not in message
+    assert translate(engine) == expected
+    assert whole_folders(empty_cache) == []
 
 
-def test_compilation_in_the_background_outlives_its_process_for_the_next_one(empty_cache):
+def test_compilation_in_the_background_outlives_its_process(empty_cache):
     code = """
 import time
 import torch
@@ -305,10 +335,12 @@ while not list(compiled_steps.cache_folder().glob(".*.tmp-*")):
     time.sleep(0.05)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
-    assert [name for name in folders(empty_cache) if not name.startswith(".")] == []
+    assert whole_folders(empty_cache) == []
     (name,) = {path.name for path in empty_cache.glob("*.lock")}
     wait_until((empty_cache / name.removesuffix(".lock")).is_dir, seconds=600)
-    files = {path: path.stat().st_mtime_ns for path in empty_cache.glob("[!.]*/*")}
-    output = start_process(4).communicate(timeout=300)[0]
-    assert json.loads(output.splitlines()[-1])[1:] == [True, translate(engine_of(4, compile=False))]
-    assert files and {path: path.stat().st_mtime_ns for path in files} == files
+    before = times_of(empty_cache, "[!.]*/*")
+    _, in_new_process, tokens = answer_of(start_process(4))
+    assert in_new_process
+    assert tokens == translate(engine_of(4, compile=False))
+    assert before
+    assert before.items() <= times_of(empty_cache).items()

@@ -7,7 +7,7 @@ from vanilla_transformer.decoding.engine import graphed_steps
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-def test_graphed_steps_compiled_by_inductor_give_tokens_of_eager_ones(beams, monkeypatch):
+def test_inductor_gives_tokens_of_eager_steps(beams, monkeypatch):
     monkeypatch.setattr(graphed_steps, "_can_compile", lambda: True)  # on a CPU, without Triton
     engine, recorder = graphed(beams, compile=True)
     assert translate(engine) == translate(engine_of(beams, compile=False))

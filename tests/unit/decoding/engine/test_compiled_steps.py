@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 import torch
 
+from tests.processes import wait_until
 from tests.tiny import tiny_model
 from tests.tiny_engines import EndedWorker, compile_aside, engine_of
-from tests.waiting import wait_until
 from vanilla_transformer import Engine, TranslationPipeline
 from vanilla_transformer.decoding.engine import compiled_steps, idle_work, sources, step_package
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages

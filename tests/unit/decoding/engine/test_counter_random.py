@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tests.chi_squared import LIKELY, p_value
+from tests.closeness import LIKELY, p_value
 from vanilla_transformer.decoding.engine.sampling import (
     LARGEST_SEED,
     gumbel_noise,

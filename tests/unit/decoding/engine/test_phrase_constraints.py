@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from tests.constrained_reference import count_missing, next_tokens, occurrences
+from tests.textbook_search import count_missing, next_tokens, occurrences
 from vanilla_transformer.decoding.engine.phrase_constraints import PhraseTokens, phrase_rows
 from vanilla_transformer.decoding.engine.top_k import Candidates
 

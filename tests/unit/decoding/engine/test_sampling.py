@@ -9,7 +9,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from tests.chi_squared import LIKELY, p_value
+from tests.closeness import LIKELY, p_value
 from vanilla_transformer.decoding.engine.sampling import SamplingOptions, sample
 
 DRAWS = 20_000

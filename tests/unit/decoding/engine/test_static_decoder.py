@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from tests.host_reads import NoHostReads
+from tests.devices import NoHostReads
 from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model
 from vanilla_transformer.decoding.engine.prefill import prefill

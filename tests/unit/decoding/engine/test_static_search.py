@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from tests.host_reads import GPU, NoHostReads, gpu_stand_in
+from tests.devices import GPU, NoHostReads, gpu_stand_in
 from tests.sweeps import sample
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams

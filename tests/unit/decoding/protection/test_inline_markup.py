@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from tests.document_translation import translate_document
-from tests.fake_translation import copy_kept, reverse, shout
+from tests.document_translation import copy_kept, reverse, shout, translate_document
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.token_entries import EOS, joined
+from tests.translation import EOS, joined
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protection import inline_markup
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch, remove_masks

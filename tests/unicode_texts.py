@@ -1,4 +1,6 @@
-"""Texts of many scripts for property tests: letters with their marks, words, and sentences."""
+"""Texts of many scripts for property tests: letters with their marks, words, and sentences. Also the
+normal form of a text, character by character, as new tokenizers return it.
+"""
 
 import unicodedata
 
@@ -39,10 +41,47 @@ def words(script: str) -> st.SearchStrategy[str]:
 
 def sentences(script: str) -> st.SearchStrategy[str]:
     _, _, period, space = SCRIPTS[script]
-    return st.lists(words(script), min_size=1, max_size=12).map(
-        lambda found: space.join(found) + period
-    )
+    words_of_sentence = st.lists(words(script), min_size=1, max_size=12)
+    return words_of_sentence.map(lambda spelled: space.join(spelled) + period)
 
 
 def in_form(form: str, text: str) -> str:
     return unicodedata.normalize(form, text)
+
+
+INVISIBLE = {chr(code) for code in (0xAD, 0x61C, 0x200B, 0x200E, 0x200F, 0xFEFF)}
+INVISIBLE |= {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2060, 0x2070))}
+JOINERS = "\u200c\u200d"
+# Latin, Greek and Cyrillic.
+UNJOINED = [(0x41, 0x5A), (0x61, 0x7A), (0xAA, 0x52F), (0x1E00, 0x1FFF)]
+
+
+def normal_form(text):
+    """Return a text without invisible characters and idle joiners, with single spaces, composed
+    (NFC).
+    """
+    kept = ""
+    for index, character in enumerate(text):
+        if not is_invisible(character) and not is_idle_joiner(text, index):
+            kept += character
+    return " ".join(unicodedata.normalize("NFC", kept).split())
+
+
+def is_invisible(character):
+    control = unicodedata.category(character) == "Cc" and not character.isspace()
+    return control or character in INVISIBLE
+
+
+def is_idle_joiner(text, index):
+    if text[index] not in JOINERS:
+        return False
+    before, after = text[:index].rstrip(JOINERS), text[index:].lstrip(JOINERS)
+    return not joins(before[-1:]) and not joins(after[:1])
+
+
+def joins(character):
+    if not character or character.isspace() or is_invisible(character):
+        return False
+    if unicodedata.category(character)[0] in "NP":
+        return False
+    return not any(low <= ord(character) <= high for low, high in UNJOINED)

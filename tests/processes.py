@@ -1,10 +1,9 @@
-"""Run Python programs in processes that are forked from one that has imported torch and
-transformers.
+"""Run programs and functions in other processes: forked, killed or limited ones.
 
-An interpreter takes seconds of a core to import them, and a fork none. A program meets this package
-unimported, as in a new interpreter, and the Hub's client reads the environment again. What other
-libraries read from it while they are imported must not differ, so tests of imports and of launchers
-start an interpreter.
+`Forked` forks a process from one that has imported torch and transformers. An interpreter takes
+seconds of a core to import them, and a fork none. A program meets this package unimported, as in a
+new interpreter, and the Hub's client reads the environment again. What other libraries read from it
+while they are imported must not differ, so tests of imports and of launchers start an interpreter.
 """
 
 import importlib
@@ -16,11 +15,18 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
 import types
+from collections.abc import Callable
 from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 from unittest import mock
+
+import psutil
+import torch
 
 ROOT = Path(__file__).parents[1]
 _WRITING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -49,12 +55,10 @@ class Forked:
         files = [Path(self._folder.name, name) for name in ("input", "output", "errors")]
         files[0].write_text(input)
         self._printed = files[1:]
-        given = (
-            [*map(str, arguments)],
-            dict(os.environ if env is None else env),
-            os.fspath(cwd or os.getcwd()),
-        )
-        self._process = fork_context().Process(target=_run, args=(*given, files))
+        words = [*map(str, arguments)]
+        environment = dict(os.environ if env is None else env)
+        program = (words, environment, os.fspath(cwd or os.getcwd()), files)
+        self._process = fork_context().Process(target=_run, args=program)
         self._process.start()
         self.pid = self._process.pid
 
@@ -92,19 +96,18 @@ class TwoProcesses:
         with socket.socket() as listener:
             listener.bind(("localhost", 0))
             port = listener.getsockname()[1]
-        shared = {
-            "WORLD_SIZE": "2",
-            "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "localhost",
-            "MASTER_PORT": str(port),
-        }
+        shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        shared |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
         shared |= {"OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "run"}
-        ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
-        self.processes = [Forked(arguments, (env or os.environ) | shared | rank) for rank in ranks]
+        self.processes = []
+        for rank in ("0", "1"):
+            environment = (env or os.environ) | shared | {"RANK": rank, "LOCAL_RANK": rank}
+            self.processes.append(Forked(arguments, environment))
 
     @property
     def returncode(self):
-        return next((each.returncode for each in self.processes if each.returncode), 0)
+        one, other = (process.returncode for process in self.processes)
+        return one or other or 0
 
     def communicate(self, timeout=300):
         """Return the outputs and the errors of both, one after the other."""
@@ -121,16 +124,15 @@ def run_python(*arguments, env=None, cwd=None, input="", timeout=300):
 
 def _run(arguments, environment, folder, files):
     os.setsid()
-    for descriptor, (path, mode) in enumerate(
-        zip(files, (os.O_RDONLY, _WRITING, _WRITING), strict=True)
-    ):
+    modes = (os.O_RDONLY, _WRITING, _WRITING)
+    for descriptor, (path, mode) in enumerate(zip(files, modes, strict=True)):
         os.dup2(os.open(path, mode), descriptor)
     sys.stdin = os.fdopen(0, closefd=False)  # `multiprocessing` has replaced it by an empty one
     os.environ.clear()
     os.environ.update(environment)
     _reread_environment()
     os.chdir(folder)
-    sys.path[:] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.path += sys.modules["tests.preloaded"].PATHS
     program, *words = arguments
     main = sys.modules["__main__"] = types.ModuleType("__main__")
@@ -159,3 +161,75 @@ def _reread_environment():
     modules = os.environ.get("HF_MODULES_CACHE", os.path.join(constants.HF_HOME, "modules"))
     for reader in (transformers.utils, transformers.utils.hub, transformers.dynamic_module_utils):
         reader.HF_MODULES_CACHE = modules
+
+
+_PATCH = """
+import importlib, os, signal, sys
+
+module, path, calls, *words = sys.argv[1:]
+owner, (*parts, name) = importlib.import_module(module), path.split(".")
+for part in parts:
+    owner = getattr(owner, part)
+unpatched, made = getattr(owner, name), []
+
+def killing(*arguments, **options):
+    made.append(arguments)
+    if len(made) == int(calls):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return unpatched(*arguments, **options)
+
+setattr(owner, name, killing)
+"""
+
+
+def run_until_killed(code: str, words: list[str], module: str, function: str, calls: int) -> None:
+    """Run `code`, which may use the list `words`, until the n-th call of a function of a module."""
+    command = [sys.executable, "-c", _PATCH + code, module, function, str(calls), *words]
+    # As in this process, for sums in the same order.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    options = {"env": environment, "capture_output": True, "text": True, "timeout": 300}
+    finished = subprocess.run(command, **options)
+    assert finished.returncode == -signal.SIGKILL, finished.stderr
+
+
+def run_limited(work: Callable[[], Any], seconds: int, mebibytes: int) -> None:
+    """Call a function in a fork of this process, which an alarm of the system ends.
+
+    Raises:
+        AssertionError: It raised an error, did not end, or took more memory beside that of this
+            process.
+    """
+    before = psutil.Process().memory_info().rss
+    reading, writing = os.pipe()
+    process = os.fork()
+    if not process:
+        # It ends the process in the middle of a library's loop, too.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(seconds)
+        # The threads of this process are not in a fork, which would wait for them.
+        torch.set_num_threads(1)
+        # CTranslate2 reads the second.
+        os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+        try:
+            work()
+        except BaseException:  # of any kind: the parent reports it
+            os.write(writing, traceback.format_exc().encode()[-4000:])
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        failure = file.read().decode(errors="replace")
+    _, status, usage = os.wait4(process, 0)
+    assert not failure, failure
+    code = os.waitstatus_to_exitcode(status)
+    assert code != -signal.SIGALRM, f"It did not end in {seconds} s."
+    assert code == 0, f"It ended with {code}."
+    added = (usage.ru_maxrss * 1024 - before) / 2**20
+    assert added < mebibytes, f"It took {added:.0f} MiB, more than {mebibytes}."
+
+
+def wait_until(condition, seconds=120):
+    """Wait until `condition()` is true, or fail after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "It took too long."
+        time.sleep(0.01)

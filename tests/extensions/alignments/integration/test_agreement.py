@@ -11,35 +11,36 @@ from vanilla_transformer.training.recipe import parse_recipe
 
 
 def links_of(recipe, tokenizer, folder):
-    found = load_alignments(load_texts(recipe.data, folder), tokenizer)
-    return TokenColumn(found.dataset.data.column("links")).read(range(40))
+    alignments = load_alignments(load_texts(recipe.data, folder), tokenizer)
+    return TokenColumn(alignments.dataset.data.column("links")).read(range(40))
 
 
 def test_agreement_is_what_write_alignments_writes(corpus, tiny_tokenizer, tmp_path):
     files = ["--source", str(corpus / "train.a"), "--target", str(corpus / "train.b")]
-    assert main(["write-alignments", *files, "--output", str(tmp_path / "found.align")]) == 0
-    assert len((tmp_path / "found.align").read_text().splitlines()) == 40
-    recipes = [
-        parse_recipe(flags(corpus, tmp_path / "run", train_alignments=name))
-        for name in ("agreement", tmp_path / "found.align")
-    ]
-    (values, sizes), (others, other_sizes) = (
-        links_of(recipe, tiny_tokenizer, tmp_path) for recipe in recipes
-    )
-    assert (
-        values.tolist() == others.tolist()
-        and sizes.tolist() == other_sizes.tolist()
-        and len(values) > 200
-    )
+    path = tmp_path / "found.align"
+    assert main(["write-alignments", *files, "--output", str(path)]) == 0
+    assert len(path.read_text().splitlines()) == 40
+    columns = []
+    for name in ("agreement", path):
+        recipe = parse_recipe(flags(corpus, tmp_path / "run", train_alignments=name))
+        columns.append(links_of(recipe, tiny_tokenizer, tmp_path))
+    (values, sizes), (others, other_sizes) = columns
+    assert values.tolist() == others.tolist()
+    assert sizes.tolist() == other_sizes.tolist()
+    assert len(values) > 200
 
 
-@pytest.mark.parametrize(
-    "lines, found", [("A B\n", "the same number of lines, got 40 in"), ("", "empty")]
-)
-def test_write_alignments_names_files_that_do_not_fit(corpus, tmp_path, capsys, lines, found):
+UNLIKE = [("A B\n", "the same number of lines, got 40 in"), ("", "empty")]
+
+
+@pytest.mark.parametrize("lines, words", UNLIKE)
+def test_write_alignments_names_files_that_do_not_fit(corpus, tmp_path, capsys, lines, words):
     (corpus / "other").write_text(lines)
     files = ["--source", str(corpus / "train.a"), "--target", str(corpus / "other")]
-    assert main(["write-alignments", *files, "--output", str(tmp_path / "out.align")]) == 2
-    output = capsys.readouterr()
-    assert output.err.startswith("error: ") and output.err.count("\n") == 1 and found in output.err
+    path = tmp_path / "out.align"
+    assert main(["write-alignments", *files, "--output", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert words in error
     assert not [*tmp_path.glob("out.align*")]

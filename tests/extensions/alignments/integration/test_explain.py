@@ -17,28 +17,13 @@ def test_explain_writes_a_page_and_prints_the_translation(folder, tmp_path, caps
     output = tmp_path / "new" / "page.html"
     assert main(["translate", folder, "Two dogs.", "--num_beams", "2"]) == 0
     translation = capsys.readouterr().out
+    command = ["explain", folder, "Two dogs.", "--output", str(output)]
     for flags in ([], ["--overwrite"]):
-        assert (
-            main(
-                [
-                    "explain",
-                    folder,
-                    "Two dogs.",
-                    "--output",
-                    str(output),
-                    "--num_beams",
-                    "2",
-                    *flags,
-                ]
-            )
-            == 0
-        )
+        assert main([*command, "--num_beams", "2", *flags]) == 0
         assert capsys.readouterr().out == f"{translation}The page is {output}.\n"
     page = output.read_text()
-    assert (
-        page.startswith("<!doctype html>")
-        and "<title>model: a translation explained</title>" in page
-    )
+    assert page.startswith("<!doctype html>")
+    assert "<title>model: a translation explained</title>" in page
     assert [path.name for path in output.parent.iterdir()] == ["page.html"]
 
 
@@ -87,8 +72,8 @@ def test_explain_leaves_the_old_page_if_it_is_interrupted(folder, tmp_path, caps
     output = tmp_path / "pages" / "page.html"
     output.parent.mkdir()
     output.write_text("old")
-    assert main(["explain", folder, "A man.", "--output", str(output), "--overwrite"]) == 130
-    assert output.read_text() == "old" and [path.name for path in output.parent.iterdir()] == [
-        "page.html"
-    ]
+    command = ["explain", folder, "A man.", "--output", str(output)]
+    assert main([*command, "--overwrite"]) == 130
+    assert output.read_text() == "old"
+    assert [*output.parent.iterdir()] == [output]
     assert "Interrupted." in capsys.readouterr().err

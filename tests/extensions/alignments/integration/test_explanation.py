@@ -20,85 +20,107 @@ TEXT = "Two dogs run."
 
 
 def embedded_data(page):
-    return json.loads(
-        re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)[1]
-    )
+    pattern = r'<script id="data" type="application/json">(.*?)</script>'
+    return json.loads(re.search(pattern, page, re.DOTALL)[1])
+
+
+def log_probabilities(tokens):
+    """Return the log probabilities of explained tokens."""
+    return [np.log(token.probability) for token in tokens]
 
 
 def test_explain_has_the_translation_of_the_pipeline(tiny_tokenizer):
     model = tiny_model()
-    expected = TranslationPipeline(model, tiny_tokenizer)(TEXT, num_return_sequences=4)[0]
-    found = explain(model, tiny_tokenizer, TEXT)
-    assert found.translation == expected[0]["translation_text"] and not found.is_forced
-    assert [text for text, _ in found.hypotheses] == [each["translation_text"] for each in expected]
-    assert "".join(found.source_tokens[:-1]) == TEXT and found.source_tokens[-1] == "</s>"
+    translate = TranslationPipeline(model, tiny_tokenizer)
+    (expected,) = translate([TEXT], num_return_sequences=4)
+    explanation = explain(model, tiny_tokenizer, TEXT)
+    assert explanation.translation == expected[0]["translation_text"]
+    assert not explanation.is_forced
+    for (text, _), answer in zip(explanation.hypotheses, expected, strict=True):
+        assert text == answer["translation_text"]
+    *tokens, last = explanation.source_tokens
+    assert "".join(tokens) == TEXT
+    assert last == "</s>"
 
 
-def test_explain_has_the_probabilities_and_runners_up_of_a_given_translation(tiny_tokenizer):
+def test_explain_has_probabilities_and_runners_up_of_a_translation(tiny_tokenizer):
     model = tiny_model()
-    found = explain(model, tiny_tokenizer, TEXT, translation="Zwei Hunde")
+    explanation = explain(model, tiny_tokenizer, TEXT, translation="Zwei Hunde")
     source, target = encode_sentences(tiny_tokenizer, [TEXT, "Zwei Hunde"])
     (expected,) = score_tokens(model, [source], [target])
-    chosen = found.target_tokens
-    assert found.is_forced and found.translation == "Zwei Hunde"
-    assert [np.log(each.probability) for each in chosen] == pytest.approx(expected, rel=1e-4)
+    chosen = explanation.target_tokens
+    assert explanation.is_forced
+    assert explanation.translation == "Zwei Hunde"
+    assert log_probabilities(chosen) == pytest.approx(expected, rel=1e-4)
     for token in chosen:
         values = [value for _, value in token.alternatives]
-        assert values == sorted(values, reverse=True) and len(values) == 5
-        assert sum(value > token.probability for value in values) == min(token.rank - 1, 5)
+        assert values == sorted(values, reverse=True)
+        assert len(values) == 5
+        better = [value for value in values if value > token.probability]
+        assert len(better) == min(token.rank - 1, 5)
 
 
 def test_explain_begins_a_given_translation_with_its_language(tmp_path):
     tokenizer = build_m2m_tokenizer(tmp_path)  # its own target language is unknown
     model = tiny_model(vocab_size=200)
-    found = explain(model, tokenizer, "A man", translation="Grass", src_lang="en", tgt_lang="fr")
+    options = {"src_lang": "en", "tgt_lang": "fr"}
+    explanation = explain(model, tokenizer, "A man", translation="Grass", **options)
     source, target = encode_sentences(tokenizer, ["A man", "Grass"])
-    (expected,) = score_tokens(
-        model, [source], [[tokenizer.convert_tokens_to_ids("__fr__"), *target[1:]]]
-    )
-    assert found.target_tokens[0].text == "__fr__"
-    assert [np.log(each.probability) for each in found.target_tokens] == pytest.approx(
-        expected, rel=1e-4
-    )
+    tag = tokenizer.convert_tokens_to_ids("__fr__")
+    (expected,) = score_tokens(model, [source], [[tag, *target[1:]]])
+    chosen = explanation.target_tokens
+    assert chosen[0].text == "__fr__"
+    assert log_probabilities(chosen) == pytest.approx(expected, rel=1e-4)
 
 
 def test_explain_has_the_attention_of_every_head(tiny_tokenizer):
     model = tiny_model(encoder_layers=2, decoder_layers=3)
-    found = explain(model, tiny_tokenizer, TEXT, translation="Zwei Hunde")
+    explanation = explain(model, tiny_tokenizer, TEXT, translation="Zwei Hunde")
     source, target = encode_sentences(tiny_tokenizer, [TEXT, "Zwei Hunde"])
     ids, previous = torch.tensor([source]), torch.tensor([[1, *target[:-1]]])
     outputs = model(input_ids=ids, decoder_input_ids=previous, output_attentions=True)
-    for attention in found.attentions:
-        name = "cross_attentions" if attention.kind == "cross" else f"{attention.kind}_attentions"
-        torch.testing.assert_close(attention.weights, torch.cat(getattr(outputs, name)))
-    assert [each.weights.shape[0] for each in found.attentions] == [3, 2, 3]
+    names = {"cross": "cross_attentions"}
+    numbers = []
+    for attention in explanation.attentions:
+        name = names.get(attention.kind, f"{attention.kind}_attentions")
+        weights = torch.cat(getattr(outputs, name))
+        torch.testing.assert_close(attention.weights, weights)
+        numbers.append(attention.weights.shape[0])
+    assert numbers == [3, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("changes", "shown"),
-    [
-        ({"layer_types": "linear_attention"}, ["cross"]),
-        ({"layer_types": "lsh_attention"}, ["cross"]),
-        ({"layer_types": "linear_attention", "cross_attention_type": "linear_attention"}, []),
-    ],
-)
+LINEAR = {"layer_types": "linear_attention"}
+WITHOUT_WEIGHTS = [
+    (LINEAR, ["cross"]),
+    ({"layer_types": "lsh_attention"}, ["cross"]),
+    (LINEAR | {"cross_attention_type": "linear_attention"}, []),
+]
+
+
+@pytest.mark.parametrize(("changes", "shown"), WITHOUT_WEIGHTS)
 def test_explain_leaves_out_attention_without_weights(changes, shown, tiny_tokenizer):
-    found = explain(tiny_long_model(**changes), tiny_tokenizer, TEXT)
-    assert [each.kind for each in found.attentions if each.weights is not None] == shown
-    data = embedded_data(render_page(found, "model"))
-    assert [each["kind"] for each in data["attentions"] if each["weights"] is not None] == shown
+    explanation = explain(tiny_long_model(**changes), tiny_tokenizer, TEXT)
+    kinds = [part.kind for part in explanation.attentions if part.weights is not None]
+    assert kinds == shown
+    data = embedded_data(render_page(explanation, "model"))
+    kinds = [row["kind"] for row in data["attentions"] if row["weights"] is not None]
+    assert kinds == shown
 
 
 def test_explain_names_the_parent_of_each_hypothesis(tiny_tokenizer):
-    found = explain(tiny_model(), tiny_tokenizer, TEXT)
-    for before, step in zip(found.steps, found.steps[1:], strict=False):
+    explanation = explain(tiny_model(), tiny_tokenizer, TEXT)
+    for before, step in zip(explanation.steps, explanation.steps[1:], strict=False):
         for node in step:
             parent = before[node.parent].candidate
-            assert parent.state == "kept" and node.candidate.tokens[:-1] == parent.tokens
-    for (text, score), (row, column) in zip(found.hypotheses, found.places, strict=True):
-        node = found.steps[row][column].candidate
-        assert node.state == "finished" and node.score == score
-        assert tiny_tokenizer.decode(node.tokens, skip_special_tokens=True).strip() == text
+            assert parent.state == "kept"
+            assert node.candidate.tokens[:-1] == parent.tokens
+    hypotheses, places = explanation.hypotheses, explanation.places
+    for (text, score), (row, column) in zip(hypotheses, places, strict=True):
+        node = explanation.steps[row][column].candidate
+        assert node.state == "finished"
+        assert node.score == score
+        decoded = tiny_tokenizer.decode(node.tokens, skip_special_tokens=True)
+        assert decoded.strip() == text
 
 
 LONG = "🐕" * MOST_TOKENS
@@ -140,11 +162,12 @@ def test_explain_refuses_what_fits_no_page(model, text, options, message, tiny_t
 
 
 def test_render_page_has_the_weights_to_half_a_percent(tiny_tokenizer):
-    found = explain(tiny_model(), tiny_tokenizer, TEXT)
-    data = embedded_data(render_page(found, "model"))
-    for shown, attention in zip(data["attentions"], found.attentions, strict=True):
+    explanation = explain(tiny_model(), tiny_tokenizer, TEXT)
+    data = embedded_data(render_page(explanation, "model"))
+    for shown, attention in zip(data["attentions"], explanation.attentions, strict=True):
         sizes = [shown[name] for name in ("layers", "heads", "rows", "columns")]
-        weights = np.frombuffer(base64.b64decode(shown["weights"]), np.uint8).reshape(sizes) / 255
+        content = np.frombuffer(base64.b64decode(shown["weights"]), np.uint8)
+        weights = content.reshape(sizes) / 255
         np.testing.assert_allclose(weights, attention.weights, atol=0.002)
 
 
@@ -155,23 +178,17 @@ def test_render_page_escapes_markup_and_names_no_address(tiny_tokenizer):
     assert "<title>&lt;i&gt;{{data}}: a translation explained</title>" in page
     assert "<i>" not in page and page.count("</script>") == 2
     links = {'href="data:,', 'href="#tokens', 'href="#attention', 'href="#search'}
-    addresses = re.findall(
-        r"""https?://[^"'\s)]+|(?:src|href)=["'][^"']*|url\([^)]*|@import[^;]*""", page
-    )
+    pattern = r"""https?://[^"'\s)]+|(?:src|href)=["'][^"']*|url\([^)]*|@import[^;]*"""
+    addresses = re.findall(pattern, page)
     assert {*addresses} <= {"http://www.w3.org/2000/svg", *links}
 
 
 def test_render_page_of_30_tokens_has_less_than_1_megabyte(tiny_tokenizer):
     """The model has the layers and heads of the big one in the paper."""
-    sizes = {
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "encoder_attention_heads": 16,
-        "decoder_attention_heads": 16,
-    }
-    (tokens,) = encode_sentences(
-        tiny_tokenizer, [text := "A man is sleeping. Two dogs run. Zwei Hunde laufen weg."]
-    )
+    sizes = {"encoder_layers": 6, "decoder_layers": 6}
+    sizes |= {"encoder_attention_heads": 16, "decoder_attention_heads": 16}
+    text = "A man is sleeping. Two dogs run. Zwei Hunde laufen weg."
+    (tokens,) = encode_sentences(tiny_tokenizer, [text])
     assert len(tokens) >= 30
-    found = explain(tiny_model(d_model=32, **sizes), tiny_tokenizer, text)
-    assert len(render_page(found, "model").encode()) < 1_000_000
+    explanation = explain(tiny_model(d_model=32, **sizes), tiny_tokenizer, text)
+    assert len(render_page(explanation, "model").encode()) < 1_000_000

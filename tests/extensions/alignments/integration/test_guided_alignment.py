@@ -13,26 +13,25 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 
-def test_train_refuses_alignments_that_do_not_fit_the_text(corpus, alignments, tmp_path):
+def test_train_refuses_alignments_that_do_not_fit(corpus, alignments, tmp_path):
     recipe = parse_recipe(flags(corpus, tmp_path / "run", train_alignments=alignments))
     lines = alignments.read_text().splitlines()
     alignments.write_text("\n".join(lines[1:]) + "\n")
-    with pytest.raises(
-        ValueError, match="train.align must have a line for each of 40 lines of .*, got 39"
-    ):
+    message = "train.align must have a line for each of 40 lines of .*, got 39"
+    with pytest.raises(ValueError, match=message):
         train(recipe, evaluate=no_scores)
-    alignments.write_text("\n".join([lines[0], "0-9", *lines[2:]]) + "\n")
+    lines[1] = "0-9"
+    alignments.write_text("\n".join(lines) + "\n")
     with pytest.raises(ValueError, match="got '0-9' in line 2 of .*train.align"):
         train(recipe, evaluate=no_scores)
     assert not (tmp_path / "run" / "config.json").exists()
 
 
-def test_load_alignments_skips_lines_of_text_that_are_blank_on_both_sides(
-    corpus, alignments, tiny_tokenizer, tmp_path
-):
+def test_load_alignments_skips_lines_that_are_blank(corpus, alignments, tiny_tokenizer, tmp_path):
     def load():
         options = {"train_alignments": alignments, "cache_dir": tmp_path}
-        texts = load_texts(parse_recipe(flags(corpus, tmp_path / "run", **options)).data)
+        recipe = parse_recipe(flags(corpus, tmp_path / "run", **options))
+        texts = load_texts(recipe.data)
         return load_alignments(texts, tiny_tokenizer).dataset["links"][:]
 
     expected = load()
@@ -45,26 +44,29 @@ def test_load_alignments_skips_lines_of_text_that_are_blank_on_both_sides(
 def linked_words(table, row, tokenizer, text):
     """Return the words of the linked tokens of a row, without links to the source's EOS."""
     links = table.links.read(np.array([row]))[0].reshape(-1, 3)
-    of_source, of_target = (
-        words_of_tokens(text[side], token_spans(tokenizer, [text[side]])[0])
-        for side in ("source", "target")
-    )
-    return {
-        pair
-        for target, source, _ in links
-        for pair in zip(of_source[source], of_target[target], strict=False)
-    }, len(links)
+    words = []
+    for side in ("target", "source"):
+        (spans,) = token_spans(tokenizer, [text[side]])
+        words.append(words_of_tokens(text[side], spans))
+    of_target, of_source = words
+    linked = set()
+    for target, source, _ in links:
+        linked |= {*zip(of_source[source], of_target[target], strict=False)}
+    return linked, len(links)
 
 
-@pytest.mark.parametrize(
-    "name", ["upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"]
-)
+AUGMENTATIONS = ["upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"]
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_augmented_pairs_keep_links_of_words_that_stay_in_place(
     corpus, alignments, tiny_tokenizer, tmp_path, name
 ):
     """In this text each word is aligned with the word at its place."""
-    options = {"train_alignments": alignments, "augment": f"{{{name}: 0.5}}", "cache_dir": tmp_path}
-    texts = load_texts(parse_recipe(flags(corpus, tmp_path / "run", **options)).data)
+    options = {"train_alignments": alignments, "cache_dir": tmp_path}
+    options["augment"] = f"{{{name}: 0.5}}"
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", **options))
+    texts = load_texts(recipe.data)
     augmented = tokenize(texts, tiny_tokenizer, seed=0)
     pairs = augmented.epoch(0)
     changed = 0
@@ -76,5 +78,6 @@ def test_augmented_pairs_keep_links_of_words_that_stay_in_place(
         if is_changed and name in ("doubled_words", "emoji"):
             assert not count
         else:
-            assert words == {(place, place) for place in range(len(text["source"].split()))}
+            positions = range(len(text["source"].split()))
+            assert words == {*zip(positions, positions, strict=True)}
     assert 10 < changed < 30

@@ -15,7 +15,7 @@ POSSIBLE = GoldAlignment({(0, 0)}, {(0, 0), (1, 1)})
 
 
 @pytest.mark.parametrize(
-    "found, gold, expected",
+    "links, gold, expected",
     [
         # one minus F1 if all links are sure
         (
@@ -32,8 +32,8 @@ POSSIBLE = GoldAlignment({(0, 0)}, {(0, 0), (1, 1)})
         ([set()], [sure()], (0.0, 1.0, 1.0)),
     ],
 )
-def test_score_alignments_follows_the_definition(found, gold, expected):
-    assert score_alignments(found, gold) == pytest.approx(expected)
+def test_score_alignments_follows_the_definition(links, gold, expected):
+    assert score_alignments(links, gold) == pytest.approx(expected)
 
 
 TEXTS = {"en": "a b c\nd\n", "de": "x y\nz\n", "gold": "0-0 2p1\n0-0\n"}
@@ -42,21 +42,19 @@ TEXTS = {"en": "a b c\nd\n", "de": "x y\nz\n", "gold": "0-0 2p1\n0-0\n"}
 def run(folder, alignments, **texts):
     for name, text in (TEXTS | texts | {"align": alignments}).items():
         (folder / name).write_text(text)
-    files = {"source": "en", "target": "de", "alignments": "align", "gold_alignments": "gold"}
-    return main(
-        [
-            "evaluate-alignments",
-            *(word for flag, name in files.items() for word in (f"--{flag}", str(folder / name))),
-        ]
-    )
+    files = {"source": "en", "target": "de"}
+    files |= {"alignments": "align", "gold_alignments": "gold"}
+    words = []
+    for flag, name in files.items():
+        words += [f"--{flag}", str(folder / name)]
+    return main(["evaluate-alignments", *words])
 
 
 def test_evaluate_alignments_prints_error_rate_precision_and_recall(tmp_path, capsys):
     assert run(tmp_path, "0-0 1-1\n\n") == 0
-    assert (
-        capsys.readouterr().out
-        == "AER 50.00  precision 50.00  recall 50.00  (2 sentences, 2 links)\n"
-    )
+    printed = capsys.readouterr().out
+    scores = "AER 50.00  precision 50.00  recall 50.00"
+    assert printed == f"{scores}  (2 sentences, 2 links)\n"
 
 
 @pytest.mark.parametrize(

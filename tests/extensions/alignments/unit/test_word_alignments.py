@@ -29,15 +29,15 @@ def write(folder, text):
 
 
 def test_read_alignments_returns_the_pairs_of_each_line(tmp_path):
-    assert read_alignments(write(tmp_path, "0-0 2-1  1-1\n\n"), PAIRS) == [
-        {(0, 0), (2, 1), (1, 1)},
-        set(),
-    ]
+    path = write(tmp_path, "0-0 2-1  1-1\n\n")
+    assert read_alignments(path, PAIRS) == [{(0, 0), (2, 1), (1, 1)}, set()]
 
 
 def test_read_gold_alignments_separates_sure_and_possible_pairs(tmp_path):
-    first, second = read_gold_alignments(write(tmp_path, "0-0 2p1 1-1\n0p0\n"), PAIRS)
-    assert first == ({(0, 0), (1, 1)}, {(0, 0), (1, 1), (2, 1)})
+    path = write(tmp_path, "0-0 2p1 1-1\n0p0\n")
+    first, second = read_gold_alignments(path, PAIRS)
+    sure = {(0, 0), (1, 1)}
+    assert first == (sure, sure | {(2, 1)})
     assert second == (set(), {(0, 0)})
 
 
@@ -70,23 +70,24 @@ def test_alignments_that_do_not_fit_are_refused(read, text, message, tmp_path):
 
 
 def test_grow_diagonally_adds_neighbors_of_words_without_links():
-    forward, backward = [{(0, 0), (1, 1), (2, 1), (5, 5)}], [{(0, 0), (1, 1), (0, 1)}]
+    first, forward, backward = (0, 0), (2, 1), (0, 1)
     # (2, 1) links word 2; (0, 1) backward links no new word, and (5, 5) is no neighbor
-    assert grow_diagonally(forward, backward) == [{(0, 0), (1, 1), (2, 1)}]
-    assert grow_diagonally([{(0, 0), (1, 0), (2, 0)}], [{(0, 0)}]) == [
-        {(0, 0), (1, 0), (2, 0)}
-    ]  # a neighbor of a neighbor
-    assert grow_diagonally([{(0, 0)}, set()], [{(1, 1)}, set()]) == [set(), set()]
+    grown = grow_diagonally([{first, (1, 1), forward, (5, 5)}], [{first, (1, 1), backward}])
+    assert grown == [{first, (1, 1), forward}]
+    row = {(0, 0), (1, 0), (2, 0)}  # with a neighbor of a neighbor
+    assert grow_diagonally([row], [{first}]) == [row]
+    assert grow_diagonally([{first}, set()], [{(1, 1)}, set()]) == [set(), set()]
 
 
-def prior(place, places, row, rows):
-    """Return the prior of a place of the source for a row of the target; place 0 is no word."""
-    if place == 0:
+def prior(position, places, row, rows):
+    """Return the prior of a position of the source for a row of the target; 0 is no word."""
+    if position == 0:
         return 0.08
-    weights = [
-        math.exp(-2 * abs((row + 1) / rows - each / places)) for each in range(1, places + 1)
-    ]
-    return 0.92 * weights[place - 1] / sum(weights)
+    weights = []
+    for other in range(1, places + 1):
+        distance = abs((row + 1) / rows - other / places)
+        weights.append(math.exp(-2 * distance))
+    return 0.92 * weights[position - 1] / sum(weights)
 
 
 def align_by_definition(texts):
@@ -98,81 +99,83 @@ def align_by_definition(texts):
         counts, totals = defaultdict(float), defaultdict(float)
         for sources, targets in texts:
             for row, target in enumerate(targets):
-                shares = [
-                    probabilities[source, target]
-                    * (prior(place, len(sources), row, len(targets)) if step >= 5 else 1)
-                    for place, source in enumerate([None, *sources])
-                ]
-                for source, share in zip([None, *sources], shares, strict=True):
-                    counts[source, target] += share / sum(shares)
-                    totals[source] += share / sum(shares)
-        probabilities = {key: count / totals[key[0]] for key, count in counts.items()}
-    return [{*best_sources(probabilities, sources, targets)} for sources, targets in texts]
+                shares = {}
+                for position, source in enumerate([None, *sources]):
+                    share = probabilities[source, target]
+                    if step >= 5:
+                        share *= prior(position, len(sources), row, len(targets))
+                    shares[position] = share
+                total = sum(shares.values())
+                for position, source in enumerate([None, *sources]):
+                    counts[source, target] += shares[position] / total
+                    totals[source] += shares[position] / total
+        probabilities = {}
+        for (source, target), count in counts.items():
+            probabilities[source, target] = count / totals[source]
+    return [{*best_sources(probabilities, *pair)} for pair in texts]
 
 
 def best_sources(probabilities, sources, targets):
     for row, target in enumerate(targets):
-        scores = [
-            probabilities[source, target] * prior(place, len(sources), row, len(targets))
-            for place, source in enumerate([None, *sources])
-        ]
+        scores = []
+        for position, source in enumerate([None, *sources]):
+            share = prior(position, len(sources), row, len(targets))
+            scores.append(probabilities[source, target] * share)
         best = max(range(len(scores)), key=scores.__getitem__)
         if best:
             yield best - 1, row
 
 
+def words_of(text):
+    """Return the words of a text without marks, in small letters."""
+    return [word.strip('.,?!"').lower() for word in text.split()]
+
+
 def test_align_lexically_does_what_em_does_by_definition(monkeypatch):
     monkeypatch.setattr(word_alignments, "_PAIRS_PER_CHUNK", 7)
-    pairs = [
-        *read_demo_corpus("train", 40),
-        SentencePair("alone", "allein"),
-        SentencePair("Dogs!", ""),
-    ]
-    texts = [
-        [[word.strip('.,?!"').lower() for word in text.split()] for text in pair] for pair in pairs
-    ]
+    pairs = read_demo_corpus("train", 40)
+    pairs += [SentencePair("alone", "allein"), SentencePair("Dogs!", "")]
+    texts = [[words_of(pair.source), words_of(pair.target)] for pair in pairs]
     forward = align_by_definition(texts)
     backward = align_by_definition([[target, source] for source, target in texts])
     assert align_lexically(pairs) == grow_diagonally(forward, backward)
 
 
 def shuffled_pairs(count):
-    draw, words = (
-        random.Random(0),
-        {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"},
-    )
-    sources = [draw.sample([*words], 3) for _ in range(count)]
-    return [
-        SentencePair(" ".join(each), " ".join(words[word] for word in reversed(each)))
-        for each in sources
-    ]
+    draw = random.Random(0)
+    words = {"one": "eins", "two": "zwei", "three": "drei"}
+    words |= {"four": "vier", "five": "fünf"}
+    pairs = []
+    for _ in range(count):
+        source = draw.sample([*words], 3)
+        target = [words[word] for word in reversed(source)]
+        pairs.append(SentencePair(" ".join(source), " ".join(target)))
+    return pairs
 
 
 def test_align_lexically_finds_words_that_occur_together():
-    assert align_lexically(shuffled_pairs(40)) == [{(0, 2), (1, 1), (2, 0)}] * 40
+    expected = [{(0, 2), (1, 1), (2, 0)}] * 40
+    assert align_lexically(shuffled_pairs(40)) == expected
 
 
 def test_align_lexically_aligns_text_that_it_is_not_fitted_to(monkeypatch):
     monkeypatch.setattr(word_alignments, "FITTED_PAIRS", 40)
     monkeypatch.setattr(word_alignments, "_PAIRS_PER_CHUNK", 10)
     pairs = [*shuffled_pairs(60), SentencePair("unseen one two", "eins ungesehen zwei")]
-    assert align_lexically(pairs) == [{(0, 2), (1, 1), (2, 0)}] * 60 + [{(1, 0), (2, 2)}]
+    expected = [{(0, 2), (1, 1), (2, 0)}] * 60
+    assert align_lexically(pairs) == [*expected, {(1, 0), (2, 2)}]
 
 
 def test_align_lexically_keeps_marks_at_the_end_of_words():
-    pairs = [
-        SentencePair("«नदी» नद।", "male, river"),
-        *[SentencePair("नद", "male"), SentencePair("नदी?", "river")] * 5,
-    ]
+    pairs = [SentencePair("नद", "male"), SentencePair("नदी?", "river")] * 5
+    pairs.insert(0, SentencePair("«नदी» नद।", "male, river"))
     assert align_lexically(pairs)[0] == {(0, 1), (1, 0)}
 
 
 def test_align_lexically_accepts_blank_text():
     assert align_lexically([]) == []
-    assert (
-        align_lexically([SentencePair("", ""), SentencePair("a", ""), SentencePair("", "b")])
-        == [set()] * 3
-    )
+    pairs = [SentencePair("", ""), SentencePair("a", ""), SentencePair("", "b")]
+    assert align_lexically(pairs) == [set()] * 3
 
 
 def test_align_lexically_is_near_gold_alignments():

@@ -19,37 +19,30 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 TOKENS = {"inline_terms": 0.5, "placeholders": 0.5}
-CHANGES = dict.fromkeys(
-    ["title_case", "upper_case", "typos", "no_final_period", "doubled_words", "noise_pairs"], 0.3
-)
-RUN = {
-    "augment": json.dumps(TOKENS | CHANGES),
-    "bpe_dropout": 0.1,
-    "vocab_size": 300,
-    "max_tokens": 400,
-    "max_steps": 12,
-    "save_steps": 1,
-    "ema_decay": 0.9,
-}
+CHANGES = ["title_case", "upper_case", "typos"]
+CHANGES += ["no_final_period", "doubled_words", "noise_pairs"]
+RUN = {"augment": json.dumps(TOKENS | dict.fromkeys(CHANGES, 0.3)), "bpe_dropout": 0.1}
+RUN |= {"vocab_size": 300, "max_tokens": 400, "max_steps": 12, "save_steps": 1}
+RUN |= {"ema_decay": 0.9}
 
 
 def write_text(folder: Path) -> Path:
     for split, count in (("train", 60), ("validation", 5)):
-        for end, lines in zip("ab", zip(*read_demo_corpus(split, count), strict=True), strict=True):
-            (folder / f"{split}.{end}").write_text("".join(f"{line}\n" for line in lines))
+        pairs = read_demo_corpus(split, count)
+        for end, lines in zip("ab", zip(*pairs, strict=True), strict=True):
+            text = "".join(f"{line}\n" for line in lines)
+            (folder / f"{split}.{end}").write_text(text)
     return folder
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, rare({"bpe_dropout": None, "train_alignments": "agreement"})],
-    ids=["dropout", "guided"],
-)
+GUIDED = {"bpe_dropout": None, "train_alignments": "agreement"}
+
+
+@pytest.mark.parametrize("changes", [{}, rare(GUIDED)], ids=["dropout", "guided"])
 def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes):
     text = write_text(tmp_path)
-    straight = train(
-        parse_recipe(flags(text, tmp_path / "straight", **RUN | changes)), evaluate=no_scores
-    )
+    recipe = parse_recipe(flags(text, tmp_path / "straight", **RUN | changes))
+    straight = train(recipe, evaluate=no_scores)
     recipe = parse_recipe(flags(text, tmp_path / "killed", **RUN | changes))
     kill_at_step(recipe, monkeypatch, 10)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
@@ -61,40 +54,40 @@ def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes)
 
 def test_train_resumes_bpe_dropout_bit_for_bit(tmp_path, monkeypatch):
     text, options = write_text(tmp_path), RUN | {"augment": None, "bpe_dropout": 0.3}
-    straight = train(
-        parse_recipe(flags(text, tmp_path / "straight", **options)), evaluate=no_scores
-    )
+    recipe = parse_recipe(flags(text, tmp_path / "straight", **options))
+    straight = train(recipe, evaluate=no_scores)
     recipe = parse_recipe(flags(text, tmp_path / "killed", **options))
     kill_at_step(recipe, monkeypatch, 9)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
-def test_train_adds_the_tokens_of_augmented_text_to_another_model(tmp_path, monkeypatch):
+def test_train_adds_tokens_to_another_model(tmp_path, monkeypatch):
     text = write_text(tmp_path)
     start = save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "ours")
-    tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {
-        "init_from": start,
-        "max_steps": 5,
-        "bpe_dropout": None,
-    }
-    straight = train(
-        parse_recipe(flags(text, tmp_path / "straight", **RUN | tuning)), evaluate=no_scores
-    )
+    tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"])
+    tuning |= {"init_from": start, "max_steps": 5, "bpe_dropout": None}
+    recipe = parse_recipe(flags(text, tmp_path / "straight", **RUN | tuning))
+    straight = train(recipe, evaluate=no_scores)
     again = flags(text, tmp_path / "again", **RUN | tuning)
     kill_at_step(parse_recipe(again), monkeypatch, 3)
     assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
     tokenizer = VanillaTransformerTokenizer.from_pretrained(straight)
     model = VanillaTransformerForConditionalGeneration.from_pretrained(straight)
-    assert knows_inline_terms(tokenizer) and model.config.vocab_size == len(tokenizer) == 300 + 11
+    assert knows_inline_terms(tokenizer)
+    assert model.config.vocab_size == len(tokenizer) == 300 + 11
 
 
-@pytest.mark.parametrize(("other", "value"), [("lora_rank", 2), ("freeze", "embeddings")])
-def test_parse_recipe_refuses_new_tokens_whose_embeddings_are_not_trained(tmp_path, other, value):
-    tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": "ours", other: value}
+FROZEN = [("lora_rank", 2), ("freeze", "embeddings")]
+
+
+@pytest.mark.parametrize(("other", "value"), FROZEN)
+def test_parse_recipe_refuses_new_tokens_that_are_not_trained(tmp_path, other, value):
+    tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"])
+    tuning |= {"init_from": "ours", other: value}
+
+    def parse(augment):
+        parse_recipe(flags(tmp_path, tmp_path / "out", **tuning, augment=augment))
+
     with pytest.raises(ValueError, match=f"`{other}`.* got both"):
-        parse_recipe(
-            flags(tmp_path, tmp_path / "out", **tuning, augment="{typos: 0.1, inline_terms: 0.1}")
-        )
-    parse_recipe(
-        flags(tmp_path, tmp_path / "out", **tuning, augment="{typos: 0.1}")
-    )  # adds no tokens
+        parse("{typos: 0.1, inline_terms: 0.1}")
+    parse("{typos: 0.1}")  # adds no tokens

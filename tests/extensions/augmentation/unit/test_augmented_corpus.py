@@ -1,5 +1,7 @@
 """Augmented and segmented corpora change in each epoch, and are the same in the same epoch."""
 
+import json
+
 import pytest
 
 from tests.tiny_runs import flags
@@ -22,8 +24,9 @@ def texts(tmp_path_factory):
 
 
 def opened(texts, **changes):
-    options = {"cache_dir": texts / "cache", "augment": BOTH, "max_tokens": 400} | changes
-    loaded = load_texts(parse_recipe(flags(texts, texts / "out", **options)).data)
+    options = {"cache_dir": texts / "cache", "augment": BOTH, "max_tokens": 400}
+    recipe = parse_recipe(flags(texts, texts / "out", **options | changes))
+    loaded = load_texts(recipe.data)
     tokenizer = load_or_train_tokenizer(loaded)
     return tokenize(loaded, tokenizer, seed=0), tokenizer
 
@@ -33,14 +36,17 @@ def ids(pairs):
 
 
 def decoded(tokenizer, pairs):
-    return [tuple(tokenizer.decode([*side[:-1]]) for side in pair) for pair in pairs]
+    rows = []
+    for source, target in pairs:
+        texts = tokenizer.decode([*source[:-1]]), tokenizer.decode([*target[:-1]])
+        rows.append(texts)
+    return rows
 
 
 def with_tokens(corpus, pairs):
     rows = corpus.texts.select(pairs.rows)
-    return [
-        number for number, text in enumerate(rows["source"]) if "<term>" in text or "<ph" in text
-    ]
+    sources = enumerate(rows["source"])
+    return [number for number, text in sources if "<term>" in text or "<ph" in text]
 
 
 DROPOUT = {"augment": None, "bpe_dropout": 0.5}
@@ -48,9 +54,11 @@ DROPOUT = {"augment": None, "bpe_dropout": 0.5}
 
 @pytest.mark.parametrize("changes", [{}, DROPOUT])
 def test_epochs_depend_on_their_number(texts, changes):
-    (one, _), (other, _) = opened(texts, **changes), opened(texts, **changes)
+    one, _ = opened(texts, **changes)
+    other, _ = opened(texts, **changes)
     first, second = ids(one.epoch(0)), ids(one.epoch(1))
-    assert first != second and len(first) == len(second) == 200
+    assert first != second
+    assert len(first) == len(second) == 200
     assert ids(other.epoch(1)) == second  # without having been at the first
     assert ids(one.epoch(0)) == first
 
@@ -58,9 +66,8 @@ def test_epochs_depend_on_their_number(texts, changes):
 def test_bpe_dropout_corpus_keeps_the_text(texts):
     corpus, tokenizer = opened(texts, **DROPOUT)
     plain, segmented = corpus.plain.epoch(0), corpus.epoch(3)
-    assert (
-        len(segmented) == len(plain) and segmented.source_lengths.sum() > plain.source_lengths.sum()
-    )
+    assert len(segmented) == len(plain)
+    assert segmented.source_lengths.sum() > plain.source_lengths.sum()
     assert decoded(tokenizer, segmented) == decoded(tokenizer, plain)
 
 
@@ -73,10 +80,10 @@ def test_bpe_dropout_corpus_respects_max_tokens(texts):
 def test_augmented_corpus_changes_its_share_and_keeps_the_rest(texts):
     corpus, _ = opened(texts, augment='{"inline_terms": 0.3}')
     plain = ids(corpus.plain.epoch(0))
-    found = corpus.epoch(0)
-    changed = with_tokens(corpus, found)
+    pairs = corpus.epoch(0)
+    changed = with_tokens(corpus, pairs)
     assert 30 < len(changed) < 80
-    for number, pair in enumerate(ids(found)):
+    for number, pair in enumerate(ids(pairs)):
         assert (pair != plain[number]) == (number in changed)
 
 
@@ -84,18 +91,18 @@ def test_augmented_corpus_texts_are_the_text_of_its_pairs(texts):
     corpus, tokenizer = opened(texts)
     pairs = corpus.epoch(2)
     rows = corpus.texts.select(pairs.rows)
-    for (source, target), text, expected in zip(
-        decoded(tokenizer, pairs), rows["source"], rows["target"], strict=True
-    ):
-        assert source.replace(" ", "") == text.replace(" ", "") and target == expected
-    assert pairs.source_lengths.tolist() == [len(source) for source, _ in ids(pairs)]
+    decoded_pairs, lengths = decoded(tokenizer, pairs), pairs.source_lengths.tolist()
+    rows = zip(rows["source"], rows["target"], strict=True)
+    for (source, target), (text, expected) in zip(decoded_pairs, rows, strict=True):
+        assert source.replace(" ", "") == text.replace(" ", "")
+        assert target == expected
+    assert lengths == [len(source) for source, _ in ids(pairs)]
 
 
 def test_augmented_corpus_keeps_pairs_that_would_become_too_long(texts):
     corpus, _ = opened(texts)
-    limit = int(
-        max(corpus.plain.epoch(0).source_lengths.max(), corpus.plain.epoch(0).target_lengths.max())
-    )
+    plain = corpus.plain.epoch(0)
+    limit = int(max(plain.source_lengths.max(), plain.target_lengths.max()))
     assert corpus.epoch(0).source_lengths.max() > limit
     bounded, _ = opened(texts, max_tokens=limit)
     assert bounded.epoch(0).source_lengths.max() <= limit
@@ -105,38 +112,34 @@ def test_augmented_corpus_is_segmented_by_bpe_dropout(texts):
     corpus, tokenizer = opened(texts, bpe_dropout=0.3)
     pairs = corpus.epoch(1)
     changed = with_tokens(corpus, pairs)
-    whole = {tokenizer.convert_tokens_to_ids(token) for token in tokenizer.get_added_vocab()}
-    assert changed and all(whole & set(pairs[number].source) for number in changed)
+    whole = {*map(tokenizer.convert_tokens_to_ids, tokenizer.get_added_vocab())}
+    assert changed
+    for number in changed:
+        assert whole & set(pairs[number].source)
 
 
 def test_augmented_corpus_perturbs_pairs_before_it_inserts_tokens(texts):
-    changes = (
-        '{"placeholders": 0.5, "inline_terms": 0.3, "upper_case": 0.3, "typos": 0.3, '
-        '"noise_pairs": 0.1}'
-    )
+    shares = {"placeholders": 0.5, "inline_terms": 0.3, "upper_case": 0.3}
+    changes = json.dumps(shares | {"typos": 0.3, "noise_pairs": 0.1})
     corpus, _ = opened(texts, augment=changes)
     pairs, plain = corpus.epoch(0), corpus.plain.epoch(0)
-    rows, plain = corpus.texts.select(pairs.rows), corpus.plain.texts.select(plain.rows)
-    upper = [
-        source
-        for source, before in zip(rows["source"], plain["source"], strict=True)
-        if source == before.upper()
-    ]
+    rows = corpus.texts.select(pairs.rows)
+    sources, targets = rows["source"], rows["target"]
+    before = corpus.plain.texts.select(plain.rows)["source"]
+    upper = [text for text, other in zip(sources, before, strict=True) if text == other.upper()]
     assert 20 < len(upper) < 80
-    assert (
-        10
-        <= sum(
-            source == target for source, target in zip(rows["source"], rows["target"], strict=True)
-        )
-        < 40
-    )
-    marked = [source for source in rows["source"] if "<" in source]
-    assert marked and not any("<PH" in source or "<TERM" in source for source in marked)
-    assert ids(corpus.epoch(0)) == ids(opened(texts, augment=changes)[0].epoch(0))
+    noise = [text for text, target in zip(sources, targets, strict=True) if text == target]
+    assert 10 <= len(noise) < 40
+    marked = [text for text in sources if "<" in text]
+    assert marked
+    for text in marked:
+        assert "<PH" not in text
+        assert "<TERM" not in text
+    again, _ = opened(texts, augment=changes)
+    assert ids(corpus.epoch(0)) == ids(again.epoch(0))
 
 
 def test_augmented_corpus_needs_terms_to_annotate(corpus):
-    with pytest.raises(
-        ValueError, match="^`inline_terms` of `augment` must be given for text whose words have"
-    ):
+    message = "^`inline_terms` of `augment` must be given for text whose words have"
+    with pytest.raises(ValueError, match=message):
         opened(corpus, augment='{"inline_terms": 0.3}')

@@ -16,17 +16,12 @@ from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.extensions.augmentation.bpe_dropout import BpeDropout
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-TEXTS = [
-    "A man is sleeping.",
-    "Two dogs run across the grass.",
-    "Ein Mann schläft.",
-    "Zwei Hunde laufen.",
-] * 3
-any_text = st.text(st.characters(exclude_categories=["Cs", "Cn"])) | st.lists(
-    st.sampled_from(
-        [" ", "\n", "</s>", "<2de>", "man", "Mann", "nnnn", "schläft", "日本", "🙂", "."]
-    )
-).map("".join)
+TEXTS = ["A man is sleeping.", "Two dogs run across the grass."]
+TEXTS += ["Ein Mann schläft.", "Zwei Hunde laufen."]
+TEXTS *= 3
+PIECES = [" ", "\n", "</s>", "<2de>", "man", "Mann", "nnnn", "schläft", "日本", "🙂", "."]
+any_characters = st.text(st.characters(exclude_categories=["Cs", "Cn"]))
+any_text = any_characters | st.lists(st.sampled_from(PIECES)).map("".join)
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +39,8 @@ def tokenizer():
 @given(texts=st.lists(any_text, max_size=4), seed=st.integers())
 @example(texts=["", "a</s>b", "Ein <2de> Mann", "nnnnnnn"], seed=0)
 def test_bpe_dropout_of_zero_equals_the_tokenizer(tokenizer, texts, seed):
-    assert BpeDropout(tokenizer, 0.0).encode(texts, seed, epoch=0) == encode_sentences(
-        tokenizer, texts
-    )
+    expected = encode_sentences(tokenizer, texts)
+    assert BpeDropout(tokenizer, 0.0).encode(texts, seed, epoch=0) == expected
 
 
 @settings(deadline=None)
@@ -75,49 +69,55 @@ def test_bpe_dropout_removes_a_written_eos(tokenizer):
     taking.split_special_tokens = False
     texts = ["Ein</s> Mann", "Ein Mann"]
     assert encode_sentences(taking, texts) != encode_sentences(tokenizer, texts)
-    assert BpeDropout(taking, 0.0).encode(texts, 0, 0) == encode_sentences(taking, texts)
+    expected = encode_sentences(taking, texts)
+    assert BpeDropout(taking, 0.0).encode(texts, 0, 0) == expected
 
 
-def merged(tokens, place):
-    return (*tokens[:place], tokens[place] + tokens[place + 1], *tokens[place + 2 :])
+def merged(tokens, position):
+    joined = tokens[position] + tokens[position + 1]
+    return (*tokens[:position], joined, *tokens[position + 2 :])
 
 
 def probabilities(tokens, ranks, dropout):
     """Algorithm 1 to the letter: the probability of each segmentation, over every set of places
     that may drop.
     """
-    places = [place for place, pair in enumerate(pairwise(tokens)) if pair in ranks]
+    pairs = [*pairwise(tokens)]
+    places = [position for position, pair in enumerate(pairs) if pair in ranks]
     result = Counter()
     for kept in range(len(places) + 1):
         for remaining in combinations(places, kept):
-            probability = (1 - dropout) ** kept * dropout ** (len(places) - kept)
+            dropped = dropout ** (len(places) - kept)
+            probability = (1 - dropout) ** kept * dropped
             if not remaining:
                 result[tokens] += probability
                 continue
-            first = min(
-                remaining, key=lambda place: (ranks[tokens[place], tokens[place + 1]], place)
-            )
-            for segmentation, share in probabilities(merged(tokens, first), ranks, dropout).items():
+            _, first = min((ranks[pairs[position]], position) for position in remaining)
+            rest = probabilities(merged(tokens, first), ranks, dropout)
+            for segmentation, share in rest.items():
                 result[segmentation] += probability * share
     return result
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
-def test_bpe_dropout_matches_the_frequencies_of_the_papers_algorithm(dropout):
+def test_bpe_dropout_matches_the_frequencies_of_the_paper(dropout):
     tokenizer = train_tokenizer(["aab abab aaab bab"] * 3, vocab_size=268)
     bpe = BpeDropout(tokenizer, dropout)
     name = tokenizer.convert_ids_to_tokens
-    ranks = {tuple(name(list(pair))): rank for pair, (rank, _) in bpe._merges.items()}
+    ranks = {}
+    for pair, (rank, _) in bpe._merges.items():
+        ranks[tuple(name([*pair]))] = rank
     expected = probabilities(("Ġ", *"aabab"), ranks, dropout)
     assert len(expected) > 8
     draws = 20_000
-    found = Counter(tuple(name(ids[:-1])) for ids in bpe.encode(["aabab"] * draws, seed=0, epoch=0))
-    assert set(found) <= set(expected)
+    counts = Counter()
+    for ids in bpe.encode(["aabab"] * draws, seed=0, epoch=0):
+        counts[tuple(name(ids[:-1]))] += 1
+    assert counts.keys() <= expected.keys()
     for segmentation, probability in expected.items():
         deviation = (probability * (1 - probability) / draws) ** 0.5
-        assert abs(found[segmentation] / draws - probability) < 4.5 * deviation + 1 / draws, (
-            segmentation
-        )
+        difference = abs(counts[segmentation] / draws - probability)
+        assert difference < 4.5 * deviation + 1 / draws, segmentation
 
 
 # --- The draws ------------------------------------------------------------------------------------
@@ -130,10 +130,12 @@ def test_bpe_dropout_matches_the_frequencies_of_the_papers_algorithm(dropout):
     first=st.integers(0, 10**9),
 )
 def test_bpe_dropout_is_independent_of_shards(tokenizer, texts, cut, first):
-    whole = BpeDropout(tokenizer, 0.5).encode(texts, seed=1, epoch=2, first_index=first)
-    later = BpeDropout(tokenizer, 0.5).encode(texts[cut:], seed=1, epoch=2, first_index=first + cut)
-    earlier = BpeDropout(tokenizer, 0.5).encode(texts[:cut], seed=1, epoch=2, first_index=first)
-    assert earlier + later == whole
+    def encode(shard, index):
+        bpe = BpeDropout(tokenizer, 0.5)
+        return bpe.encode(shard, seed=1, epoch=2, first_index=index)
+
+    earlier, later = encode(texts[:cut], first), encode(texts[cut:], first + cut)
+    assert earlier + later == encode(texts, first)
 
 
 def test_bpe_dropout_is_independent_of_earlier_calls(tokenizer):
@@ -144,15 +146,17 @@ def test_bpe_dropout_is_independent_of_earlier_calls(tokenizer):
     assert bpe.encode(TEXTS, seed=0, epoch=0) == first
 
 
-@pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"epoch": 1}, {"first_index": 1}, {"stream": 1}], ids=str
-)
+CHANGES = [{"seed": 1}, {"epoch": 1}, {"first_index": 1}, {"stream": 1}]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
     bpe = BpeDropout(tokenizer, 0.5)
     texts = ["Ein Mann schläft."] * 10
     usual = {"seed": 0, "epoch": 0, "first_index": 0, "stream": 0}
-    assert bpe.encode(texts, **usual) == bpe.encode(texts, **usual)
-    assert bpe.encode(texts, **usual) != bpe.encode(texts, **usual | change)
+    drawn = bpe.encode(texts, **usual)
+    assert bpe.encode(texts, **usual) == drawn
+    assert bpe.encode(texts, **usual | change) != drawn
 
 
 # --- Errors ---------------------------------------------------------------------------------------
@@ -171,6 +175,8 @@ def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
     ],
 )
 def test_bpe_dropout_refuses(model, dropout, message):
-    tokenizer = None if model is None else train_tokenizer(TEXTS, vocab_size=320, model=model)
+    tokenizer = None
+    if model is not None:
+        tokenizer = train_tokenizer(TEXTS, vocab_size=320, model=model)
     with pytest.raises(ValueError, match=message):
         BpeDropout(tokenizer, dropout)

@@ -21,10 +21,11 @@ PAIRS = [("a b c", "A B"), ("two dogs run", "zwei"), ("x", "a much longer transl
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    return [
-        str(save_model_folder(tiny_model(seed), tiny_tokenizer(), folder / str(seed)))
-        for seed in (1, 2)
-    ]
+    folders = []
+    for seed in (1, 2):
+        path = folder / str(seed)
+        folders.append(str(save_model_folder(tiny_model(seed), tiny_tokenizer(), path)))
+    return folders
 
 
 def loss(seed, source, target):
@@ -66,15 +67,12 @@ def load(tmp_path, monkeypatch):
 
     monkeypatch.setattr(low_scores, "corpus_scores", score)
 
-    def load_with(**rule):
-        models = {} if "quality" in rule else NAMES
-        entries = [
-            {"file": str(tmp_path / "a.tsv"), "score": models | rule},
-            {"file": str(tmp_path / "b.tsv")},
-        ]
-        data = DataArguments(
-            corpora=entries, cache_dir=str(tmp_path / "cache"), source_language="en"
-        )
+    def load_with(**options):
+        models = {} if "quality" in options else NAMES
+        scored = {"file": str(tmp_path / "a.tsv"), "score": models | options}
+        corpora = [scored, {"file": str(tmp_path / "b.tsv")}]
+        cache = str(tmp_path / "cache")
+        data = DataArguments(corpora=corpora, cache_dir=cache, source_language="en")
         return load_texts(data).training, calls
 
     return load_with
@@ -83,13 +81,13 @@ def load(tmp_path, monkeypatch):
 def test_drop_low_scores_keeps_a_minimum_and_other_corpora(load):
     texts, calls = load(min_score=0.4)
     assert texts.dataset["source"][:] == ["two 2", "three", "four", "bad"]
-    assert texts.report.dropped == {"score": 2} and texts.report.examples["score"] == [
-        ["one", "eins"],
-        ["two", "zwei"],
-    ]
+    report = texts.report
+    assert report.dropped == {"score": 2}
+    assert report.examples["score"] == [["one", "eins"], ["two", "zwei"]]
     assert calls == [(("there", "back"), Direction("en", None))]
-    counts = texts.report.histograms["source"]
-    assert (sum(counts["kept"]), sum(counts["dropped"])) == (4, 2) and texts.report.kept == 4
+    counts = report.histograms["source"]
+    assert sum(counts["kept"]) == report.kept == 4
+    assert sum(counts["dropped"]) == 2
     assert "2 dropped (33 %): with a low score by models" in str(texts.report)
 
 
@@ -99,8 +97,9 @@ def test_drop_low_scores_keeps_the_best_share_of_a_corpus(load):
 
 
 def test_drop_low_scores_scores_once_for_each_pair_of_models(load, tmp_path):
-    keys = {load(min_score=0.4)[0].key, load(min_score=0.4)[0].key, load(min_score=0.5)[0].key}
-    assert len(load(keep=0.5)[1]) == 1 and len(keys) == 2
+    keys = {load(min_score=least)[0].key for least in (0.4, 0.4, 0.5)}
+    assert len(keys) == 2
+    assert len(load(keep=0.5)[1]) == 1
     assert len(load(keep=0.5, forward="other")[1]) == 2
 
 
@@ -116,7 +115,8 @@ def test_drop_low_scores_identifies_a_model_by_its_content(load, tmp_path, key, 
         path.write_bytes(content)
         texts, calls = load(keep=0.4, **{key: str(tmp_path / "model")})
         assert texts.dataset["source"][:] == ["two 2", "three", "bad"]
-        assert len(calls) == times and str(tmp_path / "model") in calls[-1][0]
+        assert len(calls) == times
+        assert str(tmp_path / "model") in calls[-1][0]
 
 
 def test_drop_low_scores_refuses_to_drop_everything(load, tmp_path, monkeypatch):
@@ -124,9 +124,9 @@ def test_drop_low_scores_refuses_to_drop_everything(load, tmp_path, monkeypatch)
     with pytest.raises(ValueError, match="empty"):
         load(min_score=0.9)
     (tmp_path / "b.tsv").write_text("a\ta\n")
-    data = DataArguments(
-        corpora=[{"file": str(tmp_path / "b.tsv"), "score": NAMES | {"min_score": 0.9}}]
-    )
+    score = NAMES | {"min_score": 0.9}
+    corpus = {"file": str(tmp_path / "b.tsv"), "score": score}
+    data = DataArguments(corpora=[corpus])
     monkeypatch.setattr(low_scores, "corpus_scores", lambda *_: np.array([0.1]))
     with pytest.raises(ValueError, match="must leave some pairs .* got none"):
         load_texts(data, tmp_path / "cache")

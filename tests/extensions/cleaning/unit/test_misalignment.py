@@ -21,15 +21,17 @@ def shifted():
     pairs = read_demo_corpus("train", 20_000)
     wrong = np.zeros(len(pairs), bool)
     wrong[3_000:3_200] = wrong[9_000:9_200] = True
-    moved = [(pairs[row].source, pairs[row - wrong[row]].target) for row in range(len(pairs))]
+    moved = []
+    for row, pair in enumerate(pairs):
+        moved.append((pair.source, pairs[row - wrong[row]].target))
     return to_dataset(moved), wrong
 
 
 def test_find_misaligned_finds_shifted_pairs(shifted):
     texts, wrong = shifted
-    found = find_misaligned(texts)
-    assert found[wrong].mean() > 0.6
-    assert found[~wrong].mean() < 0.01
+    misaligned = find_misaligned(texts)
+    assert misaligned[wrong].mean() > 0.6
+    assert misaligned[~wrong].mean() < 0.01
 
 
 def test_find_misaligned_keeps_pairs_without_known_words():
@@ -42,25 +44,32 @@ def test_find_threshold_drops_what_scores_as_shuffled_pairs_do():
     good, shuffled = random.normal(3, 1, 95_000), random.normal(-3, 1, 20_000)
     bad = random.normal(-3, 1, 5_000)
     threshold = find_threshold(np.concatenate([good, bad]), shuffled)
-    assert (bad < threshold).mean() > 0.95 and (good < threshold).mean() < 0.005
+    assert (bad < threshold).mean() > 0.95
+    assert (good < threshold).mean() < 0.005
     assert (good < find_threshold(good, shuffled)).mean() < 0.005
     assert find_threshold(np.abs(good), shuffled) <= np.abs(good).min()
 
 
 def test_find_broken_looks_for_misaligned_pairs_of_each_direction(shifted):
     texts, wrong = shifted
-    corpora = np.arange(len(texts)) // (len(texts) // 2)  # the second corpus has no such rule
+    # The second corpus has no such rule.
+    corpora = np.arange(len(texts)) // (len(texts) // 2)
     texts = texts.add_column("corpus", corpora)
     rules = [CleaningRules(drop=["misaligned"]), CleaningRules()]
+    rules = [PairRules(of_corpus, "en-de") for of_corpus in rules]
     report = CleaningReport(read=len(texts))
-    broken = find_broken(texts, [PairRules(each, "en-de") for each in rules], report, 1)
-    assert report.dropped == {"misaligned": broken.sum()} and not broken[corpora == 1].any()
-    assert broken[wrong].mean() > 0.5 and not report.warnings
+    broken = find_broken(texts, rules, report, 1)
+    assert report.dropped == {"misaligned": broken.sum()}
+    assert not broken[corpora == 1].any()
+    assert broken[wrong].mean() > 0.5
+    assert not report.warnings
 
 
 def test_find_broken_says_that_a_corpus_is_too_small_for_misaligned_pairs():
-    report, texts = CleaningReport(read=2), to_dataset([("a", "b"), ("c", "d")], corpus=[0, 0])
-    assert not find_broken(texts, [PairRules(CleaningRules(drop=["misaligned"]))], report).any()
-    assert report.warnings == [
-        "Misaligned pairs are not looked for: that needs 5,000 pairs of one direction, got 2."
-    ]
+    report = CleaningReport(read=2)
+    texts = to_dataset([("a", "b"), ("c", "d")], corpus=[0, 0])
+    rules = PairRules(CleaningRules(drop=["misaligned"]))
+    assert not find_broken(texts, [rules], report).any()
+    (warning,) = report.warnings
+    reason = "that needs 5,000 pairs of one direction, got 2."
+    assert warning == f"Misaligned pairs are not looked for: {reason}"

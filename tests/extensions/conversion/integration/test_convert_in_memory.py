@@ -24,13 +24,15 @@ from vanilla_transformer.extensions.conversion import WRITERS, from_transformers
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.loading.model_folders import save_model_folder
 
-WORDS = ["A", "man", "is", "sleeping.", "Two", "dogs", "run", "across", "the", "green", "grass."]
+TEXT = "A man is sleeping. Two dogs run across the green grass."
+WORDS = TEXT.split()
 GREEDY, BEAMS, NBEST = (
     {"num_beams": 1, "max_new_tokens": 9},
     {"num_beams": 4},
     {"num_beams": 4, "num_return_sequences": 3},
 )
-OTHER = {"num_beams": 3, "length_penalty": 0.3, "early_stopping": True, "no_repeat_ngram_size": 2}
+OTHER = {"num_beams": 3, "length_penalty": 0.3, "early_stopping": True}
+OTHER["no_repeat_ngram_size"] = 2
 SEARCHES = [{}, GREEDY, BEAMS, NBEST, OTHER]
 
 
@@ -45,9 +47,9 @@ def opus_mt(folder):
     """
     model, tokenizer = marian(folder)
     pad = model.config.pad_token_id
-    model.generation_config.update(
-        bad_words_ids=[[pad]], forced_eos_token_id=0, renormalize_logits=True, num_beams=3
-    )
+    options = {"bad_words_ids": [[pad]], "forced_eos_token_id": 0}
+    options |= {"renormalize_logits": True, "num_beams": 3}
+    model.generation_config.update(**options)
     return model, tokenizer
 
 
@@ -66,9 +68,8 @@ def fsmt_model(folder):
 
 def m2m(folder):
     tokenizer = build_m2m_tokenizer(folder)
-    return m2m_100(
-        1 + max(tokenizer.lang_code_to_id.values()), max_position_embeddings=300
-    ), tokenizer
+    vocab_size = 1 + max(tokenizer.lang_code_to_id.values())
+    return m2m_100(vocab_size, max_position_embeddings=300), tokenizer
 
 
 def nllb(folder):
@@ -82,9 +83,15 @@ LANGUAGES = {
 }
 
 
-@pytest.fixture(
-    params=[marian, opus_mt, former_opus_mt, fsmt_model, m2m, nllb], ids=lambda make: make.__name__
-)
+def name_of(function):
+    """Return the name of a function, for the name of a test."""
+    return function.__name__
+
+
+MAKERS = [marian, opus_mt, former_opus_mt, fsmt_model, m2m, nllb]
+
+
+@pytest.fixture(params=MAKERS, ids=name_of)
 def case(request, tmp_path):
     """Return a model whose translations depend on the source, its tokenizer and the languages of
     requests.
@@ -94,10 +101,10 @@ def case(request, tmp_path):
         for name, parameter in model.named_parameters():
             parameter.mul_(1.0 if "embed_positions" in name or "norm" in name else 2.5)
     getattr(model, "final_logits_bias", torch.zeros(1)).mul_(0.2)
-    model.generation_config.max_length = 21  # 20 is the library's own, which pipelines replace
-    if (
-        model.config.model_type != "marian"
-    ):  # whose padding as a token of a translation has no position
+    # 20 is the library's own, which pipelines replace.
+    model.generation_config.max_length = 21
+    # Padding as a token of a translation has no position in Marian.
+    if model.config.model_type != "marian":
         model.generation_config.suppress_tokens = [model.config.pad_token_id]
     return model, tokenizer, LANGUAGES.get(request.param, {})
 
@@ -117,7 +124,8 @@ def by_generate(model, tokenizer, texts, **options):
 def test_conversion_in_memory_translates_as_generate_does(case):
     model, tokenizer, languages = case
     chosen = random.Random(3)
-    texts = [" ".join(chosen.choices(WORDS, k=chosen.randint(1, 9))) for _ in range(25)]
+    lengths = [chosen.randint(1, 9) for _ in range(25)]
+    texts = [" ".join(chosen.choices(WORDS, k=length)) for length in lengths]
     translate = TranslationPipeline(model, tokenizer, compile=False)
     assert translate.uses_engine and translate.model is model
     for search in SEARCHES:
@@ -140,14 +148,15 @@ def test_conversion_in_memory_shares_weights_and_notices_changes(opus):
     before = opus("A man is sleeping.", return_scores=True)
     shared = {weight.data_ptr() for weight in opus.model.parameters()}
     converted = opus._engines._decoded
-    assert {each.data_ptr() for each in converted.parameters() if each.dim() > 1} <= shared
+    matrices = [weight for weight in converted.parameters() if weight.dim() > 1]
+    assert {weight.data_ptr() for weight in matrices} <= shared
     with torch.no_grad():
         opus.model.model.decoder.layers[0].fc1.weight.mul_(-3.0)
     after = opus("A man is sleeping.", return_scores=True)
-    assert after != before and opus._engines._decoded is not converted
-    again = TranslationPipeline(
-        copy.deepcopy(opus.model), opus.tokenizer, compile=False, max_length=21
-    )
+    assert after != before
+    assert opus._engines._decoded is not converted
+    model = copy.deepcopy(opus.model)
+    again = TranslationPipeline(model, opus.tokenizer, compile=False, max_length=21)
     assert again("A man is sleeping.", return_scores=True) == after
 
 
@@ -160,12 +169,11 @@ def replace_method(model):
 
 
 def replace_module(model):
+    def forward(self, x):
+        return 9 * torch.nn.Linear.forward(self, x)
+
     linear = model.model.decoder.layers[0].fc1
-    linear.__class__ = type(
-        "Adapter",
-        (torch.nn.Linear,),
-        {"forward": lambda self, x: 9 * torch.nn.Linear.forward(self, x)},
-    )
+    linear.__class__ = type("Adapter", (torch.nn.Linear,), {"forward": forward})
 
 
 def halve(model):
@@ -180,27 +188,25 @@ def derive(model):
     model.__class__ = type("Derived", (type(model),), {})
 
 
-@pytest.mark.parametrize(
-    "change",
-    [hook, replace_method, replace_module, halve, move_positions, derive],
-    ids=lambda each: each.__name__,
-)
+UNLIKE = [hook, replace_method, replace_module, halve, move_positions, derive]
+
+
+@pytest.mark.parametrize("change", UNLIKE, ids=name_of)
 def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
     change(opus.model)
     assert not opus.uses_engine
-    with pytest.raises(
-        ValueError, match="With `return_scores`, the model must be one that is converted exactly"
-    ):
+    message = "With `return_scores`, the model must be one that is converted exactly"
+    with pytest.raises(ValueError, match=message):
         opus("A man.", return_scores=True)
     if change is not halve:
-        assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=21)
+        expected = by_generate(opus.model, opus.tokenizer, "A man.", max_length=21)
+        assert opus("A man.") == expected
 
 
 def adapt(model, seed=0):
     """Add an adapter that changes translations."""
-    config = LoraConfig(
-        r=4, lora_alpha=64, init_lora_weights=False, target_modules=["q_proj", "v_proj", "fc1"]
-    )
+    options = {"r": 4, "lora_alpha": 64, "init_lora_weights": False}
+    config = LoraConfig(target_modules=["q_proj", "v_proj", "fc1"], **options)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return get_peft_model(model, config).eval()
@@ -227,7 +233,7 @@ def merge(model):
     model.merge_adapter()
 
 
-@pytest.mark.parametrize("change", [disable, scale, train, merge], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("change", [disable, scale, train, merge], ids=name_of)
 def test_conversion_in_memory_merges_adapters(opus, change):
     bare = opus(WORDS)
     model, options = adapt(copy.deepcopy(opus.model)), {"max_length": 21}
@@ -254,7 +260,8 @@ def test_pipeline_of_a_folder_with_an_adapter_uses_the_engine(opus, tmp_path):
     assert translate(WORDS) == answers
     assert load_pipeline(folder, compile=False)(WORDS, max_new_tokens=20) == answers
     hashes = hash_model(folder)
-    assert {"config.json", "model.safetensors", "adapter_model.safetensors"} <= hashes.keys()
+    assert {"config.json", "model.safetensors"} <= hashes.keys()
+    assert "adapter_model.safetensors" in hashes
 
 
 @pytest.mark.parametrize(
@@ -290,15 +297,19 @@ def test_start_token_that_is_text_is_in_the_translation(opus):
     answers = opus(WORDS, protect=False, **options)
     assert answers == by_generate(opus.model, opus.tokenizer, WORDS, **options)
     assert (start := opus.tokenizer.decode([5]))
-    assert all(each["translation_text"].startswith(start) for each in answers)
+    for answer in answers:
+        assert answer["translation_text"].startswith(start)
 
 
-def test_conversion_in_memory_is_tried_once_for_each_change_of_a_model(opus, monkeypatch):
+def test_conversion_is_tried_once_for_each_change_of_a_model(opus, monkeypatch):
     tried = []
     plain = from_transformers.convert_in_memory
-    monkeypatch.setattr(
-        from_transformers, "convert_in_memory", lambda model: (tried.append(model), plain(model))[1]
-    )
+
+    def convert(model):
+        tried.append(model)
+        return plain(model)
+
+    monkeypatch.setattr(from_transformers, "convert_in_memory", convert)
     opus.model.half()
     assert not opus.uses_engine and not opus.uses_engine and len(tried) == 1
     opus.model.float().train()
@@ -308,27 +319,23 @@ def test_conversion_in_memory_is_tried_once_for_each_change_of_a_model(opus, mon
     assert opus.uses_engine and opus.uses_engine and len(tried) == 3
     assert torch.equal(torch.random.get_rng_state(), state)
     opus.model.bfloat16()
-    assert (
-        opus.uses_engine
-        and opus("A man.", return_scores=True)
-        and opus._engines._decoded.dtype == torch.bfloat16
-    )
+    assert opus.uses_engine
+    assert opus("A man.", return_scores=True)
+    assert opus._engines._decoded.dtype == torch.bfloat16
     assert pickle.loads(pickle.dumps(opus._engines)).supports_model
 
 
 def test_conversion_in_memory_decodes_what_convert_writes(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    WRITERS["marian"](folder, tmp_path / "marian", WORDS)
-    translate = pipeline(
-        "translation", model=str(tmp_path / "marian"), compile=False, max_new_tokens=20
-    )
+    theirs = tmp_path / "marian"
+    WRITERS["marian"](folder, theirs, WORDS)
+    options = {"compile": False, "max_new_tokens": 20}
+    translate = pipeline("translation", model=str(theirs), **options)
     assert translate.uses_engine
-    assert translate(WORDS) == by_generate(
-        translate.model, translate.tokenizer, WORDS, max_new_tokens=20
-    )
-    ours = TranslationPipeline(
-        tiny_model, tiny_tokenizer, compile=False, max_new_tokens=20, num_beams=1
-    )
+    model, tokenizer = translate.model, translate.tokenizer
+    expected = by_generate(model, tokenizer, WORDS, max_new_tokens=20)
+    assert translate(WORDS) == expected
+    ours = TranslationPipeline(tiny_model, tiny_tokenizer, num_beams=1, **options)
     assert translate(WORDS, num_beams=1) == ours(WORDS)
 
 
@@ -336,36 +343,41 @@ def test_compile_converts_in_memory(tmp_path, capsys, monkeypatch):
     model, tokenizer = opus_mt(tmp_path)
     model.save_pretrained(tmp_path / "model")
     steps = []
-    monkeypatch.setattr(Engine, "compile_steps", lambda engine: steps.append(engine.options))
+
+    def compile_steps(engine):
+        steps.append(engine.options)
+
+    monkeypatch.setattr(Engine, "compile_steps", compile_steps)
     assert main(["compile", str(tmp_path / "model")]) == 0
     assert "float32, beam size 4" in capsys.readouterr().out
-    assert (
-        [each.num_beams for each in steps] == [1, 4]
-        and steps[1].renormalizes
-        and len(steps[1].features) == 2
-    )
+    greedy, beams = steps
+    assert (greedy.num_beams, beams.num_beams) == (1, 4)
+    assert beams.renormalizes
+    assert len(beams.features) == 2
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"repetition_penalty": 1.5},
-        {"bad_words_ids": [[3, 4]]},
-        {"max_length": 40, **LANGUAGES[nllb]},
-    ],
-    ids=str,
-)
+UNKNOWN = [
+    {"repetition_penalty": 1.5},
+    {"bad_words_ids": [[3, 4]]},
+    {"max_length": 40, **LANGUAGES[nllb]},
+]
+
+
+@pytest.mark.parametrize("option", UNKNOWN, ids=str)
 def test_option_that_no_engine_decodes_is_said_once(tmp_path, caplog, option):
-    tokenizer = (
-        build_nllb_tokenizer() if "max_length" in option else build_marian_tokenizer(tmp_path)
-    )
-    make = m2m_100 if "max_length" in option else marian_model
+    if "max_length" in option:
+        tokenizer, make = build_nllb_tokenizer(), m2m_100
+    else:
+        tokenizer, make = build_marian_tokenizer(tmp_path), marian_model
     model = make(len(tokenizer), max_position_embeddings=24)
-    translate = TranslationPipeline(model, tokenizer, **{"max_length": 9, **option})
+    options = {"max_length": 9} | option
+    translate = TranslationPipeline(model, tokenizer, **options)
     for text in ("A man.", "A dog."):
-        assert translate(text) == by_generate(model, tokenizer, text, **{"max_length": 9, **option})
-    (message,) = [each for each in caplog.messages if "instead of the engine" in each]
-    assert f"`generate()` decodes {type(model).__name__} instead of the engine" in message
+        assert translate(text) == by_generate(model, tokenizer, text, **options)
+    messages = [line for line in caplog.messages if "instead of the engine" in line]
+    assert len(messages) == 1
+    expected = f"`generate()` decodes {type(model).__name__} instead of the engine"
+    assert expected in messages[0]
 
 
 def test_commands_and_pipeline_decode_a_folder_by_the_engine(case, tmp_path, capsys):
@@ -374,14 +386,13 @@ def test_commands_and_pipeline_decode_a_folder_by_the_engine(case, tmp_path, cap
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     translate = pipeline("translation", model=str(folder), compile=False)
-    expected = [each["translation_text"] for each in translate(WORDS[:3], num_beams=2, **languages)]
+    answers = translate(WORDS[:3], num_beams=2, **languages)
+    expected = [answer["translation_text"] for answer in answers]
     assert translate.uses_engine
-    names = {"src_lang": "--source_language", "tgt_lang": "--target_language"}
-    flags = [
-        "--num_beams",
-        "2",
-        *(part for name, code in languages.items() for part in (names[name], code)),
-    ]
+    flags = ["--num_beams", "2"]
+    if languages:
+        flags += ["--source_language", languages["src_lang"]]
+        flags += ["--target_language", languages["tgt_lang"]]
     assert main(["translate", str(folder), *WORDS[:3], *flags]) == 0
     assert capsys.readouterr().out.splitlines() == expected
     assert main(["translate", str(folder), WORDS[0], "--n_best", "2", *flags]) == 0

@@ -83,8 +83,9 @@ CASES = {
     "marian-npz, untied": ("marian-npz", change_arrays(options={"tied-embeddings-all": False})),
     "marian-npz, vocabularies": ("marian-npz", change_arrays(options={"dim-vocabs": [3, 4]})),
 }
-SEARCH = ("num_beams", "length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens")
-SEARCH += ("max_new_tokens", "max_new_tokens_beyond_source", "suppress_tokens", "eos_token_id")
+SEARCH = ("num_beams", "length_penalty", "length_penalty_type", "early_stopping")
+SEARCH += ("min_new_tokens", "max_new_tokens", "max_new_tokens_beyond_source")
+SEARCH += ("suppress_tokens", "eos_token_id")
 
 
 def answer(case, text, folder):
@@ -101,19 +102,19 @@ def answer(case, text, folder):
         status = main([*map(str, command), "--sentences", str(sentences)])
     if status:
         return errors.getvalue().rpartition("cannot represent this model: ")[2].strip()
-    config, search = (
-        json.loads((folder / "ours" / name).read_text())
-        for name in ("config.json", "generation_config.json")
-    )
-    fields = VanillaTransformerConfig().to_dict().keys() - PreTrainedConfig().to_dict().keys()
+    config = json.loads((folder / "ours" / "config.json").read_text())
+    search = json.loads((folder / "ours" / "generation_config.json").read_text())
+    fields = VanillaTransformerConfig().to_dict().keys()
+    fields -= PreTrainedConfig().to_dict().keys()
     fields -= {"auto_map", "custom_pipelines"}
-    found = {name: value for name, value in config.items() if name in fields}
-    return found | {"search": {name: search.get(name) for name in SEARCH}}
+    values = {name: value for name, value in config.items() if name in fields}
+    return values | {"search": {name: search.get(name) for name in SEARCH}}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_conversion_gives_the_stored_configuration_or_reasons(case, text_folder, tmp_path):
-    assert answer(case, text_folder, tmp_path) == json.loads(ANSWERS.read_text())[case]
+def test_conversion_gives_the_stored_answer(case, text_folder, tmp_path):
+    answers = json.loads(ANSWERS.read_text())
+    assert answer(case, text_folder, tmp_path) == answers[case]
 
 
 if __name__ == "__main__":
@@ -121,9 +122,10 @@ if __name__ == "__main__":
         text = Path(temporary) / "text"
         text.mkdir()
         write_opennmt_text(text)
-        answers = {}
+        rows = []
         for number, case in enumerate(CASES):
-            (Path(temporary) / str(number)).mkdir()
-            answers[case] = answer(case, text, Path(temporary) / str(number))
-    rows = [f"{json.dumps(case)}: {json.dumps(found)}" for case, found in answers.items()]
+            folder = Path(temporary) / str(number)
+            folder.mkdir()
+            stored = answer(case, text, folder)
+            rows.append(f"{json.dumps(case)}: {json.dumps(stored)}")
     ANSWERS.write_text("{\n" + ",\n".join(rows) + "\n}\n")

@@ -28,6 +28,14 @@ def marian_tokenizer(tmp_path_factory):
     return build_marian_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
+def random_inputs(vocab_size, source_length, target_length):
+    """Return inputs of three pairs of sentences."""
+    source = torch.randint(3, vocab_size, (3, source_length))
+    target = torch.randint(3, vocab_size, (3, target_length))
+    inputs = {"input_ids": source, "attention_mask": torch.ones_like(source)}
+    return inputs | {"decoder_input_ids": target}
+
+
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 @pytest.mark.parametrize("bias", [False, True])
 def test_model_to_marian_has_our_logits(layout, bias):
@@ -46,111 +54,97 @@ def test_model_to_marian_has_our_logits(layout, bias):
             torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.3)
     converted = model_to_marian(original).double()
     original = original.double()
-    source, target = torch.randint(3, 31, (3, 9)), torch.randint(3, 31, (3, 7))
-    given = {
-        "input_ids": source,
-        "attention_mask": torch.ones_like(source),
-        "decoder_input_ids": target,
-    }
-    torch.testing.assert_close(
-        converted(**given).logits, original(**given).logits, atol=1e-12, rtol=1e-12
-    )
+    inputs = random_inputs(31, 9, 7)
+    logits = converted(**inputs).logits
+    expected = original(**inputs).logits
+    torch.testing.assert_close(logits, expected, atol=1e-12, rtol=1e-12)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("d_model", [16, rare(512)])
-def test_model_to_marian_with_its_positions_and_epsilon_has_our_logits_to_the_bit(d_model):
-    """Nothing is reordered then, and a start token that is zero, as untrained padding, is
-    subtracted from nothing.
+def test_model_to_marian_has_our_logits_to_the_bit(d_model):
+    """With Marian's positions and epsilon nothing is reordered, and a start token that is zero, as
+    untrained padding, is subtracted from nothing.
     """
     torch.manual_seed(0)
-    own = {"sinusoid_layout": "halves", "layer_norm_eps": 1e-5, "decoder_start_token_id": 0}
-    config = VanillaTransformerConfig(vocab_size=311, **MARIAN_SIZES | own | {"d_model": d_model})
+    fields = MARIAN_SIZES | {"sinusoid_layout": "halves", "layer_norm_eps": 1e-5}
+    fields |= {"decoder_start_token_id": 0, "d_model": d_model}
+    config = VanillaTransformerConfig(vocab_size=311, **fields)
     original = VanillaTransformerForConditionalGeneration(config).eval()
     converted = model_to_marian(original)
     start_from_zero(converted)
-    source, target = torch.randint(3, 311, (3, 40)), torch.randint(3, 311, (3, 30))
-    target[:, 0] = 0
-    given = {
-        "input_ids": source,
-        "attention_mask": torch.ones_like(source),
-        "decoder_input_ids": target,
-    }
-    assert torch.equal(converted(**given).logits, original(**given).logits)
+    inputs = random_inputs(311, 40, 30)
+    inputs["decoder_input_ids"][:, 0] = 0
+    assert torch.equal(converted(**inputs).logits, original(**inputs).logits)
 
 
-def test_to_marian_writes_a_folder_without_custom_code(tiny_model, tiny_tokenizer, tmp_path):
-    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    comparison = WRITERS["marian"](tmp_path / "ours", tmp_path / "marian", MARIAN_SENTENCES)
-    assert comparison.num_identical == 3 and comparison.max_logit_difference < 1e-2
+def test_to_marian_writes_no_custom_code(tiny_model, tiny_tokenizer, tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "marian"
+    save_model_folder(tiny_model, tiny_tokenizer, ours)
+    comparison = WRITERS["marian"](ours, theirs, MARIAN_SENTENCES)
+    assert comparison.num_identical == 3
+    assert comparison.max_logit_difference < 1e-2
     assert not list((tmp_path / "marian").glob("*.py"))
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "marian")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "marian")
-    assert type(model) is MarianMTModel and type(tokenizer).__module__.startswith("transformers.")
+    assert type(model) is MarianMTModel
+    assert type(tokenizer).__module__.startswith("transformers.")
     for text in (MARIAN_SENTENCES[0], "Öl kostet 3 €."):
-        assert tokenizer(text)["input_ids"] == tiny_tokenizer(text)["input_ids"]
-        assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+        ids = tokenizer(text)["input_ids"]
+        assert ids == tiny_tokenizer(text)["input_ids"]
+        assert tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
 @pytest.mark.parametrize("model", ["bpe", "wordpiece", "unigram"])
-def test_to_marian_adds_padding_as_the_last_token_and_starts_from_zero(model, tmp_path):
-    """CTranslate2 drops the last id, and its decoder starts with a zero vector; transformers 4
-    reads old words.
+def test_to_marian_adds_padding_and_starts_from_zero(model, tmp_path):
+    """Padding is the last token, for CTranslate2 drops the last id, and its decoder starts with a
+    zero vector; transformers 4 reads old words.
     """
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(MARIAN_SENTENCES, 300, model=model)
+    train = VanillaTransformerTokenizer.train_from_iterator
+    tokenizer = train(MARIAN_SENTENCES, 300, model=model)
     tokenizer.add_special_tokens({"extra_special_tokens": ["<2de>"]})
-    ours = tiny_model(vocab_size=len(tokenizer) + 2, init_std=0.3)  # two ids without a token
+    last = len(tokenizer) + 2  # after two ids without a token
+    ours = tiny_model(vocab_size=last, init_std=0.3)
     folder = save_model_folder(ours, tokenizer, tmp_path / "ours")
-    comparison = WRITERS["marian"](folder, tmp_path / "marian", MARIAN_SENTENCES)
-    assert (
-        comparison.num_identical == comparison.num_sentences
-        and comparison.max_logit_difference < 1e-2
-    )
-    words, limits = (
-        json.loads((tmp_path / "marian" / f"{name}_config.json").read_text())
-        for name in ("tokenizer", "generation")
-    )
-    assert words["tokenizer_class"] == "PreTrainedTokenizerFast" and words[
-        "additional_special_tokens"
-    ] == ["<2de>"]
-    assert "extra_special_tokens" not in words and words["model_input_names"] == [
-        "input_ids",
-        "attention_mask",
-    ]
-    assert "max_new_tokens" not in limits and limits["max_length"] == 512
-    marian = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "marian").eval()
-    plain = AutoTokenizer.from_pretrained(tmp_path / "marian")
-    last = len(tokenizer) + 2
-    assert (
-        marian.config.pad_token_id
-        == marian.generation_config.pad_token_id
-        == plain.pad_token_id
-        == last
-    )
-    assert (
-        len(plain) == marian.config.vocab_size == last + 1
-        and plain.convert_ids_to_tokens(last) == "<pad>"
-    )
-    assert (
-        not marian.get_input_embeddings().weight[[marian.config.decoder_start_token_id, last]].any()
-    )
+    theirs = tmp_path / "marian"
+    comparison = WRITERS["marian"](folder, theirs, MARIAN_SENTENCES)
+    assert comparison.num_identical == comparison.num_sentences
+    assert comparison.max_logit_difference < 1e-2
+    words = json.loads((theirs / "tokenizer_config.json").read_text())
+    limits = json.loads((theirs / "generation_config.json").read_text())
+    assert words["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert words["additional_special_tokens"] == ["<2de>"]
+    assert "extra_special_tokens" not in words
+    assert words["model_input_names"] == ["input_ids", "attention_mask"]
+    assert "max_new_tokens" not in limits
+    assert limits["max_length"] == 512
+    marian = AutoModelForSeq2SeqLM.from_pretrained(theirs).eval()
+    plain = AutoTokenizer.from_pretrained(theirs)
+    assert marian.config.pad_token_id == last
+    assert marian.generation_config.pad_token_id == last
+    assert plain.pad_token_id == last
+    assert len(plain) == marian.config.vocab_size == last + 1
+    assert plain.convert_ids_to_tokens(last) == "<pad>"
+    start = marian.config.decoder_start_token_id
+    assert not marian.get_input_embeddings().weight[[start, last]].any()
     sentences = [*MARIAN_SENTENCES, "<2de> </s> <unused> <pad> 3 €"]
     sources = tokenizer(sentences)["input_ids"]
     assert plain(sentences)["input_ids"] == sources
     for ids in map(torch.tensor, sources):
-        inputs = {
-            "input_ids": ids[None],
-            "decoder_input_ids": torch.cat([torch.ones(1, dtype=int), ids])[None],
-        }
-        expected, found = (
-            each(**inputs).logits[..., :last].log_softmax(-1) for each in (ours, marian)
-        )
-        torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)  # Marian's epsilon
+        previous = torch.cat([torch.ones(1, dtype=int), ids])
+        inputs = {"input_ids": ids[None], "decoder_input_ids": previous[None]}
+        expected = ours(**inputs).logits[..., :last].log_softmax(-1)
+        scores = marian(**inputs).logits[..., :last].log_softmax(-1)
+        # Marian's epsilon
+        torch.testing.assert_close(scores, expected, atol=1e-3, rtol=1e-3)
     if model == "bpe":
-        back = READERS["marian"](tmp_path / "marian", tmp_path / "back", MARIAN_SENTENCES)
-        again = WRITERS["marian"](tmp_path / "back", tmp_path / "again", MARIAN_SENTENCES)
-        assert all(each.num_identical == each.num_sentences for each in (back, again))
-        assert AutoTokenizer.from_pretrained(tmp_path / "again")(sentences)["input_ids"] == sources
+        folders = {"back": READERS["marian"], "again": WRITERS["marian"]}
+        for name, convert in folders.items():
+            comparison = convert(theirs, tmp_path / name, MARIAN_SENTENCES)
+            assert comparison.num_identical == comparison.num_sentences
+            theirs = tmp_path / name
+        again = AutoTokenizer.from_pretrained(theirs)
+        assert again(sentences)["input_ids"] == sources
 
 
 @pytest.mark.parametrize(
@@ -165,16 +159,16 @@ def test_to_marian_adds_padding_as_the_last_token_and_starts_from_zero(model, tm
 )
 def test_to_marian_names_the_field_that_forbids_it(changes, field, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model(**changes), tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match=f"MarianMTModel cannot represent this model: .*`{field}`"):
+    message = f"MarianMTModel cannot represent this model: .*`{field}`"
+    with pytest.raises(ValueError, match=message):
         WRITERS["marian"](folder, tmp_path / "marian", MARIAN_SENTENCES)
     assert not (tmp_path / "marian").exists()
 
 
 def test_from_marian_refuses_another_model_type(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(
-        ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"
-    ):
+    message = "must be a model of type 'marian', got type 'vanilla_transformer'"
+    with pytest.raises(ValueError, match=message):
         READERS["marian"](folder, tmp_path / "out", MARIAN_SENTENCES)
 
 
@@ -191,22 +185,21 @@ def test_to_marian_leaves_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_sentences_beyond_the_positions_of_marian_are_refused(
+def test_marian_refuses_sentences_beyond_its_positions(
     marian_tokenizer, tiny_model, tiny_tokenizer, tmp_path
 ):
-    save_model_folder(marian_model(len(marian_tokenizer)), marian_tokenizer, tmp_path / "opus")
-    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    for convert, source in ((READERS["marian"], tmp_path / "opus"), (WRITERS["marian"], folder)):
-        with pytest.raises(
-            ValueError,
-            match=r"must have at most \d+ tokens, .* in sentence 2. Leave it out of --sen",
-        ):
+    opus, ours = tmp_path / "opus", tmp_path / "ours"
+    save_model_folder(marian_model(len(marian_tokenizer)), marian_tokenizer, opus)
+    save_model_folder(tiny_model, tiny_tokenizer, ours)
+    message = r"must have at most \d+ tokens, .* in sentence 2. Leave it out of --sen"
+    for convert, source in ((READERS["marian"], opus), (WRITERS["marian"], ours)):
+        with pytest.raises(ValueError, match=message):
             convert(source, tmp_path / "out", ["dog", "dog " * 2000])
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("form", ["marian", "onnx"])
-def test_conversion_that_is_wrong_on_both_sides_writes_nothing(
+def test_conversion_that_is_wrong_on_both_sides_is_refused(
     form, tiny_tokenizer, tmp_path, monkeypatch
 ):
     """The decoders of both sides negate their states, which the engine, that has its own decoder,
@@ -216,9 +209,9 @@ def test_conversion_that_is_wrong_on_both_sides_writes_nothing(
     for decoder in (VanillaTransformerDecoder, MarianDecoder):
 
         def wrong(self, *args, right=decoder.forward, **kwargs):
-            found = right(self, *args, **kwargs)
-            found.last_hidden_state = -found.last_hidden_state
-            return found
+            outputs = right(self, *args, **kwargs)
+            outputs.last_hidden_state = -outputs.last_hidden_state
+            return outputs
 
         monkeypatch.setattr(decoder, "forward", wrong)
     # Exporting takes many seconds, so the wrong model stands for its graphs.
@@ -226,23 +219,21 @@ def test_conversion_that_is_wrong_on_both_sides_writes_nothing(
     monkeypatch.setattr(onnx, "run_by_graphs", lambda model, _: tiny_model())
     # Or the engine would see other methods, and leave the model to `generate()`.
     monkeypatch.setattr(engine, "is_supported", lambda model: True)
-    with pytest.raises(
-        ValueError,
-        match="The engine of this package must translate as .*: 0 of 2 outputs identical",
-    ):
-        WRITERS[form](folder, tmp_path / "out", ["A man is sleeping.", "Two dogs run."])
+    message = "The engine of this package must translate as .*: 0 of 2 outputs identical"
+    sentences = ["A man is sleeping.", "Two dogs run."]
+    with pytest.raises(ValueError, match=message):
+        WRITERS[form](folder, tmp_path / "out", sentences)
     assert not (tmp_path / "out").exists()
 
 
-def test_convert_command_prints_the_comparison(tiny_model, tiny_tokenizer, tmp_path, capsys):
+def test_convert_prints_the_comparison(tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours"))
     (tmp_path / "text").write_text("\n".join(MARIAN_SENTENCES))
     command = ["convert", folder, str(tmp_path / "marian"), "--target_format", "marian"]
     assert main([*command, "--sentences", str(tmp_path / "text")]) == 0
-    assert (
-        "3 of 3 outputs identical, chrF between both 100.0, largest logit difference"
-        in capsys.readouterr().out
-    )
+    printed = capsys.readouterr().out
+    assert "3 of 3 outputs identical, chrF between both 100.0" in printed
+    assert ", largest logit difference" in printed
     assert main(command) == 2
     assert "is not empty" in capsys.readouterr().err
     for flags, said in (

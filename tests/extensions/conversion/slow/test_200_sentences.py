@@ -38,11 +38,10 @@ def test_readers_translate_200_sentences_as_the_original(form, write, options, t
     folder = write(tmp_path / "theirs", **options)
     comparison = READERS[form](folder, tmp_path / "ours", SENTENCES)
     if comparison is None:
-        model, tokenizer = (
-            kind.from_pretrained(tmp_path / "ours")
-            for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
-        )
-        comparison = compare(ctranslate2_translator(folder, tokenizer), model, tokenizer, SENTENCES)
+        model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
+        translate = ctranslate2_translator(folder, tokenizer)
+        comparison = compare(translate, model, tokenizer, SENTENCES)
     logging.getLogger(__name__).info(comparison)
     assert (comparison.num_sentences, comparison.num_identical) == (200, 200)
     if form != "marian-npz":  # which CTranslate2 runs

@@ -26,7 +26,8 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 EXAMPLE = ROOT / "examples/pocket"
-PACKAGE = re.search(r"@browsermt/bergamot-translator@[\d.]+", (EXAMPLE / "build.sh").read_text())[0]
+BUILD = (EXAMPLE / "build.sh").read_text()
+PACKAGE = re.search(r"@browsermt/bergamot-translator@[\d.]+", BUILD)[0]
 TAUGHT = {
     "tokenizer_model": "sentencepiece",
     "sinusoid_layout": "tensor2tensor",
@@ -48,11 +49,11 @@ def ours(tmp_path_factory):
     write_demo_corpus(folder / "corpus")
     options = {"output_dir": folder / "ours"} | TAUGHT
     for name in ("train", "validation"):
-        options |= {
-            f"{name}_source": folder / f"corpus/{name}.en",
-            f"{name}_target": folder / f"corpus/{name}.de",
-        }
-    flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        options[f"{name}_source"] = folder / f"corpus/{name}.en"
+        options[f"{name}_target"] = folder / f"corpus/{name}.de"
+    flags = []
+    for name, value in options.items():
+        flags += [f"--{name}", str(value)]
     train(parse_recipe([str(find_recipe("demo")), *flags]), evaluate=no_scores)
     return folder / "ours"
 
@@ -64,15 +65,15 @@ def converted(ours, tmp_path_factory):
     folder = tmp_path_factory.mktemp("library")
     install(folder, PACKAGE)
     pairs = read_demo_corpus("test", 500)
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    sources, references = map(list, zip(*pairs, strict=True))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         comparisons = WRITERS["bergamot"](ours, folder / "converted", sources[:200])
         engines = dict(bergamot._find_engines(folder / "converted"))
-        texts = {name: translate(sources) for name, translate in engines.items()}
-    scores = {
-        name: sacrebleu.corpus_bleu(found, [references]).score for name, found in texts.items()
-    }
+        scores = {}
+        for name, translate in engines.items():
+            bleu = sacrebleu.corpus_bleu(translate(sources), [references])
+            scores[name] = bleu.score
     return Converted(folder, comparisons, scores)
 
 
@@ -90,26 +91,26 @@ def test_docs_commands_of_node_translate_as_the_conversion_does(converted):
     """The page's folder is `runs/pocket-bergamot`; of several lines at once the longest limits all
     translations.
     """
-    (install_line, translate_line), _ = (
-        block.splitlines() for block in blocks(ROOT / "docs/pocket_model.md", "sh")
-    )
+    first, _ = blocks(ROOT / "docs/pocket_model.md", "sh")
+    install_line, translate_line = first.splitlines()
     assert install_line == f"npm install {PACKAGE}"
     (converted.folder / "runs").mkdir()
-    (converted.folder / "runs/pocket-bergamot").symlink_to(converted.folder / "converted")
+    exported, folder = converted.folder / "converted", converted.folder
+    (folder / "runs/pocket-bergamot").symlink_to(exported)
     sources = [pair.source for pair in read_demo_corpus("test", 100)]
-    (converted.folder / "test.en").write_text("".join(f"{source}\n" for source in sources))
-    more = translate_line.replace("translate.cjs", "translate.cjs int8 64").replace(
-        "pocket.de", "more.de"
-    )
+    (folder / "test.en").write_text("".join(f"{source}\n" for source in sources))
+    more = translate_line.replace("translate.cjs", "translate.cjs int8 64")
+    more = more.replace("pocket.de", "more.de")
     for line in (translate_line, more):
         subprocess.run(line, shell=True, check=True, cwd=converted.folder, timeout=600)
-    one, several = (
-        (converted.folder / f"{name}.de").read_text().splitlines() for name in ("pocket", "more")
-    )
-    assert len(one) == len(several) == 100 and sum(map(eq, one, several)) >= 95
+    one = (folder / "pocket.de").read_text().splitlines()
+    several = (folder / "more.de").read_text().splitlines()
+    assert len(one) == len(several) == 100
+    assert sum(map(eq, one, several)) >= 95
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(converted.folder)
-        assert one == dict(bergamot._find_engines(converted.folder / "converted"))["int8"](sources)
+        engines = dict(bergamot._find_engines(exported))
+        assert one == engines["int8"](sources)
 
 
 def test_pocket_page_translates_after_its_server_has_stopped(converted, browser, tmp_path):
@@ -119,7 +120,6 @@ def test_pocket_page_translates_after_its_server_has_stopped(converted, browser,
 def test_marian_translates_200_of_200_sentences_as_we_do(ours, tmp_path, monkeypatch):
     pytest.importorskip("pymarian")
     monkeypatch.setattr("shutil.which", lambda program: None)
-    comparison = WRITERS["bergamot"](
-        ours, tmp_path / "converted", [pair.source for pair in read_demo_corpus("test", 200)]
-    )
+    sentences = [pair.source for pair in read_demo_corpus("test", 200)]
+    comparison = WRITERS["bergamot"](ours, tmp_path / "converted", sentences)
     assert (comparison.num_sentences, comparison.num_identical) == (200, 200)

@@ -29,24 +29,16 @@ print(json.dumps(results))
 
 
 def test_writers_leave_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp_path):
-    theirs = marian_folder(
-        tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"}
-    )
+    options = {"single": True, "num_pieces": 24, "transformer-ffn-activation": "relu"}
+    theirs = marian_folder(tmp_path / "theirs", **options)
     save_model_folder(*convert(MARIAN_NPZ, theirs)[:2], tmp_path / "ours" / "pieces")
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours" / "bytes")
     before = sorted(tmp_path.rglob("*"))
-    command = [
-        sys.executable,
-        "-B",
-        "-c",
-        CONVERT_ON_A_FULL_DISK,
-        str(tmp_path / "ours"),
-        str(tmp_path / "out"),
-    ]
-    environment = os.environ | {
-        "PYTHONDONTWRITEBYTECODE": "1"
-    }  # for processes that the child starts
-    child = subprocess.run([*command, *WRITERS], env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-B", "-c", CONVERT_ON_A_FULL_DISK]
+    command += [str(tmp_path / "ours"), str(tmp_path / "out"), *WRITERS]
+    # For processes that the child starts
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    child = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert child.returncode == 0, child.stderr
     results = json.loads(child.stdout.splitlines()[-1])
     assert results.keys() == WRITERS.keys()

@@ -26,41 +26,28 @@ def joey_path(tmp_path_factory):
     not use.
     """
     target = tmp_path_factory.mktemp("joeynmt")
-    packages = ["joeynmt==2.3.0", "subword-nmt", "importlib-metadata<9", "zipp"]
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(target),
-        *packages,
-    ]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--target", str(target), "joeynmt==2.3.0", "subword-nmt"]
+    command += ["importlib-metadata<9", "zipp"]
     installed = subprocess.run(command, capture_output=True, text=True)
     assert installed.returncode == 0, installed.stderr
     return target
 
 
+KINDS = [(True, {}), (False, {"layer_norm": "pre", "activation": "gelu"})]
+
+
 @torch.no_grad()
-@pytest.mark.parametrize(
-    ("same", "changes"),
-    [(True, {}), (False, {"layer_norm": "pre", "activation": "gelu"})],
-    ids=["post", "pre"],
-)
+@pytest.mark.parametrize(("same", "changes"), KINDS, ids=["post", "pre"])
 def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_path, tmp_path):
     folder = joey_folder(tmp_path / "joey", same, **changes)
     texts = [pair.source for pair in read_demo_corpus("test", 200)]
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
     names = (folder / "src_vocab.txt").read_text().split("\n")
-    sources = [
-        [
-            names.index(piece) if piece in names else 0
-            for piece in [*pieces.encode(text, out_type=str), "</s>"]
-        ]
-        for text in texts
-    ]
+    sources = []
+    for text in texts:
+        words = [*pieces.encode(text, out_type=str), "</s>"]
+        sources.append([names.index(word) if word in names else 0 for word in words])
     program = Path(__file__).parents[3] / "toolkit_models.py"
     ended = subprocess.run(
         [sys.executable, str(program), "joeynmt", str(folder)],
@@ -71,9 +58,8 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
     )
     assert ended.returncode == 0, ended.stderr
     READERS["joeynmt"](folder, tmp_path / "ours", MARIAN_SENTENCES)
-    model, tokenizer = (
-        kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer)
-    )
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
     assert tokenizer(texts)["input_ids"] == sources
     answers = json.loads((folder / "answers.json").read_text())
     largest = 0.0
@@ -82,8 +68,8 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
         ours = model.generate(ids, num_beams=1, max_new_tokens=12, eos_token_id=None)
         assert ours[0].tolist() == theirs["tokens"]
         logits = model(ids, decoder_input_ids=ours[:, :-1]).logits[0]
-        largest = max(largest, float((logits - torch.tensor(theirs["logits"])).abs().max()))
-    logging.getLogger(__name__).info(
-        "JoeyNMT: %d identical, largest logit difference %.1e", len(sources), largest
-    )
+        difference = logits - torch.tensor(theirs["logits"])
+        largest = max(largest, float(difference.abs().max()))
+    message = "JoeyNMT: %d identical, largest logit difference %.1e"
+    logging.getLogger(__name__).info(message, len(sources), largest)
     assert largest < 1e-3

@@ -23,20 +23,19 @@ TEXTS = ["A man is sleeping.", "Two dogs run."]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, tiny_tokenizer):
     tokenizer = copy.deepcopy(tiny_tokenizer)
-    add_language_tags(tokenizer, [Direction("en", "de"), Direction("en", "fr")], with_sources=True)
-    return save_model_folder(
-        tiny_model(vocab_size=len(tokenizer)), tokenizer, tmp_path_factory.mktemp("tags") / "ours"
-    )
+    directions = [Direction("en", "de"), Direction("en", "fr")]
+    add_language_tags(tokenizer, directions, with_sources=True)
+    model = tiny_model(vocab_size=len(tokenizer))
+    return save_model_folder(model, tokenizer, tmp_path_factory.mktemp("tags") / "ours")
 
 
 def translations(translate, *languages):
-    return [
-        answer["translation_text"]
-        for code in languages
-        for answer in translate(
-            TEXTS, src_lang=translate.source, tgt_lang=code, num_beams=1, max_new_tokens=6
-        )
-    ]
+    options = {"src_lang": translate.source, "num_beams": 1, "max_new_tokens": 6}
+    texts = []
+    for code in languages:
+        for answer in translate(TEXTS, tgt_lang=code, **options):
+            texts.append(answer["translation_text"])
+    return texts
 
 
 def with_source(translate, source):
@@ -46,7 +45,8 @@ def with_source(translate, source):
 
 def test_to_ctranslate2_keeps_language_tags(folder, tmp_path):
     WRITERS["ctranslate2"](folder, tmp_path / "ct2", TEXTS)
-    model, tokenizer = load_seq2seq(folder, "translates"), AutoTokenizer.from_pretrained(folder)
+    model = load_seq2seq(folder, "translates")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = [f">>{code}<< {text}" for code in ("de", "fr") for text in TEXTS]
     translator = ctranslate2.Translator(str(tmp_path / "ct2"))
     exported = AutoTokenizer.from_pretrained(tmp_path / "ct2")
@@ -57,14 +57,12 @@ def test_to_ctranslate2_keeps_language_tags(folder, tmp_path):
 
 def test_to_marian_keeps_language_tags(folder, tmp_path):
     WRITERS["marian"](folder, tmp_path / "marian", TEXTS)
-    model, tokenizer = (
-        each.from_pretrained(tmp_path / "marian") for each in (AutoModelForSeq2SeqLM, AutoTokenizer)
-    )
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "marian")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "marian")
     assert type(model) is MarianMTModel
     languages = find_languages(tokenizer)
-    assert (
-        languages == find_languages(AutoTokenizer.from_pretrained(folder)) and languages.directions
-    )
+    assert languages.directions
+    assert languages == find_languages(AutoTokenizer.from_pretrained(folder))
     theirs = with_source(TranslationPipeline(model, tokenizer), "en")
     ours = with_source(load_pipeline(folder), "en")
     assert translations(theirs, "de", "fr") == translations(ours, "de", "fr")
@@ -79,11 +77,9 @@ def test_to_onnx_keeps_language_tags(tiny_tokenizer, tmp_path):
     exported = AutoTokenizer.from_pretrained(tmp_path / "onnx")
     assert find_languages(exported) == find_languages(tokenizer)
     texts = [f">>{code}<< A man is sleeping." for code in ("de", "fr")]
-    assert [ids[0] for ids in exported(texts)["input_ids"]] == list(
-        find_languages(tokenizer).targets.values()
-    )
-    ours, theirs = (
-        greedy_translator(model, tokenizer),
-        greedy_translator(run_by_graphs(model, tmp_path / "onnx"), exported),
-    )
+    first = [ids[0] for ids in exported(texts)["input_ids"]]
+    assert first == [*find_languages(tokenizer).targets.values()]
+    ours = greedy_translator(model, tokenizer)
+    by_graphs = run_by_graphs(model, tmp_path / "onnx")
+    theirs = greedy_translator(by_graphs, exported)
     assert theirs(texts) == ours(texts)

@@ -14,4 +14,5 @@ from tests.processes import run_limited
 @pytest.mark.parametrize("form", MAKERS)
 def test_readers_refuse_mutations(form, start, text_folder, tmp_path, capsys):
     limited = partial(run_limited, seconds=10, mebibytes=1024)
-    check_mutations(range(start, start + 20), form, text_folder, tmp_path, capsys, limited)
+    numbers = range(start, start + 20)
+    check_mutations(numbers, form, text_folder, tmp_path, capsys, limited)

@@ -5,6 +5,7 @@ Needs `node`, `npm` and its registry; the page also needs Chromium and its drive
 """
 
 import json
+import operator
 import re
 import subprocess
 from pathlib import Path
@@ -26,7 +27,8 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 EXAMPLE = Path(__file__).parents[4] / "examples/browser"
-_LIBRARY = re.search(r"@huggingface/transformers@[\d.]+", (EXAMPLE / "build.sh").read_text())[0]
+_BUILD = (EXAMPLE / "build.sh").read_text()
+_LIBRARY = re.search(r"@huggingface/transformers@[\d.]+", _BUILD)[0]
 _SCRIPT = """
 import fs from "node:fs";
 import { env, pipeline } from "@huggingface/transformers";
@@ -55,17 +57,19 @@ def converted(tmp_path_factory):
     write_demo_corpus(folder / "corpus")
     options = {"output_dir": folder / "ours", "max_steps": 400, "save_steps": 400}
     for name in ("train", "validation"):
-        options |= {
-            f"{name}_source": folder / f"corpus/{name}.en",
-            f"{name}_target": folder / f"corpus/{name}.de",
-        }
-    flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        options[f"{name}_source"] = folder / f"corpus/{name}.en"
+        options[f"{name}_target"] = folder / f"corpus/{name}.de"
+    flags = []
+    for name, value in options.items():
+        flags += [f"--{name}", str(value)]
     train(parse_recipe([str(find_recipe("demo")), *flags]), evaluate=no_scores)
     model = load_model(VanillaTransformerForConditionalGeneration, folder / "ours")
     tokenizer = AutoTokenizer.from_pretrained(folder / "ours")
     sentences = [pair.source for pair in read_demo_corpus("test", 200)]
-    comparisons = WRITERS["transformers.js"](folder / "ours", folder / "converted", sentences)
-    return Converted(folder, sentences, greedy_translator(model, tokenizer)(sentences), comparisons)
+    outputs = greedy_translator(model, tokenizer)(sentences)
+    exported = folder / "converted"
+    comparisons = WRITERS["transformers.js"](folder / "ours", exported, sentences)
+    return Converted(folder, sentences, outputs, comparisons)
 
 
 @pytest.fixture(scope="module")
@@ -78,60 +82,54 @@ def generate_in_node(tmp_path_factory):
     def generate(folder, dtype, batches):
         (library / "batches.json").write_text(json.dumps(batches))
         command = [require("node"), "generate.mjs", f"{folder}/", dtype, "batches.json"]
-        ended = subprocess.run(command, cwd=library, capture_output=True, text=True, timeout=600)
+        options = {"capture_output": True, "text": True, "timeout": 600}
+        ended = subprocess.run(command, cwd=library, **options)
         assert ended.returncode == 0, ended.stderr
-        return [
-            [token for token in row if token > 2]
-            for row in json.loads(ended.stdout.splitlines()[-1])
-        ]
+        outputs = []
+        for row in json.loads(ended.stdout.splitlines()[-1]):
+            outputs.append([token for token in row if token > 2])
+        return outputs
 
     return generate
 
 
-def test_to_transformers_js_writes_a_demo_model_of_at_most_3_megabytes_in_int8(converted):
+def test_to_transformers_js_writes_at_most_3_megabytes_in_int8(converted):
     comparisons = converted.comparisons
-    assert {
-        dtype: comparison.num_sentences for dtype, comparison in comparisons.items()
-    } == dict.fromkeys(("fp32", "fp16", "q8"), 200)
+    assert comparisons.keys() == {"fp32", "fp16", "q8"}
+    for comparison in comparisons.values():
+        assert comparison.num_sentences == 200
     assert comparisons["fp32"].num_identical == 200
-    sizes = {
-        path.name: path.stat().st_size for path in (converted.folder / "converted/onnx").iterdir()
-    }
-    stems = ("encoder_model", "decoder_model_merged")
-    assert sizes.keys() == {
-        f"{stem}{suffix}.onnx" for stem in stems for suffix in ("", "_fp16", "_quantized")
-    }
-    parts = {
-        suffix: sum(sizes[f"{stem}{suffix}.onnx"] for stem in stems)
-        for suffix in ("", "_fp16", "_quantized")
-    }
+    paths = (converted.folder / "converted/onnx").iterdir()
+    sizes = {path.name: path.stat().st_size for path in paths}
+    parts = {}
+    for suffix in ("", "_fp16", "_quantized"):
+        encoder = sizes[f"encoder_model{suffix}.onnx"]
+        parts[suffix] = encoder + sizes[f"decoder_model_merged{suffix}.onnx"]
+    assert len(sizes) == 2 * len(parts)
     assert parts["_quantized"] <= 3e6
     assert parts["_fp16"] < 0.55 * parts[""]
     # The merged decoder stores its weights once, and the embedding is the output projection.
-    num_decoder_weights = 2000 * 128 + 2 * (8 * 128**2 + 2 * 128 * 512)
-    assert 4 * num_decoder_weights < sizes["decoder_model_merged.onnx"] < 4.2 * num_decoder_weights
+    num_weights = 2000 * 128 + 2 * (8 * 128**2 + 2 * 128 * 512)
+    size = sizes["decoder_model_merged.onnx"]
+    assert 4 * num_weights < size < 4.2 * num_weights
 
 
-def test_transformers_js_generates_the_tokens_of_greedy_search_in_float32(
-    converted, generate_in_node
-):
-    assert (
-        len({len(row) for row in converted.outputs}) > 3
-    )  # sentences of a batch end at different steps
-    batches = [[sentence] for sentence in converted.sentences[:100]] + [converted.sentences[100:]]
+def test_transformers_js_generates_greedy_tokens_in_float32(converted, generate_in_node):
+    # Sentences of a batch end at different steps.
+    assert len({*map(len, converted.outputs)}) > 3
+    batches = [[sentence] for sentence in converted.sentences[:100]]
+    batches.append(converted.sentences[100:])
     assert generate_in_node(converted.folder, "fp32", batches) == converted.outputs
 
 
 # After some hundred updates the model is unsure, so that rounding to int8 decides more often than
 # in a trained one.
 @pytest.mark.parametrize(("dtype", "num_same"), [("q8", 140), ("fp16", 180)])
-def test_transformers_js_generates_almost_the_same_in_int8_and_float16(
-    converted, generate_in_node, dtype, num_same
-):
-    outputs = generate_in_node(
-        converted.folder, dtype, [[sentence] for sentence in converted.sentences]
-    )
-    same = sum(first == second for first, second in zip(outputs, converted.outputs, strict=True))
+def test_rounded_models_generate_almost_the_same(converted, generate_in_node, dtype, num_same):
+    batches = [[sentence] for sentence in converted.sentences]
+    outputs = generate_in_node(converted.folder, dtype, batches)
+    assert len(outputs) == len(converted.outputs)
+    same = sum(map(operator.eq, outputs, converted.outputs))
     assert same >= num_same
 
 
@@ -139,14 +137,14 @@ def test_browser_page_translates_after_its_server_has_stopped(converted, browser
     check_page(EXAMPLE, converted.folder / "converted", tmp_path / "site", browser)
 
 
-@pytest.mark.parametrize(
-    "example", [EXAMPLE, EXAMPLE.with_name("pocket")], ids=["browser", "pocket"]
-)
+EXAMPLES = [EXAMPLE, EXAMPLE.with_name("pocket")]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=["browser", "pocket"])
 @pytest.mark.parametrize("arguments", [[], ["missing", "site"]])
 def test_build_names_missing_arguments_and_models(example, arguments, tmp_path):
-    ended = subprocess.run(
-        [example / "build.sh", *arguments], capture_output=True, text=True, cwd=tmp_path
-    )
+    command = [example / "build.sh", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())

@@ -51,8 +51,8 @@ def test_rename_gives_the_names_of_joeynmts_checkpoints():
 
 def test_sinusoids_of_tensor2tensor_equal_fsmt():
     expected = SinusoidalPositionalEmbedding.get_embedding(20, 16, padding_idx=None)
-    found = sinusoidal_positions(torch.arange(3, 20), 16, "tensor2tensor")
-    torch.testing.assert_close(found, expected[3:20], atol=1e-5, rtol=1e-5)
+    positions = sinusoidal_positions(torch.arange(3, 20), 16, "tensor2tensor")
+    torch.testing.assert_close(positions, expected[3:20], atol=1e-5, rtol=1e-5)
 
 
 def test_find_sentencepiece_model_prefers_the_path_of_the_configuration(tmp_path):
@@ -61,7 +61,8 @@ def test_find_sentencepiece_model_prefers_the_path_of_the_configuration(tmp_path
     (inside / "sp.model").touch()
     assert find_sentencepiece_model("elsewhere/sp.model", inside) == inside / "sp.model"
     (tmp_path / "sp.model").touch()
-    assert find_sentencepiece_model(tmp_path / "sp.model", inside) == tmp_path / "sp.model"
+    outside = tmp_path / "sp.model"
+    assert find_sentencepiece_model(outside, inside) == outside
     with pytest.raises(FileNotFoundError, match="other.model"):
         find_sentencepiece_model("other.model", inside)
 
@@ -74,32 +75,27 @@ TOKENS = ["<unk>", "<pad>", "<s>", "</s>"]
 
 
 def build_marian(ffn, layers, width):
-    options = {
-        "type": "transformer",
-        "transformer-ffn-activation": "relu",
-        "transformer-postprocess": "dan",
-    }
-    options |= {"dim-emb": width, "enc-depth": layers, "dec-depth": layers, "transformer-heads": 2}
+    options = {"type": "transformer", "transformer-ffn-activation": "relu"}
+    options |= {"transformer-postprocess": "dan", "transformer-heads": 2}
+    options |= {"dim-emb": width, "enc-depth": layers, "dec-depth": layers}
     options |= {"transformer-dim-ffn": ffn}
     weights = {"Wemb": np.zeros((4, 8), np.float32)}
     convert_checkpoint(MARIAN_NPZ, Checkpoint(options, weights, (TOKENS, TOKENS)))
 
 
 def build_fairseq(ffn, layers, width):
-    sizes = {"embed_dim": width, "layers": layers, "attention_heads": 2, "ffn_embed_dim": ffn}
-    options = {f"{side}_{name}": value for side in SIDES for name, value in sizes.items()}
+    sizes = {"embed_dim": width, "layers": layers}
+    sizes |= {"attention_heads": 2, "ffn_embed_dim": ffn}
+    options = {}
+    for name, value in sizes.items():
+        options |= {f"encoder_{name}": value, f"decoder_{name}": value}
     weights = {"encoder.embed_tokens.weight": torch.zeros(4, 8)}
     convert_checkpoint(FAIRSEQ, Checkpoint(options, weights, (TOKENS, TOKENS)))
 
 
 def build_joeynmt(ffn, layers, width):
-    side = {
-        "type": "transformer",
-        "hidden_size": width,
-        "ff_size": ffn,
-        "num_heads": 2,
-        "num_layers": layers,
-    }
+    side = {"type": "transformer", "hidden_size": width, "ff_size": ffn}
+    side |= {"num_heads": 2, "num_layers": layers}
     side |= {"layer_norm": "pre", "embeddings": {"scale": True}}
     data = dict.fromkeys(("src", "trg"), {"level": "bpe"})
     config = {"model": {"encoder": side, "decoder": side}, "data": data}
@@ -124,33 +120,30 @@ def build_opennmt(ffn, layers, width, weights=None):
     convert_checkpoint(OPENNMT_PY, Checkpoint(options, weights, (TOKENS, TOKENS)))
 
 
-@pytest.mark.parametrize(
-    "huge", [{"ffn": 10**9}, {"layers": 10**6}, {"width": 10**6}], ids=lambda huge: next(iter(huge))
-)
-@pytest.mark.parametrize("build", [build_marian, build_fairseq, build_joeynmt, build_opennmt])
-def test_build_model_refuses_more_than_the_weights_fill(build, huge):
-    with pytest.raises(
-        ValueError, match="The weights must fill the model that the options declare"
-    ):
-        build(**SIZES | huge)
+HUGE = {"ffn": 10**9, "layers": 10**6, "width": 10**6}
+BUILDERS = [build_marian, build_fairseq, build_joeynmt, build_opennmt]
+
+
+@pytest.mark.parametrize("size", HUGE)
+@pytest.mark.parametrize("build", BUILDERS)
+def test_build_model_refuses_more_than_the_weights_fill(build, size):
+    message = "The weights must fill the model that the options declare"
+    with pytest.raises(ValueError, match=message):
+        build(**SIZES | {size: HUGE[size]})
 
 
 MANY = {"first": torch.zeros(1000), "second": torch.zeros(1000)}
 
 
 def test_build_model_refuses_a_huge_table_of_positions():
-    sizes = {
-        f"{side}_{name}": size for side in SIDES for name, size in (("layers", 1), ("ffn_dim", 16))
-    }
-    sizes |= {f"{side}_attention_heads": 2 for side in SIDES} | {
-        "position_embedding_type": "learned"
-    }
-    config = VanillaTransformerConfig(
-        vocab_size=4, d_model=8, max_position_embeddings=10**9, **sizes
-    )
-    with pytest.raises(
-        ValueError, match="must declare at most 65,536 positions, got 1,000,000,000"
-    ):
+    sizes = {"position_embedding_type": "learned"}
+    for side in SIDES:
+        sizes |= {f"{side}_layers": 1, f"{side}_ffn_dim": 16}
+        sizes |= {f"{side}_attention_heads": 2}
+    sizes |= {"vocab_size": 4, "d_model": 8, "max_position_embeddings": 10**9}
+    config = VanillaTransformerConfig(**sizes)
+    message = "must declare at most 65,536 positions, got 1,000,000,000"
+    with pytest.raises(ValueError, match=message):
         build_model(config, MANY, None)
 
 
@@ -176,9 +169,10 @@ def test_require_same_accepts_rounding_only(comparison, is_same, tiny_model, tin
 
 
 # Nine lines of lists that each hold the one before nine times: 9^9 values.
-BILLION = "a: &a0 [1]\n" + "".join(
-    f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]\n" for number in range(1, 10)
-)
+BILLION = "a: &a0 [1]\n"
+for number in range(1, 10):
+    aliases = ", ".join([f"*a{number - 1}"] * 9)
+    BILLION += f"a{number}: &a{number} [{aliases}]\n"
 
 
 @pytest.mark.parametrize(
@@ -207,9 +201,13 @@ def test_option_reasons_bound_their_values():
     assert len(reason) < 200
 
 
-@pytest.mark.parametrize("line", ["token", "token: x", f"token: {'1' * 5000}", "token: -1"])
+DAMAGED_LINES = ["token", "token: x", f"token: {'1' * 5000}", "token: -1"]
+
+
+@pytest.mark.parametrize("line", DAMAGED_LINES)
 def test_marian_vocabulary_names_its_file_and_line(line, tmp_path):
     (tmp_path / "vocab.yml").write_text(f"a: 0\n{line}\n")
-    words = "vocab.yml must have a token, a colon and its number in each line, got 'token"
+    form = "a token, a colon and its number in each line"
+    words = f"vocab.yml must have {form}, got 'token"
     with pytest.raises(ValueError, match=words):
         read_vocabulary(tmp_path)

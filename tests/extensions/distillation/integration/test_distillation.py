@@ -44,6 +44,16 @@ from vanilla_transformer.training import trainer
 pytestmark = pytest.mark.usefixtures("short_translations")
 
 
+def read_lines(path):
+    """Return the lines of a file."""
+    return path.read_text().splitlines()
+
+
+def kept_pairs(student):
+    """Return the number of pairs that cleaning kept."""
+    return json.loads((student.folder / "corpus.json").read_text())["cleaning"]["kept"]
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = write_files(tmp_path_factory.mktemp("files"))
@@ -80,33 +90,31 @@ def straight_log(logged_run):
 
 def test_distill_trains_on_translations_and_compares(straight, files):
     report, corpora = straight.report, straight.folder / "distillation" / "corpora"
-    assert report.sentences == 40 and report.dropped == {"score": report.translations // 5}
-    lines = (corpora / "corpus-0.tsv").read_text().splitlines()
-    assert len(lines) == report.kept == report.translations - report.dropped["score"]
-    assert {line.split("\t")[0] for line in lines} <= {
-        *(files / "train.a").read_text().splitlines()
-    }
-    assert (
-        json.loads((straight.folder / "corpus.json").read_text())["cleaning"]["kept"] == report.kept
-    )
+    assert report.sentences == 40
+    assert report.dropped == {"score": report.translations // 5}
+    lines = read_lines(corpora / "corpus-0.tsv")
+    assert len(lines) == report.kept
+    assert report.kept == report.translations - report.dropped["score"]
+    sources = {line.split("\t")[0] for line in lines}
+    assert sources <= {*read_lines(files / "train.a")}
+    assert kept_pairs(straight) == report.kept
     stored = json.loads((straight.folder / RESULTS_FILE).read_text())
-    translations = [
-        straight.folder / "distillation" / f"test.{name}.txt" for name in ("teacher", "student")
-    ]
-    references = (files / "validation.b").read_text().splitlines()
-    scores = [score(path.read_text().splitlines(), references) for path in translations]
-    assert [*stored["results"].values()] == [
-        {"bleu": each.bleu, "chrf": each.chrf} for each in scores
-    ]
+    references = read_lines(files / "validation.b")
+    results = []
+    for name in ("teacher", "student"):
+        path = straight.folder / "distillation" / f"test.{name}.txt"
+        result = score(read_lines(path), references)
+        results.append({"bleu": result.bleu, "chrf": result.chrf})
+    assert [*stored["results"].values()] == results
     assert stored["filter"]["kept"] == report.kept
-    rows = [
-        f"| {name} | {each.bleu:.2f} | {each.chrf:.2f} |" for name, each in straight.scores.items()
-    ]
-    lines = (straight.folder / TABLE_FILE).read_text().splitlines()
-    assert lines[2:5] == [*rows, ""] and lines[5].startswith(
-        f"{report.kept} of 40 translations of 40 sentences "
-    )
-    assert sum(line.startswith("- ") for line in lines) == len(report.examples["score"]) == 8
+    lines = read_lines(straight.folder / TABLE_FILE)
+    for line, (name, result) in zip(lines[2:4], straight.scores.items(), strict=True):
+        assert line == f"| {name} | {result.bleu:.2f} | {result.chrf:.2f} |"
+    assert lines[4] == ""
+    start = f"{report.kept} of 40 translations of 40 sentences "
+    assert lines[5].startswith(start)
+    examples = [line for line in lines if line.startswith("- ")]
+    assert len(examples) == len(report.examples["score"]) == 8
 
 
 def test_distill_says_what_it_works_on(straight_log):
@@ -128,7 +136,11 @@ def test_distill_does_finished_work_once(straight, files, monkeypatch):
 
 TARGETS = {"train_source": "{files}/train.b", "train_target": "{files}/train.b"}
 INSIDE = {"output_dir": "{files}/teacher"}
-NLLB = {"teacher": "{nllb}", "source_language": "eng_Latn", "target_language": "deu_Latn"}
+NLLB = {
+    "teacher": "{nllb}",
+    "source_language": "eng_Latn",
+    "target_language": "deu_Latn",
+}
 REFUSALS = [
     ({"teacher": "nowhere"}, "nowhere"),
     ({"teacher": "{files}/teacher,nowhere"}, "nowhere"),
@@ -174,124 +186,105 @@ REFUSALS = [
 def test_distill_refuses_before_it_trains(files, tmp_path, monkeypatch, changes, message):
     monkeypatch.setitem(sys.modules, "torchao.quantization", None)
     (files / "empty").touch()
-    text = {
-        "source": str(files / "train.a"),
-        "target": str(files / "train.b"),
-        "source_language": "en",
-    }
-    names = {
-        "files": files,
-        "nllb": CHECKPOINTS / "nllb",
-        "corpora": json.dumps([text | {"target_language": code} for code in ("de", "fr")]),
-    }
-    given = {
-        name: value.format(**names) if isinstance(value, str) else value
-        for name, value in changes.items()
-    }
+    text = {"source": str(files / "train.a"), "target": str(files / "train.b")}
+    text["source_language"] = "en"
+    corpora = [text | {"target_language": code} for code in ("de", "fr")]
+    names = {"files": files, "nllb": CHECKPOINTS / "nllb"}
+    names["corpora"] = json.dumps(corpora)
+    options = {"output_dir": tmp_path / "run"}
+    for name, value in changes.items():
+        options[name] = value.format(**names) if isinstance(value, str) else value
+    folder = options.pop("output_dir")
     with pytest.raises((ValueError, OSError), match=message):
-        distill_tiny(files, None if "output_dir" in given else tmp_path / "run", **given)
+        distill_tiny(files, folder, **options)
     assert not list((tmp_path / "run").rglob("*.tsv"))
 
 
 def test_distill_trains_on_all_translations_of_a_source(files, tmp_path):
-    changes = {"teacher_targets": "n_best", "teacher_n_best": 2, "drop_lowest_scores": 0}
-    found = distill_tiny(files, tmp_path / "run", drop=["repeated_sources"], **changes)
-    assert found.report.sentences < 40 and found.report.kept > found.report.sentences
-    assert (
-        json.loads((found.folder / "corpus.json").read_text())["cleaning"]["kept"]
-        == found.report.kept
-    )
+    changes = {"teacher_targets": "n_best", "teacher_n_best": 2}
+    changes |= {"drop_lowest_scores": 0, "drop": ["repeated_sources"]}
+    student = distill_tiny(files, tmp_path / "run", **changes)
+    report = student.report
+    assert report.sentences < 40
+    assert report.kept > report.sentences
+    assert kept_pairs(student) == report.kept
 
 
 def test_distill_reads_a_dataset(files, tmp_path):
     splits = {}
     for split in ("train", "validation", "test"):
-        texts = [
-            (files / f"{split.replace('test', 'validation')}.{end}").read_text().splitlines()
-            for end in "ab"
-        ]
-        rows = [{"en": source, "de": target} for source, target in zip(*texts, strict=True)]
+        stem = "train" if split == "train" else "validation"
+        texts = [read_lines(files / f"{stem}.{end}") for end in "ab"]
+        rows = [dict(zip(("en", "de"), pair, strict=True)) for pair in zip(*texts, strict=True)]
         splits[split] = datasets.Dataset.from_dict({"translation": rows})
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "dataset")
-    names = (
-        "train_source",
-        "train_target",
-        "validation_source",
-        "validation_target",
-        "test_source",
-        "test_target",
-    )
-    changes = dict.fromkeys(names) | {
-        "dataset": tmp_path / "dataset",
-        "source_language": "en",
-        "target_language": "de",
-    }
-    found = distill_tiny(files, tmp_path / "run", **changes)
+    changes = {"dataset": tmp_path / "dataset"}
+    changes |= {"source_language": "en", "target_language": "de"}
+    for split in splits:
+        changes |= {f"{split}_source": None, f"{split}_target": None}
+    student = distill_tiny(files, tmp_path / "run", **changes)
     validation = tmp_path / "run" / "distillation" / "validation.source"
-    assert (
-        validation.read_text() == (files / "validation.a").read_text()
-        and found.report.sentences == 40
-    )
+    assert validation.read_text() == (files / "validation.a").read_text()
+    assert student.report.sentences == 40
 
 
 def test_distill_needs_one_process(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(distill, "process_state", lambda: SimpleNamespace(num_processes=2))
-    with pytest.raises(
-        ValueError, match="distill needs one process, got 2 of `accelerate launch`. Distill in one"
-    ):
+    state = SimpleNamespace(num_processes=2)
+    monkeypatch.setattr(distill, "process_state", lambda: state)
+    message = "distill needs one process, got 2 of `accelerate launch`. Distill in one"
+    with pytest.raises(ValueError, match=message):
         distill_tiny(files, tmp_path / "run")
 
 
 def test_distill_refuses_other_options_of_the_teacher(straight, files):
-    with pytest.raises(
-        ValueError,
-        match="must continue with the same options .*`teacher_num_beams` was None and is 2",
-    ):
+    message = "must continue with the same options .*`teacher_num_beams` was None and is 2"
+    with pytest.raises(ValueError, match=message):
         distill_tiny(files, straight.folder, teacher_num_beams=2)
 
 
 def corpus_of(student):
-    return (student.folder / "distillation" / "corpora" / "corpus-0.tsv").read_text().splitlines()
+    return read_lines(student.folder / "distillation" / "corpora" / "corpus-0.tsv")
 
 
 def results_of(student):
     """Return the candidates of each source: text, warnings and scores."""
-    shards = sorted((student.folder / "distillation" / "translations").glob("0*.txt"))
-    lines = [line for path in shards for line in path.read_text().splitlines()[1:]]
-    return [[[text, why, *scores] for text, why, scores in json.loads(line)[2]] for line in lines]
+    results = []
+    for path in sorted((student.folder / "distillation" / "translations").glob("0*.txt")):
+        for line in read_lines(path)[1:]:
+            candidates = json.loads(line)[2]
+            results.append([[text, why, *scores] for text, why, scores in candidates])
+    return results
 
 
 def test_distill_chooses_among_candidates_of_a_file(files, tmp_path):
     """The first candidate has a warning, the second one the better score of the others; eight have
     the lowest.
     """
-    found = distill_tiny(files, tmp_path / "run", **CANDIDATES, candidates=files / "three.jsonl")
-    pairs = [
-        f"{line}\t{in_other_letters(line)}" for line in (files / "train.a").read_text().splitlines()
-    ]
-    assert corpus_of(found) == pairs[8:] and [*found.scores] == ["student"]
-    dropped = {"numbers": 20, "script": 20, "score": 8, "choice": 40}
-    assert found.report.dropped == dropped and found.report.translations == 120
-    assert sorted(len(each) for each in found.report.examples.values()) == [8, 10, 10, 10]
-    stored = json.loads((found.folder / RESULTS_FILE).read_text())
-    assert stored["filter"]["examples"] == found.report.examples and [*stored["results"]] == [
-        "student"
-    ]
+    options = CANDIDATES | {"candidates": files / "three.jsonl"}
+    student = distill_tiny(files, tmp_path / "run", **options)
+    sources = read_lines(files / "train.a")
+    pairs = [f"{line}\t{in_other_letters(line)}" for line in sources]
+    assert corpus_of(student) == pairs[8:]
+    assert [*student.scores] == ["student"]
+    report = student.report
+    assert report.dropped == {"numbers": 20, "script": 20, "score": 8, "choice": 40}
+    assert report.translations == 120
+    assert sorted(map(len, report.examples.values())) == [8, 10, 10, 10]
+    stored = json.loads((student.folder / RESULTS_FILE).read_text())
+    assert stored["filter"]["examples"] == report.examples
+    assert [*stored["results"]] == ["student"]
 
 
 def test_distill_needs_no_test_text_with_candidates(files, tmp_path):
-    changes = CANDIDATES | {
-        "test_source": None,
-        "test_target": None,
-        "candidates": files / "three.jsonl",
-    }
-    found = distill_tiny(
-        files, tmp_path / "run", **changes, teacher_targets="n_best", drop=["repeated_sources"]
-    )
-    assert found.scores == {} and (found.folder / TABLE_FILE).read_text() == str(found.report)
-    assert found.report.kept == 80  # of equal scores none is the lowest
-    cleaning = json.loads((found.folder / "corpus.json").read_text())["cleaning"]
-    assert cleaning["kept"] == len({line.split("\t")[0] for line in corpus_of(found)})
+    changes = {"test_source": None, "test_target": None}
+    changes |= {"candidates": files / "three.jsonl"}
+    changes |= {"teacher_targets": "n_best", "drop": ["repeated_sources"]}
+    student = distill_tiny(files, tmp_path / "run", **CANDIDATES | changes)
+    assert student.scores == {}
+    assert (student.folder / TABLE_FILE).read_text() == str(student.report)
+    assert student.report.kept == 80  # of equal scores none is the lowest
+    sources = {line.split("\t")[0] for line in corpus_of(student)}
+    assert kept_pairs(student) == len(sources)
 
 
 @pytest.mark.parametrize("scored", [False, True])
@@ -300,23 +293,23 @@ def test_distill_scores_candidates_by_models(files, tmp_path, scored):
     chosen.
     """
     path = write_candidates(files / f"{scored}.jsonl", scored)
-    models = {
-        "reverse_model": files / "other",
-        "quality_model": files / "quality",
-        "drop_lowest_scores": 0,
-    }
-    found = distill_tiny(files, tmp_path / "run", **CANDIDATES | models, candidates=path)
-    assert found.report.kept == 40 and found.report.dropped == {
-        "numbers": 20,
-        "script": 20,
-        "choice": 40,
-    }
-    usable = np.array([each[2:] for row in results_of(found) for each in row if not each[1]])
+    models = {"reverse_model": files / "other", "quality_model": files / "quality"}
+    options = CANDIDATES | models | {"drop_lowest_scores": 0, "candidates": path}
+    student = distill_tiny(files, tmp_path / "run", **options)
+    assert student.report.kept == 40
+    assert student.report.dropped == {"numbers": 20, "script": 20, "choice": 40}
+    usable = []
+    for row in results_of(student):
+        usable += [scores for _, why, *scores in row if not why]
+    usable = np.array(usable)
     assert usable.shape == (80, 2 + scored)
-    best = ((usable - usable.mean(0)) / usable.std(0)).mean(1).reshape(40, 2).argmax(1)
-    assert [line.endswith(" q") for line in corpus_of(found)] == [*map(bool, best)]
-    sources = (files / "train.a").read_text().splitlines()
-    comet = Comet.load(files / "quality").score(sources, [*map(in_other_letters, sources)])
+    standard = (usable - usable.mean(0)) / usable.std(0)
+    best = standard.mean(1).reshape(40, 2).argmax(1)
+    chosen = [line.endswith(" q") for line in corpus_of(student)]
+    assert chosen == [*map(bool, best)]
+    sources = read_lines(files / "train.a")
+    translations = [in_other_letters(source) for source in sources]
+    comet = Comet.load(files / "quality").score(sources, translations)
     assert usable[::2, 1] == pytest.approx(comet)
 
 
@@ -324,94 +317,96 @@ def test_distill_reads_candidates_from_a_pipe(files, tmp_path):
     reader, writer = os.pipe()
     with open(writer, "wb") as pipe:  # which holds the 6 kB
         pipe.write((files / "three.jsonl").read_bytes())
-    found = distill_tiny(files, tmp_path / "run", **CANDIDATES, candidates=f"/dev/fd/{reader}")
-    assert len(corpus_of(found)) == 32
+    options = CANDIDATES | {"candidates": f"/dev/fd/{reader}"}
+    student = distill_tiny(files, tmp_path / "run", **options)
+    assert len(corpus_of(student)) == 32
 
 
 def test_distill_translates_text_without_translations(straight, files, tmp_path):
     """The teacher writes the same as for parallel text. A blank line is left out."""
     text = tmp_path / "mono.a.gz"
     text.write_bytes(gzip.compress(b"\n" + (files / "train.a").read_bytes()))
-    found = distill_tiny(files, tmp_path / "run", **MONOLINGUAL, train_source=text)
-    assert corpus_of(found) == corpus_of(straight) and found.report == straight.report
-    assert found.scores["teacher"] == straight.scores["teacher"]
+    student = distill_tiny(files, tmp_path / "run", **MONOLINGUAL, train_source=text)
+    assert corpus_of(student) == corpus_of(straight)
+    assert student.report == straight.report
+    assert student.scores["teacher"] == straight.scores["teacher"]
 
 
 def test_distill_chooses_among_the_n_best_list(files, tmp_path):
-    options = {
-        "teacher_targets": "best",
-        "teacher_num_beams": 4,
-        "quality_model": files / "quality",
-    }
-    found = distill_tiny(
-        files, tmp_path / "run", **MONOLINGUAL | options | {"drop_lowest_scores": 0}
-    )
-    assert found.report.kept == 40 < found.report.translations
-    assert found.report.dropped == {"choice": found.report.translations - 40}
+    options = {"teacher_targets": "best", "teacher_num_beams": 4}
+    options |= {"quality_model": files / "quality", "drop_lowest_scores": 0}
+    student = distill_tiny(files, tmp_path / "run", **MONOLINGUAL | options)
+    assert student.report.kept == 40 < student.report.translations
+    assert student.report.dropped == {"choice": student.report.translations - 40}
 
 
-@pytest.mark.parametrize(
-    ("name", "languages"),
-    [("nllb", ("eng_Latn", "deu_Latn")), ("m2m_100", ("en", "de")), ("ours", ("en", "de"))],
-)
+TEACHERS = [
+    ("nllb", ("eng_Latn", "deu_Latn")),
+    ("m2m_100", ("en", "de")),
+    ("ours", ("en", "de")),
+]
+
+
+@pytest.mark.parametrize(("name", "languages"), TEACHERS)
 def test_distill_takes_a_teacher_of_many_languages(files, tmp_path, monkeypatch, name, languages):
     """The teacher translates to the language that is named, as its pipeline does, and is scored in
     it.
     """
     checked = []
-    monkeypatch.setattr(teacher, "check_direction", lambda *given: checked.append(given[2]))
-    folder = (
-        shutil.copytree(CHECKPOINTS / name, tmp_path / name) if name != "ours" else tmp_path / name
-    )
+
+    def check_direction(translate, pairs, languages):
+        checked.append(languages)
+
+    monkeypatch.setattr(teacher, "check_direction", check_direction)
+    folder = tmp_path / name
+    if name != "ours":
+        shutil.copytree(CHECKPOINTS / name, folder)
     if name == "nllb":  # whose weights are random, and which has no limit of its own
         update_json(folder / "generation_config.json", {"max_length": 14})
     if name == "ours":
-        tokenizer, model = (
-            load_tokenizer(files / "teacher"),
-            load_seq2seq(files / "teacher", "translates"),
-        )
+        tokenizer = load_tokenizer(files / "teacher")
+        model = load_seq2seq(files / "teacher", "translates")
         add_language_tags(tokenizer, [Direction("en", code) for code in ("fr", "de")])
         model.resize_token_embeddings(len(tokenizer))
         save_model_folder(model, tokenizer, folder)
-    options = {
-        "teacher": folder,
-        "teacher_num_beams": 2,
-        "drop_lowest_scores": 0.5,
-        "max_tokens": 300,
-    }
+    options = {"teacher": folder, "teacher_num_beams": 2}
+    options |= {"drop_lowest_scores": 0.5, "max_tokens": 300}
     options |= zip(("source_language", "target_language"), languages, strict=True)
     codes = dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
-    found = distill_tiny(files, tmp_path / "run", **options)
-    lines, translate = (files / "train.a").read_text().splitlines(), load_pipeline(folder)
+    student = distill_tiny(files, tmp_path / "run", **options)
+    lines = read_lines(files / "train.a")
+    translate = load_pipeline(folder)
     answers = translate(lines, **codes, num_beams=2)
-    texts = [answer["translation_text"] for answer in answers]
-    results = results_of(found)
-    assert [[target for target, *_ in row] for row in results] == [
-        [text] * bool(text.strip()) for text in texts
-    ]
-    pairs = [SentencePair(line, row[0][0]) for line, row in zip(lines, results, strict=True) if row]
-    scored = score_pairs(
-        translate.model, translate.tokenizer, pairs, direction=Direction(*languages)
-    )
-    scores = [each.log_probability / len(each.tokens) for each in scored]
-    assert [row[0][2] for row in results if row] == pytest.approx(scores, abs=1e-4)
-    answers = translate((files / "validation.a").read_text().splitlines(), **codes, num_beams=2)
-    translated = (found.folder / "distillation" / "test.teacher.txt").read_bytes().decode()
-    assert translated == "".join(
-        f"{answer['translation_text']}\n" for answer in answers
-    ) and checked == [codes]
+    pairs, log_probabilities = [], []
+    for line, answer, row in zip(lines, answers, results_of(student), strict=True):
+        text = answer["translation_text"]
+        targets = [target for target, *_ in row]
+        assert targets == [text] * bool(text.strip())
+        if row:
+            pairs.append(SentencePair(line, targets[0]))
+            log_probabilities.append(row[0][2])
+    direction = Direction(*languages)
+    scored = score_pairs(translate.model, translate.tokenizer, pairs, direction=direction)
+    scores = [pair.log_probability / len(pair.tokens) for pair in scored]
+    assert log_probabilities == pytest.approx(scores, abs=1e-4)
+    answers = translate(read_lines(files / "validation.a"), **codes, num_beams=2)
+    expected = "".join(f"{answer['translation_text']}\n" for answer in answers)
+    translated = (student.folder / "distillation" / "test.teacher.txt").read_bytes()
+    assert translated.decode() == expected
+    assert checked == [codes]
 
 
-def test_reverse_models_score_sources_given_translations_in_the_other_direction():
+def test_reverse_models_score_the_other_direction():
     name, code, other = str(CHECKPOINTS / "nllb"), "eng_Latn", "deu_Latn"
     options = DistillationArguments(candidates="a", reverse_model=name)
     (score_all,) = teacher.load_scorers(options, Direction(code, other))
     model, tokenizer = load_seq2seq(name, "translates"), load_tokenizer(name)
     pairs = [SentencePair("A dog.", "Ein Hund schläft dort.")]
-    (expected,) = score_pairs(
-        model, tokenizer, [SentencePair(*pairs[0][::-1])], direction=Direction(other, code)
-    )
-    assert score_all(pairs) == pytest.approx([expected.log_probability / len(expected.tokens)])
+    reversed_pairs = [SentencePair(*pairs[0][::-1])]
+    direction = Direction(other, code)
+    (expected,) = score_pairs(model, tokenizer, reversed_pairs, direction=direction)
+    mean = expected.log_probability / len(expected.tokens)
+    assert score_all(pairs) == pytest.approx([mean])
 
 
 def test_distill_continues_a_scoring_that_was_interrupted(files, tmp_path, monkeypatch):
@@ -419,7 +414,8 @@ def test_distill_continues_a_scoring_that_was_interrupted(files, tmp_path, monke
     bit.
     """
     monkeypatch.setattr(teacher, "SHARD_LINES", 16)
-    options = CANDIDATES | {"candidates": files / "three.jsonl", "reverse_model": files / "other"}
+    options = CANDIDATES | {"candidates": files / "three.jsonl"}
+    options["reverse_model"] = files / "other"
     straight = distill_tiny(files, tmp_path / "straight", **options)
     write, shards = CorpusShards.write, []
 
@@ -432,14 +428,16 @@ def test_distill_continues_a_scoring_that_was_interrupted(files, tmp_path, monke
     monkeypatch.setattr(CorpusShards, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         distill_tiny(files, tmp_path / "run", **options)
-    monkeypatch.setattr(
-        CorpusShards, "write", lambda *given: shards.append(given[1].number) or write(*given)
-    )
+
+    def write_again(self, shard, results):
+        shards.append(shard.number)
+        write(self, shard, results)
+
+    monkeypatch.setattr(CorpusShards, "write", write_again)
     resumed = distill_tiny(files, tmp_path / "run", **options)
     assert shards == [0, 1, 2] and resumed.report == straight.report
     assert_same_run(straight.folder, resumed.folder)
     other = write_candidates(files / "other.jsonl", scored=False)
-    with pytest.raises(
-        ValueError, match="must continue with the same text as .*, but the text is another one"
-    ):
+    message = "must continue with the same text as .*, but the text is another one"
+    with pytest.raises(ValueError, match=message):
         distill_tiny(files, tmp_path / "run", **options | {"candidates": other})

@@ -18,6 +18,7 @@ from tests.tiny_runs import (
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.extensions.distillation import teacher
 
+PACKAGE = "vanilla_transformer.extensions.distillation"
 DISTILL = """
 from tests.tiny_runs import no_scores
 from vanilla_transformer.extensions.distillation import distill, teacher
@@ -38,62 +39,49 @@ def files(tmp_path):
     return write_files(tmp_path)
 
 
+STAGES = {
+    "translation": ("vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 2),
+    "filtering": (f"{PACKAGE}.distill", "write_student_corpora", 1),
+    "training": ("vanilla_transformer.training.trainer", "train_step", 4),
+    "comparison": (f"{PACKAGE}.distill", "translate_and_score", 2),
+}
+
+
 @pytest.mark.parametrize("kind", ["parallel", "monolingual", "candidates"])
-@pytest.mark.parametrize(
-    ("module", "function", "calls"),
-    [
-        ("vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 2),
-        ("vanilla_transformer.extensions.distillation.distill", "write_student_corpora", 1),
-        ("vanilla_transformer.training.trainer", "train_step", 4),
-        ("vanilla_transformer.extensions.distillation.distill", "translate_and_score", 2),
-    ],
-    ids=["translation", "filtering", "training", "comparison"],
-)
-def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, module, function, calls, kind):
-    candidates = {
-        "candidates": write_candidates(files / "three.jsonl"),
-        "reverse_model": files / "other",
-    }
-    calls -= kind == "candidates" and function == "translate_and_score"  # of the student alone
-    changes = {"parallel": {}, "monolingual": MONOLINGUAL, "candidates": CANDIDATES | candidates}[
-        kind
-    ]
+@pytest.mark.parametrize("stage", STAGES)
+def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, stage, kind):
+    module, function, calls = STAGES[stage]
+    changes = {}
+    if kind == "monolingual":
+        changes = MONOLINGUAL
+    if kind == "candidates":
+        path = write_candidates(files / "three.jsonl")
+        changes = CANDIDATES | {"candidates": path, "reverse_model": files / "other"}
+        calls -= stage == "comparison"  # of the student alone
     straight = distill_tiny(files, tmp_path / "straight", **changes)
-    run_until_killed(
-        DISTILL, distillation_flags(files, tmp_path / "run", **changes), module, function, calls
-    )
+    flags = distillation_flags(files, tmp_path / "run", **changes)
+    run_until_killed(DISTILL, flags, module, function, calls)
     resumed = distill_tiny(files, tmp_path / "run", **changes)
     assert_same_run(straight.folder, resumed.folder)
-    assert straight.scores == resumed.scores and straight.report == resumed.report
+    assert straight.scores == resumed.scores
+    assert straight.report == resumed.report
 
 
 def test_distill_starts_from_a_layer_of_its_teacher(files, tmp_path):
-    sizes = dict.fromkeys(
-        name
-        for name in TINY
-        if name.endswith(("_layers", "_heads", "_dim", "d_model", "vocab_size"))
-    )
-    changes = {
-        "init_from": files / "teacher",
-        "init_decoder_layers": 0,
-        "teacher_targets": "interpolated",
-    }
-    ensemble = {
-        "teacher": f"{files / 'teacher'},{files / 'other'}",
-        "teacher_weights": "2,1",
-        "teacher_num_beams": 4,
-    }
-    student = distill_tiny(
-        files, tmp_path / "run", **sizes | changes | ensemble, reverse_model=files / "other"
-    )
-    teachers, students = (load_config(name) for name in (files / "teacher", student.folder))
+    ends = ("_layers", "_heads", "_dim", "d_model", "vocab_size")
+    changes = dict.fromkeys(name for name in TINY if name.endswith(ends))
+    changes |= {"init_from": files / "teacher", "init_decoder_layers": 0}
+    changes |= {"teacher_targets": "interpolated", "teacher_num_beams": 4}
+    changes["teacher"] = f"{files / 'teacher'},{files / 'other'}"
+    changes |= {"teacher_weights": "2,1", "reverse_model": files / "other"}
+    student = distill_tiny(files, tmp_path / "run", **changes)
+    teachers, students = load_config(files / "teacher"), load_config(student.folder)
     assert (students.d_model, students.decoder_layers) == (teachers.d_model, 1)
 
 
 def test_distill_overwrites_a_run_of_another_teacher(files, tmp_path):
     distill_tiny(files, tmp_path / "run")
-    found = distill_tiny(
-        files, tmp_path / "run", teacher=files / "other", overwrite_output_dir=True
-    )
-    fresh = distill_tiny(files, tmp_path / "fresh", teacher=files / "other")
-    assert_same_run(fresh.folder, found.folder)
+    changes = {"teacher": files / "other"}
+    second = distill_tiny(files, tmp_path / "run", **changes, overwrite_output_dir=True)
+    fresh = distill_tiny(files, tmp_path / "fresh", **changes)
+    assert_same_run(fresh.folder, second.folder)

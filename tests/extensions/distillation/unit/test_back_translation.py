@@ -29,7 +29,8 @@ class Shouting:
             raise KeyboardInterrupt
         self.seeds.append(seed)
         self.translated += lines
-        return [{"translation_text": line.upper().replace("25", "26")} for line in lines]
+        texts = [line.upper().replace("25", "26") for line in lines]
+        return [{"translation_text": text} for text in texts]
 
 
 def seed_of(seed):
@@ -44,17 +45,20 @@ def text(tmp_path, monkeypatch):
 
 
 def test_back_translate_writes_tagged_pairs(text, tmp_path):
-    found = back_translate(Shouting(), text, tmp_path / "out.tsv", {}, tag="<BT>")
-    expected = "<BT> EIN MANN\tein mann\n<BT> ZWEI HUNDE\tzwei hunde\n<BT>  DREI\t drei\n"
+    counts = back_translate(Shouting(), text, tmp_path / "out.tsv", {}, tag="<BT>")
+    pairs = ["<BT> EIN MANN\tein mann", "<BT> ZWEI HUNDE\tzwei hunde", "<BT>  DREI\t drei"]
+    expected = "\n".join([*pairs, ""])
     assert (tmp_path / "out.tsv").read_text() == expected
-    assert found == (5, 3, {"blank": 1, "numbers": 1})
+    assert counts == (5, 3, {"blank": 1, "numbers": 1})
     assert sorted(os.listdir(tmp_path)) == ["mono.de", "out.tsv"]
 
 
 def test_back_translate_writes_json_and_keeps_warnings(text, tmp_path):
     back_translate(Shouting(), text, tmp_path / "out.jsonl", {}, keep_warnings=True)
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert rows[2] == {"source": "DAS IST 26", "target": "das ist 25"} and len(rows) == 4
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert len(rows) == 4
+    assert rows[2] == {"source": "DAS IST 26", "target": "das ist 25"}
     assert rows[3] == {"source": "\tDREI", "target": "\tdrei"}
 
 
@@ -62,15 +66,15 @@ def test_back_translate_resumes_with_other_samples_in_each_shard(text, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         back_translate(Shouting("zwei hunde"), text, tmp_path / "out.tsv", seed_of(7))
     assert not (tmp_path / "out.tsv").exists()
-    with pytest.raises(
-        ValueError, match="has 2 sentences of an interrupted run. Add --resume to continue it."
-    ):
+    message = "has 2 sentences of an interrupted run. Add --resume to continue it."
+    with pytest.raises(ValueError, match=message):
         back_translate(Shouting(), text, tmp_path / "out.tsv", seed_of(7))
     with pytest.raises(ValueError, match="`seed` was 7 and is 8"):
         back_translate(Shouting(), text, tmp_path / "out.tsv", seed_of(8), resume=True)
     rest = Shouting(seed=7)
     back_translate(rest, text, tmp_path / "out.tsv", seed_of(7), resume=True)
-    assert rest.translated == LINES[2:] and rest.seeds == [8, 9]
+    assert rest.translated == LINES[2:]
+    assert rest.seeds == [8, 9]
 
 
 def test_back_translate_keeps_nothing_of_a_first_shard_that_fails(text, tmp_path):

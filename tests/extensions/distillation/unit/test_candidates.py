@@ -27,7 +27,8 @@ from vanilla_transformer.extensions.distillation.teacher import (
 from vanilla_transformer.files import text_files
 from vanilla_transformer.text.translation_warnings import WarningLimits
 
-DOG, MAN, SHORT = "Ein Hund läuft schnell.", "Ein Mann schläft dort.", "Ein Mann schläft."
+DOG, MAN = "Ein Hund läuft schnell.", "Ein Mann schläft dort."
+SHORT = "Ein Mann schläft."
 
 
 @pytest.mark.parametrize(
@@ -72,14 +73,15 @@ def test_read_candidates(tmp_path, ending):
     path.write_bytes(COMPRESSED[ending](TEXT.encode()))
     assert [*read_candidates(str(path))] == ENTRIES
     text = text_of_file(str(path), has_candidates=True)
-    assert text.total == 3 and [*text.entries()] == [*text.entries()] == ENTRIES
+    assert text.total == 3
+    for _ in range(2):
+        assert [*text.entries()] == ENTRIES
 
 
 def test_read_candidates_with_scores(tmp_path):
     (tmp_path / "file").write_text(f"{LINES[2]}\n{SCORED}\n")
-    assert [*read_candidates(str(tmp_path / "file"))][1] == Entry(
-        0, "A", None, ["B", ""], [-1.0, 0.5]
-    )
+    _, entry = read_candidates(str(tmp_path / "file"))
+    assert entry == Entry(0, "A", None, ["B", ""], [-1.0, 0.5])
 
 
 BAD_LINES = [
@@ -145,7 +147,8 @@ def test_read_candidates_refuses_a_file(tmp_path, content, message):
     (tmp_path / "file.jsonl").write_bytes(content)
     with pytest.raises(UserError, match=message):
         text_of_file(str(tmp_path / "file.jsonl"), has_candidates=True)
-    (tmp_path / "file.jsonl.gz").write_bytes(gzip.compress(content + b"x" * 999)[:-9])
+    content = gzip.compress(content + b"x" * 999)[:-9]
+    (tmp_path / "file.jsonl.gz").write_bytes(content)
     with pytest.raises(UserError):
         text_of_file(str(tmp_path / "file.jsonl.gz"), has_candidates=True)
 
@@ -164,29 +167,28 @@ def test_measure_candidates_scores_the_usable_ones():
         scored.extend(pairs)
         return [-float(len(pair.target)) for pair in pairs]
 
+    limits = WarningLimits()
     chosen = {"A man.": ["Ein Mann.", "Mann."], "Is 25?": ["Ist 26?"], "x": []}
     entries = [Entry(0, source, "", texts) for source, texts in chosen.items()]
-    assert measure_candidates(entries, WarningLimits(), [score]) == [
-        [Candidate("Ein Mann.", [], [-9.0]), Candidate("Mann.", [], [-5.0])],
-        [Candidate("Ist 26?", ["numbers"], [-7.0])],
-        [],
-    ]
-    assert scored == [("A man.", "Ein Mann."), ("A man.", "Mann."), ("Is 25?", "Ist 26?")]
+    first, second, third = measure_candidates(entries, limits, [score])
+    good = [Candidate("Ein Mann.", [], [-9.0]), Candidate("Mann.", [], [-5.0])]
+    assert first == good
+    assert second == [Candidate("Ist 26?", ["numbers"], [-7.0])]
+    assert third == []
+    good = [("A man.", "Ein Mann."), ("A man.", "Mann.")]
+    assert scored == [*good, ("Is 25?", "Ist 26?")]
     del scored[:]
-    measure_candidates(entries, WarningLimits(), [score], drop_warnings=True)
-    assert scored == [("A man.", "Ein Mann."), ("A man.", "Mann.")]
-    assert measure_candidates([Entry(0, "A", None, ["C"])], WarningLimits(), []) == [
-        [Candidate("C", [], [])]
-    ]
-    given = Entry(0, "A", None, ["", "C", "C", "D"], [4.0, 3.0, 2.0, 1.0])
-    assert measure_candidates([given], WarningLimits(), [score]) == [
-        [
-            Candidate("", ["empty"], []),
-            Candidate("C", [], [-1.0, 3.0]),
-            Candidate("C", ["repeated"], []),
-            Candidate("D", [], [-1.0, 1.0]),
-        ]
-    ]
+    measure_candidates(entries, limits, [score], drop_warnings=True)
+    assert scored == good
+    plain = Entry(0, "A", None, ["C"])
+    assert measure_candidates([plain], limits, []) == [[Candidate("C", [], [])]]
+    entry = Entry(0, "A", None, ["", "C", "C", "D"], [4.0, 3.0, 2.0, 1.0])
+    (candidates,) = measure_candidates([entry], limits, [score])
+    empty, best, again, last = candidates
+    assert empty == Candidate("", ["empty"], [])
+    assert best == Candidate("C", [], [-1.0, 3.0])
+    assert again == Candidate("C", ["repeated"], [])
+    assert last == Candidate("D", [], [-1.0, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,8 @@ def test_measure_candidates_scores_the_usable_ones():
 )
 def test_reasons_to_drop_a_translation(source, text, reasons):
     limits = WarningLimits(scripts=("LATIN",))
-    ((candidate,),) = measure_candidates([Entry(0, source, None, [text])], limits, [])
+    entry = Entry(0, source, None, [text])
+    ((candidate,),) = measure_candidates([entry], limits, [])
     assert candidate.warnings == reasons
 
 
@@ -217,50 +220,59 @@ ROWS = [
 
 
 def written(folder, rows=ROWS, corpora=2, **changes):
-    values = {"teacher": ["big"], "teacher_targets": "n_best", "drop_lowest_scores": 0.0} | changes
-    report = write_student_corpora(
-        folder, lambda: iter(rows), corpora, DistillationArguments(**values)
-    )
-    return report, [(folder / f"corpus-{number}.tsv").read_text() for number in range(corpora)]
+    values = {"teacher": ["big"], "teacher_targets": "n_best"}
+    values |= {"drop_lowest_scores": 0.0} | changes
+    arguments = DistillationArguments(**values)
+    report = write_student_corpora(folder, lambda: iter(rows), corpora, arguments)
+    paths = [folder / f"corpus-{number}.tsv" for number in range(corpora)]
+    return report, [path.read_text() for path in paths]
 
 
-@pytest.mark.parametrize(
-    ("share", "lowest"), [(0.0, None), (0.2, None), (0.25, -3.0), (0.5, -2.0), (0.74, -2.0)]
-)
-def test_write_student_corpora_drops_a_share_of_the_lowest_scores(tmp_path, share, lowest):
-    assert written(tmp_path / "corpora", drop_lowest_scores=share)[0].least_score == lowest
+SHARES = [(0.0, None), (0.2, None), (0.25, -3.0), (0.5, -2.0), (0.74, -2.0)]
+
+
+@pytest.mark.parametrize(("share", "lowest"), SHARES)
+def test_write_student_corpora_drops_the_lowest_scores(tmp_path, share, lowest):
+    report, _ = written(tmp_path / "corpora", drop_lowest_scores=share)
+    assert report.least_score == lowest
 
 
 def test_write_student_corpora_drops_warnings_first(tmp_path):
     report, texts = written(tmp_path / "corpora", drop_lowest_scores=0.25)
     assert texts == ["one\teins\n", "four\tvier\nfive\tfünf\n"]
-    assert (report.sentences, report.untranslated, report.translations, report.kept) == (5, 1, 5, 3)
-    assert report.dropped == {"score": 1, "length": 1} and report.least_score == -3.0
+    assert (report.sentences, report.untranslated) == (5, 1)
+    assert (report.translations, report.kept) == (5, 3)
+    assert report.dropped == {"score": 1, "length": 1}
+    assert report.least_score == -3.0
     assert report.examples["score"] == [["one", "ein"]]
     stored = json.loads((tmp_path / "corpora" / "report.json").read_text())
     assert stored["dropped"] == report.dropped
     lines = str(report).splitlines()
-    assert lines[0] == "3 of 5 translations of 5 sentences are kept." and "- one | ein" in lines
+    assert lines[0] == "3 of 5 translations of 5 sentences are kept."
+    assert "- one | ein" in lines
 
 
 def test_write_student_corpora_keeps_warnings(tmp_path):
-    rows = [*ROWS, Row(0, "six", [Candidate("", ["empty"], []), Candidate("a", ["repeated"], [])])]
+    candidates = [Candidate("", ["empty"], []), Candidate("a", ["repeated"], [])]
+    rows = [*ROWS, Row(0, "six", candidates)]
     report, texts = written(tmp_path / "corpora", rows, drop_warnings=False)
-    assert texts[0] == "one\teins\none\tein\ntwo of them\tzwei\n" and report.kept == 5
+    assert texts[0] == "one\teins\none\tein\ntwo of them\tzwei\n"
+    assert report.kept == 5
     assert report.reasons() == "1 by empty, 1 by repeated"
 
 
 def test_write_student_corpora_needs_pairs_of_each_corpus(tmp_path):
-    with pytest.raises(
-        ValueError, match="must leave translations of each corpus .* none of corpus 1: 1 by length."
-    ):
+    message = "must leave translations of each corpus .* none of corpus 1: 1 by length."
+    with pytest.raises(ValueError, match=message):
         written(tmp_path / "corpora", rows=ROWS[1:])
     assert not (tmp_path / "corpora").exists()
 
 
 CHOICES = [
-    Candidate(*each)
-    for each in [("a", ["copy"], [9.0]), ("b", [], [1.0]), ("c", [], [3.0]), ("d", [], [3.0])]
+    Candidate("a", ["copy"], [9.0]),
+    Candidate("b", [], [1.0]),
+    Candidate("c", [], [3.0]),
+    Candidate("d", [], [3.0]),
 ]
 
 
@@ -275,43 +287,46 @@ CHOICES = [
     ],
 )
 def test_write_student_corpora_chooses_by_score(tmp_path, changes, kept):
-    values = {"teacher_targets": "beam"} | changes if "candidates" in changes else changes
-    report, (text,) = written(tmp_path / "corpora", [Row(0, "x", CHOICES)], 1, **values)
+    if "candidates" in changes:
+        changes = {"teacher_targets": "beam"} | changes
+    rows = [Row(0, "x", CHOICES)]
+    report, (text,) = written(tmp_path / "corpora", rows, 1, **changes)
     assert text == "".join(f"x\t{letter}\n" for letter in kept)
-    assert report.dropped.get("choice", 0) == 4 - len(kept) - report.dropped.get("copy", 0)
+    copied = report.dropped.get("copy", 0)
+    assert report.dropped.get("choice", 0) == 4 - len(kept) - copied
     assert report.kept + sum(report.dropped.values()) == report.translations == 4
 
 
 def test_write_student_corpora_chooses_the_first_without_scores(tmp_path):
     rows = [Row(0, "x", [Candidate(letter, [], []) for letter in "bac"])]
-    assert written(tmp_path / "corpora", rows, 1, teacher_targets="best", drop_lowest_scores=0.9)[
-        1
-    ] == ["x\tb\n"]
+    options = {"teacher_targets": "best", "drop_lowest_scores": 0.9}
+    _, texts = written(tmp_path / "corpora", rows, 1, **options)
+    assert texts == ["x\tb\n"]
 
 
 def test_write_student_corpora_weighs_several_scores_alike(tmp_path):
     """The second score has 500 times the range of the first, which standardization takes away."""
     pairs = {"a": [0.0, 1000.0], "b": [2.0, 0.0], "c": [1.9, 900.0]}
-    rows = [
-        Row(
-            0,
-            "x",
-            [Candidate(letter, [], [first, second]) for letter, (first, second) in pairs.items()],
-        )
-    ]
+    candidates = [Candidate(letter, [], scores) for letter, scores in pairs.items()]
+    rows = [Row(0, "x", candidates)]
     table = np.array([*pairs.values()])
     means = ((table - table.mean(0)) / table.std(0)).mean(1)
     report, texts = written(tmp_path / "corpora", rows, 1, drop_lowest_scores=0.7)
-    assert texts == ["x\tc\n"] and report.least_score == pytest.approx(max(means))
-    same = [
-        Row(0, "x", [Candidate("a", [], [1.0, 2.0]), Candidate("b", [], [1.0, 3.0])])
-    ]  # one of no use
-    assert written(tmp_path / "same", same, 1, teacher_targets="best")[1] == ["x\tb\n"]
+    assert texts == ["x\tc\n"]
+    assert report.least_score == pytest.approx(max(means))
+    # The first score is of no use.
+    same = [Candidate("a", [], [1.0, 2.0]), Candidate("b", [], [1.0, 3.0])]
+    rows = [Row(0, "x", same)]
+    _, texts = written(tmp_path / "same", rows, 1, teacher_targets="best")
+    assert texts == ["x\tb\n"]
 
 
 OTHERS = [
     {"drop_warnings": False},
-    *({name: "b"} for name in ("reverse_model", "quality_model", "text", "direction")),
+    {"reverse_model": "b"},
+    {"quality_model": "b"},
+    {"text": "b"},
+    {"direction": "b"},
 ]
 
 
@@ -320,21 +335,22 @@ def test_open_shards_continues_the_same_scoring_only(changes, tmp_path, monkeypa
     monkeypatch.setattr(teacher, "hash_model", str)
 
     def reopened(overwrite=False, text="a", direction="a", **options):
-        given = DistillationArguments(
-            **{"candidates": "c", "reverse_model": "a", "quality_model": "a"} | options
-        )
-        return teacher.open_shards(tmp_path, given, text, {"direction": direction}, overwrite)
+        names = {"candidates": "c", "reverse_model": "a", "quality_model": "a"}
+        arguments = DistillationArguments(**names | options)
+        languages = {"direction": direction}
+        return teacher.open_shards(tmp_path, arguments, text, languages, overwrite)
 
     reopened().write(Shard(0, 0, ["line"]), ["result"])
-    assert reopened(teacher_targets="n_best", drop_lowest_scores=0.5).finished_lines == 1
+    shards = reopened(teacher_targets="n_best", drop_lowest_scores=0.5)
+    assert shards.finished_lines == 1
     with pytest.raises(UserError, match=f"continue with the same .*{[*changes][0]}"):
         reopened(**changes)
     assert reopened(overwrite=True, **changes).finished_lines == 0
 
 
 def test_write_student_corpora_shows_ten_examples(tmp_path):
-    row = Row(
-        0, "x", [Candidate("b" * 1000, [], []), *(Candidate("", ["empty"], []) for _ in range(99))]
-    )
+    empty = [Candidate("", ["empty"], [])] * 99
+    row = Row(0, "x", [Candidate("b" * 1000, [], []), *empty])
     report, _ = written(tmp_path / "corpora", [row], 1)
-    assert len(report.examples["empty"]) == 10 and report.dropped == {"empty": 99}
+    assert len(report.examples["empty"]) == 10
+    assert report.dropped == {"empty": 99}

@@ -10,14 +10,13 @@ FILES = ["train_source", "train_target", "test_source", "test_target"]
 
 
 def parsed(recipe="", **changes):
-    values = dict.fromkeys(FILES, "a.txt") | {"teacher": "big", "output_dir": "out"} | changes
-    flags = [
-        word
-        for name, value in values.items()
-        if value is not None
-        for word in (f"--{name}", str(value))
-    ]
-    return parse_distillation([*([recipe] if recipe else []), *flags])
+    values = dict.fromkeys(FILES, "a.txt")
+    values |= {"teacher": "big", "output_dir": "out"} | changes
+    words = [recipe] if recipe else []
+    for name, value in values.items():
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    return parse_distillation(words)
 
 
 def test_parse_distillation_reads_keys_of_training_too():
@@ -31,57 +30,51 @@ MONOLINGUAL = {"train_target": None}
 CANDIDATES = dict.fromkeys(["teacher", *FILES]) | {"candidates": "a.jsonl"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "file"),
-    [
-        (CANDIDATES, "a.jsonl"),
-        (MONOLINGUAL, "a.txt"),
-        (MONOLINGUAL | {"reverse_model": "back"}, "a.txt"),
-        ({}, None),
-    ],
-)
+TEXTS = [
+    (CANDIDATES, "a.jsonl"),
+    (MONOLINGUAL, "a.txt"),
+    (MONOLINGUAL | {"reverse_model": "back"}, "a.txt"),
+    ({}, None),
+]
+
+
+@pytest.mark.parametrize(("changes", "file"), TEXTS)
 def test_parse_distillation_takes_text_without_translations(changes, file):
     recipe, options = parsed(**changes)
-    assert options.candidates == file and options.teacher == (
-        [] if changes is CANDIDATES else ["big"]
-    )
-    corpora = None if file is None else [{"file": "out/distillation/corpora/corpus-0.tsv"}]
-    assert recipe.data.corpora == corpora and recipe.data.train_source == (
-        None if file else "a.txt"
-    )
+    assert options.candidates == file
+    assert options.teacher == ([] if changes is CANDIDATES else ["big"])
+    if file is None:
+        assert recipe.data.corpora is None
+        assert recipe.data.train_source == "a.txt"
+    else:
+        path = "out/distillation/corpora/corpus-0.tsv"
+        assert recipe.data.corpora == [{"file": path}]
+        assert recipe.data.train_source is None
 
 
 BOTH, WEIGHTED = ["big", "other"], "\nteacher_weights: [2, 1]\n"
 
 
-@pytest.mark.parametrize(
-    ("recipe", "changes", "teacher", "weights"),
-    [
-        (f"teacher: [big, other]{WEIGHTED}", {"teacher": None}, BOTH, [2.0, 1.0]),
-        (f"teacher: ['big', \"other\"]{WEIGHTED}", {"teacher": None}, BOTH, [2.0, 1.0]),
-        (
-            "distillation: {teacher: big}\ndata: {vocab_size: 70}\n",
-            {"teacher": None},
-            ["big"],
-            None,
-        ),
-        ("d_model: 32\n", {"teacher": "big,other"}, BOTH, None),
-    ],
-)
-def test_parse_distillation_reads_an_ensemble_and_its_section(
-    tmp_path, recipe, changes, teacher, weights
-):
+ENSEMBLES = [
+    (f"teacher: [big, other]{WEIGHTED}", None, BOTH, [2.0, 1.0]),
+    (f"teacher: ['big', \"other\"]{WEIGHTED}", None, BOTH, [2.0, 1.0]),
+    ("distillation: {teacher: big}\ndata: {vocab_size: 70}\n", None, ["big"], None),
+    ("d_model: 32\n", "big,other", BOTH, None),
+]
+
+
+@pytest.mark.parametrize(("recipe", "flag", "teacher", "weights"), ENSEMBLES)
+def test_parse_distillation_reads_ensembles_and_a_section(tmp_path, recipe, flag, teacher, weights):
     (tmp_path / "recipe.yaml").write_text(recipe)
-    found, options = parsed(str(tmp_path / "recipe.yaml"), **changes)
+    arguments, options = parsed(str(tmp_path / "recipe.yaml"), teacher=flag)
     assert (options.teacher, options.teacher_weights) == (teacher, weights)
-    assert found.data.vocab_size == 70 or "data" not in recipe
+    assert arguments.data.vocab_size == 70 or "data" not in recipe
 
 
 def test_parse_distillation_names_the_section_of_a_key(tmp_path):
     (tmp_path / "recipe.yaml").write_text("output: {teacher: big}\n")
-    with pytest.raises(
-        ValueError, match="`teacher` must be in the section `distillation`, got it in `output`"
-    ):
+    message = "`teacher` must be in the section `distillation`, got it in `output`"
+    with pytest.raises(ValueError, match=message):
         parsed(str(tmp_path / "recipe.yaml"), teacher=None)
 
 
@@ -153,13 +146,8 @@ def test_parse_distillation_refuses(changes, message):
 
 
 def test_parse_distillation_refuses_a_pipe_that_is_named_twice(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    changes = {"candidates": pipe, "test_source": pipe, "test_target": "b"}
     with pytest.raises(ValueError, match="A pipe is one input"):
-        parsed(
-            **CANDIDATES
-            | {
-                "candidates": tmp_path / "pipe",
-                "test_source": tmp_path / "pipe",
-                "test_target": "b",
-            }
-        )
+        parsed(**CANDIDATES | changes)

@@ -2,6 +2,9 @@
 white space.
 """
 
+from functools import partial
+from itertools import chain
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,83 +14,48 @@ from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 
 LINE_ENDS = ["\n", "\r\n", "\r\r\n"]
-WORDS = [
-    "dog",
-    "A",
-    "Why?",
-    "the end.",
-    "don't",
-    "x-y",
-    "3",
-    "1,234.50",
-    "{name}",
-    "%s",
-    "me@a.example",
-    "- ",
-]
-MARKS = [
-    "*",
-    "**",
-    "_",
-    "`",
-    "[",
-    "]",
-    "(",
-    ")",
-    "<",
-    ">",
-    "&",
-    "#",
-    "|",
-    "!",
-    '"',
-    "'",
-    "\\",
-    "~",
-    ":",
-    "{",
-    "}",
-]
-TAGS = [
-    "<b>",
-    "</b>",
-    "<i>",
-    "</i>",
-    "<br>",
-    "<p>",
-    "</p>",
-    "<a href='b'>",
-    "</a>",
-    "<!-- c -->",
-    "<code>x</code>",
-]
+WORDS = ["dog", "A", "Why?", "the end.", "don't", "x-y", "3", "1,234.50"]
+WORDS += ["{name}", "%s", "me@a.example", "- "]
+MARKS = ["*", "**", "_", "`", "[", "]", "(", ")", "<", ">", "&", "#", "|"]
+MARKS += ["!", '"', "'", "\\", "~", ":", "{", "}"]
+TAGS = ["<b>", "</b>", "<i>", "</i>", "<br>", "<p>", "</p>"]
+TAGS += ["<a href='b'>", "</a>", "<!-- c -->", "<code>x</code>"]
 SPACES = [" ", "  ", "\t", "\n", "\n\n"]
 CUE = "{}\n00:00:{:02d},000 --> 00:00:{:02d},500 x\n{}\n\n"
 
 
 def texts(*pieces):
-    return st.lists(
-        st.sampled_from([piece for group in pieces for piece in group]), max_size=12
-    ).map("".join)
+    pieces = st.sampled_from([*chain(*pieces)])
+    return st.lists(pieces, max_size=12).map("".join)
 
 
 def phrases(*pieces):
     """Return texts whose markup is beside words: within a word it is at one of its ends in a
     translation.
     """
-    pieces_of_text = st.sampled_from([f" {piece}" for group in pieces for piece in group])
-    return st.lists(pieces_of_text, max_size=12).map("".join)
+    pieces = [f" {piece}" for piece in chain(*pieces)]
+    return st.lists(st.sampled_from(pieces), max_size=12).map("".join)
+
+
+def join_cues(header, texts_of_cues):
+    """Return subtitles."""
+    blocks = [header]
+    for number, text in enumerate(texts_of_cues, start=1):
+        blocks.append(CUE.format(number, number, number, text))
+    return "".join(blocks)
+
+
+def join_lines(lines):
+    """Return the lines of a subtitle, which none of its texts breaks."""
+    return "\n".join(" ".join(line.split()) for line in lines)
 
 
 def cues(header, *pieces, build=texts):
     """Return subtitles, of which no text has a blank line or looks like times."""
-    lines = st.lists(build(*pieces).filter(lambda line: line.strip()), min_size=1, max_size=3)
-    contents = lines.map(
-        lambda lines_of_cue: "\n".join(" ".join(line.split()) for line in lines_of_cue)
-    )
-    return st.lists(contents, min_size=1, max_size=5).map(
-        lambda every: header + "".join(CUE.format(n, n, n, text) for n, text in enumerate(every, 1))
-    )
+    line = build(*pieces).filter(str.strip)
+    contents = st.lists(line, min_size=1, max_size=3).map(join_lines)
+    texts_of_cues = st.lists(contents, min_size=1, max_size=5)
+    return texts_of_cues.map(partial(join_cues, header))
 
 
 # Texts of each format that may hold anything, and texts whose translation into capitals has the

@@ -171,14 +171,16 @@ SHOUTED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "translate, format, text, expected",
-    [*((reverse, *row) for row in REVERSED), *((shout, *row) for row in SHOUTED)],
-)
+MOVED = [
+    *((reverse, *row) for row in REVERSED),
+    *((shout, *row) for row in SHOUTED),
+]
+
+
+@pytest.mark.parametrize("translate, format, text, expected", MOVED)
 def test_translate_document_moves_markup_with_words(translate, format, text, expected):
-    expected = (
-        text.replace("<d>x", "<d>X").replace("y</d>", "Y</d>") if expected is None else expected
-    )
+    if expected is None:
+        expected = text.replace("<d>x", "<d>X").replace("y</d>", "Y</d>")
     assert translated(text, translate, format) == expected
 
 
@@ -227,14 +229,16 @@ def test_translate_document_keeps_space_beside_markup_without_text(format, text,
 def test_markdown_document_adds_no_space_after_a_closed_tag():
     document = parse_document("Click <u> here</u>—now", "markdown")
     (block,) = document.blocks
-    assert document.render([replace(block, text=block.text.upper())]) == "CLICK <u>HERE</u>—NOW"
+    shouted = replace(block, text=block.text.upper())
+    assert document.render([shouted]) == "CLICK <u>HERE</u>—NOW"
 
 
 def test_translate_document_keeps_space_beside_codes_of_xliff():
     source = (
         '<x id="1"/> <x id="2"/> of <x id="3"/> files.<x id="4"/> Go to <x id="5"/> <x id="6"/>'
     )
-    expected = source.replace("of", "OF").replace("files", "FILES").replace("Go to", "GO TO")
+    expected = source.replace("of", "OF").replace("files", "FILES")
+    expected = expected.replace("Go to", "GO TO")
     assert target(translated(XLIFF.format(source), shout, "xliff")) == expected
 
 
@@ -248,30 +252,25 @@ def test_a_copied_page_is_the_same(page, line_end):
 def normal(page):
     """Return a page in one case, with single spaces and without other ways to write a character."""
     page = re.sub(r"\s+", " ", page.casefold())
-    return (
-        page.replace("at&t", "at&amp;t")
-        .replace("> there", "&gt; there")
-        .replace("cats.</a>", "cats</a>.")
-    )
+    page = page.replace("at&t", "at&amp;t").replace("> there", "&gt; there")
+    return page.replace("cats.</a>", "cats</a>.")
 
 
 def test_a_translated_page_differs_in_its_text_only():
     for translate in (copy_kept(shout), without_alignment(copy_kept(shout))):
-        found = translated(PAGES[0], translate)
-        assert found != PAGES[0]
-        expected = normal(PAGES[0]).replace(
-            "a<wbr>b un<!-- c -->usual", "ab<wbr> unusual<!-- c -->"
-        )
-        assert normal(found) == expected
+        page = translated(PAGES[0], translate)
+        assert page != PAGES[0]
+        before, after = "a<wbr>b un<!-- c -->usual", "ab<wbr> unusual<!-- c -->"
+        expected = normal(PAGES[0]).replace(before, after)
+        assert normal(page) == expected
 
 
 @pytest.mark.parametrize("translate", [shout, reverse, without_alignment(reverse)])
 def test_browsers_parse_a_translated_page_to_the_same_elements(translate):
     def elements(page):
-        return sorted(
-            (str(element.tag), *sorted(element.keys()))
-            for element in html5lib.parse(page, namespaceHTMLElements=False).iter()
-        )
+        root = html5lib.parse(page, namespaceHTMLElements=False)
+        names = [(str(element.tag), *sorted(element.keys())) for element in root.iter()]
+        return sorted(names)
 
     assert elements(translated(PAGES[0], translate)) == elements(PAGES[0])
 
@@ -280,12 +279,11 @@ def test_browsers_parse_a_translated_page_to_the_same_elements(translate):
 def test_xml_changes_its_text_only(line_end):
     text = "\ufeff" + XML.replace("\n", line_end)
     assert translated(text, copy, "xml") == text
-    found = translated(text, format="xml")
-    assert (
-        found.casefold()
-        == text.replace("<![CDATA[e < f]]>", "e &lt; f").replace("&#x2014;", "&#8212;").casefold()
-    )
-    assert "&#8212; &n; &#8212;<x />" in found
+    document = translated(text, format="xml")
+    expected = text.replace("<![CDATA[e < f]]>", "e &lt; f")
+    expected = expected.replace("&#x2014;", "&#8212;")
+    assert document.casefold() == expected.casefold()
+    assert "&#8212; &n; &#8212;<x />" in document
 
 
 @pytest.mark.parametrize(
@@ -343,9 +341,7 @@ def test_xml_changes_its_text_only(line_end):
         ),
     ],
 )
-def test_translate_document_names_the_target_language_and_keeps_other_languages(
-    format, text, expected, direction
-):
+def test_languages_of_a_document_are_written_and_kept(format, text, expected, direction):
     assert translated(text, reverse, format, direction=direction) == expected
 
 
@@ -359,15 +355,15 @@ def test_references_may_have_many_digits(format, digits):
     assert translated(text, copy, format) == text
     if format == "html":
         assert translated(text, format=format) == expected
-        assert translated(f'<p title="{text}">', format=format) == f'<p title="{expected}">'
+        titled = translated(f'<p title="{text}">', format=format)
+        assert titled == f'<p title="{expected}">'
 
 
 @pytest.mark.parametrize("format", ["html", "xml"])
 def test_translations_are_written_in_characters_of_the_format(format):
     answer = "a\0b\x08 ]]> c > d"
-    assert (
-        translated("<p>a</p>", lambda texts: [(answer, None)], format) == "<p>ab ]]&gt; c > d</p>"
-    )
+    document = translated("<p>a</p>", lambda texts: [(answer, None)], format)
+    assert document == "<p>ab ]]&gt; c > d</p>"
 
 
 @pytest.mark.parametrize(
@@ -385,11 +381,14 @@ def test_translations_are_written_in_characters_of_the_format(format):
 )
 def test_lines_end_as_before(format, text):
     expected = translated(text, format=format)
-    assert expected.startswith(text[:2]) and expected.endswith(text[-1:].upper())
-    for line_end in ("\r\n", "\r\r\n"):  # the latter of text that was written twice on Windows
-        given = text.replace("\n", line_end)
-        assert translated(given, format=format) == expected.replace("\n", line_end)
-        assert translated(given, copy, format) == given
+    assert expected.startswith(text[:2])
+    assert expected.endswith(text[-1:].upper())
+    # The latter is of text that was written twice on Windows.
+    for line_end in ("\r\n", "\r\r\n"):
+        ended = text.replace("\n", line_end)
+        expected_ended = expected.replace("\n", line_end)
+        assert translated(ended, format=format) == expected_ended
+        assert translated(ended, copy, format) == ended
 
 
 @pytest.mark.parametrize(
@@ -422,14 +421,14 @@ def test_lines_end_as_before(format, text):
     ],
 )
 def test_breaks_and_codes_glue_no_words(format, text, seen):
-    found = []
+    read = []
 
     def translate(texts):
-        found.extend(texts)
+        read.extend(texts)
         return shout(texts)
 
     result = translated(text, translate, format)
-    assert found == seen
+    assert read == seen
     assert format == "xliff" or "wbr" in text or result.casefold() == text.casefold()
 
 
@@ -444,18 +443,29 @@ def test_breaks_and_codes_glue_no_words(format, text, seen):
 )
 def test_digits_above_and_below_the_line_stay_in_their_word(format, text):
     text = text if format != "xml" else f"<d>{text}</d>"
-    kept = [word for word in text.replace("<d>", "").replace("</d>", "").split() if "<" in word]
+    words = text.replace("<d>", "").replace("</d>", "").split()
+    kept = [word for word in words if "<" in word]
     for translate in (shout, reverse, without_alignment(reverse)):
-        found = translated(text, translate, format)
-        assert all(word in found for word in kept), found
+        document = translated(text, translate, format)
+        assert all(word in document for word in kept), document
     assert translated(text, copy, format) == text
+
+
+def fill(form):
+    """Return a function that translates each text to a form that holds it."""
+
+    def translate(texts):
+        return [(form.format(text), None) for text in texts]
+
+    return translate
 
 
 @pytest.mark.parametrize("form", ["{}.", "Ja, {}", "{} und Nein"])
 def test_markup_within_a_word_that_stays_is_at_the_same_letters(form):
     text = "<p>The <u>F</u>ile v<b>ers</b>ion x</p>"
-    found = translated(text, lambda texts: [(form.format(each), None) for each in texts])
-    assert "<u>F</u>ile v<b>ers</b>ion" in found
+    translate = fill(form)
+    page = translated(text, translate)
+    assert "<u>F</u>ile v<b>ers</b>ion" in page
 
 
 @pytest.mark.parametrize(
@@ -471,9 +481,9 @@ def test_markup_within_a_word_that_stays_is_at_the_same_letters(form):
     ],
 )
 def test_units_keep_the_marks_of_their_letters(target, units):
-    assert [
-        target[link.target_start : link.target_end] for link in proportional_links(10, target)
-    ] == units
+    links = proportional_links(10, target)
+    words = [target[link.target_start : link.target_end] for link in links]
+    assert words == units
 
 
 def test_links_of_words_have_a_character_of_a_short_source():
@@ -487,7 +497,7 @@ def test_links_of_words_have_a_character_of_a_short_source():
 COPYING = copy_kept(reverse)
 
 
-def read_by_model(text, format="html", model=COPYING, **given):
+def read_by_model(text, format="html", model=COPYING, **options):
     """Return a translated paragraph or segment, and the texts that the model read."""
     read = []
 
@@ -496,10 +506,10 @@ def read_by_model(text, format="html", model=COPYING, **given):
         return model(texts)
 
     document = f"<p>{text}</p>" if format == "html" else XLIFF.format(text)
-    found = translate_document(document, format, translate, SPLIT, **given)
-    return found.removeprefix("<p>").removesuffix("</p>") if format == "html" else target(
-        found
-    ), read
+    answer = translate_document(document, format, translate, SPLIT, **options)
+    if format == "html":
+        return answer.removeprefix("<p>").removesuffix("</p>"), read
+    return target(answer), read
 
 
 @pytest.mark.parametrize(
@@ -571,7 +581,8 @@ def read_by_model(text, format="html", model=COPYING, **given):
 )
 def test_block_translator_keeps_markup_at_text_that_survives(format, model, text, expected):
     expected = text.replace("left", "LEFT") if expected is None else expected
-    for translate in (model, without_alignment(model)) if "Mail" in text else (model,):
+    models = [model, without_alignment(model)] if "Mail" in text else [model]
+    for translate in models:
         assert read_by_model(text, format, translate)[0] == expected
 
 
@@ -585,33 +596,30 @@ def test_block_translator_translates_branches_of_messages_and_text_around_lost_t
     translated, read = read_by_model(text)
     assert translated == expected
     branches = ["You have {0} now.", "{0} file", "%d and %s of {0} files"]
-    assert sorted(sum(read, [])) == sorted([*branches, "Two men run.", "and", "of", "files"])
+    parts = ["Two men run.", "and", "of", "files"]
+    assert sorted(sum(read, [])) == sorted([*branches, *parts])
 
 
 def test_block_translator_masks_fixed_text_and_fields_together():
     model = copy_kept(shout)
-    translated, read = read_by_model(
-        "Press <kbd>B c</kbd> at {a} now", model=model, masks=["<ph0>", "<ph1>"]
-    )
-    assert (translated, read) == ("PRESS <kbd>B c</kbd> AT {a} NOW", [["Press <ph0> at <ph1> now"]])
+    text = "Press <kbd>B c</kbd> at {a} now"
+    translated, read = read_by_model(text, model=model, masks=["<ph0>", "<ph1>"])
+    assert translated == "PRESS <kbd>B c</kbd> AT {a} NOW"
+    assert read == [["Press <ph0> at <ph1> now"]]
 
 
 def copy_words(translate, *words):
     """Return a function that copies words as a trained model copies names."""
 
+    def copied(match):
+        return "git" if match[0] == "GIT" else match[0].capitalize()
+
     def call(texts):
-        return [
-            (
-                re.sub(
-                    "|".join(words),
-                    lambda match: match[0].capitalize() if match[0] != "GIT" else "git",
-                    text,
-                    flags=re.I,
-                ),
-                links,
-            )
-            for text, links in translate(texts)
-        ]
+        answers = []
+        for text, links in translate(texts):
+            text = re.sub("|".join(words), copied, text, flags=re.I)
+            answers.append((text, links))
+        return answers
 
     return call
 
@@ -648,9 +656,7 @@ TOM = '<span translate="no">Tom</span> said that Tom is tired.'
         ),
     ],
 )
-def test_block_translator_keeps_places_and_translates_the_same_words_elsewhere(
-    text, model, expected
-):
+def test_block_translator_translates_kept_words_elsewhere(text, model, expected):
     assert read_by_model(text, model=model)[0] == expected
 
 
@@ -659,12 +665,14 @@ def test_block_translator_keeps_many_addresses_in_linear_time():
     for model in (shout, copy_kept(shout)):
         started = time.process_time()
         assert read_by_model(text, model=model)[0] == text.replace("word", "WORD")
-        assert time.process_time() - started < 5  # 0.1 s, and many minutes in quadratic time
+        # It takes 0.1 s, and many minutes in quadratic time.
+        assert time.process_time() - started < 5
 
 
-def test_block_translator_translates_around_fixed_text_whose_markup_would_cross():
+def test_text_whose_markup_would_cross_is_kept():
     def cross(texts):
-        return [("x A z B y C" if text == "a x b y c z." else text.upper(), None) for text in texts]
+        crossed = {"a x b y c z.": "x A z B y C"}
+        return [(crossed.get(text, text.upper()), None) for text in texts]
 
     text = "<b>a <code>x</code> b <code>y</code></b> <i>c <code>z</code></i>. Two <u>men</u> run."
     translated, _ = read_by_model(text, model=cross)
@@ -674,37 +682,35 @@ def test_block_translator_translates_around_fixed_text_whose_markup_would_cross(
     assert translated == expected
 
 
-def test_translate_document_translates_again_under_constraints_if_text_is_lost():
+def test_lost_text_is_translated_again_under_constraints():
     seen = []
 
     def constrain(texts, phrases):
         seen.extend(zip(texts, phrases, strict=True))
-        return [
-            ("DRÜCK <ph1> <kbd>", None)
-            if "Press" in text
-            else ("LOST", None)
-            if "x" in text
-            else None
-            for text in texts
-        ]
+        answers = []
+        for text in texts:
+            if "Press" in text:
+                answers.append(("DRÜCK <ph1> <kbd>", None))
+            else:
+                answers.append(("LOST", None) if "x" in text else None)
+        return answers
 
     text = "<p>Press <kbd>B c</kbd> {a}</p><p>x {b} y</p><p>no {c} z</p><p>fine</p>"
-    given = {"splitter": SPLIT, "masks": ["<kbd>", "<ph1>"], "constrain": constrain}
-    translated = translate_document(text, "html", without_alignment(shout), **given)
-    assert seen == [
-        ("Press <kbd> <ph1>", ["<kbd>", "<ph1>"]),
-        ("x <kbd> y", ["<kbd>"]),
-        ("no <kbd> z", ["<kbd>"]),
-    ]
-    assert translated == "<p>DRÜCK {a} <kbd>B c</kbd></p><p>X {b} Y</p><p>NO {c} Z</p><p>FINE</p>"
+    options = {"splitter": SPLIT, "masks": ["<kbd>", "<ph1>"], "constrain": constrain}
+    translated = translate_document(text, "html", without_alignment(shout), **options)
+    masks = ["<kbd>", "<ph1>"]
+    assert seen[0] == ("Press <kbd> <ph1>", masks)
+    assert seen[1:] == [("x <kbd> y", ["<kbd>"]), ("no <kbd> z", ["<kbd>"])]
+    expected = "<p>DRÜCK {a} <kbd>B c</kbd></p><p>X {b} Y</p><p>NO {c} Z</p><p>FINE</p>"
+    assert translated == expected
 
 
 @pytest.mark.parametrize("inner", [" über", "<b> über </b>"])
 def test_kept_text_has_its_place_though_no_words_are_aligned(inner):
     translate = without_alignment(reverse)
-    text = translate_document(
-        f"<p><kbd>Ctrl</kbd>{inner}</p>", "html", translate, SPLIT, constrain=contain(translate)
-    )
+    constrain = contain(translate)
+    page = f"<p><kbd>Ctrl</kbd>{inner}</p>"
+    text = translate_document(page, "html", translate, SPLIT, constrain=constrain)
     assert re.sub("</?[bp]>", "", text).split() == ["ÜBER", "<kbd>Ctrl</kbd>"]
 
 
@@ -771,12 +777,14 @@ def test_translate_document_names_the_mistake(format, text, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("translate", [lambda sentences: [], lambda sentences: [*sentences, None]])
+WRONG_NUMBERS = [lambda sentences: [], lambda sentences: [*sentences, None]]
+
+
+@pytest.mark.parametrize("translate", WRONG_NUMBERS)
 def test_another_number_of_translations_is_refused(translate):
     count = len(translate([""]))
-    with pytest.raises(
-        ValueError, match=rf"^`translate` must return 1 translations, got {count}\.$"
-    ):
+    message = rf"^`translate` must return 1 translations, got {count}\.$"
+    with pytest.raises(ValueError, match=message):
         documents.translate_document("<p>A.</p>", "html", translate, SPLIT)
 
 
@@ -786,9 +794,15 @@ def test_read_document_names_a_closed_input(monkeypatch):
         read_document(None, "html")
 
 
-@pytest.mark.parametrize(
-    "inline", ["<math><mi>x</mi></math>", "<b>cow</b>", "H<sub>2</sub>O", "<code>x</code>"]
-)
+INLINE = [
+    "<math><mi>x</mi></math>",
+    "<b>cow</b>",
+    "H<sub>2</sub>O",
+    "<code>x</code>",
+]
+
+
+@pytest.mark.parametrize("inline", INLINE)
 def test_work_grows_with_the_markup_of_a_paragraph(inline):
     def count_calls(number):
         calls, text = 0, f"<p>{f'the big {inline} of. ' * number}</p>"

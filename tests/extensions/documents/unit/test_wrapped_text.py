@@ -90,40 +90,37 @@ PROSE = textwrap.fill(WORDS, 40)
 def test_wrapped_text_joins_no_headings_lists_verses_and_tables(lines):
     expected = "\n".join(lines).replace(PROSE, WORDS).split("\n")
     text = "\n".join(lines)
-    found = [line.indent + line.mark for line, *_ in WrappedText(text)._paragraphs]
-    assert [first + text for first, text in zip(found, paragraphs(text), strict=True)] == expected
+    paragraphs_of_text = WrappedText(text)._paragraphs
+    starts = [line.indent + line.mark for line, *_ in paragraphs_of_text]
+    assert [*map("".join, zip(starts, paragraphs(text), strict=True))] == expected
     assert translate(text, copy) == text
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_wrapped_text_wraps_translations_at_its_width(mark, line_end):
-    text = mark + line_end.join(
-        [*textwrap.wrap(WORDS, 40, initial_indent="  "), "", "- an item", "  more", ""]
-    )
-    width = max(map(len, textwrap.wrap(WORDS, 40, initial_indent="  ")))
-    expected = [
-        *textwrap.wrap(reverse([WORDS])[0][0], width, initial_indent="  "),
-        "",
-        "- MORE ITEM AN",
-        "",
-    ]
+    lines = textwrap.wrap(WORDS, 40, initial_indent="  ")
+    text = mark + line_end.join([*lines, "", "- an item", "  more", ""])
+    width = max(map(len, lines))
+    ((translation, _),) = reverse([WORDS])
+    expected = textwrap.wrap(translation, width, initial_indent="  ")
+    expected += ["", "- MORE ITEM AN", ""]
     assert translate(text, reverse) == mark + line_end.join(expected)
 
 
 def test_wrapped_text_keeps_marks_of_items_and_quotations():
-    text = "\n".join(
-        [*textwrap.wrap(WORDS, 40, initial_indent="> ", subsequent_indent="> "), ">", "> 1. one"]
-    )
+    quoted = {"initial_indent": "> ", "subsequent_indent": "> "}
+    text = "\n".join([*textwrap.wrap(WORDS, 40, **quoted), ">", "> 1. one"])
     assert translate(text, shout) == text.upper()
-    item = "\n".join(textwrap.wrap(WORDS, 40, initial_indent=" * ", subsequent_indent="   "))
+    indents = {"initial_indent": " * ", "subsequent_indent": "   "}
+    item = textwrap.fill(WORDS, 40, **indents)
     assert translate(item, shout) == item.upper()
     long = "\n".join([*[PROSE] * 7, f"- {WORDS}"])
     width = WrappedText(long).width
-    item = "\n".join(
-        textwrap.wrap(WORDS.upper(), width, initial_indent="- ", subsequent_indent="  ")
-    )
-    assert width <= 40 and translate(long, shout).endswith("\n" + item)
+    indents = {"initial_indent": "- ", "subsequent_indent": "  "}
+    item = textwrap.fill(WORDS.upper(), width, **indents)
+    assert width <= 40
+    assert translate(long, shout).endswith("\n" + item)
 
 
 def test_wrapped_text_keeps_rows_of_tables_on_one_line():
@@ -153,11 +150,16 @@ def test_join_lines_writes_spaces_where_the_script_has_them(lines, expected):
     assert join_lines(lines) == expected
 
 
-def test_wrap_knows_characters_of_two_columns_and_no_punctuation_begins_a_line():
-    assert wrap("男人在（这里）。ok 今日は何", 8) == ["男人在", "（这", "里）。ok", "今日は何"]
-    assert all(len(line) <= 10 and line[0] not in "，。" for line in wrap(CHINESE, 20))
+def test_wrap_knows_wide_characters_and_punctuation():
+    """No line begins with punctuation."""
+    lines = ["男人在", "（这", "里）。ok", "今日は何"]
+    assert wrap("男人在（这里）。ok 今日は何", 8) == lines
+    for line in wrap(CHINESE, 20):
+        assert len(line) <= 10
+        assert line[0] not in "，。"
     assert "".join(wrap(CHINESE, 20)) == CHINESE
-    assert wrap("a " + "b" * 30 + " c", 10, "> ", "> ") == ["> a", "> " + "b" * 30, "> c"]
+    long = "b" * 30
+    assert wrap(f"a {long} c", 10, "> ", "> ") == ["> a", f"> {long}", "> c"]
 
 
 @pytest.mark.parametrize(

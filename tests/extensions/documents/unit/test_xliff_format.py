@@ -231,7 +231,8 @@ def test_xliff_is_translated_once(tool):
     translated = translate(SAMPLES[tool][0])
     document = parse_document(translated, "xliff")
     assert document.blocks == [] and document.render([]) == translated
-    assert document.summary.startswith("No segment is open, so the file stays as it is. Skipped: ")
+    kept = "No segment is open, so the file stays as it is. Skipped: "
+    assert document.summary.startswith(kept)
 
 
 UNIT = (
@@ -245,15 +246,17 @@ UNIT_2 = (
 
 
 TEXTS, DONE = ("A house", "Ein Haus", ""), ("translated", "signed-off", "final")
-OTHERS, REVIEW = ("needs-adaptation", "needs-l10n", "x-mine"), ("adaptation", "l10n", "translation")
+OTHERS = ("needs-adaptation", "needs-l10n", "x-mine")
+REVIEW = ("adaptation", "l10n", "translation")
+DONE_2 = ("translated", "reviewed", "final")
 MEMOQ_STATUS = ' xmlns:mq="MQXliff" mq:status="{}"'
 LOCKED = ' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="{}"'
 
 
 def target(text, state="", qualifier=""):
-    attributes = f' state="{state}"' * bool(state) + f' state-qualifier="{qualifier}"' * bool(
-        qualifier
-    )
+    attributes = f' state="{state}"' if state else ""
+    if qualifier:
+        attributes += f' state-qualifier="{qualifier}"'
     return f"<target{attributes}>{text}</target>"
 
 
@@ -304,40 +307,34 @@ def target(text, state="", qualifier=""):
         (UNIT_2, "", target("Ein Haus"), False),
         (UNIT_2, "", target("A house"), True),
         *((UNIT_2, ' state="initial"', target(text), True) for text in TEXTS),
-        *(
-            (UNIT_2, f' state="{each}"', target("A house"), False)
-            for each in ("translated", "reviewed", "final")
-        ),
-        *(
-            (UNIT_2, f' state="{each}"', "<target/>", False)
-            for each in ("translated", "reviewed", "final")
-        ),
+        *((UNIT_2, f' state="{state}"', target("A house"), False) for state in DONE_2),
+        *((UNIT_2, f' state="{state}"', "<target/>", False) for state in DONE_2),
     ],
 )
 def test_xliff_follows_states_and_attributes(unit, attributes, target, is_open):
-    assert bool(parse_document(unit.format(attributes, target), "xliff").blocks) is is_open
+    document = parse_document(unit.format(attributes, target), "xliff")
+    assert bool(document.blocks) is is_open
 
 
 def test_xliff_counts_what_it_translates_and_what_it_skips():
     document = parse_document(TRADOS, "xliff")
     document.render(document.blocks)
     whole = "0 messages that break your build; 0 stayed open."
-    assert document.summary == (
-        "Translated 2 of 5 segments. Skipped: 2 not to be translated; 1 with a translation. "
-        + whole
-    )
+    skipped = "Skipped: 2 not to be translated; 1 with a translation."
+    assert document.summary == f"Translated 2 of 5 segments. {skipped} {whole}"
     document = parse_document(BUSINESS_CENTRAL, "xliff")
     document.render(document.blocks)
     expected = "Translated 2 of 3 segments. Skipped: 1 with a translation."
     assert document.summary == f"{expected} {whole} Longer than their maxwidth: 1."
 
 
-@pytest.mark.parametrize(
-    "limit, longer",
-    [("6", True), ("7", False), ("6.5", False), ("", False), ("9" * 4400, False)],
-)
-def test_xliff_counts_units_that_are_longer_than_a_whole_number(limit, longer):
-    document = parse_document(UNIT.format(f' size-unit="char" maxwidth="{limit}"', ""), "xliff")
+LIMITS = {"6": True, "7": False, "6.5": False, "": False, "9" * 4400: False}
+
+
+@pytest.mark.parametrize("limit, longer", LIMITS.items())
+def test_xliff_counts_units_that_are_longer_than_a_number(limit, longer):
+    text = UNIT.format(f' size-unit="char" maxwidth="{limit}"', "")
+    document = parse_document(text, "xliff")
     document.render(document.blocks)
     assert document.summary.endswith(" Longer than their maxwidth: 1.") is longer
 
@@ -358,10 +355,10 @@ def test_xliff_counts_units_that_are_longer_than_a_whole_number(limit, longer):
     ],
 )
 def test_xliff_writes_the_codes_of_the_source_in_its_target(source, expected):
-    text = '<!DOCTYPE xliff [<!ENTITY c "Co">]>' + UNIT.format("", "").replace("A house", source)
-    assert translate(text) == text.replace(
-        "</source>", f"</source><target {MT}>{expected}</target>"
-    )
+    unit = UNIT.format("", "").replace("A house", source)
+    text = '<!DOCTYPE xliff [<!ENTITY c "Co">]>' + unit
+    target = f"</source><target {MT}>{expected}</target>"
+    assert translate(text) == text.replace("</source>", target)
 
 
 @pytest.mark.parametrize("source", ["", " ", "<!-- c -->"])
@@ -372,15 +369,19 @@ def test_xliff_leaves_segments_without_content(source):
     assert document.summary.endswith("Skipped: 1 without text.")
 
 
-@pytest.mark.parametrize(
-    "tag", ["<g id='a'>house</g>", "<g id='a' x=' state=\"y\"'>house</g>", "<x id = '1' />house"]
-)
+TAGS = [
+    "<g id='a'>house</g>",
+    "<g id='a' x=' state=\"y\"'>house</g>",
+    "<x id = '1' />house",
+]
+
+
+@pytest.mark.parametrize("tag", TAGS)
 def test_xliff_keeps_the_tags_of_codes_as_they_are(tag):
     text = UNIT.format("", "<target a=' state=\"new\"'/>").replace("house", tag)
-    assert (
-        f"<target a=' state=\"new\"' {MT}>A {tag.replace('house', 'HOUSE')}</target>"
-        in translate(text)
-    )
+    shouted = tag.replace("house", "HOUSE")
+    expected = f"<target a=' state=\"new\"' {MT}>A {shouted}</target>"
+    assert expected in translate(text)
 
 
 @pytest.mark.parametrize(
@@ -405,23 +406,24 @@ def test_xliff_keeps_the_tags_of_codes_as_they_are(tag):
         ('<it id="1" pos="open">&lt;b></it>', '<it id="2" pos="close">&lt;/b></it>'),
     ],
 )
-def test_xliff_places_two_codes_of_a_pair_as_it_places_one_element(first, last):
-    source = "Press <pc>the <x id='9'/> big</pc> <g id='8'><pc>key</pc></g> now <pc></pc>"
-    paired, single = (
-        translate_document(UNIT.format("", "").replace("A house", each), "xliff", reverse, SPLIT)
-        for each in (source.replace("<pc>", first).replace("</pc>", last), source)
-    )
-    assert paired == single.replace("<pc>", first).replace("</pc>", last)
+def test_xliff_places_two_codes_as_it_places_one_element(first, last):
+    def mark(text):
+        """Replace the elements of a text by two codes."""
+        return text.replace("<pc>", first).replace("</pc>", last)
+
+    element = "<pc>the <x id='9'/> big</pc> <g id='8'><pc>key</pc></g>"
+    source = f"Press {element} now <pc></pc>"
+    units = [UNIT.format("", "").replace("A house", text) for text in (mark(source), source)]
+    paired, single = (translate_document(unit, "xliff", reverse, SPLIT) for unit in units)
+    assert paired == mark(single)
     assert single.index("<target") < single.rindex("<pc><x id='9'/> BIG THE</pc>")
 
 
 def test_xliff_parts_words_at_tags_of_the_original():
-    tags = [
-        f"<x id='{number}' equiv-text='&lt;{name}&gt;'/>"
-        for number, name in enumerate(("li", "/li"))
-    ]
-    source = "a {}b{}c".format(*tags)
-    (block,) = parse_document(UNIT.format("", "").replace("A house", source), "xliff").blocks
+    tag = "<x id='{}' equiv-text='&lt;{}&gt;'/>".format
+    source = f"a {tag(0, 'li')}b{tag(1, '/li')}c"
+    text = UNIT.format("", "").replace("A house", source)
+    (block,) = parse_document(text, "xliff").blocks
     assert block.text == "a b c"
 
 
@@ -437,8 +439,9 @@ def test_xliff_parts_words_at_tags_of_the_original():
     ],
 )
 def test_parse_document_takes_variants_of_a_language(named, direction):
-    parse_document(UNIT.format("", "").replace('"de"', f'"{named}"'), "xliff", direction)
-    parse_document(UNIT_2.format("", "").replace('"de"', f'"{named}"'), "xliff", direction)
+    for unit in (UNIT, UNIT_2):
+        text = unit.format("", "").replace('"de"', f'"{named}"')
+        parse_document(text, "xliff", direction)
 
 
 @pytest.mark.parametrize(
@@ -465,26 +468,24 @@ def test_parse_document_refuses_other_languages(unit, direction, message):
 
 
 def test_parse_document_checks_the_language_of_each_file():
-    text = XCODE[::-1].replace('"de"'[::-1], '"fr"'[::-1], 1)[::-1]
+    before, after = XCODE.rsplit('"de"', 1)
+    text = f'{before}"fr"{after}'
     with pytest.raises(ValueError, match="must be de, as of the model, but it is fr"):
         parse_document(text, "xliff", Direction("en", "de"))
 
 
+LANGUAGES = [("de", "de"), ("deu_Latn", "de"), ("pt_BR", "pt-BR")]
+
+
 @pytest.mark.parametrize(("unit", "name"), [(UNIT, "target-language"), (UNIT_2, "trgLang")])
-@pytest.mark.parametrize(
-    ("target", "written"), [("de", "de"), ("deu_Latn", "de"), ("pt_BR", "pt-BR")]
-)
-def test_xliff_without_a_target_language_gets_the_one_of_the_translation(
-    unit, name, target, written
-):
+@pytest.mark.parametrize(("target", "written"), LANGUAGES)
+def test_xliff_gets_the_target_language_of_its_translation(unit, name, target, written):
     direction = Direction("en", target)
     named, unnamed = f' {name}="de"', unit.replace(f' {name}="de"', "")
-    expected = translate_document(unit.format("", ""), "xliff", shout, SPLIT).replace(
-        named, f' {name}="{written}"'
-    )
-    assert (
-        translate_document(unnamed.format("", ""), "xliff", shout, SPLIT, direction=direction)
-        == expected
-    )
+    expected = translate_document(unit.format("", ""), "xliff", shout, SPLIT)
+    expected = expected.replace(named, f' {name}="{written}"')
+    text = unnamed.format("", "")
+    translated = translate_document(text, "xliff", shout, SPLIT, direction=direction)
+    assert translated == expected
     done = unnamed.format("", "<target>Ein Haus</target>")
     assert translate_document(done, "xliff", shout, SPLIT, direction=direction) == done

@@ -22,48 +22,33 @@ def comet(tmp_path_factory):
 
 def test_comet_is_the_mean_of_its_scores(comet, monkeypatch):
     texts = ["A man.", "Two dogs"], ["Ein Mann.", "Hunde"], ["Der Mann.", "Zwei Hunde"]
-    assert load_metric(f"comet:{comet}")(*texts) == pytest.approx(
-        Comet.load(comet).score(*texts).mean(), abs=1e-6
-    )
+    mean = Comet.load(comet).score(*texts).mean()
+    assert load_metric(f"comet:{comet}")(*texts) == pytest.approx(mean, abs=1e-6)
     monkeypatch.setattr(named_metrics, "COMET_MODEL", str(comet))
     assert load_metric("comet")(*texts) == load_metric(f"comet:{comet}")(*texts)
 
 
 def test_evaluate_and_train_take_comet(comet, corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for name, text in (
-        ("a.en", "A man.\n\nTwo dogs\n"),
-        ("a.de", "Ein Mann.\n\nHunde\n"),
-        ("ours.de", "Mann\n\nx\n"),
-    ):
-        Path(name).write_text(text)
-    words = [
-        "--hypotheses",
-        "ours.de",
-        "--source",
-        "a.en",
-        "--target",
-        "a.de",
-        "--metric",
-        f"comet:{comet}",
-    ]
-    assert main(["evaluate", *words, "--bootstrap_samples", "10"]) == 0
-    expected = (
-        Comet.load(comet)
-        .score(["A man.", "Two dogs"], ["Mann", "x"], ["Ein Mann.", "Hunde"])
-        .mean()
-    )
-    assert f"comet:{comet} {expected:.4f}" in capsys.readouterr().out
-    assert main(["evaluate", *words[:-1], "comet:nowhere/at all", "--bootstrap_samples", "10"]) == 2
-    assert (
-        "error: There is no folder nowhere/at all, and the Hub gives no such model"
-        in capsys.readouterr().err
-    )
-    options = {"best_metric": f"comet:{comet}", "max_steps": 4, "eval_steps": 2}
+    Path("a.en").write_text("A man.\n\nTwo dogs\n")
+    Path("a.de").write_text("Ein Mann.\n\nHunde\n")
+    Path("ours.de").write_text("Mann\n\nx\n")
+    words = ["--hypotheses", "ours.de", "--source", "a.en", "--target", "a.de"]
+    words += ["--bootstrap_samples", "10", "--metric"]
+    name = f"comet:{comet}"
+    assert main(["evaluate", *words, name]) == 0
+    texts = ["A man.", "Two dogs"], ["Mann", "x"], ["Ein Mann.", "Hunde"]
+    expected = Comet.load(comet).score(*texts).mean()
+    assert f"{name} {expected:.4f}" in capsys.readouterr().out
+    assert main(["evaluate", *words, "comet:nowhere/at all"]) == 2
+    message = "error: There is no folder nowhere/at all, and the Hub gives no such model"
+    assert message in capsys.readouterr().err
+    options = {"best_metric": name, "max_steps": 4, "eval_steps": 2}
     folder = tmp_path / "a run"
     assert main(["train", *flags(corpus, folder, **options)]) == 0
     printed = capsys.readouterr().out
     assert f"The model is in {folder}." in printed
     assert printed.endswith(f"vanilla-transformer translate '{folder}' 'A sentence.'\n")
-    found = [entry[f"comet:{comet}"] for entry in entries(folder) if f"comet:{comet}" in entry]
-    assert len(found) >= 2 and all(math.isfinite(value) for value in found)
+    scores = [entry[name] for entry in entries(folder) if name in entry]
+    assert len(scores) >= 2
+    assert all(map(math.isfinite, scores))

@@ -30,45 +30,46 @@ def noisy_features(count):
     features, scores = [], []
     for _ in range(count):
         mean, ratio = -draw.random(), -3 * draw.random()
-        features.append(
-            {"mean_log_probability": mean, "log_length_ratio": ratio, "aligned_share": 1.0}
-        )
-        scores.append(min(1.0, max(0.0, 0.9 + 0.5 * mean + 0.1 * ratio + draw.gauss(0, 0.05))) ** 2)
+        names = ("mean_log_probability", "log_length_ratio", "aligned_share")
+        features.append(dict(zip(names, (mean, ratio, 1.0), strict=True)))
+        score = 0.9 + 0.5 * mean + 0.1 * ratio + draw.gauss(0, 0.05)
+        scores.append(min(1.0, max(0.0, score)) ** 2)
     return features, scores
 
 
 def test_fit_calibration_predicts_the_mean_score():
     calibration = fit_calibration(*noisy_features(2000))
-    assert calibration.sums == sorted(calibration.sums) and len({*calibration.sums}) == len(
-        calibration.sums
-    )
-    assert (
-        calibration.confidences == sorted(calibration.confidences) and len(calibration.sums) < 200
-    )
+    sums, confidences = calibration.sums, calibration.confidences
+    assert sums == sorted({*sums})
+    assert len(sums) < 200
+    assert confidences == sorted(confidences)
     assert calibration.weights.keys() == {"mean_log_probability", "log_length_ratio"}
     assert not calibration.needs_alignments
     for mean, ratio in [(-0.1, -0.5), (-0.4, -1.0), (-0.7, -2.5)]:
-        found = calibration.predict({"mean_log_probability": mean, "log_length_ratio": ratio})
-        assert found == pytest.approx((0.9 + 0.5 * mean + 0.1 * ratio) ** 2, abs=0.03)
+        features = {"mean_log_probability": mean, "log_length_ratio": ratio}
+        expected = (0.9 + 0.5 * mean + 0.1 * ratio) ** 2
+        assert calibration.predict(features) == pytest.approx(expected, abs=0.03)
 
 
 def test_fit_calibration_is_unsure_of_text_unlike_the_fitted_one():
-    features = [{"mean_log_probability": -place / 100} for place in range(101)]
-    calibration = fit_calibration(features, [1 - 0.3 * place / 100 for place in range(101)])
-    found = [
-        calibration.predict({"mean_log_probability": value}) for value in (0.0, -1.0, -2.0, -9.0)
-    ]
-    assert found == pytest.approx([1.0, 0.7, 0.4, 0.0], abs=0.01)
+    features = [{"mean_log_probability": -number / 100} for number in range(101)]
+    scores = [1 - 0.3 * number / 100 for number in range(101)]
+    calibration = fit_calibration(features, scores)
+    for value, expected in [(0.0, 1.0), (-1.0, 0.7), (-2.0, 0.4), (-9.0, 0.0)]:
+        confidence = calibration.predict({"mean_log_probability": value})
+        assert confidence == pytest.approx(expected, abs=0.01)
 
 
 def test_fit_calibration_never_falls():
-    features = [
-        {"mean_log_probability": -1.0 / (1 + place), "aligned_share": 0.5} for place in range(100)
-    ]
-    calibration = fit_calibration(features, [place % 7 / 7 for place in range(100)])
-    found = [calibration.predict(each) for each in features]
-    assert found == sorted(found) or found == sorted(found, reverse=True)
-    assert np.mean(found) == pytest.approx(3 / 7, abs=0.02)
+    features, scores = [], []
+    for number in range(100):
+        mean = -1.0 / (1 + number)
+        features.append({"mean_log_probability": mean, "aligned_share": 0.5})
+        scores.append(number % 7 / 7)
+    calibration = fit_calibration(features, scores)
+    confidences = [*map(calibration.predict, features)]
+    assert sorted(confidences) in (confidences, confidences[::-1])
+    assert np.mean(confidences) == pytest.approx(3 / 7, abs=0.02)
 
 
 def test_cross_validate_agrees_with_the_scores():
@@ -80,17 +81,21 @@ def test_cross_validate_agrees_with_the_scores():
 def test_cross_validate_does_not_fit_to_the_score_that_it_predicts():
     features, scores = noisy_features(200)
     before = cross_validate(features, scores)
-    after = cross_validate(features, [1.0 - scores[0], *scores[1:]])
-    assert after[0] == before[0] and after[1] != before[1]
+    scores[0] = 1.0 - scores[0]
+    after = cross_validate(features, scores)
+    assert after[0] == before[0]
+    assert after[1] != before[1]
 
 
 def test_measure_agreement_of_groups():
-    confidences = [place / 100 for place in range(100)]
-    assert measure_agreement(confidences, confidences) == pytest.approx((1.0, 0.0))
-    assert measure_agreement(confidences, [1 - each for each in confidences]) == pytest.approx(
-        (-1.0, 0.5), abs=0.01
-    )
-    assert measure_agreement([0.5] * 3, [0.0, 0.5, 1.0]).error == pytest.approx(1 / 3)
+    confidences = [number / 100 for number in range(100)]
+    reversed_scores = [1 - confidence for confidence in confidences]
+    agreement = measure_agreement(confidences, confidences)
+    assert agreement == pytest.approx((1.0, 0.0))
+    agreement = measure_agreement(confidences, reversed_scores)
+    assert agreement == pytest.approx((-1.0, 0.5), abs=0.01)
+    agreement = measure_agreement([0.5] * 3, [0.0, 0.5, 1.0])
+    assert agreement.error == pytest.approx(1 / 3)
 
 
 def test_spearman_correlation_of_equal_values_is_nan():
@@ -100,17 +105,15 @@ def test_spearman_correlation_of_equal_values_is_nan():
 FEATURES, SCORES = noisy_features(100)
 
 
-@pytest.mark.parametrize(
-    ("missing", "call"),
-    [
-        ("scipy.optimize", lambda: fit_calibration(FEATURES, SCORES)),
-        ("scipy.stats", lambda: measure_agreement(SCORES, SCORES)),
-        (
-            "scipy.stats",
-            lambda: calibrate(None, [SentencePair("a", "b")] * 100),
-        ),  # before it translates
-    ],
-)
+MISSING = [
+    ("scipy.optimize", lambda: fit_calibration(FEATURES, SCORES)),
+    ("scipy.stats", lambda: measure_agreement(SCORES, SCORES)),
+    # Before it translates
+    ("scipy.stats", lambda: calibrate(None, [SentencePair("a", "b")] * 100)),
+]
+
+
+@pytest.mark.parametrize(("missing", "call"), MISSING)
 def test_calibration_names_the_extra_that_is_missing(missing, call, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(UserError, match=r"vanilla-transformer\[evaluation\]"):
@@ -119,46 +122,49 @@ def test_calibration_names_the_extra_that_is_missing(missing, call, monkeypatch)
 
 def test_calibrate_fits_to_scores_from_0_to_1():
     def translate(sources, **options):
-        return [
-            {"translation_text": each, "tokens": [{"log_probability": -1 / len(each)}]}
-            for each in sources
-        ]
+        answers = []
+        for source in sources:
+            tokens = [{"log_probability": -1 / len(source)}]
+            answers.append({"translation_text": source, "tokens": tokens})
+        return answers
 
     translate.model = SimpleNamespace(config=SimpleNamespace())
-    pairs = [
-        SentencePair("a" * size, "a" * (size if size % 2 else 2 * size)) for size in range(1, 101)
-    ]
-    assert 0.9 < max(calibrate(translate, pairs).calibration.confidences) <= 1
+    pairs = []
+    for size in range(1, 101):
+        target_size = size if size % 2 else 2 * size
+        pairs.append(SentencePair("a" * size, "a" * target_size))
+    calibration = calibrate(translate, pairs).calibration
+    assert 0.9 < max(calibration.confidences) <= 1
 
 
 def test_measure_features_counts_words_with_a_link():
-    links = [Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 8, 0.5), Link(7, 8, 8, 9, 0.9)]
-    features = measure_features("Two men. 漢字", "Zwei Männer. 漢字 also", [-0.5, -1.5], links)
-    assert features == {
-        "mean_log_probability": -1.0,
-        "log_length_ratio": math.log(30 / 21),
-        "aligned_share": 0.5,
-    }
+    links = [(0, 3, 0, 3, 1.0), (4, 7, 4, 8, 0.5), (7, 8, 8, 9, 0.9)]
+    links = [Link(*link) for link in links]
+    source, target = "Two men. 漢字", "Zwei Männer. 漢字 also"
+    features = measure_features(source, target, [-0.5, -1.5], links)
+    names = ("mean_log_probability", "log_length_ratio", "aligned_share")
+    expected = (-1.0, math.log(30 / 21), 0.5)
+    assert features == dict(zip(names, expected, strict=True))
     blank = measure_features("", "", [], [])
-    assert blank == {"mean_log_probability": 0.0, "log_length_ratio": 0.0, "aligned_share": 1.0}
+    assert blank == dict(zip(names, (0.0, 0.0, 1.0), strict=True))
 
 
 def test_calibration_is_read_from_a_configuration():
     calibration = fit_calibration(FEATURES, SCORES)
-    assert Calibration.from_config(SimpleNamespace(confidence=asdict(calibration))) == calibration
-    with pytest.raises(
-        ValueError, match="must be calibrated to return confidence. `vanilla-transformer calibrate "
-    ):
+    config = SimpleNamespace(confidence=asdict(calibration))
+    assert Calibration.from_config(config) == calibration
+    message = "must be calibrated to return confidence. `vanilla-transformer calibrate "
+    with pytest.raises(ValueError, match=message):
         Calibration.from_config(SimpleNamespace())
 
 
-DAMAGES = [{"weights": {"length": 1.0}}, {"weights": [1.0]}, {"sums": []}, {"confidences": ["a"]}]
+DAMAGES = [{"weights": {"length": 1.0}}, {"weights": [1.0]}, {"sums": []}]
+DAMAGES += [{"confidences": ["a"]}, {"intercept": None}, {"more": 1}]
 
 
-@pytest.mark.parametrize("change", [*DAMAGES, {"intercept": None}, {"more": 1}])
+@pytest.mark.parametrize("change", DAMAGES)
 def test_calibration_names_a_damaged_configuration(change):
     stored = asdict(fit_calibration(FEATURES, SCORES)) | change
-    with pytest.raises(
-        ValueError, match="`confidence` in the configuration is damaged. `vanilla-transformer calib"
-    ):
+    message = "`confidence` in the configuration is damaged. `vanilla-transformer calib"
+    with pytest.raises(ValueError, match=message):
         Calibration.from_config(SimpleNamespace(confidence=stored))

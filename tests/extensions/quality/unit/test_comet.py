@@ -20,9 +20,9 @@ from vanilla_transformer.extensions.quality.comet import Comet, sparsemax
 from vanilla_transformer.text.languages import NO_DIRECTION
 
 EXPECTED = json.loads((Path(__file__).parent / "comet_2_2_7.json").read_text())
-SOURCES, TRANSLATIONS, REFERENCES = (
-    [each[side] for each in SAMPLES] for side in ("src", "mt", "ref")
-)
+SOURCES = [sample["src"] for sample in SAMPLES]
+TRANSLATIONS = [sample["mt"] for sample in SAMPLES]
+REFERENCES = [sample["ref"] for sample in SAMPLES]
 
 
 @pytest.fixture(scope="module")
@@ -33,38 +33,39 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_scores_equal_the_ones_of_comet(name, tmp_path):
     model = Comet.load(write_comet(tmp_path / "model", VARIANTS[name]))
-    found = model.score(SOURCES, TRANSLATIONS, REFERENCES)
-    assert found.tolist() == pytest.approx(EXPECTED[name], abs=1e-5)
-    one_by_one = [
-        model.score([s], [t], [r]).item()
-        for s, t, r in zip(SOURCES, TRANSLATIONS, REFERENCES, strict=True)
-    ]
-    assert one_by_one == pytest.approx(EXPECTED[name], abs=1e-5)
+    scores = model.score(SOURCES, TRANSLATIONS, REFERENCES)
+    assert scores.tolist() == pytest.approx(EXPECTED[name], abs=1e-5)
+    samples = zip(SOURCES, TRANSLATIONS, REFERENCES, strict=True)
+    for (source, translation, reference), expected in zip(samples, EXPECTED[name], strict=True):
+        alone = model.score([source], [translation], [reference])
+        assert alone.item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_variants_have_different_scores():
-    first = sorted(scores[0] for name, scores in EXPECTED.items() if name != "unified_words")
-    assert min(b - a for a, b in pairwise(first)) > 1e-3
+    others = [scores for name, scores in EXPECTED.items() if name != "unified_words"]
+    first = sorted(scores[0] for scores in others)
+    for low, high in pairwise(first):
+        assert high - low > 1e-3
 
 
 def textbook_vector(text, options, name):
     """Return the mean over tokens of γ Σ_l sparsemax(w)_l h_l, of one text."""
-    encoder = XLMRobertaModel(XLMRobertaConfig(**ENCODER), add_pooling_layer=False).eval()
-    weights = {
-        key: formula(f"encoder.model.{key}", value.shape)
-        for key, value in encoder.state_dict().items()
-    }
+    config = XLMRobertaConfig(**ENCODER)
+    encoder = XLMRobertaModel(config, add_pooling_layer=False).eval()
+    weights = {}
+    for key, value in encoder.state_dict().items():
+        weights[key] = formula(f"encoder.model.{key}", value.shape)
     encoder.load_state_dict(weights)
     ids = load_tokenizer(name)(text)["input_ids"]
     with torch.no_grad():
         hidden = encoder(torch.tensor([ids]), output_hidden_states=True).hidden_states
-    scores = [
-        formula(f"layerwise_attention.scalar_parameters.{layer}", (1,)).item() for layer in range(4)
-    ]
-    shares, gamma = project(scores), formula("layerwise_attention.gamma", (1,)).item()
-    return gamma * sum(
-        share * states[0].mean(dim=0) for share, states in zip(shares, hidden, strict=True)
-    )
+    scores = []
+    for layer in range(4):
+        score = formula(f"layerwise_attention.scalar_parameters.{layer}", (1,))
+        scores.append(score.item())
+    means = [states[0].mean(dim=0) for states in hidden]
+    mean = sum(share * mean for share, mean in zip(project(scores), means, strict=True))
+    return formula("layerwise_attention.gamma", (1,)).item() * mean
 
 
 def project(scores):
@@ -72,46 +73,48 @@ def project(scores):
     low, high = min(scores) - 1, max(scores)
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if sum(max(each - middle, 0) for each in scores) > 1 else (low, middle)
-        )
-    return [max(each - low, 0) for each in scores]
+        if sum(max(score - middle, 0) for score in scores) > 1:
+            low = middle
+        else:
+            high = middle
+    return [max(score - low, 0) for score in scores]
 
 
 def test_regression_follows_the_formula(folder):
-    source, translation, reference = (
-        textbook_vector(text, REGRESSION, f"{folder}-encoder")
-        for text in ("A man.", "Ein Mann.", "man")
-    )
-    values = torch.cat(
-        [
-            *(translation, reference, translation * reference, abs(translation - reference)),
-            *(translation * source, abs(translation - source)),
-        ]
-    )
-    for place, shape in ((0, (12, 96)), (3, (7, 12)), (6, (1, 7))):
-        weight, bias = (
-            formula(f"estimator.ff.{place}.weight", shape),
-            formula(f"estimator.ff.{place}.bias", shape[:1]),
-        )
-        values = weight @ (values if place == 0 else values.tanh()) + bias
-    assert Comet.load(folder).score(["A man."], ["Ein Mann."], ["man"]) == pytest.approx(
-        values.item(), abs=1e-5
-    )
+    texts, encoder = ("A man.", "Ein Mann.", "man"), f"{folder}-encoder"
+    vectors = [textbook_vector(text, REGRESSION, encoder) for text in texts]
+    source, translation, reference = vectors
+    values = [translation, reference]
+    values += [translation * reference, abs(translation - reference)]
+    values += [translation * source, abs(translation - source)]
+    values = torch.cat(values)
+    for number, shape in ((0, (12, 96)), (3, (7, 12)), (6, (1, 7))):
+        weight = formula(f"estimator.ff.{number}.weight", shape)
+        bias = formula(f"estimator.ff.{number}.bias", shape[:1])
+        values = weight @ (values if number == 0 else values.tanh()) + bias
+    score = Comet.load(folder).score(["A man."], ["Ein Mann."], ["man"])
+    assert score == pytest.approx(values.item(), abs=1e-5)
 
 
-@pytest.mark.parametrize("scores", [[0.1, 1.4, 0.2, 0.9], [0.0, 0.0, 0.0], [5.0, 1.0], [-0.3]])
+SCORES = [[0.1, 1.4, 0.2, 0.9], [0.0, 0.0, 0.0], [5.0, 1.0], [-0.3]]
+
+
+@pytest.mark.parametrize("scores", SCORES)
 def test_sparsemax_is_the_projection_on_the_simplex(scores):
-    assert sparsemax(torch.tensor(scores)).tolist() == pytest.approx(project(scores), abs=1e-6)
+    shares = sparsemax(torch.tensor(scores)).tolist()
+    assert shares == pytest.approx(project(scores), abs=1e-6)
 
 
 def test_a_long_corpus_is_scored_in_windows(folder):
     model = Comet.load(folder)
-    texts = [f"man {'a' * (place % 9)}{'b' * (place // 9)}" for place in range(300)]
+    texts = []
+    for number in range(300):
+        texts.append(f"man {'a' * (number % 9)}{'b' * (number // 9)}")
     scores = model.score(texts, texts[::-1], texts)
-    for place in (0, 17, 299):
-        alone = model.score([texts[place]], [texts[299 - place]], [texts[place]])
-        assert scores[place] == pytest.approx(alone.item(), abs=1e-5)
+    for position in (0, 17, 299):
+        text, translation = texts[position], texts[299 - position]
+        alone = model.score([text], [translation], [text])
+        assert scores[position] == pytest.approx(alone.item(), abs=1e-5)
     assert model.score([], [], []).shape == (0,)
 
 
@@ -171,9 +174,10 @@ def test_load_refuses_other_options(options, changes, message, tmp_path):
 
 def test_options_of_the_checkpoint_come_first(tmp_path):
     model = write_comet(tmp_path / "model", REGRESSION)
-    (model / "hparams.yaml").write_text("class_identifier: regression_metric\npool: max\n")
-    found = Comet.load(model).score(SOURCES, TRANSLATIONS, REFERENCES)
-    assert found.tolist() == pytest.approx(EXPECTED["regression"], abs=1e-5)
+    options = "class_identifier: regression_metric\npool: max\n"
+    (model / "hparams.yaml").write_text(options)
+    scores = Comet.load(model).score(SOURCES, TRANSLATIONS, REFERENCES)
+    assert scores.tolist() == pytest.approx(EXPECTED["regression"], abs=1e-5)
 
 
 def test_load_refuses_incomplete_models(tmp_path):
@@ -188,24 +192,23 @@ def test_load_refuses_incomplete_models(tmp_path):
         with pytest.raises(ValueError, match=message):
             Comet.load(model).score(["a"], ["b"])
 
-    refused(content, "The weights of .* lack layerwise_attention.gamma. Copy or download")
+    refused(content, "The weights of .* lack layerwise_attention.gamma. Copy or downl")
     weights["layerwise_attention.gamma"] = gamma * torch.nan
     refused(content, "The scores of .* must be numbers")
-    refused(
-        {**content, "state_dict": {**weights, "pickled": Path("x")}},
-        r"model.ckpt cannot be read safely",
-    )
+    pickled = content | {"state_dict": weights | {"pickled": Path("x")}}
+    refused(pickled, r"model.ckpt cannot be read safely")
     refused(weights, "must be a COMET checkpoint with the entry 'state_dict'")
     (tmp_path / "model-encoder" / "config.json").write_text('{"model_type": "bert"}')
-    refused(content, "The `pretrained_model` of .* must be an xlm-roberta model, got bert")
+    message = "The `pretrained_model` of .* must be an xlm-roberta model, got bert"
+    refused(content, message)
     (model / "hparams.yaml").unlink()
-    refused(content, r"must have the files hparams.yaml and checkpoints/model.ckpt, not so")
+    message = r"must have the files hparams.yaml and checkpoints/model.ckpt, not so"
+    refused(content, message)
 
 
 def test_quality_needs_a_model_without_references(folder):
-    with pytest.raises(
-        ValueError, match="must be a unified_metric, which needs no references, but .* is a regres"
-    ):
+    message = "must be a unified_metric, which needs no references, but .* is a regres"
+    with pytest.raises(ValueError, match=message):
         Comet.load(folder, without_references=True)
 
 
@@ -214,34 +217,28 @@ def test_load_finds_a_model_of_the_hub(folder, monkeypatch):
 
     def snapshot_download(name, allow_patterns):
         if name == "none/such":
-            raise LocalEntryNotFoundError(
-                "Cannot find the requested files.\nCheck your connection."
-            )
+            message = "Cannot find the requested files.\nCheck your connection."
+            raise LocalEntryNotFoundError(message)
         asked.append((name, allow_patterns))
         return str(folder)
 
     monkeypatch.setattr(comet, "snapshot_download", snapshot_download)
     assert Comet.load("Unbabel/wmt22-comet-da").name == "Unbabel/wmt22-comet-da"
-    assert asked == [("Unbabel/wmt22-comet-da", ["hparams.yaml", "checkpoints/model.ckpt"])]
-    with pytest.raises(
-        FileNotFoundError,
-        match=r"no folder none/such, and the Hub .*: Cannot find the requested fi",
-    ):
+    patterns = ["hparams.yaml", "checkpoints/model.ckpt"]
+    assert asked == [("Unbabel/wmt22-comet-da", patterns)]
+    message = r"no folder none/such, and the Hub .*: Cannot find the requested fi"
+    with pytest.raises(FileNotFoundError, match=message):
         Comet.load("none/such")
 
 
 def test_corpus_scores_are_of_quality_or_of_two_models(tmp_path, monkeypatch):
     model = write_comet(tmp_path / "model", UNIFIED)
     pairs = [*zip(SOURCES, TRANSLATIONS, strict=True)]
-    found = low_scores.corpus_scores([str(model)], pairs, NO_DIRECTION)
-    assert found.tolist() == pytest.approx(EXPECTED["unified"], abs=1e-5)
-    monkeypatch.setattr(low_scores, "dual_scores", lambda *given: given)
-    assert low_scores.corpus_scores(["a", "b"], pairs, NO_DIRECTION) == (
-        "a",
-        "b",
-        pairs,
-        NO_DIRECTION,
-    )
+    scores = low_scores.corpus_scores([str(model)], pairs, NO_DIRECTION)
+    assert scores.tolist() == pytest.approx(EXPECTED["unified"], abs=1e-5)
+    monkeypatch.setattr(low_scores, "dual_scores", lambda *options: options)
+    scores = low_scores.corpus_scores(["a", "b"], pairs, NO_DIRECTION)
+    assert scores == ("a", "b", pairs, NO_DIRECTION)
 
 
 def test_hash_model_knows_the_files_of_comet(folder):

@@ -16,46 +16,39 @@ from vanilla_transformer.extensions.reranking.minimum_bayes_risk import (
 )
 
 METRICS = {"chrf": CHRF(), "bleu": BLEU(effective_order=True)}
-TEXTS = [
-    "Ein Mann schläft.",
-    "Ein Mann, der schläft",
-    "Der Mann schlief.",
-    "Ein Mann schläft.",
-    "",
-    "a",
-    " b  b b b b",
-]
+TEXTS = ["Ein Mann schläft.", "Ein Mann, der schläft", "Der Mann schlief."]
+TEXTS += ["Ein Mann schläft.", "", "a", " b  b b b b"]
 WEIGHTS = [0.0, -1.0, -2.5, 0.3, -0.7, -9.0, 0.1]
 
 
 def literal(utility, weights):
-    total = sum(map(math.exp, weights))
-    pairs = zip(TEXTS, weights, strict=True)
-    references = [(text, math.exp(weight) / total) for text, weight in pairs]
-    score = METRICS[utility].sentence_score
-    return [
-        sum(share * score(text, [other]).score for other, share in references) for text in TEXTS
-    ]
+    shares = [math.exp(weight) for weight in weights]
+    metric, utilities = METRICS[utility], []
+    for text in TEXTS:
+        expected = 0.0
+        for other, share in zip(TEXTS, shares, strict=True):
+            expected += share * metric.sentence_score(text, [other]).score
+        utilities.append(expected / sum(shares))
+    return utilities
+
+
+EQUAL = [0.0] * len(TEXTS)
 
 
 @pytest.mark.parametrize("utility", METRICS)
-@pytest.mark.parametrize("weights", [[0.0] * len(TEXTS), WEIGHTS], ids=["samples", "n-best"])
+@pytest.mark.parametrize("weights", [EQUAL, WEIGHTS], ids=["samples", "n-best"])
 def test_expected_utilities_are_sacrebleus(utility, weights):
-    assert expected_utilities(TEXTS, weights, utility).tolist() == pytest.approx(
-        literal(utility, weights), abs=1e-9
-    )
+    utilities = expected_utilities(TEXTS, weights, utility).tolist()
+    assert utilities == pytest.approx(literal(utility, weights), abs=1e-9)
 
 
 @pytest.mark.parametrize("utility", METRICS)
 def test_choose_takes_the_highest_expected_utility(utility):
-    expected = literal(utility, [0.0] * len(TEXTS))
-    assert (
-        choose([*map(Translation, TEXTS)], utility, by_probability=False).text
-        == TEXTS[expected.index(max(expected))]
-    )
-    translations = [
-        Translation(text, 1.0, weight) for text, weight in zip(TEXTS, WEIGHTS, strict=True)
-    ]
+    expected = literal(utility, EQUAL)
+    translations = [*map(Translation, TEXTS)]
+    best = choose(translations, utility, by_probability=False)
+    assert best.text == TEXTS[expected.index(max(expected))]
+    translations = [*map(Translation, TEXTS, [1.0] * len(TEXTS), WEIGHTS)]
     expected = literal(utility, WEIGHTS)
     best = choose(translations, utility, by_probability=True)
     assert best.text == TEXTS[expected.index(max(expected))]
@@ -65,7 +58,8 @@ def test_choose_takes_the_highest_expected_utility(utility):
 
 @pytest.mark.parametrize("texts", [["a b", "c d"], ["c d", "a b"]])
 def test_choose_takes_the_first_of_a_tie(texts):
-    assert choose([*map(Translation, texts)], "chrf", by_probability=False).text == texts[0]
+    best = choose([*map(Translation, texts)], "chrf", by_probability=False)
+    assert best.text == texts[0]
 
 
 @pytest.mark.parametrize(
@@ -87,11 +81,15 @@ def test_risk_options_name_mistakes(risk, options, text):
 
 def test_a_step_asks_the_decode_inside_for_candidates_and_reports_once():
     def decode(sentences, options, report):
-        assert options.count == 3 and options.do_sample
+        assert options.count == 3
+        assert options.do_sample
         report(len(sentences))
-        return [[Translation(text) for text in ("a b", "a c", "a b")] for _ in sentences]
+        samples = [*map(Translation, ("a b", "a c", "a b"))]
+        return [samples for _ in sentences]
 
     reports = []
     options = TranslationOptions.resolve({"mbr": "chrf", "mbr_samples": 3})
-    ((best,),) = choose_by_risk(decode)([Sentence("x", "", [1])], options, reports.append)
-    assert best.text == "a b" and reports == [1]
+    step, sentence = choose_by_risk(decode), Sentence("x", "", [1])
+    ((best,),) = step([sentence], options, reports.append)
+    assert best.text == "a b"
+    assert reports == [1]

@@ -13,12 +13,8 @@ from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline
 from vanilla_transformer.loading.model_folders import save_model_folder
 
-TEXTS = [
-    "A man is sleeping.",
-    "",
-    "a b\n\nc. d.",
-    *(f"a {'dog ' * (index % 7)}" for index in range(150)),
-]
+TEXTS = ["A man is sleeping.", "", "a b\n\nc. d."]
+TEXTS += [f"a {'dog ' * (index % 7)}" for index in range(150)]
 
 
 @pytest.fixture
@@ -57,22 +53,26 @@ def test_worker_pipeline_translates_as_one_process_does(executors, folder, preci
     assert executors == [(2, 2)]
 
 
-@pytest.mark.parametrize(
-    ("texts", "options"),
-    [
-        (TEXTS * 2, {"do_sample": True, "num_beams": 1, "seed": 3}),
-        (TEXTS[:5], {"return_scores": True, "return_tokens": True, "num_beams": 2}),
-        # A function that could not be sent to a process.
-        (TEXTS[:5], {"num_beams": 1, "sentence_splitter": lambda text: [text]}),
-    ],
-    ids=["samples", "scores", "splitter"],
-)
-def test_worker_pipeline_follows_options_as_one_process_does(executors, folder, texts, options):
+FOLLOWED = {
+    "samples": (TEXTS * 2, {"do_sample": True, "num_beams": 1, "seed": 3}),
+    "scores": (TEXTS[:5], {"return_scores": True, "return_tokens": True, "num_beams": 2}),
+    # A function that could not be sent to a process.
+    "splitter": (TEXTS[:5], {"num_beams": 1, "sentence_splitter": lambda text: [text]}),
+}
+
+
+@pytest.mark.parametrize("kind", FOLLOWED)
+def test_worker_pipeline_follows_options_as_one_process_does(executors, folder, kind):
+    texts, options = FOLLOWED[kind]
     with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
-        assert [*map(str, workers(texts, **options))] == [*map(str, translate(texts, **options))]
+        answers = workers(texts, **options)
+        assert [*map(str, answers)] == [*map(str, translate(texts, **options))]
 
 
-@pytest.mark.parametrize(("cores", "most", "threads"), [(3, 3, 1), (6, 6, 3), (64, 16, 16)])
+SHARES = [(3, 3, 1), (6, 6, 3), (64, 16, 16)]
+
+
+@pytest.mark.parametrize(("cores", "most", "threads"), SHARES)
 def test_workers_have_a_share_of_the_cores(executors, folder, monkeypatch, cores, most, threads):
     monkeypatch.setattr(engine_workers, "usable_cores", lambda: cores)
     monkeypatch.setattr(engine_workers.torch, "get_num_threads", lambda: most)
@@ -93,16 +93,18 @@ def test_worker_pipeline_forwards_errors(executors, folder):
         with pytest.raises(ValueError, match="must do without `repetition_penalty`"):
             translate(TEXTS, repetition_penalty=1.2)
         with pytest.raises(ValueError, match="in order and unchanged"):
-            translate(["A man. A dog."], sentence_splitter=lambda text: text.split(". "))
+            sentences = ["A man. A dog."]
+            translate(sentences, sentence_splitter=lambda text: text.split(". "))
         assert len(translate(TEXTS)) == len(TEXTS)
 
 
 @pytest.mark.parametrize("further", ["ensemble", "rerank_reverse"])
-def test_worker_pipeline_refuses_what_does_not_fit_further_models(executors, folder, further):
+def test_worker_pipeline_refuses_what_lacks_further_models(executors, folder, further):
     models = {further: [folder] if further == "ensemble" else folder}
     with open_pipeline(folder, 2, **models) as translate:
         assert translate.reranks is (further == "rerank_reverse")
-        with pytest.raises(OptionError, match="`alternatives` are of one model without reranking"):
+        message = "`alternatives` are of one model without reranking"
+        with pytest.raises(OptionError, match=message):
             translate(TEXTS[:1], alternatives=2)
 
 
@@ -113,36 +115,24 @@ def test_open_pipeline_refuses_workers_on_another_device(executors, folder, monk
         return translate
 
     monkeypatch.setattr(engine_workers, "load_pipeline", on_meta)
-    with (
-        pytest.raises(ValueError, match="translate on the CPU, but this process uses meta"),
-        open_pipeline(folder, 2),
-    ):
+    message = "translate on the CPU, but this process uses meta"
+    with pytest.raises(ValueError, match=message), open_pipeline(folder, 2):
         pass
     assert executors == []
 
 
 def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
-    texts = "\n".join(f"a {'dog ' * (index % 5)}" for index in range(5)) + "\n"
+    lines = [f"a {'dog ' * (index % 5)}" for index in range(5)]
+    texts = "\n".join(lines) + "\n"
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text(texts)
+    files = ["--source", f"{tmp_path}/a.en", "--target", f"{tmp_path}/a.de"]
+    files += ["--output_file", f"{tmp_path}/out", "--overwrite"]
     outputs = []
     for workers in ([], ["--workers", "2"]):
-        assert main(["translate", folder, *texts.splitlines(), "--num_beams", "1", *workers]) == 0
-        files = ["--source", f"{tmp_path}/a.en", "--target", f"{tmp_path}/a.de"]
-        assert (
-            main(
-                [
-                    "evaluate",
-                    folder,
-                    *files,
-                    "--output_file",
-                    f"{tmp_path}/out",
-                    "--overwrite",
-                    *workers,
-                ]
-            )
-            == 0
-        )
+        assert main(["translate", folder, *lines, "--num_beams", "1", *workers]) == 0
+        assert main(["evaluate", folder, *files, *workers]) == 0
         outputs.append((capsys.readouterr().out, (tmp_path / "out").read_text()))
-    assert outputs[0] == outputs[1] and len(outputs[0][0].splitlines()) > 5
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0][0].splitlines()) > 5
     assert executors == [(2, 2)] * 2

@@ -21,27 +21,27 @@ from vanilla_transformer.decoding.open_pipeline import open_pipeline
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.machine.cores import usable_cores
 
-TEXTS = [
-    "A man is sleeping.",
-    "",
-    "a b\n\nc. d.",
-    *(f"a {'dog ' * (index % 7)}" for index in range(300)),
-]
-VARIED = [
-    " ".join(["a", "man", "dogs", "run", "green"][n % 5] for n in range(i, i * 3 % 17 + i))
-    for i in range(150)
-]
+TEXTS = ["A man is sleeping.", "", "a b\n\nc. d."]
+TEXTS += [f"a {'dog ' * (index % 7)}" for index in range(300)]
+WORDS = ["a", "man", "dogs", "run", "green"]
+VARIED = []
+for start in range(150):
+    numbers = range(start, start * 3 % 17 + start)
+    VARIED.append(" ".join(WORDS[number % 5] for number in numbers))
 pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 SECONDS = 60  # until a test gives up
 
 
 def test_worker_pipeline_translates_as_one_process_does(folder):
     expected, progress = load_pipeline(folder)(TEXTS, num_beams=2), []
+
+    def report(*call):
+        progress.append(call)
+
     with open_pipeline(folder, 2) as translate:
-        assert (
-            translate(TEXTS, num_beams=2, progress=lambda *call: progress.append(call)) == expected
-        )
-        assert progress[-1] == (303, 303) and len(progress) > 1
+        assert translate(TEXTS, num_beams=2, progress=report) == expected
+        assert progress[-1] == (303, 303)
+        assert len(progress) > 1
         assert translate._executor.submit(torch.get_num_threads).result() == 1
         with pytest.raises(ValueError, match="num_return_sequences"):
             translate(TEXTS, num_beams=2, num_return_sequences=3)
@@ -50,45 +50,39 @@ def test_worker_pipeline_translates_as_one_process_does(folder):
     assert active_children() == []
 
 
-def test_worker_pipeline_translates_a_text_as_one_process_does_alone(tiny_tokenizer, tmp_path):
-    folder = save_model_folder(tiny_model(init_std=0.4), tiny_tokenizer, tmp_path / "model")
+def test_worker_pipeline_translates_as_one_process_alone(tiny_tokenizer, tmp_path):
+    model = tiny_model(init_std=0.4)
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "model")
     alone = load_pipeline(folder)
     with open_pipeline(folder, 2) as translate:
-        for found, text in zip(translate(VARIED), VARIED, strict=True):
-            assert found == alone(text)[0]
+        for answer, text in zip(translate(VARIED), VARIED, strict=True):
+            assert answer == alone(text)[0]
 
 
-def test_worker_pipeline_returns_confidence_after_prefixes_as_one_process_does(
-    tiny_tokenizer, tmp_path
-):
+def test_worker_pipeline_returns_confidence_after_prefixes(tiny_tokenizer, tmp_path):
     folder = save_model_folder(calibrated_model(), tiny_tokenizer, tmp_path / "model")
     prefixes = [f"Das {'Gras ' * (index % 3)}" for index in range(200)]
-    options = {
-        "target_prefix": prefixes,
-        "return_confidence": True,
-        "return_warnings": True,
-        "num_beams": 2,
-    }
-    options |= {"max_new_tokens": 20}
+    options = {"return_confidence": True, "return_warnings": True}
+    options |= {"target_prefix": prefixes, "num_beams": 2, "max_new_tokens": 20}
     texts = [f"a {'dog ' * (index % 7)}." for index in range(200)]
     expected = load_pipeline(folder)(texts, **options)
     with open_pipeline(folder, 2) as translate:
-        found = translate(texts, **options)
-    assert [each["translation_text"] for each in found] == [
-        each["translation_text"] for each in expected
-    ]
-    assert [each["warnings"] for each in found] == [each["warnings"] for each in expected]
-    confidences = [each["confidence"] for each in found]
-    assert confidences == close_to([each["confidence"] for each in expected])
-    assert len(set(confidences)) > 1 and all(
-        each["translation_text"].startswith("Das") for each in found
-    )
+        answers = translate(texts, **options)
+    confidences = set()
+    for answer, other in zip(answers, expected, strict=True):
+        assert answer["translation_text"] == other["translation_text"]
+        assert answer["translation_text"].startswith("Das")
+        assert answer["warnings"] == other["warnings"]
+        assert answer["confidence"] == close_to(other["confidence"])
+        confidences.add(answer["confidence"])
+    assert len(confidences) > 1
 
 
 def test_worker_pipeline_ends_workers_that_translate(folder):
     with open_pipeline(folder, 2) as translate:
         futures = [translate._executor.submit(time.sleep, 600) for _ in range(4)]
-        wait_until(lambda: futures[0].running() and len(active_children()) == 2, SECONDS)
+        wait_until(futures[0].running, SECONDS)
+        wait_until(lambda: len(active_children()) == 2, SECONDS)
         start = time.monotonic()
     assert time.monotonic() - start < 10
     assert active_children() == []
@@ -104,10 +98,9 @@ def test_worker_pipeline_reports_a_killed_worker(folder, busy):
         threading.Timer(0.5 if busy else 0.0, workers[0].kill).start()
         if not busy:
             wait_until(lambda: not workers[0].is_alive(), SECONDS)
+        message = "A worker process was killed. .* use fewer than 2 workers"
         for _ in range(2):
-            with pytest.raises(
-                ChildProcessError, match="A worker process was killed. .* use fewer than 2 workers"
-            ):
+            with pytest.raises(ChildProcessError, match=message):
                 translate(long, num_beams=4, max_new_tokens=100)
     assert active_children() == []
 
@@ -118,19 +111,10 @@ def command(folder):
 
     Return it and its two workers.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "vanilla_transformer",
-        "translate",
-        str(folder),
-        "--workers",
-        "2",
-    ]
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(
-        [*command, "--num_beams", "1"], **streams, text=True, start_new_session=True
-    )
+    command = [sys.executable, "-m", "vanilla_transformer", "translate", str(folder)]
+    command += ["--workers", "2", "--num_beams", "1"]
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(command, **streams, text=True, start_new_session=True)
     threading.Thread(target=write_forever, args=(process.stdin,), daemon=True).start()
     threading.Thread(target=process.stdout.read, daemon=True).start()
     yield process
@@ -150,7 +134,8 @@ def write_forever(stream):
 def workers_of(process):
     children = psutil.Process(process.pid).children(recursive=True)
     # `as_dict` has no command line of a child that has just ended, where `cmdline` would fail.
-    return [child for child in children if "spawn_main" in str(child.as_dict(["cmdline"]))]
+    lines = [(child, str(child.as_dict(["cmdline"]))) for child in children]
+    return [child for child, line in lines if "spawn_main" in line]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 8.0])

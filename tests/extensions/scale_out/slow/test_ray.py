@@ -47,17 +47,10 @@ def texts(tmp_path):
 
 def run_translate(folder, texts, output, *flags):
     """Translate in 19 shards, and return the exit status."""
-    words = [
-        "translate",
-        str(folder),
-        "--input",
-        str(texts[0]),
-        "--output",
-        str(output),
-        "--max_new_tokens",
-        "12",
-    ]
-    return main([*words, "--batch_size", "1", "--quiet", *flags])
+    source, _ = texts
+    words = ["translate", str(folder), "--input", str(source), "--output", str(output)]
+    words += ["--max_new_tokens", "12", "--batch_size", "1", "--quiet"]
+    return main([*words, *flags])
 
 
 def translation(*arguments):
@@ -95,25 +88,29 @@ def test_translate_by_ray_resumes(folder, texts, node, tmp_path, monkeypatch, ca
         patch.setattr(CorpusShards, "write", interrupt)
         assert run_translate(folder, texts, tmp_path / "ray", *RAY, "--json") == 130
     assert "Add --resume to continue." in capsys.readouterr().err
-    assert translation(folder, texts, tmp_path / "ray", *RAY, "--json", "--resume") == expected
-    assert len(written) == 3 and not (tmp_path / "ray.partial").exists()
+    rest = translation(folder, texts, tmp_path / "ray", *RAY, "--json", "--resume")
+    assert rest == expected
+    assert len(written) == 3
+    assert not (tmp_path / "ray.partial").exists()
 
 
-def test_score_by_ray_scores_as_one_process_does(folder, texts, node, tmp_path, monkeypatch):
+def test_score_by_ray_scores_as_one_process(folder, texts, node, tmp_path, monkeypatch):
     monkeypatch.setattr("vanilla_transformer.evaluation.pair_scores.WINDOW", 100)
-    command = ["score", str(folder), "--source", str(texts[0]), "--target", str(texts[1])]
+    source, target = map(str, texts)
+    command = ["score", str(folder), "--source", source, "--target", target]
+    scores = []
     for name, flags in {"local": [], "ray": RAY}.items():
-        assert main([*command, "--output", str(tmp_path / name), *flags]) == 0
-    expected, found = ((tmp_path / name).read_text().split() for name in ("local", "ray"))
-    assert [*map(float, found)] == close_to([*map(float, expected)])
+        output = tmp_path / name
+        assert main([*command, "--output", str(output), *flags]) == 0
+        scores.append([*map(float, output.read_text().split())])
+    assert scores[1] == close_to(scores[0])
 
 
-def test_translate_by_ray_reports_mistakes_in_one_line(folder, texts, node, tmp_path, capsys):
-    assert run_translate(folder, texts, tmp_path / "ray", *RAY, "--constraint", " ") == 2
+def test_translate_by_ray_reports_mistakes(folder, texts, node, tmp_path, capsys):
+    command = (folder, texts, tmp_path / "ray")
+    assert run_translate(*command, *RAY, "--constraint", " ") == 2
     assert "error: A constraint must have a word, got ' '." in capsys.readouterr().err
-    assert run_translate(folder, texts, tmp_path / "ray", *RAY[:2], "--ray_threads", "64") == 2
-    assert (
-        "A machine of the cluster must have 64 CPUs, but the largest one has 1."
-        in capsys.readouterr().err
-    )
+    assert run_translate(*command, *RAY[:2], "--ray_threads", "64") == 2
+    message = "A machine of the cluster must have 64 CPUs, but the largest one has 1."
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "ray.partial").exists()

@@ -37,19 +37,16 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def pipeline(tiny_tokenizer):
-    return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8)
+    options = {"device": "cpu", "max_new_tokens": 8}
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, **options)
 
 
 def serving(pipeline, limits=None, **options):
     documents = DocumentTranslator(pipeline)
-    service = create_service(
-        translate_with(pipeline, documents),
-        limits,
-        known=known_options(pipeline),
-        documents=documents,
-        directions=[Direction("en", "de")],
-        **options,
-    )
+    options |= {"known": known_options(pipeline), "documents": documents}
+    options |= {"directions": [Direction("en", "de")]}
+    translate = translate_with(pipeline, documents)
+    service = create_service(translate, limits, **options)
     return TestClient(service, raise_server_exceptions=False)
 
 
@@ -60,7 +57,8 @@ def client(pipeline):
 
 
 def send(client, name, content, **entries):
-    return client.post("/translate_file", files={"file": (name, content)}, data=LANGUAGES | entries)
+    files, data = {"file": (name, content)}, LANGUAGES | entries
+    return client.post("/translate_file", files=files, data=data)
 
 
 def download(client, answer):
@@ -72,47 +70,53 @@ def download(client, answer):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_translated_as_its_text_is(name, client):
-    text, ending = FILES[name], name[name.index(".") :].lower()
+    text = FILES[name]
+    stem, _, ending = name.partition(".")
+    ending = f".{ending}".lower()
     body = {"q": text, **LANGUAGES, "format": DOCUMENT_ENDINGS[ending]}
     expected = client.post("/translate", json=body).json()["translatedText"]
-    found = download(client, send(client, name, text.encode()))
-    assert found.content.decode() == expected != text
-    stem = name.partition(".")[0]
-    assert found.headers["content-disposition"] == f"attachment; filename*=utf-8''{stem}.de{ending}"
-    assert found.headers["content-type"] == "application/octet-stream"
-    assert found.headers["x-content-type-options"] == "nosniff"
+    answer = download(client, send(client, name, text.encode()))
+    assert answer.content.decode() == expected != text
+    disposition = f"attachment; filename*=utf-8''{stem}.de{ending}"
+    assert answer.headers["content-disposition"] == disposition
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "latin-1"])
 def test_a_file_keeps_its_encoding(client, encoding):
     mark, name = ("\ufeff", "UTF-16") if encoding == "utf-16-le" else ("", "ISO-8859-1")
     before, after = f"{mark}<?xml version='1.0' encoding='{name}'?>\n<a>", "</a><!-- ä -->"
-    found = download(client, send(client, "a.xml", f"{before}Two dogs.{after}".encode(encoding)))
-    assert found.content.startswith(before.encode(encoding)) and found.content.endswith(
-        after.encode(encoding)
-    )
+    content = f"{before}Two dogs.{after}".encode(encoding)
+    answer = download(client, send(client, "a.xml", content))
+    assert answer.content.startswith(before.encode(encoding))
+    assert answer.content.endswith(after.encode(encoding))
 
 
 def test_a_request_joins_the_lines_of_wrapped_text(client):
     def translate(text):
-        answer = client.post("/translate", json={"q": text, **LANGUAGES, "format": "wrapped"})
+        body = {"q": text, **LANGUAGES, "format": "wrapped"}
+        answer = client.post("/translate", json=body)
         assert answer.status_code == 200, answer.text
         return answer.json()["translatedText"]
 
-    joined = translate("Two dogs run and a man\r\nis sleeping on the grass.\r\n\r\nA man.")
+    lines = "Two dogs run and a man\r\nis sleeping on the grass.\r\n\r\nA man."
+    joined = translate(lines)
     flat = translate("Two dogs run and a man is sleeping on the grass.\r\n\r\nA man.")
-    assert joined.split() == flat.split() and joined.endswith("\r\n\r\n" + flat.split("\r\n")[-1])
+    last_line = flat.split("\r\n")[-1]
+    assert joined.split() == flat.split()
+    assert joined.endswith(f"\r\n\r\n{last_line}")
 
 
 def test_a_file_keeps_blank_lines_around_its_text(client):
-    plain = download(client, send(client, "a.txt", "A man")).text
+    def translate(content):
+        return download(client, send(client, "a.txt", content)).text
+
+    plain = translate("A man")
     for start, end in (("", "\n"), ("\r\n \r\n", "\r\n\r\n")):
-        assert (
-            download(client, send(client, "a.txt", f"{start}A man{end}")).text
-            == f"{start}{plain}{end}"
-        )
-        assert download(client, send(client, "a.txt", start + end)).text == start + end
-    assert download(client, send(client, "a.txt", b"\xef\xbb\xbfA man")).text == plain
+        assert translate(f"{start}A man{end}") == f"{start}{plain}{end}"
+        assert translate(start + end) == start + end
+    assert translate(b"\xef\xbb\xbfA man") == plain
 
 
 # Name and content of a file, other entries → words of the answer with status 400.
@@ -153,11 +157,9 @@ REFUSED = {
 def test_a_file_is_refused_in_one_line(kind, client):
     name, content, entries, said = REFUSED[kind]
     answer = send(client, name, content, **entries)
-    assert (
-        answer.status_code == 400
-        and [*answer.json()] == ["error"]
-        and said in answer.json()["error"]
-    )
+    assert answer.status_code == 400
+    assert [*answer.json()] == ["error"]
+    assert said in answer.json()["error"]
     assert len(answer.content) < 300
 
 
@@ -165,19 +167,14 @@ def test_a_file_is_refused_in_one_line(kind, client):
 @pytest.mark.parametrize("charset", ["", "; charset=unicode_escape"])
 def test_a_form_that_is_not_utf_8_is_refused(charset, name, client):
     entries = {b"source": b"en", b"target": b"de", name.encode(): b"d\xe9 \\ud800"}
-    parts = [b'name="%s"\r\n\r\n%s' % pair for pair in entries.items()] + [
-        b'name="file"; filename="\xe9.txt"\r\n\r\na'
-    ]
-    body = (
-        b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts)
-        + b"--x--\r\n"
-    )
+    parts = [b'name="%s"\r\n\r\n%s' % pair for pair in entries.items()]
+    parts += [b'name="file"; filename="\xe9.txt"\r\n\r\na']
+    start = b"--x\r\nContent-Disposition: form-data; "
+    body = b"".join(start + part + b"\r\n" for part in parts) + b"--x--\r\n"
     headers = {"content-type": "multipart/form-data; boundary=x" + charset}
     answer = client.post("/translate_file", content=body, headers=headers)
-    assert (answer.status_code, answer.json()) == (
-        400,
-        {"error": f"`{name}` must be UTF-8, got other bytes."},
-    )
+    reason = f"`{name}` must be UTF-8, got other bytes."
+    assert (answer.status_code, answer.json()) == (400, {"error": reason})
 
 
 def test_a_form_may_have_other_spellings_of_codes_and_entries_in_the_query(client):
@@ -208,7 +205,8 @@ def test_a_form_may_have_other_spellings_of_codes_and_entries_in_the_query(clien
 )
 def test_a_form_without_an_entry_is_refused(data, files, said, client):
     answer = client.post("/translate_file", files=files, data=data)
-    assert answer.status_code == 400 and answer.json()["error"].startswith(said)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -229,33 +227,35 @@ def test_a_form_without_an_entry_is_refused(data, files, said, client):
 )
 def test_a_body_that_is_no_form_with_a_file_is_refused(body, client):
     answer = client.post("/translate_file", **body)
-    assert answer.status_code == 400 and [*answer.json()] == ["error"] and len(answer.content) < 300
+    assert answer.status_code == 400
+    assert [*answer.json()] == ["error"]
+    assert len(answer.content) < 300
     assert client.get("/health").json()["status"] == "ok"
 
 
 def test_a_large_file_is_refused_by_the_limit_of_its_kind(pipeline):
     limits = Limits(max_body_bytes=2000, max_document_bytes=4000, max_characters=10)
     with serving(pipeline, limits) as client:
-        assert send(client, "a.html", b"<p>a</p>" + b"\n" * 3000).status_code == 200
-        for name, size, said in (
-            ("a.txt", 3000, "2000 bytes (--max_body"),
-            ("a.html", 5000, "4000 bytes (--max_doc"),
-        ):
+        content = b"<p>a</p>" + b"\n" * 3000
+        assert send(client, "a.html", content).status_code == 200
+        sizes = {"a.txt": (3000, "2000 bytes (--max_body")}
+        sizes["a.html"] = (5000, "4000 bytes (--max_doc")
+        for name, (size, said) in sizes.items():
             answer = send(client, name, b"a" * size)
-            assert answer.status_code == 413 and said in answer.json()["error"]
+            assert answer.status_code == 413
+            assert said in answer.json()["error"]
 
 
 def test_a_file_needs_a_key_and_its_download_needs_none(pipeline):
     with serving(pipeline, api_keys=["first"]) as client:
-        assert (
-            send(client, "a.txt", b"a").status_code
-            == send(client, "a.txt", b"a", api_key="x").status_code
-            == 403
-        )
+        assert send(client, "a.txt", b"a").status_code == 403
+        assert send(client, "a.txt", b"a", api_key="x").status_code == 403
         answer = send(client, "a.txt", b"a", api_key="first")
         assert download(client, answer).status_code == 200
-        answer = client.post("/translate_file", data={"api_key": "first", **LANGUAGES})
-        assert answer.status_code == 400 and "`file` must be given" in answer.json()["error"]
+        data = {"api_key": "first", **LANGUAGES}
+        answer = client.post("/translate_file", data=data)
+        assert answer.status_code == 400
+        assert "`file` must be given" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("name", ["x.html", "..", "%2e%2e%2fetc%2fpasswd", "a" * 3000])
@@ -280,9 +280,8 @@ def test_name_translation_is_harmless(name, expected):
 
 
 def test_a_strange_host_does_no_harm(client):
-    answer = client.post(
-        "/translate_file", files={"file": ("a.txt", b"a")}, data=LANGUAGES, headers={"host": "[a"}
-    )
+    request = {"files": {"file": ("a.txt", b"a")}, "data": LANGUAGES}
+    answer = client.post("/translate_file", **request, headers={"host": "[a"})
     assert answer.status_code in (200, 400)
 
 
@@ -313,7 +312,8 @@ def test_files_are_deleted_after_their_time():
 
 def test_a_client_with_many_files_takes_room_from_itself():
     files = TranslatedFiles(Limits(max_file_bytes=120))
-    names = keep(files, ("a.txt", b"a" * 30, "one"), *[("a.txt", b"a" * 40, "other")] * 5)
+    large = [("a.txt", b"a" * 40, "other")] * 5
+    names = keep(files, ("a.txt", b"a" * 30, "one"), *large)
     left = {f"{token}.a.txt" for token in files._files}
     assert [name in left for name in names] == [True, False, False, False, True, True]
     keep(files, ("a.txt", b"a" * 121, "third"))
@@ -322,15 +322,14 @@ def test_a_client_with_many_files_takes_room_from_itself():
 
 def test_a_zip_is_translated(pipeline):
     file, member = BytesIO(), "content.xml"
+    namespace = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
     with ZipFile(file, "w") as archive:
-        archive.writestr(
-            member, '<p xmlns="urn:oasis:names:tc:opendocument:xmlns:text:1.0">Two dogs.</p>'
-        )
+        archive.writestr(member, f'<p xmlns="{namespace}">Two dogs.</p>')
         archive.writestr("picture.png", bytes(range(256)))
     with serving(pipeline, Limits(max_tokens=5000)) as client:
-        found = download(client, send(client, "a.odt", file.getvalue()))
+        answer = download(client, send(client, "a.odt", file.getvalue()))
         (text,) = pipeline(["Two dogs."])
-    assert "a.de.odt" in found.headers["content-disposition"]
-    with ZipFile(BytesIO(found.content)) as archive:
+    assert "a.de.odt" in answer.headers["content-disposition"]
+    with ZipFile(BytesIO(answer.content)) as archive:
         assert archive.read("picture.png") == bytes(range(256))
         assert f">{text['translation_text']}</p>" in archive.read(member).decode()

@@ -29,22 +29,26 @@ from vanilla_transformer.text.languages import Direction
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 MULTIPART = {"content-type": "multipart/form-data; boundary=x"}
-ENGLISH, GERMAN = (
-    "A young woman is reading a book in the park.",
-    "Der Hund läuft durch das hohe Gras.",
-)
+ENGLISH = "A young woman is reading a book in the park."
+GERMAN = "Der Hund läuft durch das hohe Gras."
 
 
 def directions(names):
     return [Direction(*name.split("-")) for name in names.split()]
 
 
+def number_texts(text, count):
+    """Return different translations of a text."""
+    return [f"{text} {number}" for number in range(count)]
+
+
 def rank(texts, options, format):
-    return [[f"{text} {number}" for number in range(options.count)] for text in texts]
+    return [number_texts(text, options.count) for text in texts]
 
 
 def serving(names, translate=rank, known=(), **options):
-    service = create_service(translate, known=known, directions=directions(names), **options)
+    options |= {"known": known, "directions": directions(names)}
+    service = create_service(translate, **options)
     return TestClient(service, raise_server_exceptions=False)
 
 
@@ -61,18 +65,21 @@ def client():
 @pytest.fixture
 def detecting():
     """Return a client of a service that translates into French, and from English into German."""
-    with echoing("en-fr deu_Latn-fr en-de", detect=detect_languages, api_keys=["key"]) as client:
+    names = "en-fr deu_Latn-fr en-de"
+    with echoing(names, detect=detect_languages, api_keys=["key"]) as client:
         client.headers["authorization"] = "Bearer key"
         yield client
 
 
 def ask(client, path="/translate", **entries):
-    return client.post(path, json={"q": ["one", "two"], "source": "en", "target": "de"} | entries)
+    body = {"q": ["one", "two"], "source": "en", "target": "de"} | entries
+    return client.post(path, json=body)
 
 
 def error_of(answer, status=400):
     """Return the reason of a refusal in the form of LibreTranslate."""
-    assert answer.status_code == status and [*answer.json()] == ["error"], answer.text
+    assert answer.status_code == status, answer.text
+    assert [*answer.json()] == ["error"], answer.text
     return answer.json()["error"]
 
 
@@ -102,9 +109,8 @@ def test_libretranslate_forms_are_no_json(client):
     text = "A man & a dog.&q=Grass."
     answer = client.post("/translate", content=json.dumps({"text": text}), headers=FORM)
     assert answer.json() == {"translations": [[f"{text} 0"]]}
-    answer = client.post(
-        "/translate", content=json.dumps({"q": text, "source": "en", "target": "de"}), headers=FORM
-    )
+    body = json.dumps({"q": text, "source": "en", "target": "de"})
+    answer = client.post("/translate", content=body, headers=FORM)
     assert answer.json() == {"translatedText": f"{text} 0"}
 
 
@@ -138,17 +144,16 @@ def test_libretranslate_refuses_in_its_form(client, entries, message):
 
 def test_libretranslate_asks_for_a_missing_text_in_its_form(client):
     answer = client.post("/translate", json={"source": "en", "target": "de"})
-    assert (answer.status_code, answer.json()) == (
-        400,
-        {"error": "The body must have the entry `q`."},
-    )
+    assert error_of(answer) == "The body must have the entry `q`."
 
 
 def test_libretranslate_key_may_be_in_the_body():
     with serving("en-de", api_keys=["first"]) as client:
-        assert ask(client).status_code == ask(client, api_key="other").status_code == 403
+        assert ask(client).status_code == 403
+        assert ask(client, api_key="other").status_code == 403
         assert "translatedText" in ask(client, api_key="first").json()
-        assert client.post("/translate", json={"text": "a", "api_key": "first"}).status_code == 401
+        answer = client.post("/translate", json={"text": "a", "api_key": "first"})
+        assert answer.status_code == 401
 
 
 def test_libretranslate_without_the_classifier_detects_nothing():
@@ -159,103 +164,87 @@ def test_libretranslate_without_the_classifier_detects_nothing():
             {"code": "fr", "name": "French", "targets": []},
         ]
         assert client.post("/detect", json={"q": "a"}).status_code == 404
-        assert "the detection of languages is not installed" in error_of(
-            ask(client, source="auto", target="fr")
-        )
-        assert "`source`" in error_of(
-            ask(client)
-        )  # the only source, which this model does not know
+        reason = error_of(ask(client, source="auto", target="fr"))
+        assert "the detection of languages is not installed" in reason
+        # The only source, which this model does not know
+        assert "`source`" in error_of(ask(client))
 
 
 # --- Detection of languages -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "source"), [(ENGLISH, "en", "en"), (GERMAN, "de", "deu_Latn")]
-)
+SAMPLES = [(ENGLISH, "en", "en"), (GERMAN, "de", "deu_Latn")]
+
+
+@pytest.mark.parametrize(("text", "code", "source"), SAMPLES)
 def test_libretranslate_detects_the_language(detecting, text, code, source):
     for sent in ({"json": {"q": text}}, {"data": {"q": text}}):
         best, *others = detecting.post("/detect", **sent).json()
-        assert best["language"] == code and 50 < best["confidence"] <= 100
-        assert (
-            all(1 <= other["confidence"] <= best["confidence"] for other in others)
-            and len(others) < 20
-        )
+        assert best["language"] == code
+        assert 50 < best["confidence"] <= 100
+        assert len(others) < 20
+        for other in others:
+            assert 1 <= other["confidence"] <= best["confidence"]
     answer = ask(detecting, q=text, source="auto", target="fr").json()
     assert answer["translatedText"] == f"{source}-fr {text}"
-    assert (
-        answer["detectedLanguage"]["language"] == source
-        and answer["detectedLanguage"]["confidence"] > 50
-    )
+    assert answer["detectedLanguage"]["language"] == source
+    assert answer["detectedLanguage"]["confidence"] > 50
 
 
 def test_libretranslate_detects_the_language_of_each_text(detecting):
-    body = {
-        "q": [GERMAN, ENGLISH, GERMAN.upper(), ENGLISH],
-        "source": "AUTO",
-        "target": "fr-FR",
-        "alternatives": 1,
-    }
+    texts = [GERMAN, ENGLISH, GERMAN.upper(), ENGLISH]
+    body = {"q": texts, "source": "AUTO", "target": "fr-FR", "alternatives": 1}
     answer = ask(detecting, **body).json()
-    expected = [
-        f"{code}-fr {text}" for code, text in zip(["deu_Latn", "en"] * 2, body["q"], strict=True)
-    ]
-    assert answer["translatedText"] == expected and answer["alternatives"] == [
-        [text] for text in expected
-    ]
-    for text, found in zip(body["q"], answer["detectedLanguage"], strict=True):
-        assert ask(detecting, **body | {"q": text}).json()["detectedLanguage"] == found
+    codes = ["deu_Latn", "en"] * 2
+    expected = [f"{code}-fr {text}" for code, text in zip(codes, texts, strict=True)]
+    assert answer["translatedText"] == expected
+    assert answer["alternatives"] == [[text] for text in expected]
+    for text, language in zip(texts, answer["detectedLanguage"], strict=True):
+        alone = ask(detecting, **body | {"q": text}).json()
+        assert alone["detectedLanguage"] == language
     nothing = {"translatedText": [], "detectedLanguage": [], "alternatives": []}
     assert ask(detecting, **body | {"q": []}).json() == nothing
     answer = ask(detecting, q=[ENGLISH, GERMAN], source="auto").json()
-    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"], (
-        "the only source of German"
-    )
-    assert ask(detecting, q="Ein Hund.", target="fr").json() == {
-        "translatedText": "en-fr Ein Hund."
-    }
+    for language in answer["detectedLanguage"]:
+        assert language["language"] == "en", "the only source of German"
+    assert len(answer["detectedLanguage"]) == 2
+    answer = ask(detecting, q="Ein Hund.", target="fr").json()
+    assert answer == {"translatedText": "en-fr Ein Hund."}
 
 
-def test_libretranslate_names_a_refused_text_by_its_position_in_the_request():
-    with echoing(
-        "en-fr de-fr", limits=Limits(max_texts=3, max_tokens=60), detect=detect_languages
-    ) as client:
-        reason = (
-            f"The tokens of a text may be at most 60 (--max_tokens), got {len(ENGLISH) * 2} "
-            "at position 2."
+def test_libretranslate_names_the_position_of_a_refused_text():
+    limits = Limits(max_texts=3, max_tokens=60)
+    size = len(ENGLISH) * 2
+    with echoing("en-fr de-fr", limits=limits, detect=detect_languages) as client:
+
+        def reason(texts):
+            return error_of(ask(client, q=texts, source="auto", target="fr"))
+
+        assert reason([GERMAN, ENGLISH, ENGLISH * 2]) == (
+            f"The tokens of a text may be at most 60 (--max_tokens), got {size} at position 2."
         )
-        assert (
-            error_of(ask(client, q=[GERMAN, ENGLISH, ENGLISH * 2], source="auto", target="fr"))
-            == reason
-        )
-        assert "at most 3 (--max_texts), got 4" in error_of(
-            ask(client, q=[GERMAN] * 4, source="auto", target="fr")
-        )
+        assert "at most 3 (--max_texts), got 4" in reason([GERMAN] * 4)
 
 
-def test_libretranslate_detects_languages_of_models_that_take_turns_in_memory():
+def test_libretranslate_detects_languages_of_models_in_turn():
     loader = ModelLoader(max_loaded=1)
 
     def load(direction):
-        return LoadedModel(
-            lambda texts, options, format: [
-                [f"{direction} {text}"] * options.count for text in texts
-            ]
-        )
+        def translate(texts, options, format):
+            return [[f"{direction} {text}"] * options.count for text in texts]
 
-    models = [
-        ServedModel(
-            str(direction),
-            Limits(),
-            partial(load, direction),
-            directions=[direction],
-            loader=loader,
-        )
-        for direction in directions("en-fr de-fr")
-    ]
-    with TestClient(create_service_of(Models(models), detect=detect_languages)) as client:
+        return LoadedModel(translate)
+
+    models = []
+    for direction in directions("en-fr de-fr"):
+        load_one = partial(load, direction)
+        options = {"directions": [direction], "loader": loader}
+        models.append(ServedModel(str(direction), Limits(), load_one, **options))
+    service = create_service_of(Models(models), detect=detect_languages)
+    with TestClient(service) as client:
         answer = ask(client, q=[ENGLISH, GERMAN] * 2, source="auto", target="fr").json()
-        assert answer["translatedText"] == [f"en-fr {ENGLISH}", f"de-fr {GERMAN}"] * 2
+        expected = [f"en-fr {ENGLISH}", f"de-fr {GERMAN}"] * 2
+        assert answer["translatedText"] == expected
 
 
 @pytest.mark.parametrize(
@@ -274,26 +263,32 @@ def test_libretranslate_detects_languages_of_models_that_take_turns_in_memory():
 )
 def test_libretranslate_detects_the_language_of_texts_only(detecting, path, entries, message):
     assert message in error_of(detecting.post(path, json=entries))
-    assert (
-        detecting.post(path, json={"q": "a"}, headers={"authorization": "Bearer x"}).status_code
-        == 403
-    )
+    headers = {"authorization": "Bearer x"}
+    answer = detecting.post(path, json={"q": "a"}, headers=headers)
+    assert answer.status_code == 403
 
 
 # --- Forms and queries ----------------------------------------------------------------------------
 
+
 # How clients send the entries of a request.
+def split_entries(entries):
+    """Return the arguments of a request whose text is in the form, and else in the query."""
+    query = dict(entries)
+    return {"data": {"q": query.pop("q")}, "params": query}
+
+
+def as_parts(entries):
+    """Return the arguments of a request with entries in parts."""
+    return {"files": {name: (None, value) for name, value in entries.items()}}
+
+
 SENT = {
     "json": lambda entries: {"json": entries},
     "form": lambda entries: {"data": entries},
-    "multipart": lambda entries: {
-        "files": {name: (None, value) for name, value in entries.items()}
-    },
+    "multipart": as_parts,
     "query": lambda entries: {"params": entries},
-    "query and form": lambda entries: {
-        "params": {name: value for name, value in entries.items() if name != "q"},
-        "data": {"q": entries["q"]},
-    },
+    "query and form": split_entries,
 }
 
 
@@ -302,34 +297,32 @@ def test_libretranslate_reads_entries_of_every_kind(way, detecting):
     text = "Zwei Hunde & größere Ü\nGras=ja"
     del detecting.headers["authorization"]
     sent = {"q": text, "source": "en", "target": "fr", "api_key": "key"}
-    assert detecting.post("/translate", **SENT[way](sent)).json() == {
-        "translatedText": f"en-fr {text}"
-    }
-    assert detecting.post("/detect", **SENT[way](sent)).json()[0]["language"] == "de"
-    assert error_of(detecting.post("/translate", **SENT[way](sent | {"api_key": "x"})), 403)
+    answer = detecting.post("/translate", **SENT[way](sent))
+    assert answer.json() == {"translatedText": f"en-fr {text}"}
+    answer = detecting.post("/detect", **SENT[way](sent))
+    assert answer.json()[0]["language"] == "de"
+    sent["api_key"] = "x"
+    assert error_of(detecting.post("/translate", **SENT[way](sent)), 403)
 
 
-def test_libretranslate_prefers_the_query_and_reads_several_texts(detecting):
-    answer = detecting.post(
-        "/translate?target=de", data={"q": ["a\r\nb", "c"], "source": "en", "target": "fr"}
-    )
-    assert answer.json() == {"translatedText": ["en-de a\nb", "en-de c"]}, (
-        "browsers send other line ends"
-    )
+def test_libretranslate_prefers_the_query_and_reads_texts(detecting):
+    entries = {"q": ["a\r\nb", "c"], "source": "en", "target": "fr"}
+    answer = detecting.post("/translate?target=de", data=entries)
+    # Browsers send other line ends.
+    assert answer.json() == {"translatedText": ["en-de a\nb", "en-de c"]}
 
 
 # Bodies with a text in Latin-1, which is not UTF-8.
 PAIRS = b"source=en&target=fr&api_key=key&q="
 PARTS = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
-ENTRIES = ((b"source", b"en"), (b"target", b"fr"), (b"api_key", b"key"), (b"q", b"gr\xfcn"))
+ENTRIES = {b"source": b"en", b"target": b"fr", b"api_key": b"key", b"q": b"gr\xfcn"}
+DECLARED = {"content-type": FORM["content-type"] + "; charset=ISO-8859-1"}
+IN_PARTS = b"".join(PARTS % pair for pair in ENTRIES.items()) + b"--x--\r\n"
 LATIN = {
     "form": (PAIRS + b"gr\xfcn", FORM),
     "escaped": (PAIRS + b"gr%FCn", FORM),
-    "declared": (
-        PAIRS + b"gr%FCn",
-        {"content-type": FORM["content-type"] + "; charset=ISO-8859-1"},
-    ),
-    "multipart": (b"".join(PARTS % pair for pair in ENTRIES) + b"--x--\r\n", MULTIPART),
+    "declared": (PAIRS + b"gr%FCn", DECLARED),
+    "multipart": (IN_PARTS, MULTIPART),
 }
 
 
@@ -339,8 +332,10 @@ def test_libretranslate_refuses_forms_that_are_not_utf_8(way, path, detecting):
     del detecting.headers["authorization"]
     content, headers = LATIN[way]
     query = f"{path}?source=en&target=fr&api_key=key&q=gr%FCn"
-    for answer in (detecting.post(path, content=content, headers=headers), detecting.post(query)):
-        assert error_of(answer) == "`q` must be UTF-8, got other bytes."
+    answer = detecting.post(path, content=content, headers=headers)
+    assert error_of(answer) == "`q` must be UTF-8, got other bytes."
+    answer = detecting.post(query)
+    assert error_of(answer) == "`q` must be UTF-8, got other bytes."
 
 
 def test_libretranslate_refuses_other_forms_in_its_form(detecting):
@@ -349,7 +344,8 @@ def test_libretranslate_refuses_other_forms_in_its_form(detecting):
             answer = detecting.post(path, **SENT[way]({"source": "en", "target": "fr"}))
             assert error_of(answer) == "The form must have the entry `q`."
     file = {"q": ("a.txt", b"a"), "source": (None, "en"), "target": (None, "fr")}
-    assert error_of(detecting.post("/translate", files=file)) == "`q` must be a text, not a file."
+    answer = detecting.post("/translate", files=file)
+    assert error_of(answer) == "`q` must be a text, not a file."
     assert error_of(detecting.post("/translate", content=b"--y", headers=MULTIPART))
     for answer in (detecting.get("/detect"), detecting.post("/languages")):
         assert error_of(answer, 405) == "Method Not Allowed"
@@ -363,25 +359,22 @@ def test_libretranslate_refuses_a_lone_surrogate_in_each_entry(path, detecting):
         assert reason == f"`{name}` must be valid Unicode, got a lone surrogate."
 
 
-@pytest.mark.parametrize(
-    ("path", "content", "content_type"),
-    [
-        ("/translate", rb'{"q": "a", "api_key": "\ud800"}', "application/json"),
-        ("/detect", rb'{"q": "a", "api_key": "\ud800"}', "application/json"),
-        ("/detect", rb'{"api_key": "\ud800"}', "application/json"),
-        (
-            "/translate_file",
-            PARTS % (b"api_key", rb"\ud800") + b"--x--\r\n",
-            MULTIPART["content-type"] + "; charset=unicode_escape",
-        ),
-    ],
-)
-def test_libretranslate_refuses_a_key_with_a_lone_surrogate(path, content, content_type):
+JSON = "application/json"
+OTHER_PARTS = MULTIPART["content-type"] + "; charset=unicode_escape"
+SURROGATES = [
+    ("/translate", rb'{"q": "a", "api_key": "\ud800"}', JSON),
+    ("/detect", rb'{"q": "a", "api_key": "\ud800"}', JSON),
+    ("/detect", rb'{"api_key": "\ud800"}', JSON),
+    ("/translate_file", PARTS % (b"api_key", rb"\ud800") + b"--x--\r\n", OTHER_PARTS),
+]
+
+
+@pytest.mark.parametrize(("path", "content", "content_type"), SURROGATES)
+def test_libretranslate_refuses_a_key_with_a_surrogate(path, content, content_type):
     with echoing("", api_keys=["key"], detect=detect_languages) as client:
-        assert (
-            client.post(path, content=content, headers={"content-type": content_type}).status_code
-            == 403
-        )
+        headers = {"content-type": content_type}
+        answer = client.post(path, content=content, headers=headers)
+        assert answer.status_code == 403
 
 
 # --- Codes of languages ---------------------------------------------------------------------------
@@ -395,10 +388,10 @@ CODES = "en-zho_Hans en-zho_Hant deu_Latn-pt_BR en-fr"
         ("en-US", "fr_CA", "en-fr"),
         ("eng", "zh", "en-zho_Hans"),
         ("de-AT", "pt-br", "deu_Latn-pt_BR"),
-        *(
-            (source, target, None)
-            for source, target in (("de", "pt-PT"), ("de", "fr"), ("xx", "fr"), ("", "fr"))
-        ),
+        ("de", "pt-PT", None),
+        ("de", "fr", None),
+        ("xx", "fr", None),
+        ("", "fr", None),
         ("en", "f", None),
     ],
 )
@@ -439,10 +432,16 @@ def test_closest_languages_keeps_no_long_codes_in_memory():
     assert language_detection._parse.cache_info().currsize == before
 
 
-@pytest.mark.parametrize(
-    ("code", "name"),
-    [("pt-BR", "Portuguese (Brazil)"), ("deu_Latn", "German"), ("xx", "xx"), ("!", "!"), ("", "")],
-)
+NAMES = [
+    ("pt-BR", "Portuguese (Brazil)"),
+    ("deu_Latn", "German"),
+    ("xx", "xx"),
+    ("!", "!"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("code", "name"), NAMES)
 def test_language_name_is_english_or_the_code(code, name):
     assert language_name(code) == name
 
@@ -450,17 +449,15 @@ def test_language_name_is_english_or_the_code(code, name):
 def test_libretranslate_describes_itself_for_pages():
     with echoing(CODES, limits=Limits(max_characters=7), api_keys=["key"]) as client:
         settings = client.get("/frontend/settings").json()
-    assert (
-        settings["charLimit"] == 7 and settings["keyRequired"] and not settings["filesTranslation"]
-    )
+    assert settings["charLimit"] == 7
+    assert settings["keyRequired"]
+    assert not settings["filesTranslation"]
     assert settings["language"]["source"] == {"code": "en", "name": "English"}
     assert settings["language"]["target"]["code"] == "zho_Hans"
     with echoing("", documents=object()) as client:
         settings = client.get("/frontend/settings").json()
-    assert (
-        ".html" in settings["supportedFilesFormat"]
-        and settings["language"]["source"]["code"] == "auto"
-    )
+    assert ".html" in settings["supportedFilesFormat"]
+    assert settings["language"]["source"]["code"] == "auto"
 
 
 # --- A public client runs unchanged against a service with its real server ------------------------
@@ -479,19 +476,19 @@ def test_libretranslatepy_translates(address):
     assert client.translate(GERMAN, "de", "fr") == f"de-fr {GERMAN}"
     assert client.translate(ENGLISH, "auto", "FR") == f"en-fr {ENGLISH}"
     assert client.detect(GERMAN)[0]["language"] == "de"
-    assert [each["code"] for each in client.languages()] == ["en", "de", "fr"]
+    assert [language["code"] for language in client.languages()] == ["en", "de", "fr"]
     client.api_key = "other"
     with pytest.raises(HTTPError, match="403"):
         client.translate(GERMAN, "de", "fr")
 
 
 def test_the_log_has_no_queries(address):
-    found, handler = [], logging.Handler()
-    handler.emit = lambda record: found.append(record.getMessage())
+    lines, handler = [], logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
     logging.getLogger("uvicorn.access").addHandler(handler)
     try:
         urlopen(f"{address}/languages?api_key=key&q=secret").close()
     finally:
         logging.getLogger("uvicorn.access").removeHandler(handler)
-    (line,) = found
+    (line,) = lines
     assert line.endswith('"GET /languages HTTP/1.1" 200')

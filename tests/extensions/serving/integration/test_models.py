@@ -6,6 +6,7 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from fastapi.testclient import TestClient
@@ -57,26 +58,19 @@ class Shelf:
             raise self.failing[name]
         model = Model(name)
         self.models[name] = weakref.ref(model)
-        return LoadedModel(
-            model, lambda texts: [1] * len(texts), ["return_scores"] if name == "en-fr" else ()
-        )
+        known = ["return_scores"] if name == "en-fr" else ()
+        return LoadedModel(model, lambda texts: [1] * len(texts), known)
 
 
 @contextmanager
 def serving(shelf, names=NAMES, max_loaded=None, limits=None, **options):
     limits, loader = limits or Limits(), ModelLoader(max_loaded)
-    models = [
-        ServedModel(
-            name,
-            limits,
-            lambda name=name: shelf.load(name),
-            None,
-            [Direction(*name.split("-"))],
-            loader,
-        )
-        for name in names
-    ]
-    with TestClient(create_service_of(Models(models), limits, **options)) as client:
+    models = []
+    for name in names:
+        load, directions = partial(shelf.load, name), [Direction(*name.split("-"))]
+        models.append(ServedModel(name, limits, load, None, directions, loader))
+    service = create_service_of(Models(models), limits, **options)
+    with TestClient(service) as client:
         yield client
 
 
@@ -85,7 +79,8 @@ def ask(client, name, text="a", **entries):
 
 
 def ask_question(client, source, target, text="a"):
-    return client.post("/translate", json={"q": text, "source": source, "target": target})
+    body = {"q": text, "source": source, "target": target}
+    return client.post("/translate", json=body)
 
 
 def models_of(client):
@@ -93,41 +88,42 @@ def models_of(client):
 
 
 def states(client):
-    return {name: state["status"] for name, state in client.get("/health").json()["models"].items()}
+    models = client.get("/health").json()["models"]
+    return {name: state["status"] for name, state in models.items()}
 
 
 def test_models_are_loaded_when_a_request_needs_them():
     shelf = Shelf()
     with serving(shelf) as client:
-        assert shelf.loaded == [] and set(states(client).values()) == {"not loaded"}
+        assert shelf.loaded == []
+        assert set(states(client).values()) == {"not loaded"}
         for _ in range(2):
             assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
-        assert shelf.loaded == ["de-en"] and states(client)["de-en"] == "ok"
-        assert (
-            ask(client, "en-de", stream=True).text
-            == 'data: {"position": 0, "translations": ["en-de a"]}\n\n'
-        )
+        assert shelf.loaded == ["de-en"]
+        assert states(client)["de-en"] == "ok"
+        events = ask(client, "en-de", stream=True).text
+        assert events == 'data: {"position": 0, "translations": ["en-de a"]}\n\n'
         assert shelf.loaded == ["de-en", "en-de"]
         well = {"failures": 0, "last_failure": None}
-        models = {
-            name: {"status": status, "sha256": None} | well
-            for name, status in zip(NAMES, ("ok", "ok", "not loaded"), strict=True)
-        }
-        assert client.get("/health").json() == {"status": "ok", "version": __version__} | well | {
-            "models": models
-        }
+        health = client.get("/health").json()
+        models = health.pop("models")
+        assert health == {"status": "ok", "version": __version__} | well
+        assert [*models] == [*NAMES]
+        for model, status in zip(models.values(), ("ok", "ok", "not loaded"), strict=True):
+            assert model == {"status": status, "sha256": None} | well
 
 
 def test_models_are_chosen_by_the_languages_of_libretranslate():
     with serving(Shelf()) as client:
         for name in NAMES:
-            assert ask_question(client, *name.split("-")).json() == {"translatedText": f"{name} a"}
-        assert ask_question(client, "auto", "fr").json() == {"translatedText": "en-fr a"}
-        assert client.get("/languages").json() == [
-            {"code": "en", "name": "English", "targets": ["de", "fr"]},
-            {"code": "de", "name": "German", "targets": ["en"]},
-            {"code": "fr", "name": "French", "targets": []},
-        ]
+            answer = ask_question(client, *name.split("-")).json()
+            assert answer == {"translatedText": f"{name} a"}
+        answer = ask_question(client, "auto", "fr").json()
+        assert answer == {"translatedText": "en-fr a"}
+        english, german, french = client.get("/languages").json()
+        assert english == {"code": "en", "name": "English", "targets": ["de", "fr"]}
+        assert german == {"code": "de", "name": "German", "targets": ["en"]}
+        assert french == {"code": "fr", "name": "French", "targets": []}
 
 
 @pytest.mark.parametrize("name", [None, "fr-en", "", 3, ["en-de"]])
@@ -143,29 +139,32 @@ def test_unknown_models_are_refused_with_the_known_ones(name):
 
 def test_the_only_model_needs_no_name():
     with serving(Shelf(), ["en-de"]) as client:
-        assert client.post("/translate", json={"text": "a"}).json() == {
-            "translations": [["en-de a"]]
-        }
-        assert ask(client, "en-de").status_code == 200 and ask(client, "de-en").status_code == 422
+        answer = client.post("/translate", json={"text": "a"}).json()
+        assert answer == {"translations": [["en-de a"]]}
+        assert ask(client, "en-de").status_code == 200
+        assert ask(client, "de-en").status_code == 422
         assert "models" not in client.get("/health").json()
     with TestClient(create_service(Model("x"), name="x")) as client:
-        assert ask(client, "x").status_code == 200 and ask(client, "y").status_code == 422
+        assert ask(client, "x").status_code == 200
+        assert ask(client, "y").status_code == 422
 
 
-@pytest.mark.parametrize("error", [OSError("/secret is missing"), SystemExit("/secret")])
+ERRORS = [OSError("/secret is missing"), SystemExit("/secret")]
+
+
+@pytest.mark.parametrize("error", ERRORS)
 def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
     shelf, kind = Shelf(en_de=error), type(error).__name__
     with serving(shelf) as client:
-        said = f"The model en-de cannot be loaded ({kind}). The log of the service has the reason."
+        reason = "The log of the service has the reason."
+        said = f"The model en-de cannot be loaded ({kind}). {reason}"
         for answer, form in (
             (ask(client, "en-de"), "detail"),
             (ask_question(client, "en", "de"), "error"),
             (client.get("/models/en-de"), "detail"),
         ):
-            assert (answer.status_code, answer.json()) == (
-                500,
-                {form: said},
-            ) and "/secret" in caplog.text
+            assert (answer.status_code, answer.json()) == (500, {form: said})
+            assert "/secret" in caplog.text
         assert ask(client, "de-en").status_code == 200
         health = client.get("/health")
         assert health.status_code == 200
@@ -179,23 +178,22 @@ def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
         assert ask(client, "en-de").status_code == 200
 
 
-def test_a_model_describes_itself_once_it_is_loaded_to_clients_with_a_key():
+def test_a_model_describes_itself_to_clients_with_a_key():
     shelf = Shelf()
     with serving(shelf, max_loaded=1, api_keys=["key"]) as client:
-        assert client.get("/models/en-de").status_code == 401 and shelf.loaded == []
+        assert client.get("/models/en-de").status_code == 401
+        assert shelf.loaded == []
         client.headers["authorization"] = "Bearer key"
-        assert client.get("/models/en-fr").json() == {
-            "name": "en-fr",
-            "features": ["return_scores"],
-        }
+        answer = client.get("/models/en-fr").json()
+        assert answer == {"name": "en-fr", "features": ["return_scores"]}
         assert client.get("/models/en-de").json() == {"name": "en-de", "features": []}
-        assert shelf.loaded == ["en-fr", "en-de"] and states(client)["en-fr"] == "not loaded"
+        assert shelf.loaded == ["en-fr", "en-de"]
+        assert states(client)["en-fr"] == "not loaded"
         missing = client.get("/models/fr-en")
         assert (missing.status_code, missing.json()) == (404, {"detail": KNOWN})
         assert ask(client, "en-fr", return_scores=True).status_code == 200
-        assert (
-            "Leave `return_scores` out" in ask(client, "en-de", return_scores=True).json()["detail"]
-        )
+        refused = ask(client, "en-de", return_scores=True)
+        assert "Leave `return_scores` out" in refused.json()["detail"]
 
 
 # --- Loading --------------------------------------------------------------------------------------
@@ -226,7 +224,8 @@ def test_other_models_translate_while_one_is_loaded():
         wait_until(lambda: states(client)["en-de"] == "loading")
         assert ask(client, "de-en").status_code == 200
         shelf.proceed.set()
-        assert [each.result().json() for each in started] == [{"translations": [["en-de a"]]}] * 3
+        for request in started:
+            assert request.result().json() == {"translations": [["en-de a"]]}
         assert shelf.loaded == ["de-en", "en-de"]
 
 
@@ -235,12 +234,11 @@ def test_a_request_waits_for_loading_within_its_time():
     shelf.proceed.clear()
     with serving(shelf, limits=Limits(request_seconds=1)) as client:
         answer = ask(client, "en-de")
-        assert (
-            answer.status_code == 503
-            and "The model en-de is still loading" in answer.json()["detail"]
-        )
+        assert answer.status_code == 503
+        assert "The model en-de is still loading" in answer.json()["detail"]
         shelf.proceed.set()
-        assert ask(client, "en-de").status_code == 200 and shelf.loaded == ["en-de"]
+        assert ask(client, "en-de").status_code == 200
+        assert shelf.loaded == ["en-de"]
 
 
 def test_stopping_refuses_requests_that_wait_for_a_model():
@@ -249,12 +247,11 @@ def test_stopping_refuses_requests_that_wait_for_a_model():
     with serving(shelf) as client:
         waiting = POOL.submit(ask, client, "en-de")
         models = client.app.state.models
-        wait_until(lambda: states(client)["en-de"] == "loading" and models.is_busy)
+        wait_until(lambda: states(client)["en-de"] == "loading")
+        wait_until(lambda: models.is_busy)
         client.portal.call(models.stop)
-        assert (
-            waiting.result().status_code == 503
-            and "shutting down" in waiting.result().json()["detail"]
-        )
+        assert waiting.result().status_code == 503
+        assert "shutting down" in waiting.result().json()["detail"]
         assert models.is_busy  # the thread cannot be stopped
         shelf.proceed.set()
         wait_until(lambda: not models.is_busy)
@@ -266,14 +263,11 @@ def test_max_loaded_unloads_the_least_recently_used_model():
         for name in ("en-de", "de-en", "en-de", "en-fr"):
             assert ask(client, name).json() == {"translations": [[f"{name} a"]]}
         assert states(client) == {"en-de": "ok", "de-en": "not loaded", "en-fr": "ok"}
-        assert shelf.models["de-en"]() is None and shelf.models["en-de"]() is not None
+        assert shelf.models["de-en"]() is None
+        assert shelf.models["en-de"]() is not None
         assert ask(client, "de-en").status_code == 200
-        assert states(client)["en-de"] == "not loaded" and shelf.loaded == [
-            "en-de",
-            "de-en",
-            "en-fr",
-            "de-en",
-        ]
+        assert states(client)["en-de"] == "not loaded"
+        assert shelf.loaded == ["en-de", "de-en", "en-fr", "de-en"]
 
 
 def test_max_loaded_keeps_a_model_that_is_at_work():
@@ -283,7 +277,8 @@ def test_max_loaded_keeps_a_model_that_is_at_work():
         wait_until(lambda: client.app.state.models.is_busy and "en-de" in shelf.models)
         wait_until(lambda: states(client)["en-de"] == "ok")
         answer = ask(client, "de-en")
-        assert answer.status_code == 503 and "no room for more" in answer.json()["detail"]
+        assert answer.status_code == 503
+        assert "no room for more" in answer.json()["detail"]
         shelf.models["en-de"]().proceed.set()
         assert waiting.result().json() == {"translations": [["en-de wait"]]}
         assert ask(client, "de-en").status_code == 200
@@ -294,28 +289,30 @@ def test_max_loaded_keeps_a_model_that_is_at_work():
 
 def test_limits_hold_for_each_model():
     shelf = Shelf()
-    with serving(shelf, limits=Limits(max_waiting=1, max_batch_size=1), metrics=True) as client:
-        assert [ask(client, name).status_code for name in ("en-de", "de-en")] == [200, 200]
+    limits = Limits(max_waiting=1, max_batch_size=1)
+    with serving(shelf, limits=limits, metrics=True) as client:
+        for name in ("en-de", "de-en"):
+            assert ask(client, name).status_code == 200
         started = [POOL.submit(ask, client, "en-de", "wait")]
         wait_until(lambda: client.app.state.models.is_busy)
         started.append(POOL.submit(ask, client, "en-de"))
         wait_until(lambda: 'waiting{model="en-de"} 1.0' in client.get("/metrics").text)
         refused = ask(client, "en-de")
-        assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
-        started.append(
-            POOL.submit(ask, client, "de-en")
-        )  # waits for the thread, not for room in the queue
+        assert refused.status_code == 503
+        assert refused.headers["Retry-After"] == "1"
+        # This one waits for the thread, not for room in the queue.
+        started.append(POOL.submit(ask, client, "de-en"))
         shelf.models["en-de"]().proceed.set()
-        assert [each.result().status_code for each in started] == [200] * 3
+        for request in started:
+            assert request.result().status_code == 200
 
 
-def test_metrics_have_a_label_for_each_model_and_tell_whether_it_decodes_by_compiled_steps():
+def test_metrics_of_models_tell_which_decode_by_compiled_steps():
     compiled = []
-    loaded = LoadedModel(shout, lambda texts: [1] * len(texts), is_compiled=lambda: bool(compiled))
-    models = [
-        ServedModel("one", Limits(), loaded=loaded),
-        ServedModel("two", Limits(), load=lambda: loaded),
-    ]
+    options = {"is_compiled": lambda: bool(compiled)}
+    loaded = LoadedModel(shout, lambda texts: [1] * len(texts), **options)
+    models = [ServedModel("one", Limits(), loaded=loaded)]
+    models.append(ServedModel("two", Limits(), load=lambda: loaded))
     with TestClient(create_service_of(Models(models), metrics=True)) as client:
         assert 'compiled{model="one"} 0.0' in client.get("/metrics").text
         compiled.append("steps")
@@ -324,11 +321,8 @@ def test_metrics_have_a_label_for_each_model_and_tell_whether_it_decodes_by_comp
     for name, *values in (("loaded", 1, 0), ("texts", 1, 0), ("compiled", 1, 0)):
         for model, value in zip(("one", "two"), values, strict=True):
             assert f'{name}{{model="{model}"}} {value}.0' in lines
-    for sample in (
-        'requests_total{model="one",status="200"}',
-        'requests_total{model="",status="422"}',
-    ):
-        assert f"{sample} 1.0" in lines
+    assert 'requests_total{model="one",status="200"} 1.0' in lines
+    assert 'requests_total{model="",status="422"} 1.0' in lines
     assert 'tokens_total{model="one"} 1.0' in lines
 
 
@@ -342,6 +336,8 @@ def test_a_broken_model_breaks_the_service():
         assert not models_of(client)[0].batcher.broken
         assert ask(client, "en-de").status_code == 500
         health = client.get("/health")
-        assert health.status_code == 503 and health.json()["status"] == "broken"
-        assert states(client) == {"en-de": "broken", "de-en": "not loaded", "en-fr": "not loaded"}
+        assert health.status_code == 503
+        assert health.json()["status"] == "broken"
+        others = {"de-en": "not loaded", "en-fr": "not loaded"}
+        assert states(client) == {"en-de": "broken"} | others
         assert models_of(client)[0].batcher.last_failure == "RuntimeError"

@@ -20,15 +20,9 @@ from vanilla_transformer.text.languages import Direction
 @pytest.fixture(scope="module")
 def client(tiny_tokenizer):
     pipeline = TranslationPipeline(tiny_model(), tiny_tokenizer)
-    service = create_service(
-        translate_with(pipeline),
-        metrics=True,
-        docs=True,
-        known=known_options(pipeline),
-        directions=[Direction("en", "de")],
-        name="en-de",
-        detect=detect_languages,
-    )
+    options = {"known": known_options(pipeline), "directions": [Direction("en", "de")]}
+    options |= {"metrics": True, "docs": True, "detect": detect_languages}
+    service = create_service(translate_with(pipeline), name="en-de", **options)
     with TestClient(service) as client:
         yield client
 
@@ -52,54 +46,46 @@ def answers(document, method, path):
 
 def validate(value, content, document):
     """Check a value by the schema of some content, which may refer to parts of the document."""
-    jsonschema.validate(value, {**content["schema"], "components": document["components"]})
+    schema = content["schema"] | {"components": document["components"]}
+    jsonschema.validate(value, schema)
 
 
 def encode(kind, entries):
     if kind == MULTIPART:
         return {"files": {name: (None, value) for name, value in entries.items()}}
-    return (
-        {"json": entries}
-        if kind == JSON
-        else {"content": urlencode(entries), "headers": {"content-type": kind}}
-    )
+    if kind == JSON:
+        return {"json": entries}
+    return {"content": urlencode(entries), "headers": {"content-type": kind}}
 
 
 def test_openapi_document_is_valid(document):
     pytest.importorskip("openapi_spec_validator").validate(document)
-    paths = {"/translate", "/detect", "/models/{name}", "/languages", "/health", "/metrics"}
-    assert set(document["paths"]) == paths | {
-        "/translate_file",
-        "/download_file/{name}",
-        "/frontend/settings",
-    }
+    paths = {"/translate", "/detect", "/models/{name}", "/languages", "/health"}
+    paths |= {"/translate_file", "/download_file/{name}"}
+    assert set(document["paths"]) == paths | {"/frontend/settings", "/metrics"}
 
 
 def test_openapi_schemas_have_the_entries_of_requests(document):
     schemas = document["components"]["schemas"]
     schema = schemas["TranslationRequest"]
-    assert set(schema["properties"]) == set(ENTRIES) >= set(options_of(BODY)) and schema[
-        "required"
-    ] == ["text"]
-    assert all(entry["description"] for entry in schema["properties"].values())
+    assert set(schema["properties"]) == set(ENTRIES)
+    assert set(ENTRIES) >= set(options_of(BODY))
+    assert schema["required"] == ["text"]
+    for entry in schema["properties"].values():
+        assert entry["description"]
     declared = TranslationOptions.model_json_schema()["properties"]
     for name in options_of(BODY):
+        entry, expected = schema["properties"][name], declared[name]
         for part in ("type", "anyOf", "items", "additionalProperties"):
-            assert schema["properties"][name].get(part) == declared[name].get(part), name
-    assert {*schemas["Question"]["properties"]} == {
-        "q",
-        "source",
-        "target",
-        "format",
-        "alternatives",
-        "api_key",
-    }
+            assert entry.get(part) == expected.get(part), name
+    entries = {"q", "source", "target", "format", "alternatives", "api_key"}
+    assert {*schemas["Question"]["properties"]} == entries
     form = bodies(document, "/translate_file")[MULTIPART]["schema"]
     assert {*form["properties"]} == {"file", "source", "target", "api_key"}
     assert {*form["required"]} == {"file", "source", "target"}
 
 
-def test_openapi_examples_of_requests_have_answers_of_the_documented_shape(client, document):
+def test_openapi_examples_have_answers_of_the_documented_shape(client, document):
     documented = answers(document, "post", "/translate")
     assert {*bodies(document, "/translate")} == {JSON, FORM, MULTIPART}
     sent = 0
@@ -109,13 +95,11 @@ def test_openapi_examples_of_requests_have_answers_of_the_documented_shape(clien
             answer = client.post("/translate", **encode(kind, request))
             assert answer.status_code == 200, answer.text
             content = documented[answer.headers["content-type"].partition(";")[0]]
-            example, found = (
-                examples(content)[name],
-                answer.text if name == "stream" else answer.json(),
-            )
-            for value in (example, found):
+            example = examples(content)[name]
+            received = answer.text if name == "stream" else answer.json()
+            for value in (example, received):
                 validate(value, content, document)
-            assert shape(found) == shape(example)
+            assert shape(received) == shape(example)
             sent += 1
     assert sent >= 8
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from functools import partial
 
 import pytest
 from fastapi.testclient import TestClient
@@ -18,60 +19,66 @@ from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimit
 
 
 def shout(texts, options, format):
-    return [[f"{text.upper()} {rank}" for rank in range(options.count)] for text in texts]
+    return [shout_often(text, options.count) for text in texts]
+
+
+def shout_often(text, count):
+    """Return different translations of a text."""
+    return [f"{text.upper()} {rank}" for rank in range(count)]
 
 
 def get_page(limits=None, title="A model", api_keys=(), known=(), **options):
     """Return the text of the page of a service of one model."""
-    return page_of(create_service(shout, limits, api_keys=api_keys, known=known), title, **options)
+    service = create_service(shout, limits, api_keys=api_keys, known=known)
+    return page_of(service, title, **options)
 
 
 def page_of(service, title="A model", **options):
     with TestClient(add_page(service, title, **options)) as client:
         answer = client.get("/")
-    assert (
-        answer.status_code == 200 and answer.headers["content-type"] == "text/html; charset=utf-8"
-    )
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
     return answer.text
 
 
 def settings_of(page):
     """Return what the script of the page reads."""
-    (data,) = re.findall(
-        r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL
-    )
+    pattern = r'<script id="data" type="application/json">(.*?)</script>'
+    (data,) = re.findall(pattern, page, re.DOTALL)
     return json.loads(data)
 
 
 def test_add_page_keeps_the_service():
     with TestClient(add_page(create_service(shout, docs=True), "A model")) as client:
-        assert client.post("/translate", json={"text": "one"}).json() == {
-            "translations": [["ONE 0"]]
-        }
+        answer = client.post("/translate", json={"text": "one"})
+        assert answer.json() == {"translations": [["ONE 0"]]}
         assert "/" not in client.get("/openapi.json").json()["paths"]
 
 
 def test_page_loads_nothing_and_runs_its_own_script_only():
     page = get_page()
-    assert not re.findall(r"""(?:src|href|action)=["'](?!data:)|url\(|@import|https?:""", page)
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1]
+    addresses = r"""(?:src|href|action)=["'](?!data:)|url\(|@import|https?:"""
+    assert not re.findall(addresses, page)
+    pattern = r'http-equiv="Content-Security-Policy" content="([^"]*)"'
+    policy = re.search(pattern, page)[1]
     for tag, directive in (("style", "style-src"), ("script", "script-src")):
         (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{directive} 'sha256-{digest}'" in policy
-    assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
 
 
 def test_page_names_the_model_as_text():
     page = get_page(title="</title><b>&", directions=[Direction("</script>", "de")])
-    assert "<h1>&lt;/title&gt;&lt;b&gt;&amp;</h1>" in page and page.count("</script>") == 2
+    assert "<h1>&lt;/title&gt;&lt;b&gt;&amp;</h1>" in page
+    assert page.count("</script>") == 2
     assert settings_of(page)["sources"] == ["</script>"]
 
 
 def test_page_knows_the_limits_and_no_other_settings_of_the_service():
-    settings = settings_of(
-        get_page(ServeArguments(max_characters=7, max_hypotheses=2, api_key_file="secret.txt"))
-    )
+    options = {"max_characters": 7, "max_hypotheses": 2, "api_key_file": "secret.txt"}
+    settings = settings_of(get_page(ServeArguments(**options)))
     assert settings["limits"] == {
         "max_texts": 256,
         "max_characters": 7,
@@ -79,32 +86,29 @@ def test_page_knows_the_limits_and_no_other_settings_of_the_service():
         "max_body_bytes": 1_000_000,
         "max_document_bytes": 10_000_000,
     }
-    assert settings["num_hypotheses"] == 2 and "secret" not in json.dumps(settings)
+    assert settings["num_hypotheses"] == 2
+    assert "secret" not in json.dumps(settings)
     assert settings_of(get_page(Limits()))["num_hypotheses"] == 4
 
 
 def test_page_shows_what_the_model_can_return():
     settings = settings_of(get_page(known=["return_scores", "format", "seed"]))
-    assert (
-        settings["features"] == ["return_scores", "format", "seed"]
-        and settings["endings"][".md"] == "markdown"
-    )
+    assert settings["features"] == ["return_scores", "format", "seed"]
+    assert settings["endings"][".md"] == "markdown"
     settings = settings_of(get_page(known=["return_scores", "return_alignments"]))
-    assert (
-        settings["features"] == ["return_scores", "return_alignments"] and settings["endings"] == {}
-    )
+    assert settings["features"] == ["return_scores", "return_alignments"]
+    assert settings["endings"] == {}
     assert settings["models"] == {}
 
 
 def test_page_says_what_each_warning_means():
     settings = settings_of(get_page())
-    assert "return_warnings" in settings["returned"] and settings["warnings"] == WARNINGS
-    names = {
-        name
-        for pair in (("1 2", "3"), ("a", "a" * 99), ("a b", "c c c c"))
-        for name in warnings_of(*pair)
-    }
-    assert names and names <= {*settings["warnings"]}
+    assert "return_warnings" in settings["returned"]
+    assert settings["warnings"] == WARNINGS
+    for pair in (("1 2", "3"), ("a", "a" * 99), ("a b", "c c c c")):
+        names = warnings_of(*pair)
+        assert names
+        assert {*names} <= {*settings["warnings"]}
 
 
 def warnings_of(source, translation):
@@ -115,26 +119,16 @@ def warnings_of(source, translation):
 def test_page_knows_the_model_of_each_direction(names):
     directions = [Direction("en", "de"), Direction("en", "fr")][: len(names)]
     limits = Limits(max_characters=7)
-    models = [
-        ServedModel(
-            name,
-            limits,
-            load=lambda: pytest.fail("no request needs a model"),
-            directions=[direction],
-        )
-        for name, direction in zip(names, directions, strict=True)
-    ]
-    settings = settings_of(
-        page_of(create_service_of(Models(models), limits), directions=directions)
-    )
-    assert settings["models"] == {
-        str(direction): name for name, direction in zip(names, directions, strict=True)
-    }
-    assert (
-        settings["features"] is None
-        and settings["endings"]
-        and settings["limits"]["max_characters"] == 7
-    )
+    models = []
+    for name, direction in zip(names, directions, strict=True):
+        load = partial(pytest.fail, "no request needs a model")
+        models.append(ServedModel(name, limits, load, directions=[direction]))
+    service = create_service_of(Models(models), limits)
+    settings = settings_of(page_of(service, directions=directions))
+    assert settings["models"] == dict(zip(map(str, directions), names, strict=True))
+    assert settings["features"] is None
+    assert settings["endings"]
+    assert settings["limits"]["max_characters"] == 7
 
 
 def test_page_asks_for_a_key_if_the_service_does():
@@ -157,11 +151,10 @@ def test_page_asks_for_a_key_if_the_service_does():
 )  # fmt: skip
 def test_page_knows_the_targets_of_each_source(directions, sources, targets, targets_of):
     settings = settings_of(get_page(directions=directions, default={"tgt_lang": "fr"}))
-    assert (settings["sources"], settings["targets"], settings["targets_of"]) == (
-        sources,
-        targets,
-        targets_of,
-    )
+    assert settings["sources"] == sources
+    assert settings["targets"] == targets
+    assert settings["targets_of"] == targets_of
     names = {"en": "English", "de": "German", "fr": "French", "it": "Italian"}
-    assert settings["names"] == {code: names[code] for code in {*sources, *targets} - {""}}
+    codes = {*sources, *targets} - {""}
+    assert settings["names"] == {code: names[code] for code in codes}
     assert settings["default"] == {"tgt_lang": "fr"}

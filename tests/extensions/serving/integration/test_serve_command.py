@@ -28,9 +28,11 @@ TEXT = "A man is sleeping."
 def served(monkeypatch):
     """Let `serve` build its service and stop before it runs; return the services."""
     services = []
-    monkeypatch.setattr(
-        server, "run_server", lambda service, listener, limits: services.append(service)
-    )
+
+    def run_server(service, listener, limits):
+        services.append(service)
+
+    monkeypatch.setattr(server, "run_server", run_server)
     return services
 
 
@@ -60,9 +62,11 @@ def serve(*flags):
     return main(["serve", *map(str, flags), "--port", "0", "--hosts", "testserver"])
 
 
-@pytest.mark.parametrize(
-    ("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)]
-)
+ADDRESSES = [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)]
+WARNING = "warning: Other machines can use this service without a key"
+
+
+@pytest.mark.parametrize(("host", "warned"), ADDRESSES)
 def test_serve_warns_that_other_machines_need_no_key(
     host, warned, served, loaded_on, capsys, tmp_path
 ):
@@ -71,30 +75,33 @@ def test_serve_warns_that_other_machines_need_no_key(
     (tmp_path / "keys").write_text("first\nsecond\n")
     assert serve("model", "--host", host) == 0
     output = capsys.readouterr()
-    assert ("warning: Other machines can use this service without a key" in output.err) == warned
+    assert (WARNING in output.err) == warned
     assert "Serving model at http://" in output.out
     assert serve("model", "--host", host, "--api_key_file", tmp_path / "keys") == 0
     assert not capsys.readouterr().err
     assert [service.state.api_keys for service in served] == [(), ("first", "second")]
 
 
-def test_serve_names_the_only_model_and_loads_it_on_a_thread_that_ends(served, loaded_on):
+def test_serve_names_and_loads_the_only_model_on_a_thread(served, loaded_on):
     """OpenMP's threads for the main thread would slow down the model's."""
     assert serve("runs/mine") == serve("runs/mine", "--direction", "en-de") == 0
-    assert [[model.name for model in service.state.models] for service in served] == [
-        ["mine"],
-        ["en-de"],
-    ]
-    assert not any(thread is threading.main_thread() or thread.is_alive() for thread in loaded_on)
+    names = []
+    for service in served:
+        names += [model.name for model in service.state.models]
+    assert names == ["mine", "en-de"]
+    for thread in loaded_on:
+        assert thread is not threading.main_thread()
+        assert not thread.is_alive()
 
 
-def test_serve_loads_each_model_for_its_languages(served, tiny_tokenizer, tmp_path, capsys):
+def test_serve_loads_models_for_their_languages(served, tiny_tokenizer, tmp_path, capsys):
     plain = save(tiny_model(), tiny_tokenizer, tmp_path / "first")
     tags = copy.deepcopy(tiny_tokenizer)
     add_language_tags(tags, [Direction("en", "fr"), Direction("de", "en")])
     multilingual = save(tiny_model(vocab_size=len(tags)), tags, tmp_path / "second")
     folders = {"en-de": "first", "de-en": "second", "en-fr": "second"}
-    assert serve(*(f"--model={name}={tmp_path / folder}" for name, folder in folders.items())) == 0
+    models = [f"--model={name}={tmp_path / folder}" for name, folder in folders.items()]
+    assert serve(*models) == 0
     assert "Serving en-de, de-en, en-fr at http://127.0.0.1:" in capsys.readouterr().out
     expected = {
         "en-de": plain(TEXT),
@@ -104,19 +111,18 @@ def test_serve_loads_each_model_for_its_languages(served, tiny_tokenizer, tmp_pa
     with TestClient(served[0]) as client:
         for name, ((answer,)) in expected.items():
             source, target = name.split("-")
-            found = client.post(
-                "/translate", json={"q": TEXT, "source": source, "target": target}
-            ).json()
-            assert found == {"translatedText": answer["translation_text"]}
-            found = client.post(
-                "/translate", json={"text": TEXT, "model": name, "return_scores": True}
-            ).json()
-            assert found["translations"][0][0]["text"] == answer["translation_text"]
+            body = {"q": TEXT, "source": source, "target": target}
+            translated = client.post("/translate", json=body).json()
+            assert translated == {"translatedText": answer["translation_text"]}
+            body = {"text": TEXT, "model": name, "return_scores": True}
+            scored = client.post("/translate", json=body).json()
+            assert scored["translations"][0][0]["text"] == answer["translation_text"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "status"), [(["--page"], 200), (["--no_page"], 404), (["--page", "false"], 404)]
-)
+PAGE_FLAGS = [(["--page"], 200), (["--no_page"], 404), (["--page", "false"], 404)]
+
+
+@pytest.mark.parametrize(("flags", "status"), PAGE_FLAGS)
 def test_serve_has_a_page_unless_a_flag_turns_it_off(flags, status, served, tmp_path):
     assert serve("--model", f"en-de={tmp_path}", f"de-en={tmp_path}", *flags) == 0
     with TestClient(served[0]) as client:
@@ -133,20 +139,17 @@ def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):
     assert serve("--model", f"en-de={tmp_path}/first", f"de-en={tmp_path}/second") == 0
     with TestClient(served[0]) as client:
         answer = client.post("/translate", json={"text": TEXT, "model": "de-en"})
-        assert (
-            answer.status_code == 500
-            and "The model de-en cannot be loaded (" in answer.json()["detail"]
-        )
-        assert str(tmp_path) not in answer.text and str(tmp_path) in caplog.text
+        assert answer.status_code == 500
+        assert "The model de-en cannot be loaded (" in answer.json()["detail"]
+        assert str(tmp_path) not in answer.text
+        assert str(tmp_path) in caplog.text
         assert client.get("/health").status_code == 200
 
 
 def xliff(target):
     unit = "<trans-unit id='1'><source>A man.</source></trans-unit>"
-    return (
-        "<xliff version='1.2'><file source-language='en' "
-        f"target-language='{target}'>{unit}</file></xliff>"
-    )
+    languages = f"source-language='en' target-language='{target}'"
+    return f"<xliff version='1.2'><file {languages}>{unit}</file></xliff>"
 
 
 @pytest.mark.parametrize(
@@ -165,16 +168,15 @@ def xliff(target):
 def test_serve_tells_documents_the_languages(
     trained, flags, named, served, tiny_tokenizer, tmp_path
 ):
-    tokenizer, directions = (
-        copy.deepcopy(tiny_tokenizer),
-        [Direction(*each.split("-")) for each in trained.split()],
-    )
+    tokenizer, folder = copy.deepcopy(tiny_tokenizer), tmp_path / "model"
+    directions = [Direction(*name.split("-")) for name in trained.split()]
     if len(directions) > 1:
         add_language_tags(tokenizer, directions)
     else:
         store_direction(tokenizer, directions)
-    save(tiny_model(vocab_size=len(tokenizer)), tokenizer, tmp_path / "model")
-    assert serve(*(flag.format(folder=tmp_path / "model") for flag in flags)) == 0
+    save(tiny_model(vocab_size=len(tokenizer)), tokenizer, folder)
+    flags = [flag.format(folder=folder) for flag in flags]
+    assert serve(*flags) == 0
     with TestClient(served[0], raise_server_exceptions=False) as client:
 
         def ask(text, form):
@@ -182,35 +184,34 @@ def test_serve_tells_documents_the_languages(
 
         page = ask("<html lang=en><p>A man.</p>", "html").json()["translations"][0][0]
         assert page.startswith(f"<html lang={named}><p>")
-        other, own = ask(xliff("fr"), "xliff"), ask(xliff("de"), "xliff")
-        assert own.status_code == 200
+        other, same = ask(xliff("fr"), "xliff"), ask(xliff("de"), "xliff")
+        assert same.status_code == 200
         answered = page.partition("<p>")[2].removesuffix("</p>")
-        is_filled = "</source><target " in own.json()["translations"][0][0]
+        is_filled = "</source><target " in same.json()["translations"][0][0]
         # A segment stays open if this random model answers with signs of placeholders.
         assert is_filled != adds_signs("A man.", answered)
         if named == "en":
             assert other.status_code == 200
         else:
-            said = (
-                f"The target language of the file must be {named.replace('-', '_')}, as of the "
-                "model, but it is fr."
-            )
-            assert other.status_code == 422 and said in other.json()["detail"]
+            code = named.replace("-", "_")
+            said = f"of the file must be {code}, as of the model, but it is fr."
+            assert other.status_code == 422
+            assert f"The target language {said}" in other.json()["detail"]
 
 
-def test_serve_refuses_other_languages_than_the_model_was_trained_with(
+def test_serve_refuses_languages_that_its_model_lacks(
     served, tiny_tokenizer, tmp_path, capsys, caplog
 ):
     tokenizer, folder = copy.deepcopy(tiny_tokenizer), tmp_path / "model"
     store_direction(tokenizer, [Direction("en", "de")])
     save(tiny_model(), tokenizer, folder)
     assert serve(folder, "--direction", "english") == 2
-    assert (
-        "`direction` must be the codes of two languages, such as en-de" in capsys.readouterr().err
-    )
+    refusal = capsys.readouterr().err
+    assert "`direction` must be the codes of two languages, such as en-de" in refusal
     said = "The target language must be de, as of the model, got fr."
     assert serve(folder, "--direction", "en-fr") == 2
-    assert capsys.readouterr().err.endswith(f"\nerror: {said}\n") and not served
+    assert capsys.readouterr().err.endswith(f"\nerror: {said}\n")
+    assert not served
     assert serve("--model", f"en-fr={folder}") == 0
     with TestClient(served[0]) as client:
         assert client.post("/translate", json={"text": TEXT}).status_code == 500
@@ -239,11 +240,10 @@ def test_serve_answers_to_its_own_names(flags, answered, refused, served, tmp_pa
     assert main(["serve", "--model", f"en-de={tmp_path}", *flags, "--port", "0"]) == 0
     with TestClient(served[0]) as client:
         for path in ("/health", "/", "/translate", "/nothing"):
-            statuses = {
-                name: client.get(path, headers={"host": name}).status_code
-                for name in [*answered, *refused]
-            }
-            assert {name for name, status in statuses.items() if status == 400} == {*refused}
+            for name in answered:
+                assert client.get(path, headers={"host": name}).status_code != 400
+            for name in refused:
+                assert client.get(path, headers={"host": name}).status_code == 400
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
@@ -259,42 +259,48 @@ def test_serve_lets_no_page_show_its_pages_in_a_frame(path, served, tmp_path):
 
 
 def answer_of(client, text="A man sleeps.", **entries):
-    return client.post("/translate", json={"text": text} | entries).json()["translations"][0][0]
+    answer = client.post("/translate", json={"text": text} | entries)
+    return answer.json()["translations"][0][0]
 
 
-@pytest.mark.parametrize("flags", [[], ["--direction", "en-de"], ["--source_language", "en"]])
-def test_serve_gives_all_requests_the_terms_of_its_glossary(
-    flags, served, tiny_tokenizer, tmp_path
-):
+GLOSSARY_FLAGS = [[], ["--direction", "en-de"], ["--source_language", "en"]]
+
+
+@pytest.mark.parametrize("flags", GLOSSARY_FLAGS)
+def test_serve_gives_all_requests_its_glossary(flags, served, tiny_tokenizer, tmp_path):
     save(tiny_model(), tiny_tokenizer, tmp_path / "model")
     (tmp_path / "terms.tsv").write_text("man\tMann\ndog\tHund\n")
     assert serve(tmp_path / "model", "--glossary", tmp_path / "terms.tsv", *flags) == 0
     with TestClient(served[0]) as client:
-        assert "Mann" in answer_of(client) and "Hund" not in answer_of(client)
+        assert "Mann" in answer_of(client)
+        assert "Hund" not in answer_of(client)
         assert "Mann" in answer_of(client, "<p>A man sleeps.</p>", format="html")
-        own = answer_of(client, "A man and a dog.", glossary={"man": "Kerl"})
-        assert "Kerl" in own and "Mann" not in own and "Hund" in own
-        answer = client.post("/translate", json={"text": "A man.", "do_sample": True})
-        assert answer.status_code == 422 and "needs beam search" in answer.json()["detail"]
+        answer = answer_of(client, "A man and a dog.", glossary={"man": "Kerl"})
+        assert "Kerl" in answer
+        assert "Mann" not in answer
+        assert "Hund" in answer
+        body = {"text": "A man.", "do_sample": True}
+        answer = client.post("/translate", json=body)
+        assert answer.status_code == 422
+        assert "needs beam search" in answer.json()["detail"]
 
 
-def test_serve_gives_each_model_the_glossary_of_its_languages(
-    served, tiny_tokenizer, tmp_path, capsys
-):
-    save(tiny_model(), tiny_tokenizer, tmp_path / "model")
-    (tmp_path / "terms.tsv").write_text("de\ten\nMann\tman\n")
-    models = [f"--model={name}={tmp_path / 'model'}" for name in ("en-de", "de-en")]
-    assert serve(*models, f"--glossary=en-de={tmp_path / 'terms.tsv'}") == 0
+def test_serve_gives_a_glossary_to_its_languages(served, tiny_tokenizer, tmp_path, capsys):
+    folder, terms = tmp_path / "model", tmp_path / "terms.tsv"
+    save(tiny_model(), tiny_tokenizer, folder)
+    terms.write_text("de\ten\nMann\tman\n")
+    models = [f"--model={name}={folder}" for name in ("en-de", "de-en")]
+    assert serve(*models, f"--glossary=en-de={terms}") == 0
     with TestClient(served[0]) as client:
-        assert "Mann" in answer_of(client, model="en-de") and "Mann" not in answer_of(
-            client, model="de-en"
-        )
-    for given in (tmp_path / "terms.tsv", f"en-fr={tmp_path / 'terms.tsv'}"):
-        assert serve(*models, f"--glossary={given}") == 2
-        assert "`glossary` must be the languages of a --model and a file" in capsys.readouterr().err
+        assert "Mann" in answer_of(client, model="en-de")
+        assert "Mann" not in answer_of(client, model="de-en")
+    for flag in (terms, f"en-fr={terms}"):
+        assert serve(*models, f"--glossary={flag}") == 2
+        refusal = capsys.readouterr().err
+        assert "`glossary` must be the languages of a --model and a file" in refusal
 
 
-def test_serve_gives_requests_in_other_languages_no_terms(served, tiny_tokenizer, tmp_path, capsys):
+def test_serve_gives_other_languages_no_terms(served, tiny_tokenizer, tmp_path, capsys):
     tags = copy.deepcopy(tiny_tokenizer)
     add_language_tags(tags, [Direction("en", "fr"), Direction("en", "de")])
     save(tiny_model(vocab_size=len(tags)), tags, tmp_path / "model")
@@ -304,29 +310,31 @@ def test_serve_gives_requests_in_other_languages_no_terms(served, tiny_tokenizer
     assert "given with --target_language" in capsys.readouterr().err
     assert serve(*command, "--target_language", "de") == 0
     with TestClient(served[0]) as client:
-        assert "Mann" in answer_of(client) and "Mann" not in answer_of(client, tgt_lang="fr")
+        assert "Mann" in answer_of(client)
+        assert "Mann" not in answer_of(client, tgt_lang="fr")
 
 
-def test_serve_refuses_a_glossary_for_a_model_without_terms(served, loaded_on, tmp_path, capsys):
+def test_serve_refuses_a_glossary_without_a_search(served, loaded_on, tmp_path, capsys):
     (tmp_path / "terms.tsv").write_text("man\tMann\n")
     assert serve("model", "--glossary", tmp_path / "terms.tsv") == 2
-    assert (
-        "The model of this service has no beam search with constraints." in capsys.readouterr().err
-    )
+    refusal = capsys.readouterr().err
+    assert "The model of this service has no beam search with constraints." in refusal
 
 
-def test_serve_shows_the_version_and_the_hash_of_the_weights(served, tiny_tokenizer, tmp_path):
+def test_serve_shows_version_and_hash_of_weights(served, tiny_tokenizer, tmp_path):
     folder = tmp_path / "model"
     save(tiny_model(), tiny_tokenizer, folder)
     assert serve(folder, "--metrics") == 0
     expected = hash_file(folder / "model.safetensors")
     with TestClient(served[0]) as client:
         deadline = time.monotonic() + 10
-        while client.get("/health").json()["sha256"] is None and time.monotonic() < deadline:
+        while client.get("/health").json()["sha256"] is None:
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         about = {"version": __version__, "model": "model", "sha256": expected}
         assert about.items() <= client.get("/health").json().items()
-        line = f'model_info{{model="model",sha256="{expected}",version="{__version__}"}} 1.0'
+        labels = f'model="model",sha256="{expected}",version="{__version__}"'
+        line = f"model_info{{{labels}}} 1.0"
         assert line in client.get("/metrics").text.splitlines()
 
 
@@ -380,11 +388,8 @@ REFUSED = [
 def test_serve_refuses_in_one_line(flags, said, served, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "first").mkdir()
-    for name, content in {
-        "blank": b" \n",
-        "comment": b"key\n\n# of a team\n",
-        "latin": b"\xff",
-    }.items():
+    files = {"blank": b" \n", "comment": b"key\n\n# of a team\n", "latin": b"\xff"}
+    for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     with closing(server.bind("127.0.0.1", 0)) as taken:
         taken.listen()
@@ -392,19 +397,19 @@ def test_serve_refuses_in_one_line(flags, said, served, tmp_path, monkeypatch, c
         port = [] if "--port" in words else ["--port", "0"]
         assert main(["serve", *words, *port]) == 2
     error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1 and not served
+    assert said in error
+    assert error.count("\n") == 1
+    assert not served
 
 
 @pytest.mark.parametrize(
     "origin",
     [
-        *(
-            "*",
-            "https://reader.example",
-            "http://localhost:3000",
-            "http://[::1]:8080",
-            "moz-extension://0a1b-2c",
-        ),
+        "*",
+        "https://reader.example",
+        "http://localhost:3000",
+        "http://[::1]:8080",
+        "moz-extension://0a1b-2c",
         "https://a.example:80",
     ],
 )
@@ -428,8 +433,8 @@ def test_check_origins_accepts_what_browsers_send(origin):
     ],
 )
 def test_check_origins_refuses_what_no_browser_sends(origin):
-    with pytest.raises(
-        ValueError, match="`cors` must be origins such as https://example.org: "
-    ) as refusal:
+    message = "`cors` must be origins such as https://example.org: "
+    with pytest.raises(ValueError, match=message) as refusal:
         ServeArguments(cors=["https://reader.example", origin])
-    assert repr(origin) in str(refusal.value) and "\n" not in str(refusal.value)
+    assert repr(origin) in str(refusal.value)
+    assert "\n" not in str(refusal.value)

@@ -34,10 +34,11 @@ def running(translate=shout, cors=(), **limits):
     service = create_service(translate, limits, cors=cors)
     with running_service(service, limits) as running_server:
         (running_server.model,) = service.state.models
-        yield (
-            running_server,
-            lambda: closing(socket.create_connection(running_server.address, timeout=10)),
-        )
+
+        def connect():
+            return closing(socket.create_connection(running_server.address, timeout=10))
+
+        yield running_server, connect
 
 
 def read_status(connection):
@@ -78,7 +79,9 @@ def test_server_admits_requests_beside_silent_connections():
 
 def test_server_refuses_connections_beyond_requests_in_progress():
     model = SlowModel()
-    with running(model) as (_, connect), connect() as one, connect() as two, connect() as three:
+    connections = ExitStack()
+    with running(model) as (_, connect), connections:
+        one, two, three = (connections.enter_context(connect()) for _ in range(3))
         for connection in (one, two, three):
             connection.sendall(REQUEST)
         assert model.started.wait(10)
@@ -86,20 +89,24 @@ def test_server_refuses_connections_beyond_requests_in_progress():
         with connect() as refused:
             assert read_status(refused) == 503
         model.proceed.set()
-        assert [read_status(connection) for connection in (one, two, three)] == [200] * 3
+        for connection in (one, two, three):
+            assert read_status(connection) == 200
+
+
+SILENT = {
+    "silent": (b"", b""),
+    "half a line": (b"POST /translate HT", b""),
+    "endless headers": (b"GET / HTTP/1.1\r\n", b"a: b\r\n"),
+    "idle after an answer": (REQUEST, b""),
+}
 
 
 @pytest.mark.parametrize(
-    ("sent", "trickle"),
-    [
-        rare((b"", b"")),
-        rare((b"POST /translate HT", b"")),
-        (b"GET / HTTP/1.1\r\n", b"a: b\r\n"),
-        (REQUEST, b""),
-    ],
-    ids=["silent", "half a line", "endless headers", "idle after an answer"],
+    "kind",
+    [rare("silent"), rare("half a line"), "endless headers", "idle after an answer"],
 )
-def test_server_cuts_a_client_that_sends_no_request(sent, trickle):
+def test_server_cuts_a_client_that_sends_no_request(kind):
+    sent, trickle = SILENT[kind]
     with running() as (_, connect), connect() as connection:
         connection.sendall(sent)
         assert seconds_until_cut(connection, trickle) < 3
@@ -117,31 +124,32 @@ def test_server_bounds_the_time_of_a_body(trickle):
 
 
 def test_server_cuts_a_client_that_does_not_read_its_answer():
-    with (
-        running(lambda texts, options, format: [["a" * 30_000_000]]) as (running_server, connect),
-        connect() as connection,
-    ):
+    def translate(texts, options, format):
+        return [["a" * 30_000_000]]
+
+    with running(translate) as (running_server, connect), connect() as connection:
         connection.sendall(REQUEST)
         connection.recv(10)
         time.sleep(1.6)
         assert not running_server.server_state.connections
 
 
-def test_server_admits_requests_beside_clients_that_pipeline_and_read_nothing():
+def test_server_admits_requests_beside_clients_that_read_nothing():
     count, long = LIMITS["max_connections"], [["a" * 1_000_000]]
-    with (
-        running(lambda texts, options, format: long * len(texts), client_seconds=3) as (
-            running_server,
-            connect,
-        ),
-        ExitStack() as deaf,
-    ):
+
+    def translate(texts, options, format):
+        return long * len(texts)
+
+    with running(translate, client_seconds=3) as (running_server, connect), ExitStack() as deaf:
         connections = running_server.server_state.connections
         for _ in range(count):
             deaf.enter_context(connect()).sendall(REQUEST * 20)
-        wait_until(
-            lambda: sum(connection.flow.write_paused for connection in list(connections)) == count
-        )
+
+        def are_paused():
+            paused = [connection.flow.write_paused for connection in list(connections)]
+            return sum(paused) == count
+
+        wait_until(are_paused)
         with connect() as connection:
             connection.sendall(HEALTH)
             assert read_status(connection) == 200
@@ -176,10 +184,11 @@ def test_server_closes_after_a_request_of_unclear_length(request_head, statuses)
     with running(cors=["*"]) as (_, connect), connect() as connection:
         connection.sendall(request_head + b"\r\n0\r\n\r\n" + HEALTH)
         answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
-    assert [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", answers)] == statuses
+    received = [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", answers)]
+    assert received == statuses
 
 
-def test_server_takes_turns_between_a_client_of_tiny_chunks_and_others():
+def test_server_takes_turns_between_tiny_chunks_and_others():
     with running(client_seconds=4) as (running_server, connect), connect() as attacker:
         attacker.setblocking(False)
         attacker.send(CHUNKED + b"\r\n")
@@ -187,8 +196,13 @@ def test_server_takes_turns_between_a_client_of_tiny_chunks_and_others():
         attacker.send(b"1\r\na\r\n" * 500_000)
         turns = []
         (connection,) = running_server.server_state.connections
-        received = connection.data_received
-        connection.data_received = lambda data: (turns.append(len(data)), received(data))
+        receive = connection.data_received
+
+        def receive_counted(data):
+            turns.append(len(data))
+            receive(data)
+
+        connection.data_received = receive_counted
         with connect() as other:
             other.sendall(HEALTH)
             assert read_status(other) == 200
@@ -197,7 +211,8 @@ def test_server_takes_turns_between_a_client_of_tiny_chunks_and_others():
 
 def test_server_forgets_the_texts_of_a_client_that_hangs_up():
     model = SlowModel()
-    with running(model, max_batch_size=1) as (running_server, connect), connect() as first:
+    started = running(model, max_batch_size=1)
+    with started as (running_server, connect), connect() as first:
         first.sendall(REQUEST)
         assert model.started.wait(10)
         body = json.dumps({"text": ["gone"] * 20}).encode()
@@ -221,16 +236,11 @@ def test_server_answers_accepted_requests_before_it_ends():
         assert read_status(accepted) == 200
 
 
-def test_server_ends_within_its_grace_period_whatever_clients_hold_open():
+def test_server_ends_within_its_grace_period_with_open_clients():
     model = SlowModel()
     with running(model, max_connections=10) as (running_server, connect):
-        with (
-            connect(),
-            connect() as head,
-            connect() as body,
-            connect() as waiting,
-            connect() as idle,
-        ):
+        with connect(), connect() as head, connect() as body, ExitStack() as others:
+            waiting, idle = (others.enter_context(connect()) for _ in range(2))
             head.sendall(b"POST /translate HTTP/1.1\r\n")
             body.sendall(HEAD % 1000 + b"a")
             waiting.sendall(REQUEST)
@@ -249,7 +259,8 @@ def run_server(translate, end, **limits):
 
     Return its status.
     """
-    limits, listener, statuses = Limits(**LIMITS | limits), server.bind("127.0.0.1", 0), [None]
+    limits, listener = Limits(**LIMITS | limits), server.bind("127.0.0.1", 0)
+    statuses = [None]
     service = create_service(translate, limits)
     listener.listen()  # or a connection would be refused until the server runs
 
@@ -261,7 +272,8 @@ def run_server(translate, end, **limits):
 
     thread = threading.Thread(target=run)
     thread.start()
-    with closing(socket.create_connection(listener.getsockname(), timeout=10)) as connection:
+    address = listener.getsockname()
+    with closing(socket.create_connection(address, timeout=10)) as connection:
         connection.sendall(REQUEST)
         end(service, connection)
         thread.join()
@@ -273,10 +285,13 @@ def test_run_server_ends_with_status_1_if_the_model_is_broken(capsys):
         raise RuntimeError("no device")
 
     statuses = []
-    assert (
-        run_server(fail, lambda service, connection: statuses.append(read_status(connection))) == 1
-    )
-    assert statuses == [500] and "The model is broken (RuntimeError)" in capsys.readouterr().err
+
+    def end(service, connection):
+        statuses.append(read_status(connection))
+
+    assert run_server(fail, end) == 1
+    assert statuses == [500]
+    assert "The model is broken (RuntimeError)" in capsys.readouterr().err
 
 
 def test_run_server_ends_at_once_if_the_model_is_at_work(monkeypatch):

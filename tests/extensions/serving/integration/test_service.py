@@ -34,12 +34,19 @@ def shout_or_break(texts, options, format):
 
 
 LIMITS = Limits(
-    max_body_bytes=2000, max_texts=3, max_characters=20, max_tokens=40, max_hypotheses=2
+    max_body_bytes=2000,
+    max_texts=3,
+    max_characters=20,
+    max_tokens=40,
+    max_hypotheses=2,
 )
+
+WELL = {"status": "ok", "failures": 0, "last_failure": None}
 
 
 def serving(translate=shout_or_break, limits=None, **options):
-    return TestClient(create_service(translate, limits, **options), raise_server_exceptions=False)
+    service = create_service(translate, limits, **options)
+    return TestClient(service, raise_server_exceptions=False)
 
 
 @pytest.fixture
@@ -55,11 +62,11 @@ def client_of_shout():
 
 
 def test_translate_answers_a_text_and_a_list(client):
-    assert client.post("/translate", json={"text": "one"}).json() == {"translations": [["ONE"]]}
+    answer = client.post("/translate", json={"text": "one"})
+    assert answer.json() == {"translations": [["ONE"]]}
     asked = {"text": ["one", "two"], "num_return_sequences": 2}
-    assert client.post("/translate", json=asked).json() == {
-        "translations": [["ONE", "ONE"], ["TWO", "TWO"]]
-    }
+    answer = client.post("/translate", json=asked)
+    assert answer.json() == {"translations": [["ONE", "ONE"], ["TWO", "TWO"]]}
     assert client.post("/translate", json={"text": []}).json() == {"translations": []}
 
 
@@ -137,9 +144,8 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_translate_explains_errors_and_keeps_serving(kind, client):
     body, status, said = REFUSED[kind]
-    answer = client.post(
-        "/translate", content=body if isinstance(body, bytes) else json.dumps(body)
-    )
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    answer = client.post("/translate", content=content)
     assert answer.status_code == status and said in answer.json()["detail"]
     assert len(answer.content) < 400, "an error must not repeat the request"
     assert client.post("/translate", json={"text": "one"}).status_code == 200
@@ -152,21 +158,21 @@ def test_translate_refuses_a_value_at_each_depth_of_nesting():
     with serving(known=["glossary"]) as client:
         for depth in range(800, 1000):
             nested = b"[" * depth + b"]" * depth
-            answer = client.post(
-                "/translate", content=b'{"text": "a", "glossary": {"a": %s}}' % nested
-            )
-            assert answer.status_code == 422 and len(answer.content) < 200, depth
+            content = b'{"text": "a", "glossary": {"a": %s}}' % nested
+            answer = client.post("/translate", content=content)
+            assert answer.status_code == 422, depth
+            assert len(answer.content) < 200, depth
 
 
 def test_translate_refuses_a_lone_surrogate_in_each_entry():
     values = ("\ud800", ["\ud800"], {"a": "\ud800"})
     with serving(known=ENTRIES) as client:
         for name, value in product(ENTRIES, values):
-            answer = client.post("/translate", content=json.dumps({"text": "a", name: value}))
+            content = json.dumps({"text": "a", name: value})
+            answer = client.post("/translate", content=content)
             assert answer.status_code == 422 and len(answer.content) < 200, name
-        assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get(
-            "/health"
-        ).json().items()
+        health = client.get("/health").json()
+        assert health.items() >= WELL.items()
 
 
 def test_translate_refuses_a_huge_invalid_list_at_once():
@@ -179,30 +185,31 @@ def test_translate_refuses_a_huge_invalid_list_at_once():
 
 
 def test_body_limit_counts_a_chunked_body(client):
-    assert (
-        client.post(
-            "/translate", content=iter([b'{"text": "', *[b"a" * 100] * 30, b'"}'])
-        ).status_code
-        == 413
-    )
+    chunks = iter([b'{"text": "', *[b"a" * 100] * 30, b'"}'])
+    assert client.post("/translate", content=chunks).status_code == 413
 
 
 def test_limits_refuse_a_value_below_1():
-    with pytest.raises(ValueError, match="`max_texts` must be an integer from 1 to .*, got 0"):
+    message = "`max_texts` must be an integer from 1 to .*, got 0"
+    with pytest.raises(ValueError, match=message):
         Limits(max_texts=0)
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner)
-)
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20))
+
+
+def containers(values):
+    """Return lists and dictionaries of values."""
+    return st.lists(values, max_size=4) | st.dictionaries(st.text(max_size=5), values)
+
+
+VALUES = st.recursive(SCALARS, containers)
+UNICODE = st.text(st.characters(), max_size=30)
+TEXT_LISTS = st.lists(st.text(st.characters()), max_size=4)
+COUNTS = st.integers(-1, 9)
 REQUESTS = st.fixed_dictionaries(
-    {
-        "text": VALUES
-        | st.text(st.characters(), max_size=30)
-        | st.lists(st.text(st.characters()), max_size=4)
-    },
-    optional={"num_return_sequences": st.integers(-1, 9) | VALUES, "other": VALUES},
+    {"text": VALUES | UNICODE | TEXT_LISTS},
+    optional={"num_return_sequences": COUNTS | VALUES, "other": VALUES},
 )
 
 
@@ -213,13 +220,13 @@ def test_translate_answers_any_body(client_of_shout, body):
     answer = client_of_shout.post("/translate", content=body)
     assert answer.status_code in (200, 422)
     if answer.status_code == 422:
-        assert list(answer.json()) == ["detail"] and 0 < len(answer.json()["detail"]) < 300
+        assert [*answer.json()] == ["detail"]
+        assert 0 < len(answer.json()["detail"]) < 300
     else:
-        content = json.loads(body)
-        texts = [content["text"]] if isinstance(content["text"], str) else content["text"]
-        assert [translations[0] for translations in answer.json()["translations"]] == [
-            text.upper() for text in texts
-        ]
+        texts = json.loads(body)["text"]
+        texts = [texts] if isinstance(texts, str) else texts
+        translations = [row[0] for row in answer.json()["translations"]]
+        assert translations == [text.upper() for text in texts]
     assert client_of_shout.get("/health").json()["status"] == "ok"
 
 
@@ -228,50 +235,48 @@ def test_translate_answers_any_body(client_of_shout, body):
 
 def events(translate, limits=None, **entries):
     with serving(translate, limits) as client:
-        answer = client.post("/translate", json={"text": TEXTS, "stream": True} | entries)
-    assert answer.status_code == 200 and answer.headers["content-type"].startswith(
-        "text/event-stream"
-    )
+        body = {"text": TEXTS, "stream": True} | entries
+        answer = client.post("/translate", json=body)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.text.endswith("\n\n")
-    found = [json.loads(event.removeprefix("data: ")) for event in answer.text.split("\n\n")[:-1]]
-    return sorted(found, key=lambda event: event["position"])
+    lines = answer.text.split("\n\n")[:-1]
+    events = [json.loads(line.removeprefix("data: ")) for line in lines]
+    return sorted(events, key=lambda event: event["position"])
 
 
 def test_stream_has_an_event_for_each_text(tiny_model, tiny_tokenizer):
     translate = TranslationPipeline(tiny_model, tiny_tokenizer)
-    expected = [
-        [row["translation_text"] for row in rows]
-        for rows in translate(TEXTS, num_return_sequences=2)
-    ]
-    found = events(translate_with(translate), num_return_sequences=2)
-    assert found == [{"position": index, "translations": row} for index, row in enumerate(expected)]
+    answers = events(translate_with(translate), num_return_sequences=2)
+    expected = []
+    for position, rows in enumerate(translate(TEXTS, num_return_sequences=2)):
+        texts = [row["translation_text"] for row in rows]
+        expected.append({"position": position, "translations": texts})
+    assert answers == expected
 
 
 def test_stream_reports_the_refusal_and_the_failure_of_one_text():
-    first, second, third = events(
-        shout_or_break, Limits(max_tokens=6), text=["one", "two three", "break"]
-    )
+    texts = ["one", "two three", "break"]
+    first, second, third = events(shout_or_break, Limits(max_tokens=6), text=texts)
     assert first["translations"] == ["ONE"]
-    assert second["status"] == 422 and "at most 6" in second["detail"]
-    assert third == {
-        "position": 2,
-        "status": 500,
-        "detail": "The model failed to translate the text.",
-    }
+    assert second["status"] == 422
+    assert "at most 6" in second["detail"]
+    reason = "The model failed to translate the text."
+    assert third == {"position": 2, "status": 500, "detail": reason}
 
 
 # --- Health and metrics ---------------------------------------------------------------------------
 
 
 def test_health_counts_the_failures_of_the_model(client):
-    assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get(
-        "/health"
-    ).json().items()
+    health = client.get("/health").json()
+    assert health.items() >= WELL.items()
     client.post("/translate", json={"text": "break"})
     answer = client.get("/health")
     assert answer.status_code == 200
     about = {"version": __version__, "model": "default", "sha256": None}
-    assert answer.json() == {"status": "ok", "failures": 1, "last_failure": "RuntimeError"} | about
+    failed = WELL | {"failures": 1, "last_failure": "RuntimeError"}
+    assert answer.json() == failed | about
 
 
 def test_health_reports_a_broken_model():
@@ -283,9 +288,8 @@ def test_health_reports_a_broken_model():
         answer = client.get("/health")
         assert answer.status_code == client.head("/health").status_code == 503
         assert answer.json()["status"] == "broken"
-        assert client.post("/translate", json={"text": "one"}).status_code == 500, (
-            "later requests must not wait"
-        )
+        # Later requests must not wait.
+        assert client.post("/translate", json={"text": "one"}).status_code == 500
 
 
 def test_health_reports_a_slow_batch():
@@ -302,26 +306,17 @@ def test_health_reports_a_slow_batch():
 def test_metrics_count_requests_texts_tokens_and_batches(client):
     client.post("/translate", json={"text": ["one", "three"]})
     client.post("/translate", json={"text": "a" * 21})
-    lines = (line for line in client.get("/metrics").text.splitlines() if line[0] != "#")
-    samples = {
-        name.replace('model="default"', ""): value
-        for name, value in (line.rsplit(" ", 1) for line in lines)
-    }
-    expected = {
-        'requests_total{,status="200"}': 1,
-        'requests_total{,status="422"}': 1,
-        "texts{}": 2,
-        "waiting{}": 0,
-    }
-    expected |= {
-        "loaded{}": 1,
-        "batch_size_count{}": 1,
-        "batch_size_sum{}": 2,
-        "queue_seconds_count{}": 2,
-    }
-    expected |= {"tokens_total{}": 8}  # a byte is a token
-    assert {name: float(samples[name]) for name in expected} == expected
-    assert 0 < float(samples["queue_seconds_sum{}"]) < 10
+    samples = {}
+    for line in client.get("/metrics").text.splitlines():
+        if line[0] != "#":
+            name, value = line.rsplit(" ", 1)
+            samples[name.replace('model="default"', "")] = float(value)
+    expected = {'requests_total{,status="200"}': 1, 'requests_total{,status="422"}': 1}
+    expected |= {"texts{}": 2, "waiting{}": 0, "loaded{}": 1}
+    expected |= {"batch_size_count{}": 1, "batch_size_sum{}": 2}
+    expected |= {"queue_seconds_count{}": 2, "tokens_total{}": 8}  # a byte is a token
+    assert {name: samples[name] for name in expected} == expected
+    assert 0 < samples["queue_seconds_sum{}"] < 10
 
 
 def test_create_service_has_metrics_and_docs_by_choice():
@@ -351,17 +346,17 @@ REFUSED_KEYS = (
 
 def test_create_service_requires_one_of_its_api_keys():
     with serving(api_keys=["first", "schlüssel", "鍵"], metrics=True) as client:
-        admitted = dict.fromkeys(("Bearer first", "bearer schlüssel", "Bearer 鍵"), 200)
-        for header, status in [*dict.fromkeys(REFUSED_KEYS, 401).items(), *admitted.items()]:
+        statuses = dict.fromkeys(REFUSED_KEYS, 401)
+        statuses |= dict.fromkeys(("Bearer first", "bearer schlüssel", "Bearer 鍵"), 200)
+        for header, status in statuses.items():
             sent = header if isinstance(header, bytes) else header.encode()
-            answer = client.post(
-                "/translate", json={"text": "one"}, headers={"Authorization": sent}
-            )
+            headers = {"Authorization": sent}
+            answer = client.post("/translate", json={"text": "one"}, headers=headers)
             assert answer.status_code == status, header
-        assert (
-            client.get("/metrics").status_code == 401 and client.get("/health").status_code == 200
-        )
-        assert client.get("/metrics", headers={"Authorization": "Bearer first"}).status_code == 200
+        assert client.get("/metrics").status_code == 401
+        assert client.get("/health").status_code == 200
+        headers = {"Authorization": "Bearer first"}
+        assert client.get("/metrics", headers=headers).status_code == 200
 
 
 # --- Pages of other origins, which use the service in a browser if its owner says so --------------
@@ -382,37 +377,41 @@ def translate_from(client, origin, text="a", **headers):
 def test_cors_allows_no_other_page_by_default():
     with serving() as client:
         assert ALLOWED not in translate_from(client, ORIGIN).headers
-        assert client.options("/translate", headers={"origin": ORIGIN, **ASKED}).status_code == 405
+        headers = {"origin": ORIGIN, **ASKED}
+        assert client.options("/translate", headers=headers).status_code == 405
     with serving(cors=["*"]) as client:
         assert translate_from(client, OTHER).headers[ALLOWED] == "*"
 
 
 def test_cors_answers_a_browser_without_a_key_and_keeps_keys_and_limits():
-    with serving(limits=Limits(max_body_bytes=100), cors=[ORIGIN], api_keys=["key"]) as client:
-        for path in ("/translate", "/translate_file", "/languages", "/frontend/settings"):
+    limits, key = Limits(max_body_bytes=100), {"authorization": "Bearer key"}
+    paths = ("/translate", "/translate_file", "/languages", "/frontend/settings")
+    with serving(limits=limits, cors=[ORIGIN], api_keys=["key"]) as client:
+        for path in paths:
             answer = client.options(path, headers={"origin": ORIGIN, **ASKED})
-            assert answer.status_code == 200 and answer.headers[ALLOWED] == ORIGIN
-            assert {"Authorization", "Content-Type"} <= {
-                *answer.headers["access-control-allow-headers"].split(", ")
-            }
+            assert answer.status_code == 200
+            assert answer.headers[ALLOWED] == ORIGIN
+            headers = answer.headers["access-control-allow-headers"].split(", ")
+            assert {"Authorization", "Content-Type"} <= {*headers}
             assert "access-control-allow-credentials" not in answer.headers
             answer = client.options(path, headers={"origin": OTHER, **ASKED})
-            assert answer.status_code == 400 and ALLOWED not in answer.headers
-        for answer, status in (
-            (translate_from(client, ORIGIN), 403),
-            (translate_from(client, ORIGIN, authorization="Bearer key"), 200),
-            (translate_from(client, ORIGIN, "a" * 200, authorization="Bearer key"), 413),
-            (client.get("/nothing", headers={"origin": ORIGIN}), 404),
-        ):
+            assert answer.status_code == 400
+            assert ALLOWED not in answer.headers
+        answers = {
+            403: translate_from(client, ORIGIN),
+            200: translate_from(client, ORIGIN, **key),
+            413: translate_from(client, ORIGIN, "a" * 200, **key),
+            404: client.get("/nothing", headers={"origin": ORIGIN}),
+        }
+        for status, answer in answers.items():
             assert (answer.status_code, answer.headers[ALLOWED]) == (status, ORIGIN)
-        assert ALLOWED not in translate_from(client, OTHER, authorization="Bearer key").headers
+        assert ALLOWED not in translate_from(client, OTHER, **key).headers
 
 
 def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):
     texts = ["A man is sleeping.", "\U0001f642" * 5, ""]
-    assert count_tokens_with(tiny_tokenizer)(texts) == [
-        len(ids) for ids in tiny_tokenizer(texts)["input_ids"]
-    ]
+    counts = [len(ids) for ids in tiny_tokenizer(texts)["input_ids"]]
+    assert count_tokens_with(tiny_tokenizer)(texts) == counts
 
 
 # --- The command ----------------------------------------------------------------------------------
@@ -433,13 +432,11 @@ def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path
                 assert process.poll() is None, process.communicate()[1]
                 time.sleep(0.2)
         body = json.dumps({"text": "A man is sleeping."}).encode()
-        answer = json.load(
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/translate", body, timeout=30)
-        )
-        expected = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")(
-            "A man is sleeping."
-        )
-        assert answer["translations"] == [[expected[0]["translation_text"]]]
+        address = f"http://127.0.0.1:{port}/translate"
+        answer = json.load(urllib.request.urlopen(address, body, timeout=30))
+        translate = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")
+        (expected,) = translate("A man is sleeping.")
+        assert answer["translations"] == [[expected["translation_text"]]]
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) in (0, -signal.SIGTERM)
         assert "Traceback" not in process.communicate()[1]

@@ -5,6 +5,7 @@
 import re
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
@@ -63,17 +64,18 @@ def nothing_logged_before(browser):
 @contextmanager
 def running(service, limits, directions, title="A model", default=None):
     """Serve an application with a page; yield its address."""
-    with running_service(add_page(service, title, directions, default), limits) as server:
+    application = add_page(service, title, directions, default)
+    with running_service(application, limits) as server:
         host, port = server.address
         yield f"http://{host}:{port}/"
 
 
-def serving(
-    translate, count_tokens=count_bytes, limits=None, directions=(), default=None, **options
-):
+def serving(translate, limits=None, directions=(), default=None, **options):
     """Serve a page for one model; yield its address."""
     limits = limits or Limits()
-    service = create_service(translate, limits, count_tokens, directions=directions, **options)
+    options |= {"directions": directions}
+    options.setdefault("count_tokens", count_bytes)
+    service = create_service(translate, limits, **options)
     return running(service, limits, directions, default=default)
 
 
@@ -83,13 +85,12 @@ def serving_several(loads, **options):
     """
     limits, loader = Limits(), ModelLoader()
     directions = {name: Direction(*name.split("-")) for name in loads}
-    models = [
-        ServedModel(name, limits, load, None, [directions[name]], loader)
-        for name, load in loads.items()
-    ]
-    return running(
-        create_service_of(Models(models), limits, **options), limits, None, "Several models"
-    )
+    models = []
+    for name, load in loads.items():
+        model = ServedModel(name, limits, load, None, [directions[name]], loader)
+        models.append(model)
+    service = create_service_of(Models(models), limits, **options)
+    return running(service, limits, None, "Several models")
 
 
 @contextmanager
@@ -98,9 +99,9 @@ def serving_a_model(tokenizer, **options):
     translate = TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tokenizer)
     known = [name for name in known_options(translate) if name != "return_confidence"]
     documents = DocumentTranslator(translate)
-    options = {"known": known, "documents": documents, "directions": [GERMAN], **options}
-    answer = translate_with(translate, documents)
-    with serving(answer, count_tokens_with(tokenizer), **options) as url:
+    options |= {"documents": documents, "directions": [GERMAN]}
+    options |= {"known": known, "count_tokens": count_tokens_with(tokenizer)}
+    with serving(translate_with(translate, documents), **options) as url:
         yield url, translate
 
 
@@ -109,12 +110,11 @@ def swap(texts, options, format):
     the words.
     """
     links = [[2, 5, 6, 9, 0.9], [6, 9, 2, 5, 0.8]]
-    return [
-        [
-            {"text": "😀 TWO ONE", "score": -0.25 * (rank + 1), "alignment": links}
-            for rank in range(options.count)
-        ]
-    ]
+    answers = []
+    for rank in range(options.count):
+        answer = {"text": "😀 TWO ONE", "score": -0.25 * (rank + 1), "alignment": links}
+        answers.append(answer)
+    return [answers]
 
 
 def find(browser, selector):
@@ -122,7 +122,7 @@ def find(browser, selector):
 
 
 def texts_of(browser, selector):
-    return [each.text for each in browser.find_elements(By.CSS_SELECTOR, selector)]
+    return [element.text for element in browser.find_elements(By.CSS_SELECTOR, selector)]
 
 
 def wait_for_text(browser, selector):
@@ -130,11 +130,18 @@ def wait_for_text(browser, selector):
     return WebDriverWait(browser, 60).until(lambda _: find(browser, selector).text)
 
 
+def wait_for_translation(browser, text):
+    """Wait until the page shows a translation."""
+    wait = WebDriverWait(browser, 60)
+    wait.until(lambda _: find(browser, "#translation").text == text)
+
+
 def type_text(browser, text):
     """Enter a text at once: a driver takes seconds to type thousands of characters, and types no
     emoji.
     """
-    browser.execute_script("arguments[0].value = arguments[1]", find(browser, "#source"), text)
+    script = "arguments[0].value = arguments[1]"
+    browser.execute_script(script, find(browser, "#source"), text)
 
 
 def translate_in(browser, text):
@@ -158,10 +165,12 @@ def allow_downloads(browser, folder):
 def downloaded(browser, folder):
     """Return the name and the content of the download that the page offers."""
     link = find(browser, "#download a")
-    WebDriverWait(browser, 60).until(lambda _: link.is_displayed())
+    wait = WebDriverWait(browser, 60)
+    wait.until(lambda _: link.is_displayed())
     name = link.get_attribute("download")
     link.click()
-    path = WebDriverWait(browser, 60).until(lambda _: (folder / name).exists() and folder / name)
+    path = folder / name
+    wait.until(lambda _: path.exists())
     return name, path.read_text()
 
 
@@ -192,55 +201,47 @@ def test_page_is_accessible_and_shows_what_the_model_returns(
         assert find_problems(browser, axe, width) == []
         translate_in(browser, f"{SENTENCE}\n\nTwo dogs run.")
         assert wait_for_text(browser, "#translation")
-        best = [
-            row[0]["translation_text"]
-            for row in translate([SENTENCE, "Two dogs run."], num_return_sequences=4)
-        ]
-        assert find(browser, "#translation").get_attribute("textContent") == "\n\n".join(best)
-        rows = translate(
-            SENTENCE, num_return_sequences=4, return_scores=True, return_alignments=True
-        )[0]
+        rows = translate([SENTENCE, "Two dogs run."], num_return_sequences=4)
+        best = [row[0]["translation_text"] for row in rows]
+        shown = find(browser, "#translation").get_attribute("textContent")
+        assert shown == "\n\n".join(best)
+        options = {"return_scores": True, "return_alignments": True}
+        (rows,) = translate([SENTENCE], num_return_sequences=4, **options)
         first = find(browser, "#lines details")
-        shown = [
-            each.get_attribute("textContent")
-            for each in first.find_elements(By.CSS_SELECTOR, "li .words")
-        ]
-        assert shown == [each["translation_text"] for each in rows]
-        scores = [each.text for each in first.find_elements(By.CSS_SELECTOR, ".score")]
-        assert scores == [f"score {each['score']:.2f}".replace("-", "−") for each in rows]
-        units = {(rank, link[2]) for rank, each in enumerate(rows) for link in each["alignment"]}
-        assert units and len(first.find_elements(By.CSS_SELECTOR, "li .words button")) == len(units)
+        all_words = first.find_elements(By.CSS_SELECTOR, "li .words")
+        shown = [words.get_attribute("textContent") for words in all_words]
+        assert shown == [row["translation_text"] for row in rows]
+        scores = first.find_elements(By.CSS_SELECTOR, ".score")
+        units = set()
+        for rank, (row, score) in enumerate(zip(rows, scores, strict=True)):
+            assert score.text == f"score {row['score']:.2f}".replace("-", "−")
+            units |= {(rank, link[2]) for link in row["alignment"]}
+        buttons = first.find_elements(By.CSS_SELECTOR, "li .words button")
+        assert units and len(buttons) == len(units)
         allow_downloads(browser, tmp_path / "downloads")
         upload(browser, tmp_path / "page.html", b"<p>Two dogs run.</p>")
         name, content = downloaded(browser, tmp_path / "downloads")
-        assert name == "page.de.html" and re.fullmatch(r"<p>.+</p>", content)
+        assert name == "page.de.html"
+        assert re.fullmatch(r"<p>.+</p>", content)
         browser.execute_script("document.querySelector('.words button').focus()")
         assert find_problems(browser, axe, width) == []
         assert browser.get_log("browser") == []
-        assert {
-            address for address in requested_addresses(browser) if not address.startswith("blob:")
-        } == {
-            url,
-            f"{url}translate",
-        }
+        addresses = requested_addresses(browser)
+        addresses = {address for address in addresses if not address.startswith("blob:")}
+        assert addresses == {url, f"{url}translate"}
 
 
 def test_page_shows_alignments_at_a_pointer_and_at_the_keyboard(browser):
-    with serving(swap, known=["return_scores", "return_alignments"], directions=[GERMAN]) as url:
+    known = ["return_scores", "return_alignments"]
+    with serving(swap, known=known, directions=[GERMAN]) as url:
         browser.get(url)
         translate_in(browser, "😀 one two")
         assert wait_for_text(browser, "#translation") == "😀 TWO ONE"
-        assert texts_of(browser, ".score") == [
-            "score −0.25",
-            "score −0.50",
-            "score −0.75",
-            "score −1.00",
-        ]
+        scores = ["score −0.25", "score −0.50", "score −0.75", "score −1.00"]
+        assert texts_of(browser, ".score") == scores
         source = browser.find_elements(By.CSS_SELECTOR, ".line-source button")
-        assert [each.get_attribute("aria-label") for each in source] == [
-            "one, aligned with ONE",
-            "two, aligned with TWO",
-        ]
+        labels = [word.get_attribute("aria-label") for word in source]
+        assert labels == ["one, aligned with ONE", "two, aligned with TWO"]
         ActionChains(browser).move_to_element(source[0]).perform()
         assert marked_words(browser) == (["one"], ["ONE"] * 4)
         ActionChains(browser).move_to_element(find(browser, "h1")).perform()
@@ -253,8 +254,10 @@ def test_page_shows_alignments_at_a_pointer_and_at_the_keyboard(browser):
         press(browser, Keys.TAB)
         assert marked_words(browser) == (["TWO"], ["two"]), "of the best translation"
         press(browser, Keys.END)
-        assert (active_word(browser), marked_words(browser)) == ("ONE", (["ONE"], ["one"]))
-        ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
+        assert active_word(browser) == "ONE"
+        assert marked_words(browser) == (["ONE"], ["one"])
+        actions = ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.TAB)
+        actions.key_up(Keys.SHIFT).perform()
         assert active_word(browser) == "two", "a group is entered where it was left"
 
 
@@ -264,16 +267,16 @@ def test_page_works_with_the_keyboard_alone(browser):
         assert find(browser, "#direction").text == "English to German"
         assert browser.switch_to.active_element.get_attribute("id") == "source"
         press(browser, "one", Keys.ENTER, "two")
-        ActionChains(browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(
-            Keys.CONTROL
-        ).perform()
+        actions = ActionChains(browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER)
+        actions.key_up(Keys.CONTROL).perform()
         assert wait_for_text(browser, "#translation") == "ONE\nTWO"
         assert find(browser, "#text-status").text.startswith("Translated 2 lines in ")
         reached = []
         for _ in range(4):
             press(browser, Keys.TAB)
             reached.append(active_word(browser))
-        assert reached == ["Translate", "Copy the translation", "Line 1: one", "Line 2: two"]
+        assert reached[:2] == ["Translate", "Copy the translation"]
+        assert reached[2:] == ["Line 1: one", "Line 2: two"]
         press(browser, Keys.ENTER)
         assert texts_of(browser, "#lines li .words") == ["ONE"] * 4 + ["TWO"] * 4
 
@@ -283,11 +286,12 @@ def test_page_sends_the_chosen_languages(browser):
 
     def translate(texts, options, format):
         asked.append(options.given)
-        return [[{"text": text} for _ in range(options.count)] for text in texts]
+        return [[{"text": text}] * options.count for text in texts]
 
-    directions = [Direction(*each.split("-")) for each in ("en-de", "en-fr", "de-en")]
+    directions = [Direction("en", "de"), Direction("en", "fr"), Direction("de", "en")]
+    default = {"src_lang": "en", "tgt_lang": "fr"}
     options = {"known": ["src_lang", "tgt_lang"], "directions": directions}
-    with serving(translate, **options, default={"src_lang": "en", "tgt_lang": "fr"}) as url:
+    with serving(translate, **options, default=default) as url:
         browser.get(url)
         assert texts_of(browser, "#source-language option") == ["English", "German"]
         assert texts_of(browser, "#target-language option") == ["French", "German"]
@@ -298,7 +302,7 @@ def test_page_sends_the_chosen_languages(browser):
         Select(find(browser, "#source-language")).select_by_visible_text("German")
         assert texts_of(browser, "#target-language option") == ["English"]
         translate_in(browser, "zwei")
-        WebDriverWait(browser, 60).until(lambda _: find(browser, "#translation").text == "zwei")
+        wait_for_translation(browser, "zwei")
         assert asked[-1] == {"src_lang": "de", "tgt_lang": "en"}
         assert find(browser, "#source").get_attribute("lang") == "de"
 
@@ -314,8 +318,12 @@ def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
     def load(name, known):
         def translate(texts, options, format):
             assert options.given.keys() == {*known}
-            rows = [[{"text": f"{name} {text}", "score": -1.0}] * options.count for text in texts]
-            return rows if known else [[each["text"] for each in row] for row in rows]
+            answers = []
+            for text in texts:
+                text = f"{name} {text}"
+                answer = {"text": text, "score": -1.0} if known else text
+                answers.append([answer] * options.count)
+            return answers
 
         loaded.append(name)
         return LoadedModel(translate, lambda texts: [1] * len(texts), known)
@@ -324,8 +332,8 @@ def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
         raise OSError("no such file")
 
     loads = {
-        "en-de": lambda: load("en-de", ["return_scores"]),
-        "en-fr": lambda: load("en-fr", []),
+        "en-de": partial(load, "en-de", ["return_scores"]),
+        "en-fr": partial(load, "en-fr", []),
         "de-en": fail,
     }
     with serving_several(loads, api_keys=["the-key"]) as url:
@@ -334,24 +342,22 @@ def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
         choose(browser, "English", "German")
         assert loaded == []
         translate_in(browser, "one")
-        assert wait_for_text(browser, "#translation") == "en-de one" and loaded == ["en-de"]
+        assert wait_for_text(browser, "#translation") == "en-de one"
+        assert loaded == ["en-de"]
         assert texts_of(browser, ".score") == ["score −1.00"] * 4
         choose(browser, "English", "French")
         translate_in(browser, "two")
-        WebDriverWait(browser, 60).until(
-            lambda _: find(browser, "#translation").text == "en-fr two"
-        )
-        assert texts_of(browser, ".score") == [] and loaded == ["en-de", "en-fr"]
-        assert browser.get_log("browser") == [] and find_problems(browser, axe, 1280) == []
+        wait_for_translation(browser, "en-fr two")
+        assert texts_of(browser, ".score") == []
+        assert loaded == ["en-de", "en-fr"]
+        assert browser.get_log("browser") == []
+        assert find_problems(browser, axe, 1280) == []
         choose(browser, "German", "English")
         translate_in(browser, "three")
-        assert wait_for_text(browser, "#text-error").startswith(
-            "The model de-en cannot be loaded (OSError)."
-        )
+        reason = "The model de-en cannot be loaded (OSError)."
+        assert wait_for_text(browser, "#text-error").startswith(reason)
         upload(browser, tmp_path / "text.md", b"a")
-        assert wait_for_text(browser, "#document-error").startswith(
-            "The model de-en cannot be loaded (OSError)."
-        )
+        assert wait_for_text(browser, "#document-error").startswith(reason)
 
 
 REFUSED = {
@@ -376,7 +382,12 @@ REFUSED = {
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
 def test_page_explains_a_refusal(text, message, browser, capfd):
-    limits = Limits(max_characters=500, max_tokens=100, max_body_bytes=4000, max_texts=30)
+    limits = Limits(
+        max_characters=500,
+        max_tokens=100,
+        max_body_bytes=4000,
+        max_texts=30,
+    )
     with serving(shout, limits=limits) as url:
         browser.get(url)
         translate_in(browser, text)
@@ -400,21 +411,18 @@ REFUSED_FILES = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "message"), REFUSED_FILES.values(), ids=REFUSED_FILES)
-def test_page_explains_why_it_translates_no_document(
-    name, content, message, browser, tiny_tokenizer, tmp_path
-):
-    limits = Limits(
-        max_characters=500, max_tokens=100, max_body_bytes=4000, max_document_bytes=4000
-    )
+@pytest.mark.parametrize("kind", REFUSED_FILES)
+def test_page_explains_why_it_translates_no_document(kind, browser, tiny_tokenizer, tmp_path):
+    name, content, message = REFUSED_FILES[kind]
+    sizes = {"max_body_bytes": 4000, "max_document_bytes": 4000}
+    limits = Limits(max_characters=500, max_tokens=100, **sizes)
     with serving_a_model(tiny_tokenizer, limits=limits) as (url, _):
         browser.get(url)
         find(browser, "#document-form button").click()
         assert wait_for_text(browser, "#document-error") == "Choose a file first."
         upload(browser, tmp_path / name, content)
-        WebDriverWait(browser, 60).until(
-            lambda _: find(browser, "#document-error").text.startswith(message)
-        )
+        wait = WebDriverWait(browser, 60)
+        wait.until(lambda _: find(browser, "#document-error").text.startswith(message))
         assert not find(browser, "#download").is_displayed()
 
 
@@ -426,24 +434,24 @@ def test_page_has_a_deadline(browser):
     with serving(translate, limits=Limits(request_seconds=1)) as url:
         browser.get(url)
         translate_in(browser, "one")
-        assert (
-            wait_for_text(browser, "#text-error")
-            == "The request took longer than 1 seconds (--request_seconds)."
-        )
+        error = wait_for_text(browser, "#text-error")
+        assert error == "The request took longer than 1 seconds (--request_seconds)."
 
 
 def test_page_says_that_the_service_is_gone(browser):
     with serving(shout) as url:
         browser.get(url)
     translate_in(browser, "one")
-    assert wait_for_text(browser, "#text-error") == "The service does not answer. Try again later."
+    error = wait_for_text(browser, "#text-error")
+    assert error == "The service does not answer. Try again later."
 
 
 def test_page_asks_for_a_key(browser):
     with serving(shout, api_keys=["the-key"]) as url:
         browser.get(url)
         translate_in(browser, "one")
-        assert wait_for_text(browser, "#text-error") == "The service needs a valid API key."
+        error = wait_for_text(browser, "#text-error")
+        assert error == "The service needs a valid API key."
         assert find(browser, "#key").get_attribute("type") == "password"
         press(browser, "the-key", Keys.ENTER)  # into the field, which has the focus
         assert wait_for_text(browser, "#translation") == "ONE"

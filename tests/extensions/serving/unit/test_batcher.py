@@ -38,7 +38,8 @@ def translate(batcher, *texts, **request):
 
 async def start(batcher, *texts):
     """Begin to translate, and return the task after its texts are in the queue."""
-    task, waiting = asyncio.create_task(translate(batcher, *texts)), batcher.waiting
+    task = asyncio.create_task(translate(batcher, *texts))
+    waiting = batcher.waiting
     for _ in range(200):
         await asyncio.sleep(0.001)
         if batcher.waiting > waiting or task.done():
@@ -63,7 +64,8 @@ def test_batcher_answers_each_request_in_order_with_its_options():
         scored = translate(batcher, "c", options=TranslationOptions(**wanted))
         return await asyncio.gather(translate(batcher, "a", "b"), scored)
 
-    expected = [[[("a", False)], [("b", False)]], [[("c", True)] * 2]]
+    plain = [[("a", False)], [("b", False)]]
+    expected = [plain, [[("c", True)] * 2]]
     assert run_with_batcher(scenario, with_options) == expected
 
 
@@ -73,22 +75,21 @@ def test_batcher_keeps_texts_with_a_target_prefix_apart_from_others():
     def with_prefixes(texts, options, format):
         model(texts, options, format)
         prefixes = options.target_prefix or [None] * len(texts)
-        return [
-            [(text, prefix)] * options.count for text, prefix in zip(texts, prefixes, strict=True)
-        ]
+        rows = zip(texts, prefixes, strict=True)
+        return [[(text, prefix)] * options.count for text, prefix in rows]
 
     async def scenario(batcher):
         requests = [await start_alone(batcher, model), await start(batcher, "plain")]
-        requests.append(asyncio.create_task(translate(batcher, "begun", prefixes=["B"])))
+        begun = translate(batcher, "begun", prefixes=["B"])
+        requests.append(asyncio.create_task(begun))
         while batcher.waiting < 2:
             await asyncio.sleep(0.001)
         model.proceed.set()
         return await asyncio.gather(*requests)
 
-    assert run_with_batcher(scenario, with_prefixes)[1:] == [
-        [[("plain", None)]],
-        [[("begun", "B")]],
-    ]
+    _, plain, begun = run_with_batcher(scenario, with_prefixes)
+    assert plain == [[("plain", None)]]
+    assert begun == [[("begun", "B")]]
 
 
 def test_batcher_joins_waiting_texts_to_one_batch():
@@ -135,44 +136,37 @@ def test_batcher_fails_only_the_text_with_the_error():
         return translations
 
     async def scenario(batcher):
-        requests = [
-            await start_alone(batcher, model),
-            *[await start(batcher, text) for text in ("a", "bad", "b")],
-        ]
+        requests = [await start_alone(batcher, model)]
+        for text in ("a", "bad", "b"):
+            requests.append(await start(batcher, text))
         model.proceed.set()
         answers = await asyncio.gather(*requests, return_exceptions=True)
         return answers, (batcher.failures, batcher.last_failure, batcher.broken)
 
     (first, one, failed, other), state = run_with_batcher(scenario, fail)
-    assert ["first"] in model.calls and ["a", "bad", "b"] in model.calls
+    assert ["first"] in model.calls
+    assert ["a", "bad", "b"] in model.calls
     assert (first, one, other) == ([["FIRST"]], [["A"]], [["B"]])
-    assert isinstance(failed, ModelFailure) and "ValueError: no" in str(failed)
+    assert isinstance(failed, ModelFailure)
+    assert "ValueError: no" in str(failed)
     assert state == (1, "ValueError", False)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        KeyboardInterrupt,
-        SystemExit,
-        StopIteration,
-        MemoryError,
-        asyncio.CancelledError,
-        [],
-        [["a"], ["b"]],
-        [[]],
-    ],
-)
-def test_batcher_survives_every_exception_and_a_wrong_number_of_translations(wrong):
+ERRORS = [KeyboardInterrupt, SystemExit, StopIteration, MemoryError]
+ERRORS += [asyncio.CancelledError]
+WRONG_NUMBERS = [[], [["a"], ["b"]], [[]]]
+
+
+@pytest.mark.parametrize("wrong", ERRORS + WRONG_NUMBERS)
+def test_batcher_survives_exceptions_and_wrong_numbers(wrong):
     def fail(texts, options, format):
         if "bad" in texts and isinstance(wrong, type):
             raise wrong
         return wrong if "bad" in texts else shout(texts, options, format)
 
     async def scenario(batcher):
-        with pytest.raises(
-            ModelFailure, match=wrong.__name__ if isinstance(wrong, type) else "must have 1 tr"
-        ):
+        message = wrong.__name__ if isinstance(wrong, type) else "must have 1 tr"
+        with pytest.raises(ModelFailure, match=message):
             await translate(batcher, "bad")
         return await translate(batcher, "good")
 
@@ -190,15 +184,17 @@ def test_batcher_reports_a_broken_model():
     async def scenario(batcher):
         told = asyncio.Event()
         batcher.on_broken = told.set
-        answers = await asyncio.gather(
-            *(translate(batcher, text) for text in "abc"), return_exceptions=True
-        )
+        requests = [translate(batcher, text) for text in "abc"]
+        answers = await asyncio.gather(*requests, return_exceptions=True)
         with pytest.raises(ModelFailure):
             await translate(batcher, "later")
         return answers, told.is_set(), batcher.broken
 
     answers, told, broken = run_with_batcher(scenario, fail)
-    assert all(isinstance(answer, ModelFailure) for answer in answers) and told and broken
+    assert told
+    assert broken
+    for answer in answers:
+        assert isinstance(answer, ModelFailure)
 
 
 def test_batcher_reports_a_model_that_hangs(monkeypatch):
@@ -213,10 +209,11 @@ def test_batcher_reports_a_model_that_hangs(monkeypatch):
         model.proceed.set()
         return told.is_set(), batcher.last_failure, batcher.busy_seconds > 0
 
-    assert run_with_batcher(scenario, model, request_seconds=1) == (True, "TimeoutError", True)
+    state = run_with_batcher(scenario, model, request_seconds=1)
+    assert state == (True, "TimeoutError", True)
 
 
-def test_batcher_does_not_count_the_calls_of_others_on_its_thread_as_hanging(monkeypatch):
+def test_batcher_does_not_count_calls_of_others_as_hanging(monkeypatch):
     """Models of one service share a thread: one that waits for its turn works."""
     monkeypatch.setattr("vanilla_transformer.extensions.serving.queue._HANGING", 0.05)
     model = SlowModel()
@@ -239,10 +236,8 @@ def test_batcher_is_busy_as_long_as_its_thread_although_it_was_canceled():
 
     async def scenario():
         batcher = Batcher(model, Limits())
-        worker, request = (
-            asyncio.create_task(batcher.run()),
-            asyncio.create_task(translate(batcher, "a")),
-        )
+        worker = asyncio.create_task(batcher.run())
+        request = asyncio.create_task(translate(batcher, "a"))
         await model.is_at_work()
         worker.cancel()
         await asyncio.gather(worker, request, return_exceptions=True)
@@ -270,7 +265,8 @@ def test_batcher_drops_the_texts_of_a_canceled_request():
 
     async def scenario(batcher):
         first = await start_alone(batcher, model)
-        gone, kept = await start(batcher, "gone", "gone too"), await start(batcher, "kept")
+        gone = await start(batcher, "gone", "gone too")
+        kept = await start(batcher, "kept")
         assert batcher.waiting == 3
         gone.cancel()
         await asyncio.sleep(0.01)

@@ -8,14 +8,18 @@ from vanilla_transformer.extensions.serving.limits import Limits, Refusal
 from vanilla_transformer.extensions.serving.queue import FairQueue, QueuedRequest, QueuedText
 
 LIMITS = Limits(
-    max_batch_size=8, max_batch_tokens=1000, max_waiting=250, max_waiting_per_client=200
+    max_batch_size=8,
+    max_batch_tokens=1000,
+    max_waiting=250,
+    max_waiting_per_client=200,
 )
 
 
 def request(client, name, texts, tokens=10):
-    return QueuedRequest(
-        client, deque(QueuedText(f"{name}{number}", tokens, None) for number in range(texts))
-    )
+    queued = deque()
+    for number in range(texts):
+        queued.append(QueuedText(f"{name}{number}", tokens, None))
+    return QueuedRequest(client, queued)
 
 
 @pytest.fixture
@@ -51,9 +55,8 @@ def test_fair_queue_puts_a_small_request_before_a_large_one(queue):
     queue.add(request("a", "large", 200))
     queue.add(request("b", "small", 1))
     batch = names(queue.take())
-    assert batch[0] == "small0" and 1 < len(batch) <= 7, (
-        "the large request gets a small part of the batch"
-    )
+    assert batch[0] == "small0"
+    assert 1 < len(batch) <= 7, "the large request gets a small part of the batch"
 
 
 def test_fair_queue_does_not_prefer_a_client_with_many_small_requests(queue):
@@ -66,7 +69,8 @@ def test_fair_queue_does_not_prefer_a_client_with_many_small_requests(queue):
     assert names(queue.take())[:2] == ["flood8-0", "small0"]
     for number in range(5):
         queue.add(request("b", f"next{number}-", 1))
-        assert f"next{number}-0" in names(queue.take()) + names(queue.take())
+        batches = names(queue.take()) + names(queue.take())
+        assert f"next{number}-0" in batches
 
 
 def test_fair_queue_keeps_batches_short_while_there_are_small_requests(queue, clock):
@@ -95,13 +99,15 @@ def test_fair_queue_bounds_the_tokens_of_a_batch_with_padding(queue):
     assert names(queue.take()) == ["x0", "x1"]
     queue.add(request("a", "y", 1, tokens=5000))
     assert names(queue.take()) == ["x2"]
-    assert names(queue.take()) == ["y0"], "a text that is too long for any batch is alone in one"
+    # A text that is too long for any batch is alone in one.
+    assert names(queue.take()) == ["y0"]
 
 
 def test_fair_queue_discards_a_request(queue):
-    gone, kept, taken = request("a", "gone", 30), request("a", "kept", 1), request("b", "taken", 1)
-    for each in (gone, taken, kept):
-        queue.add(each)
+    gone, kept = request("a", "gone", 30), request("a", "kept", 1)
+    taken = request("b", "taken", 1)
+    for waiting in (gone, taken, kept):
+        queue.add(waiting)
     queue.discard(gone)
     queue.discard(gone)
     assert len(queue) == 2
@@ -110,10 +116,11 @@ def test_fair_queue_discards_a_request(queue):
     assert queue.take() == []
 
 
-def test_fair_queue_takes_small_requests_after_it_discards_the_large_one_that_was_next(queue):
+def test_fair_queue_takes_small_requests_after_a_discarded_one(queue):
+    """The discarded one is large and was next."""
     large = request("a", "large", 1, tokens=500)
-    for each in (request("b", "first", 1), large):
-        queue.add(each)
+    for waiting in (request("b", "first", 1), large):
+        queue.add(waiting)
     assert names(queue.take()) == ["first0"], "the large one is next"
     queue.discard(large)
     queue.add(request("b", "second", 1))

@@ -17,63 +17,49 @@ SOURCE, TARGET = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
 
 @pytest.fixture
 def texts(tmp_path):
-    files = {
-        "a.en": SOURCE,
-        "a.de": TARGET,
-        "ours.de": ["Ein Mann.", "Zwei Hunden."],
-        "theirs.de": ["Er.", "Zwei."],
-    }
-    files["terms.tsv"] = ["man\tMann", "dogs\tHunde"]
+    files = {"a.en": SOURCE, "a.de": TARGET, "terms.tsv": ["man\tMann", "dogs\tHunde"]}
+    files |= {"ours.de": ["Ein Mann.", "Zwei Hunden."], "theirs.de": ["Er.", "Zwei."]}
     for name, lines in files.items():
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     return tmp_path
 
 
 def run(texts, *words, **options):
-    given = {
-        "target": texts / "a.de",
-        "bootstrap_samples": 20,
-        "glossary": texts / "terms.tsv",
-    } | options
-    return main(
-        [
-            "evaluate",
-            *words,
-            *(word for name, value in given.items() for word in (f"--{name}", str(value))),
-        ]
-    )
+    defaults = {"target": texts / "a.de", "glossary": texts / "terms.tsv"}
+    defaults["bootstrap_samples"] = 20
+    for name, value in (defaults | options).items():
+        words = [*words, f"--{name}", str(value)]
+    return main(["evaluate", *words])
 
 
 def test_evaluate_counts_terms_in_a_file_of_translations(texts, capsys):
-    files = {
-        "hypotheses": texts / "ours.de",
-        "compare_with": texts / "theirs.de",
-        "json": texts / "scores.json",
-    }
-    assert run(texts, source=texts / "a.en", **files) == 0
+    files = {"hypotheses": texts / "ours.de", "compare_with": texts / "theirs.de"}
+    files |= {"source": texts / "a.en", "json": texts / "scores.json"}
+    assert run(texts, **files) == 0
     shown = capsys.readouterr().out
     assert "Terms: 50.0% as given, 100.0% with any ending (2 in 2 sentences)\n" in shown
-    assert "Terms, baseline: 0.0% as given, 0.0% with any ending (2 in 2 sentences)\n" in shown
+    baseline = "0.0% as given, 0.0% with any ending (2 in 2 sentences)"
+    assert f"Terms, baseline: {baseline}\n" in shown
     ours, theirs = json.loads((texts / "scores.json").read_text())["terms"]
-    assert (
-        ours == {"sentences": 2, "terms": 2, "exact": 1, "inflected": 2}
-        and theirs["inflected"] == 0
-    )
+    assert ours == {"sentences": 2, "terms": 2, "exact": 1, "inflected": 2}
+    assert theirs["inflected"] == 0
 
 
 def test_evaluate_compares_a_model_with_and_without_terms(texts, capsys):
     folder = str(save_model_folder(tiny_model(), tiny_tokenizer(), texts / "model"))
-    files = {
-        "source": texts / "a.en",
-        "output_file": texts / "out.de",
-        "json": texts / "scores.json",
-    }
+    files = {"source": texts / "a.en", "output_file": texts / "out.de"}
+    files["json"] = texts / "scores.json"
     assert run(texts, folder, term_mode="hard", num_beams=2, **files) == 0
-    shown, lines = capsys.readouterr().out, (texts / "out.de").read_text().splitlines()
-    assert "Terms, baseline: 0.0%" in shown and "BLEU" in shown and "p =" in shown
-    assert "Mann" in lines[0] and "Hunde" in lines[1]
+    shown = capsys.readouterr().out
+    first, second = (texts / "out.de").read_text().splitlines()
+    assert "Terms, baseline: 0.0%" in shown
+    assert "BLEU" in shown
+    assert "p =" in shown
+    assert "Mann" in first
+    assert "Hunde" in second
     ours, theirs = json.loads((texts / "scores.json").read_text())["terms"]
-    assert ours["terms"] == theirs["terms"] == 2 and theirs["inflected"] == 0
+    assert ours["terms"] == theirs["terms"] == 2
+    assert theirs["inflected"] == 0
 
 
 @pytest.mark.parametrize(
@@ -96,17 +82,17 @@ def test_evaluate_compares_a_model_with_and_without_terms(texts, capsys):
 def test_evaluate_names_mistakes_about_terms(texts, capsys, options, message):
     folder = str(save_model_folder(tiny_model(), tiny_tokenizer(), texts / "model"))
     words = [] if "hypotheses" in options else [folder]
-    given = {name: value.format(texts=texts) for name, value in options.items()}
+    flags = {name: value.format(texts=texts) for name, value in options.items()}
     capsys.readouterr()
-    assert run(texts, *words, **given) == 2
+    assert run(texts, *words, **flags) == 2
     errors = capsys.readouterr().err.splitlines()
-    assert message in errors[-1] and sum(line.startswith("error: ") for line in errors) == 1
+    assert message in errors[-1]
+    assert [line.startswith("error: ") for line in errors].count(True) == 1
 
 
 def test_evaluation_leaves_the_pipeline_its_glossary():
-    translate = TranslationPipeline(
-        tiny_model(), tiny_tokenizer(), device="cpu", glossary=[("man", "Mann")], term_mode="hard"
-    )
+    options = {"glossary": [("man", "Mann")], "term_mode": "hard", "device": "cpu"}
+    translate = TranslationPipeline(tiny_model(), tiny_tokenizer(), **options)
     expected = translate(SOURCE)
     texts = test_sets.TestSet(SOURCE, TARGET)
     report = test_sets.evaluate_test_set(texts, nullcontext(translate))

@@ -13,7 +13,8 @@ TBX = """<tbx><text><body><conceptEntry id="1">
 <langSec xml:lang="en"><termSec><term>MAN</term></termSec></langSec>
 <langSec xml:lang="de-DE"><termSec><term>Mann</term></termSec></langSec>
 </conceptEntry></body></text></tbx>"""
-PLAIN, ANNOTATED = "A man is sleeping.", "A <term> man <trans> Mann </term> is sleeping."
+PLAIN = "A man is sleeping."
+ANNOTATED = "A <term> man <trans> Mann </term> is sleeping."
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +29,15 @@ def folder(tmp_path_factory):
 
 
 def translate(folder, *words):
-    return main(
-        ["translate", str(folder / "model"), *(word.format(folder=folder) for word in words)]
-    )
+    words = [word.format(folder=folder) for word in words]
+    return main(["translate", str(folder / "model"), *words])
 
 
 def test_translate_reads_a_glossary(folder, capsys):
     assert translate(folder, ANNOTATED) == 0
     expected = capsys.readouterr().out
-    assert translate(folder, PLAIN, "--glossary", "{folder}/terms.tsv", "--term_mode", "soft") == 0
+    flags = ["--glossary", "{folder}/terms.tsv", "--term_mode", "soft"]
+    assert translate(folder, PLAIN, *flags) == 0
     assert capsys.readouterr().out == expected
     flags = ["--glossary", "{folder}/terms.tbx", "--target_language", "de"]
     assert translate(folder, PLAIN, *flags, "--glossary_casefold") == 0
@@ -45,26 +46,22 @@ def test_translate_reads_a_glossary(folder, capsys):
     assert capsys.readouterr().out != expected  # MAN is another term
 
 
-def test_translate_warns_of_an_ignored_term_in_a_terminal_and_in_json(folder, capsys, monkeypatch):
+def test_translate_warns_of_an_ignored_term(folder, capsys, monkeypatch):
+    """In JSON and in a terminal"""
     flags = PLAIN, "--glossary", "{folder}/terms.tsv", "--term_mode"
     assert translate(folder, *flags, "soft", "--json") == 0
     assert "terms" in json.loads(capsys.readouterr().out)["translations"][0]["warnings"]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert translate(folder, *flags, "soft") == 0
-    assert "a term is not translated as the glossary says (terms)" in capsys.readouterr().err
+    warning = "a term is not translated as the glossary says (terms)"
+    assert warning in capsys.readouterr().err
     assert translate(folder, *flags, "hard") == 0
     assert "(terms)" not in capsys.readouterr().err
 
 
 def test_translate_uses_a_glossary_in_documents(folder, capsys):
-    flags = [
-        "--format",
-        "html",
-        "--input",
-        "{folder}/page.html",
-        "--glossary",
-        "{folder}/terms.tsv",
-    ]
+    flags = ["--format", "html", "--input", "{folder}/page.html"]
+    flags += ["--glossary", "{folder}/terms.tsv"]
     assert translate(folder, *flags, "--term_mode", "exact") == 0
     assert "Mann" in capsys.readouterr().out
 
@@ -84,4 +81,6 @@ def test_translate_uses_a_glossary_in_documents(folder, capsys):
 def test_translate_names_mistakes_about_terms(folder, capsys, flags, message):
     assert translate(folder, PLAIN, *flags) == 2
     error = capsys.readouterr().err
-    assert message in error and error.startswith("error: ") and error.count("\n") == 1
+    assert message in error
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1

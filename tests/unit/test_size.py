@@ -24,7 +24,7 @@ STATEMENTS = {
     "vanilla_transformer/loading": 152,
     "vanilla_transformer/machine": 291,
     "vanilla_transformer/user_input": 489,
-    "tests": 37540,
+    "tests": 41845,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -43,6 +43,7 @@ def run(*words):
 
 def test_report_of_a_model(tiny_model, tiny_tokenizer, texts, capsys):
     save_model_folder(tiny_model, tiny_tokenizer, texts / "mine")
+    Path("mine/machine.json").write_text('{"hardware": "a fast machine"}')
     words = ["mine", "--source", "a.en", "--output_file", "out.de"]
     words += ["--report", "new/report.html"]
     for flags in ([], ["--overwrite"]):
@@ -60,6 +61,7 @@ def test_report_of_a_model(tiny_model, tiny_tokenizer, texts, capsys):
     assert f"mine/model.safetensors {weights}" in shown
     assert hash_file(Path("a.de")) in shown
     assert "Speed" in shown and "sentences a second" in shown
+    assert "Trained on a fast machine" in shown
     assert "Compared with" not in shown
     assert [path.name for path in Path("new").iterdir()] == ["report.html"]
 

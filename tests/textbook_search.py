@@ -137,10 +137,10 @@ class Textbook:
 
     def is_done(self, running: list[Running], finished: list[Running], beams: int) -> bool:
         """Tell whether the search stops: no running hypothesis would beat the worst finished one if
-        it ended now.
+        it ended now. Greedy search stops at its first end.
         """
-        if len(finished) < beams:
-            return False
+        if len(finished) < beams or beams == 1:
+            return len(finished) == beams
         early_stopping = self.option("early_stopping", False)
         if early_stopping == "never" and self.option("length_penalty", 1.0) > 0.0:
             best = running[0].score / self.divisor(self.limit)  # or at the limit

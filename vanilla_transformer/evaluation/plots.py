@@ -162,7 +162,7 @@ def find_fonts(text: str, families: Sequence[str]) -> tuple[list[str], str]:
     from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager
 
     fonts = [*families]
-    # Other than control characters and the like
+
     missing = {character for character in text if unicodedata.category(character)[0] != "C"}
     upright: list[FontEntry] = []
     for font in fontManager.ttflist:
@@ -260,7 +260,7 @@ def token_labels(
 
 
 def _visible(character: str) -> str:
-    """Return a character, or the number of one that controls a terminal."""
+    """Return a character, or its number if it is a control character."""
     if unicodedata.category(character) == "Cc":
         return f"U+{ord(character):04X}"
     return character

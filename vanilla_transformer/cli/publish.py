@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -26,9 +26,6 @@ from .flags import (
     read_keys,
     refuse_file_names,
 )
-
-if TYPE_CHECKING:
-    from vanilla_transformer.extensions.quality.stress import StressRow
 
 Folder = Annotated[str, ARGUMENT, INPUT]
 
@@ -123,12 +120,13 @@ def check_model_command(arguments: Sequence[str]) -> None:
     print(format_results(results).replace(str(staged), str(folder)), flush=True)
     if pairs:
         from vanilla_transformer.extensions.quality.stress import (
+            StressRow,
             format_header,
             format_row,
             measure_stress,
         )
 
-        def report(row: "StressRow") -> None:
+        def report(row: StressRow) -> None:
             print(format_row(row), flush=True)
 
         with opening as translate:

@@ -66,7 +66,9 @@ GROUPS = {
         "train-tokenizer": "train a joint subword vocabulary on text files",
     },
 }
-_MODULES = {name: f".{group}" for group, commands in GROUPS.items() for name in commands}
+_MODULES: dict[str, str] = {}
+for _title, _texts in GROUPS.items():
+    _MODULES |= dict.fromkeys(_texts, f".{_title}")
 for _extension, _row in EXTENSIONS.items():
     for _group, _commands in _row.commands.items():
         GROUPS.setdefault(_group, {}).update(_commands)
@@ -89,17 +91,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from vanilla_transformer.user_input.names import did_you_mean  # which imports PyYAML
 
         known = ", ".join(COMMANDS)
-        return _refuse(
-            f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {known}.", 2
-        )
+        hint = did_you_mean(name, COMMANDS)
+        return _refuse(f"There is no command {name!r}.{hint} Commands: {known}.", 2)
     return run(find_command(name), rest)
 
 
 def find_command(name: str) -> Callable[[Sequence[str]], None]:
     """Return the function of a command, such as `train.average_checkpoints_command`."""
-    return getattr(
-        importlib.import_module(_MODULES[name], __name__), f"{name.replace('-', '_')}_command"
-    )
+    module = importlib.import_module(_MODULES[name], __name__)
+    function_name = name.replace("-", "_") + "_command"
+    return getattr(module, function_name)
 
 
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +128,9 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno == errno.EPIPE:
             return 0
-        reason = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"
+        reason = "it is closed"
+        if error.strerror:
+            reason = f"it cannot be written ({error.strerror})"
         return _refuse(f"Standard output must take the result, but {reason}.", 1)
     except FloatingPointError as error:
         return _refuse(_on_one_line(error), 3)
@@ -185,10 +188,12 @@ def _open_streams() -> None:
     if sys.stdout is None:
         sys.stdout = _StandardOutput(open(os.devnull, "rb"))  # type: ignore[type-var]  # noqa: SIM115
     elif type(sys.stdout) is io.TextIOWrapper:
-        options = {
-            name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")
-        }
-        output = _StandardOutput(sys.stdout.buffer, **options)
+        output = _StandardOutput(
+            sys.stdout.buffer,
+            encoding=sys.stdout.encoding,
+            errors=sys.stdout.errors,
+            line_buffering=sys.stdout.line_buffering,
+        )
         output.replaced, sys.stdout = sys.stdout, output
 
 
@@ -199,10 +204,12 @@ def _limit_libraries() -> None:
     The environment may say otherwise. This must precede the imports of torch, whose wheels for
     Linux have the libgomp that sleeps, and of tqdm.
     """
-    if "torch" not in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+    is_set = "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ
+    if "torch" not in sys.modules and not is_set:
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
     os.environ.setdefault("TQDM_DELAY", "1")  # seconds
-    if sys.stderr is None or not sys.stderr.isatty():  # a log file would get a line for each step
+    # A log file would get a line for each step.
+    if sys.stderr is None or not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")
 
 
@@ -241,11 +248,9 @@ def _print_usage(arguments: Sequence[str]) -> None:
         "       vanilla-transformer --version",
     ]
     for title, commands in GROUPS.items():
-        lines += [
-            "",
-            f"{title}:",
-            *(f"  {name:<{width}}  {text}" for name, text in commands.items()),
-        ]
+        lines += ["", f"{title}:"]
+        for name, text in commands.items():
+            lines.append(f"  {name:<{width}}  {text}")
     sys.stdout.write("\n".join([*lines, ""]))
 
 
@@ -257,14 +262,10 @@ def _on_one_line(error: Exception) -> str:
         return "\n".join(map(_on_one_line, error.mistakes))
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        text = (
-            f"{error.strerror}."
-            if error.filename is None
-            else f"{error.filename}: {error.strerror}."
-        )
+        text = f"{error.strerror}."
+        if error.filename is not None:
+            text = f"{error.filename}: {text}"
     text = " ".join(filter(None, map(str.strip, text.splitlines())))
-    return (
-        text
-        if len(text) <= _LONGEST_MESSAGE
-        else textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")
-    )
+    if len(text) <= _LONGEST_MESSAGE:
+        return text
+    return textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")

@@ -34,10 +34,12 @@ def download_data_command(arguments: Sequence[str]) -> None:
     options = parse(DownloadDataArguments, arguments)
     from vanilla_transformer.data.download import CORPORA, download_corpus
 
-    folder = download_corpus(
-        options.corpus, Path(options.output_dir or Path("data") / options.corpus), options.base_url
-    )
-    print(f"{options.corpus} is in {folder}. License: {CORPORA[options.corpus].license}.")
+    folder = Path("data") / options.corpus
+    if options.output_dir:
+        folder = Path(options.output_dir)
+    folder = download_corpus(options.corpus, folder, options.base_url)
+    license = CORPORA[options.corpus].license
+    print(f"{options.corpus} is in {folder}. License: {license}.")
 
 
 class WriteCorpusArguments(CommandArguments):
@@ -55,12 +57,10 @@ def write_corpus_command(arguments: Sequence[str]) -> None:
     options = parse(WriteCorpusArguments, arguments)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
-    write_demo_corpus(
-        options.output_dir, train=options.train, validation=options.validation, test=options.test
-    )
-    print(
-        f"The corpus is in {options.output_dir}. Its license (CC BY 2.0 FR) is in README.md there."
-    )
+    folder = options.output_dir
+    sizes = {"train": options.train, "validation": options.validation, "test": options.test}
+    write_demo_corpus(folder, **sizes)
+    print(f"The corpus is in {folder}. Its license (CC BY 2.0 FR) is in README.md there.")
 
 
 class TrainTokenizerArguments(CommandArguments):
@@ -85,10 +85,10 @@ class TrainTokenizerArguments(CommandArguments):
 def train_tokenizer_command(arguments: Sequence[str]) -> None:
     options = parse(TrainTokenizerArguments, arguments)
     folder = Path(options.output_dir)
-    if any((folder / name).exists() for name in (*TOKENIZER_FILES, "tokenizer_config.json")):
-        raise UserError(
-            f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first."
-        )
+    for name in (*TOKENIZER_FILES, "tokenizer_config.json"):
+        if (folder / name).exists():
+            hint = "Choose another --output_dir, or delete it first."
+            raise UserError(f"{folder} already holds a tokenizer. {hint}")
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.data.tokenizer_training import train_tokenizer
 

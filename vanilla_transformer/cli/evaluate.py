@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -36,6 +36,12 @@ TableFormat = Literal["markdown", "csv", "latex"]
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.pair_scores import PairScorer
     from vanilla_transformer.evaluation.quality_report import Setup
+
+
+# Flags of translation that may also be given with translations of a file, and `model`, which has
+# its own check.
+_OF_SCORING = {"model", "glossary", "term_mode", "glossary_casefold"}
+_OF_SCORING |= {*ThreadArguments.model_fields, *LanguageArguments.model_fields}
 
 
 class EvaluateArguments(TranslationArguments, OverwriteArguments):
@@ -108,14 +114,8 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
             if self.model:
                 values = f"got {self.model!r} and {self.hypotheses!r}"
                 raise UserError(f"Give a model or its --hypotheses, not both, {values}.")
-            of_models = {*TranslationArguments.model_fields} - {
-                *ThreadArguments.model_fields,
-                "model",
-                "glossary",
-            }
-            of_models -= {*LanguageArguments.model_fields, "term_mode", "glossary_casefold"}
-            for name in (name for name in TranslationArguments.model_fields if name in of_models):
-                if name in self.model_fields_set:
+            for name in TranslationArguments.model_fields:
+                if name in self.model_fields_set and name not in _OF_SCORING:
                     raise UserError(
                         f"--{name} is for a model that translates, got it with --hypotheses. Leave "
                         "it out."
@@ -133,10 +133,11 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
             from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
 
             others = [name for name in self.metric if name not in SACRE_METRICS]
-            if others and len(self.target) > 1:
+            count = len(self.target)
+            if others and count > 1:
                 raise UserError(
-                    f"The metric {others[0]} takes one reference, got {len(self.target)}. Give one "
-                    "--target, or leave it out."
+                    f"The metric {others[0]} takes one reference, got {count}. Give one --target, "
+                    "or leave it out."
                 )
             if self.source is None and (others or self.glossary is not None):
                 raise UserError(
@@ -175,9 +176,10 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     )
     setup = None if options.report is None else _describe_setup(options, arguments)
     scoring()  # names an unknown tokenizer or language
-    functions = {
-        name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)
-    }
+    functions = {}
+    for name in metrics:
+        if name not in OWN_METRICS and name not in further:
+            functions[name] = load_metric(name)
     texts = read_test_set(
         options.source,
         options.target[0],
@@ -199,10 +201,12 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         samples=options.bootstrap_samples,
         glossary=glossary,
     )
+    report = evaluation.report
     if options.output_file is not None:
-        write_text_atomically(options.output_file, "\n".join(evaluation.hypotheses) + "\n")
+        translations = "\n".join(evaluation.hypotheses) + "\n"
+        write_text_atomically(options.output_file, translations)
     if options.json_file is not None:
-        _write_json(options.json_file, evaluation.report.as_dict())
+        _write_json(options.json_file, report.as_dict())
     if options.name is not None:
         worst = worst_translations(
             evaluation.sources,
@@ -210,17 +214,14 @@ def evaluate_command(arguments: Sequence[str]) -> None:
             evaluation.references,
             evaluation.further_references,
         )
-        save_record(
-            options.model,
-            EVALUATIONS,
-            options.name,
-            {**evaluation.report.as_dict(), "worst": worst},
-        )
-    print("\n".join(evaluation.report.lines()))
+        record = {**report.as_dict(), "worst": worst}
+        save_record(options.model, EVALUATIONS, options.name, record)
+    print("\n".join(report.lines()))
     if setup is not None and options.report is not None:
         from vanilla_transformer.evaluation.quality_report import render_report
 
-        write_text_atomically(options.report, render_report(evaluation, setup))
+        page = render_report(evaluation, setup)
+        write_text_atomically(options.report, page)
         print(f"The report is {options.report}.")
 
 
@@ -234,23 +235,33 @@ def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Se
     from vanilla_transformer.text.translation_warnings import WarningLimits
 
     name = options.model or None
-    shown = name or str(options.hypotheses)
     files = {label: getattr(options, name) for name, label in _READ.items()}
     files["Reference"], *further = options.target
     files |= {f"Reference {number}": path for number, path in enumerate(further, 2)}
-    baseline = None if options.glossary is None else "the same model without the glossary"
+    baseline = None
     if options.compare_with is not None:
         baseline = Path(options.compare_with).name
-    path = Path(shown).resolve()
-    parts = 2 if path.name.startswith("checkpoint-") else 1  # a run's name says more than a step
-    system = "/".join(path.parts[-parts:]) if path.exists() else shown
-    limits = WarningLimits() if name is None else WarningLimits.from_config(load_config(name))
-    training = training_facts(name) if name is not None and Path(name).is_dir() else {}
+    elif options.glossary is not None:
+        baseline = "the same model without the glossary"
+    system = name or str(options.hypotheses)
+    path = Path(system).resolve()
+    if path.exists():
+        # The name of a run says more than a step.
+        parts = 2 if path.name.startswith("checkpoint-") else 1
+        system = "/".join(path.parts[-parts:])
+    models: list[str] = []
+    limits = WarningLimits()
+    training = {}
+    if name is not None:
+        models = model_names(name, options)
+        limits = WarningLimits.from_config(load_config(name))
+        if Path(name).is_dir():
+            training = training_facts(name)
     return Setup(
         system=system,
         command=shlex.join(["vanilla-transformer", "evaluate", *arguments]),
         version=__version__,
-        models=[] if name is None else model_names(name, options),
+        models=models,
         files={label: path for label, path in files.items() if path is not None},
         baseline=baseline,
         limits=limits,
@@ -270,8 +281,9 @@ _READ = {
 }
 
 
-def _write_json(path: str, values: Any) -> None:
-    write_text_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+def _write_json(path: str, values: object) -> None:
+    text = json.dumps(values, indent=2, ensure_ascii=False)
+    write_text_atomically(path, text + "\n")
 
 
 class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
@@ -295,14 +307,16 @@ class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
 
     def further_inputs(self) -> list[str | Path | int]:
         """Return the text files."""
-        return [*Path(self.text).parent.glob(f"{Path(self.text).name}.*")]
+        prefix = Path(self.text)
+        return [*prefix.parent.glob(f"{prefix.name}.*")]
 
 
 def evaluate_directions_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateDirectionsArguments, arguments)
     check_one_process("--workers for several processes")
     name = options.model
-    if options.source_language is not None or options.target_language is not None:
+    source_language, target_language = options.source_language, options.target_language
+    if source_language is not None or target_language is not None:
         raise UserError(
             "`source_language` and `target_language` are for one direction. Give --directions "
             "instead."
@@ -322,13 +336,17 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
         raise UserError(
             f"The model must have several languages, but {name} has none. Use `evaluate` for it."
         )
-    wanted = None if options.directions is None else parse_directions(options.directions, languages)
-    directions, texts = read_test_sets(options.text, wanted, languages)
+    chosen = None
+    if options.directions is not None:
+        chosen = parse_directions(options.directions, languages)
+    directions, texts = read_test_sets(options.text, chosen, languages)
     with opening as translate:
         results = score_directions(translate, languages, directions, texts)
     if options.json_file is not None:
-        _write_json(options.json_file, [result.as_dict() for result in results])
-    print(render_table([result.as_row() for result in results], options.format))
+        scores = [result.as_dict() for result in results]
+        _write_json(options.json_file, scores)
+    rows = [result.as_row() for result in results]
+    print(render_table(rows, options.format))
 
 
 class CompareRunsArguments(OverwriteArguments):
@@ -404,7 +422,8 @@ def score_command(arguments: Sequence[str]) -> None:
     # Mistakes in the text are found before an hour of work.
     total = sum(1 for _ in stream_text_files(options.source, options.target))
     if options.engine is None or options.output is None:
-        texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
+        texts = stream_text_files(options.source, options.target)
+        pairs = stream_text_files(options.source, options.target)
         scored = _open_scorer(options).describe(texts, pairs, total)
         print_texts((f"{line}\n" for line in scored), options.output)
         return
@@ -415,27 +434,33 @@ def score_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.files.hashes import hash_file
 
     chosen = ("as_json", "max_tokens", "ensemble_weights", "source_language", "target_language")
+    models = [options.model, *(options.ensemble or [])]
     origin = {
-        "input": [hash_file(Path(path)) for path in (options.source, options.target)],
-        "model": [
-            hash_model(model_name) for model_name in (options.model, *(options.ensemble or []))
-        ],
+        "input": [hash_file(Path(options.source)), hash_file(Path(options.target))],
+        "model": [hash_model(name) for name in models],
         "options": {name: getattr(options, name) for name in chosen},
     }
-    lines = (
-        f"{pair.source}\n{pair.target}"
-        for pair in stream_text_files(options.source, options.target)
-    )
-    build, workers = partial(_open_scorer, options), options.ray_workers
+    pairs = stream_text_files(options.source, options.target)
+    lines = (f"{pair.source}\n{pair.target}" for pair in pairs)
     work = partial(
-        work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads
+        work_by_ray,
+        build=partial(_open_scorer, options),
+        total=total,
+        workers=options.ray_workers,
+        threads=options.ray_threads,
     )
-    write_shards(Path(options.output), lines, total, origin, WINDOW, options.resume, work)
+    path = Path(options.output)
+    write_shards(path, lines, total, origin, WINDOW, options.resume, work)
 
 
 def _open_scorer(options: ScoreArguments) -> "PairScorer":
     from vanilla_transformer.evaluation.pair_scores import PairScorer
 
-    models = (options.ensemble, options.ensemble_weights)
-    languages = partial(language_settings, options=options)
-    return PairScorer(options.model, *models, languages, options.max_tokens, options.as_json)
+    return PairScorer(
+        options.model,
+        options.ensemble,
+        options.ensemble_weights,
+        partial(language_settings, options=options),
+        options.max_tokens,
+        options.as_json,
+    )

@@ -94,20 +94,28 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
 
     The name of the class is that of the command: `WriteCorpusArguments` is for `write-corpus`.
     """
-    name = re.sub("(?<!^)(?=[A-Z])", "-", schema.__name__.removesuffix("Arguments")).lower()
+    class_name = schema.__name__.removesuffix("Arguments")
+    name = re.sub("(?<!^)(?=[A-Z])", "-", class_name).lower()
     fields = schema.model_fields
-    main = [fields[key].alias or key for key in inspect.get_annotations(schema) if key in fields]
-    options = schema(
-        **CommandLine(group_fields(schema), f"vanilla-transformer {name}", [*main, *_MAIN]).read(
-            words
-        )
-    )
-    files: dict[Any, list[Any]] = {INPUT: [], OUTPUT: []}
+    main: list[str] = []
+    for key in inspect.get_annotations(schema):
+        if key in fields:
+            main.append(fields[key].alias or key)
+    groups = group_fields(schema)
+    line = CommandLine(groups, f"vanilla-transformer {name}", [*main, *_MAIN])
+    options = schema(**line.read(words))
+    files: dict[object, list[Any]] = {INPUT: [], OUTPUT: []}
     for field_name, field in fields.items():
-        value, parts = getattr(options, field_name), [*parts_of(field)]
-        for mark in (mark for mark in files if mark in parts and value is not None):
-            files[mark] += value if isinstance(value, list) else [value]
-    inputs, outputs = [*files[INPUT], *options.further_inputs()], files[OUTPUT]
+        value = getattr(options, field_name)
+        if value is None:
+            continue
+        names = value if isinstance(value, list) else [value]
+        parts = [*parts_of(field)]
+        for mark in files:
+            if mark in parts:
+                files[mark] += names
+    inputs = [*files[INPUT], *options.further_inputs()]
+    outputs = files[OUTPUT]
     check_pipes(inputs)
     check_outputs(outputs, inputs)
     if isinstance(options, OverwriteArguments):
@@ -116,7 +124,8 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
                 "--overwrite replaces the file that a command writes, got no such file. Leave it "
                 "out."
             )
-        for path in map(Path, [] if options.overwrite else outputs):
+        kept_outputs = [] if options.overwrite else outputs
+        for path in map(Path, kept_outputs):
             # Devices, pipes and empty files are written to.
             if path.is_file() and path.stat().st_size:
                 problem = f"{path} exists. Choose another, or replace it by --overwrite."
@@ -133,15 +142,18 @@ def group_fields(schema: type[Schema]) -> dict[str, dict[str, FieldInfo]]:
     own ones first.
     """
     left = dict(schema.model_fields)
-    groups = {
-        "arguments": {
-            name: left.pop(name) for name in schema.model_fields if is_argument(left[name])
-        }
-    }
+    arguments: dict[str, FieldInfo] = {}
+    for name in schema.model_fields:
+        if is_argument(left[name]):
+            arguments[name] = left.pop(name)
+    groups = {"arguments": arguments}
     for declaring in schema.__mro__:
-        names = [name for name in inspect.get_annotations(declaring) if name in left]
-        title = " ".join((declaring.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
-        groups.setdefault(title, {}).update({name: left.pop(name) for name in names})
+        docstring = " ".join((declaring.__doc__ or "").split())
+        title = docstring.partition(". ")[0].removesuffix(".")
+        group = groups.setdefault(title, {})
+        for name in inspect.get_annotations(declaring):
+            if name in left:
+                group[name] = left.pop(name)
     return groups
 
 
@@ -183,9 +195,8 @@ def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None
     for text in texts:
         if text and (os.path.isfile(text) or (os.sep in text and os.path.exists(text))):
             kind = "folder" if os.path.isdir(text) else "file"
-            raise UserError(
-                f"{what} must be text, got the name of a {kind}: {text}. {hint.format(text)}"
-            )
+            advice = hint.format(text)
+            raise UserError(f"{what} must be text, got the name of a {kind}: {text}. {advice}")
 
 
 def read_keys(path: str) -> list[str]:
@@ -194,11 +205,12 @@ def read_keys(path: str) -> list[str]:
     Other users could see flags in `ps`.
     """
     try:
-        lines = [line.strip() for line in read_input(path).decode().splitlines() if line.strip()]
+        text = read_input(path).decode()
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} must be a text file with one key per line, but it is not UTF-8."
         ) from error
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise UserError(f"{path} must hold a key, but it is empty.")
     for number, line in enumerate(lines, 1):
@@ -243,10 +255,8 @@ def language_settings(tokenizer: "PreTrainedTokenizerBase", options: Any) -> dic
     from vanilla_transformer.text.languages import Direction, find_languages
 
     if find_languages(tokenizer) is None:
-        is_named = (
-            getattr(options, "glossary", None) is not None
-            or getattr(options, "format", None) in _NAMING
-        )
+        has_glossary = getattr(options, "glossary", None) is not None
+        is_named = has_glossary or getattr(options, "format", None) in _NAMING
         if options.target_language is not None and not is_named:
             reason = (
                 "is for models that translate into several languages, for `--glossary FILE` "
@@ -255,9 +265,10 @@ def language_settings(tokenizer: "PreTrainedTokenizerBase", options: Any) -> dic
             names = ", ".join(sorted(_NAMING))
             raise UserError(f"`target_language` {reason} {names}, got none of them. Leave it out.")
         return {}
-    check_languages(tokenizer, Direction(options.source_language, options.target_language))
-    languages = {"src_lang": options.source_language, "tgt_lang": options.target_language}
-    return {name: value for name, value in languages.items() if value is not None}
+    direction = Direction(options.source_language, options.target_language)
+    check_languages(tokenizer, direction)
+    languages = {"src_lang": direction.source, "tgt_lang": direction.target}
+    return {name: code for name, code in languages.items() if code is not None}
 
 
 class EnsembleArguments(CommandArguments):
@@ -298,17 +309,19 @@ class FurtherModelArguments(EnsembleArguments):
 
 def further_models(options: FurtherModelArguments) -> dict[str, Any]:
     """Return the arguments of the pipeline that the flags give."""
-    names = ("ensemble", "ensemble_weights", "rerank_reverse", "rerank_quality", "normalize")
-    return {name: value for name in names if (value := getattr(options, name)) not in (None, False)}
+    settings: dict[str, Any] = {}
+    for name in FurtherModelArguments.model_fields:
+        value = getattr(options, name)
+        if name not in CommandArguments.model_fields and value not in (None, False):
+            settings[name] = value
+    return settings
 
 
 def model_names(first: str, options: FurtherModelArguments) -> list[str]:
     """Return the names of all models that decide about translations."""
-    return [
-        first,
-        *(options.ensemble or []),
-        *filter(None, [options.rerank_reverse, options.rerank_quality]),
-    ]
+    ensemble = options.ensemble or []
+    rerankers = [options.rerank_reverse, options.rerank_quality]
+    return [first, *ensemble, *filter(None, rerankers)]
 
 
 class ThreadArguments(CommandArguments):
@@ -362,7 +375,8 @@ class RayArguments(CommandArguments):
     @model_validator(mode="after")
     def _check_cluster(self) -> "RayArguments":
         check_one_process("--engine ray for several GPUs or machines")
-        if self.engine is None and self.model_fields_set & {"ray_workers", "ray_threads"}:
+        cluster_flags = {"ray_workers", "ray_threads"}
+        if self.engine is None and self.model_fields_set & cluster_flags:
             raise UserError(
                 "--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them "
                 "out."
@@ -394,10 +408,8 @@ def flags_of(names: Sequence[str], title: str) -> Any:
     fields: dict[str, Any] = {}
     for name in names:
         declared = options_of()[name]
-        fields[FLAG_NAMES.get(name, name)] = (
-            _FLAG_TYPES.get(name, declared.annotation),
-            copy(declared),
-        )
+        flag_type = _FLAG_TYPES.get(name, declared.annotation)
+        fields[FLAG_NAMES.get(name, name)] = (flag_type, copy(declared))
     return create_model("Flags", __base__=CommandArguments, __doc__=title, **fields)
 
 
@@ -455,15 +467,18 @@ def request_settings(options: Any) -> dict[str, Any]:
     if options.do_sample:
         settings = {"num_beams": 1, **settings}
     elif options.mbr is None and (idle := options.model_fields_set & {*_SAMPLING}):
-        raise UserError(f"--{min(idle)} is for --do_sample and --mbr, got neither. Leave it out.")
+        name = min(idle)
+        raise UserError(f"--{name} is for --do_sample and --mbr, got neither. Leave it out.")
     if options.split_sentences:
         settings["sentence_splitter"] = options.sentence_splitter
         settings["source_language"] = options.source_language
     if "glossary" in settings:
         from vanilla_transformer.text.glossary import as_glossary
 
-        languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
-        settings["glossary"] = as_glossary(options.glossary, *languages, options.glossary_casefold)
+        source_language = options.source_language or DEFAULT_LANGUAGE
+        codes = (source_language, options.target_language)
+        glossary = as_glossary(options.glossary, *codes, options.glossary_casefold)
+        settings["glossary"] = glossary
     elif getattr(options, "glossary_casefold", False):
         raise UserError("`glossary_casefold` must be given with `--glossary FILE`, got it without.")
     TranslationOptions.resolve(settings)  # checks them before the model is loaded
@@ -477,15 +492,13 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     settings, workers = request_settings(options), check_workers(options.workers)
     from vanilla_transformer.decoding.open_pipeline import open_pipeline
 
-    loading = {
-        "device": options.device,
-        "dtype": options.dtype,
-        **further_models(options),
-    }
+    loading = {"device": options.device, "dtype": options.dtype}
+    loading |= further_models(options)
 
     @contextmanager
     def opened() -> Iterator["TranslationPipeline"]:
-        with open_pipeline(options.model, workers, options.precision, **loading) as translate:
+        opening = open_pipeline(options.model, workers, options.precision, **loading)
+        with opening as translate:
             languages = language_settings(translate.tokenizer, options)
             yield translate.with_options(**(settings | languages))
 
@@ -518,16 +531,16 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.files.hashes import hash_file
 
-    fields = type(options).model_fields.items()
-    files = {
-        name for name, field in fields if any(part in (INPUT, OUTPUT) for part in parts_of(field))
-    }
-    chosen = {
-        name: getattr(options, name)
-        for name, _ in sorted(fields)
-        if name not in files | _NOT_OF_TRANSLATIONS
-    }
-    for option in ("glossary", "target_prefixes"):
-        if getattr(options, option, None) is not None:
-            chosen[option] = hash_file(Path(getattr(options, option)))
-    return {"model": [*map(hash_model, model_names(options.model, options))], "options": chosen}
+    fields = type(options).model_fields
+    chosen: dict[str, Any] = {}
+    for name in sorted(fields):
+        parts = [*parts_of(fields[name])]
+        is_file = INPUT in parts or OUTPUT in parts
+        if not is_file and name not in _NOT_OF_TRANSLATIONS:
+            chosen[name] = getattr(options, name)
+    for name in ("glossary", "target_prefixes"):
+        path = getattr(options, name, None)
+        if path is not None:
+            chosen[name] = hash_file(Path(path))
+    hashes = [hash_model(name) for name in model_names(options.model, options)]
+    return {"model": hashes, "options": chosen}

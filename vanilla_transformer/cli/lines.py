@@ -25,7 +25,12 @@ from vanilla_transformer.files.text_files import (
 )
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
+    from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.decoding.corpus_shards import Shard
+
+    from .translate import TranslateArguments
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +165,9 @@ class LineTranslator:
 
     resources: ExitStack
 
-    def __init__(self, translate: Any, options: Any, total: int | None):
+    def __init__(
+        self, translate: "TranslationPipeline", options: "TranslateArguments", total: int | None
+    ):
         from vanilla_transformer.decoding.engine.requests import share_seed
 
         self.pipeline = translate
@@ -178,9 +185,8 @@ class LineTranslator:
             logger.warning(
                 "%s has no scores, tokens or warnings, so the objects have texts only.", kind
             )
-        has_heads, is_calibrated = (
-            bool(getattr(model.config, name, 0)) for name in ("alignment_heads", "confidence")
-        )
+        has_heads = bool(getattr(model.config, "alignment_heads", 0))
+        is_calibrated = bool(getattr(model.config, "confidence", 0))
         as_objects = options.as_json and self.is_scored
         settings = {
             "num_return_sequences": options.n_best,
@@ -192,14 +198,15 @@ class LineTranslator:
             "return_warnings": as_objects,
         }
         self.settings = {name: value for name, value in settings.items() if value}
-        self.prefixes = (
-            None if options.target_prefixes is None else read_lines(options.target_prefixes)
-        )
-        if self.prefixes is not None and total is not None and len(self.prefixes) != total:
-            number = f"{len(self.prefixes)} in {options.target_prefixes}"
-            raise UserError(
-                f"There must be a target prefix for each of {total} sentences, got {number}."
-            )
+        self.prefixes: list[str] | None = None
+        if options.target_prefixes is not None:
+            self.prefixes = read_lines(options.target_prefixes)
+            count = len(self.prefixes)
+            if total is not None and count != total:
+                number = f"{count} in {options.target_prefixes}"
+                raise UserError(
+                    f"There must be a target prefix for each of {total} sentences, got {number}."
+                )
         # Whether somebody reads the translations in a terminal; `--json` has the warnings in its
         # objects.
         shows_warnings = sys.stdout.isatty() and not (
@@ -296,7 +303,7 @@ class LineTranslator:
             self.warned.clear()
 
 
-def _line_counter(bar: Any, lines: int) -> Callable[[int, int], None]:
+def _line_counter(bar: "tqdm", lines: int) -> Callable[[int, int], None]:
     """Return a function that moves a bar by the lines of a block, which have no sentence, one or
     several.
 

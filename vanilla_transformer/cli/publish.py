@@ -88,11 +88,11 @@ class CheckModelArguments(TranslationArguments):
                 "A stress test needs a text and its translations. Give both --source and --target, "
                 "or none."
             )
-        idle = self.model_fields_set - {"model", "trust_remote_code", *ThreadArguments.model_fields}
+        idle = self.model_fields_set - {"model", "trust_remote_code"}
+        idle -= ThreadArguments.model_fields.keys()
         if self.source is None and idle:
-            raise UserError(
-                f"--{min(idle)} is for a stress test. Give --source and --target, or leave it out."
-            )
+            hint = "Give --source and --target, or leave it out."
+            raise UserError(f"--{min(idle)} is for a stress test. {hint}")
         return self
 
 
@@ -120,22 +120,26 @@ def check_model_command(arguments: Sequence[str]) -> None:
     print(format_results(results).replace(str(staged), str(folder)), flush=True)
     if pairs:
         from vanilla_transformer.extensions.quality.stress import (
+            StressRow,
             format_header,
             format_row,
             measure_stress,
         )
 
+        def report(row: StressRow) -> None:
+            print(format_row(row), flush=True)
+
         with opening as translate:
             print(f"\n{format_header()}", flush=True)
-            table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True))
+            table = measure_stress(translate, pairs, report)
         if options.name is not None:
-            record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
+            rows = [row._asdict() for row in table.rows]
+            record = {"rows": rows, "groups": table.groups}
             save_record(folder, STRESS_TABLES, options.name, record)
     failed = failed_checks(results)
     if failed:
-        raise SystemExit(
-            f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed."
-        )  # status 1
+        counts = f"{len(failed)} of {len(results)}"
+        raise SystemExit(f"{folder} cannot be published: {counts} checks failed.")  # status 1
 
 
 class PushToHubArguments(CommandArguments):
@@ -178,17 +182,19 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.publishing.push import push_folder
 
     folder, repo_id, token = options.folder, options.repo_id, None
-    if options.token_file is not None:
-        keys = read_keys(options.token_file)
+    path = options.token_file
+    if path is not None:
+        keys = read_keys(path)
         if len(keys) != 1:
-            raise UserError(
-                f"{options.token_file} must hold one access token, got {len(keys)} lines."
-            )
+            raise UserError(f"{path} must hold one access token, got {len(keys)} lines.")
         (token,) = keys
+    card = None
+    if options.facts is not None:
+        card = _card_renderer(folder, repo_id, options.facts)
     url = push_folder(
         folder,
         repo_id,
-        card=None if options.facts is None else _card_renderer(folder, repo_id, options.facts),
+        card=card,
         private=options.private,
         revision=options.revision,
         message=options.message,
@@ -203,7 +209,8 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
 def _print_plan(sizes: Mapping[str, int]) -> None:
     rows = {f"{len(sizes)} files": sum(sizes.values()), **sizes}
     width = max(len(f"{size:,}") for size in rows.values())
-    print(*(f"{size:>{width},} bytes  {name}" for name, size in rows.items()), sep="\n")
+    for name, size in rows.items():
+        print(f"{size:>{width},} bytes  {name}")
 
 
 def _card_renderer(
@@ -241,10 +248,11 @@ class CreateSpaceArguments(ModelNameArguments):
 
 def create_space_command(arguments: Sequence[str]) -> None:
     options = parse(CreateSpaceArguments, arguments)
-    refuse_file_names("--examples", options.examples or [], "Write the sentences themselves.")
+    examples = options.examples or []
+    refuse_file_names("--examples", examples, "Write the sentences themselves.")
     from vanilla_transformer.publishing.space import create_space
 
-    folder = create_space(options.model, options.output_dir, options.title, options.examples)
-    print(
-        f"The Space is in {folder}. Upload it with: hf upload USER/NAME {folder} --repo-type space"
-    )
+    new_folder = options.output_dir
+    folder = create_space(options.model, new_folder, options.title, options.examples)
+    command = f"hf upload USER/NAME {folder} --repo-type space"
+    print(f"The Space is in {folder}. Upload it with: {command}")

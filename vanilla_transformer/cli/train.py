@@ -119,7 +119,9 @@ def demo_command(arguments: Sequence[str]) -> None:
     if made < steps:
         print("Run `demo` again with a higher --max_minutes, or without it, to continue.")
     on_path = shutil.which("vanilla-transformer") is not None
-    program = "vanilla-transformer" if on_path else f"{sys.executable} -m vanilla_transformer"
+    program = "vanilla-transformer"
+    if not on_path:
+        program = f"{sys.executable} -m vanilla_transformer"
     print(
         "\nFor sentences of any length, train the recipe tatoeba_en_de with "
         "https://www.manythings.org/anki/"
@@ -140,9 +142,8 @@ def _demo_flags(options: DemoArguments, corpus: Path) -> list[str]:
     flags = {
         "output_dir": options.output_dir,
         "overwrite_output_dir": str(options.overwrite_output_dir),
-    }
-    flags |= {"train_source": f"{corpus}/train.en", "train_target": f"{corpus}/train.de"}
-    flags |= {
+        "train_source": f"{corpus}/train.en",
+        "train_target": f"{corpus}/train.de",
         "validation_source": f"{corpus}/validation.en",
         "validation_target": f"{corpus}/validation.de",
     }
@@ -171,7 +172,8 @@ def _print_demo_scores(folder: Path, corpus: Path) -> float:
     chrf = sentence_chrf(translations, [pair.target for pair in test])
     for rank, number in choose_ranks(chrf, _DEMO_SHOWN):
         print(f"  rank {rank}, chrF {chrf[number]:.0f}: {test[number].source}")
-        print(f"    model:     {translations[number]}\n    reference: {test[number].target}")
+        print(f"    model:     {translations[number]}")
+        print(f"    reference: {test[number].target}")
     return scores.bleu
 
 

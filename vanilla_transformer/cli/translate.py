@@ -73,24 +73,29 @@ def _translate_document(
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
-        direction = find_direction(
-            pipeline.tokenizer, options.source_language, options.target_language
-        )
+        codes = (options.source_language, options.target_language)
+        direction = find_direction(pipeline.tokenizer, *codes)
         with _reading(name):
             document: Any = parse_document(text, options.format, direction)
-        search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
-        translate = partial(pipeline.translate_sentences, protect=options.protect, **search)
-        blocks = BlockTranslator(translate, splitter, options.protect)(document.blocks)
+        translate = partial(
+            pipeline.translate_sentences,
+            protect=options.protect,
+            num_beams=options.num_beams,
+            batch_size=options.batch_size,
+        )
+        translator = BlockTranslator(translate, splitter, options.protect)
+        blocks = translator(document.blocks)
         with _reading(name):
             translated = document.render(blocks)
     print_texts([fit_encoding(translated, encoding)], options.output, encoding)
     if document.summary and not options.quiet:
-        targets = sorted({named.target for named in document.directions if named.target})
+        targets = {named.target for named in document.directions if named.target}
         if targets and direction.target is None:  # the language of the translation is unknown
             problem = (
                 "and the model does not say what it writes. Name its language by --target_language"
             )
-            print(f"warning: The file asks for {', '.join(targets)}, {problem}.", file=sys.stderr)
+            shown = ", ".join(sorted(targets))
+            print(f"warning: The file asks for {shown}, {problem}.", file=sys.stderr)
         print(document.summary, file=sys.stderr)
 
 
@@ -196,22 +201,18 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             hint = "`--input` and `--format` are for files and standard input."
             values = f"got the sentence {self.sentences[0]!r}"
             raise UserError(f"Give sentences or a file to translate, not both, {values}. {hint}")
-        if (
-            "sentence_splitter" in self.model_fields_set
-            and format == "text"
-            and not self.split_sentences
-        ):
+        is_split = format != "text" or self.split_sentences
+        if "sentence_splitter" in self.model_fields_set and not is_split:
             raise UserError(
                 "--sentence_splitter is for documents and --split_sentences, got neither. Leave it "
                 "out."
             )
-        refuse_file_names(
-            "Sentences", self.sentences, "Give it by --input {}, or a sentence by standard input."
-        )
-        refuse_file_names("--constraint", self.constraint or [], "Write the words themselves.")
-        refuse_file_names(
-            "--target_prefix", [self.target_prefix], "Give it by --target_prefixes {}."
-        )
+        hint = "Give it by --input {}, or a sentence by standard input."
+        refuse_file_names("Sentences", self.sentences, hint)
+        constraints = self.constraint or []
+        refuse_file_names("--constraint", constraints, "Write the words themselves.")
+        hint = "Give it by --target_prefixes {}."
+        refuse_file_names("--target_prefix", [self.target_prefix], hint)
         if self.target_prefix is not None and self.target_prefixes is not None:
             raise UserError(
                 "Give --target_prefix (for all sentences) or --target_prefixes (a file), not both."
@@ -223,7 +224,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             )
         if format != "text":
             self._check_document(format)
-        if self.engine == "ray" and (self.input is None or self.samples or format != "text"):
+        is_search = format == "text" and not self.samples
+        if self.engine == "ray" and (self.input is None or not is_search):
             raise UserError(
                 "--engine ray is for searches of the lines of an --input, without samples and "
                 "--format."
@@ -234,19 +236,18 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
 
     def _check_document(self, format: str) -> None:
         shown = f"{format} (by --join_lines)" if format == "wrapped" else format
-        several = (
-            {self.num_return_sequences, self.n_best} - {None, 1}
-            or self.samples
-            or self.seed is not None
-        )
+        counts = {self.num_return_sequences, self.n_best}
+        is_sampled = self.samples or self.seed is not None
+        several = is_sampled or counts - {None, 1}
         if self.as_json or self.alignments or self.resume or several:
             reason = (
                 "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, "
                 "`--seed` or `--mbr`"
             )
             raise UserError(f"With `--format {shown}` there is {reason}.")
-        for name in (name for name in _NOT_OF_DOCUMENTS if getattr(self, name)):
-            raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
+        for name in _NOT_OF_DOCUMENTS:
+            if getattr(self, name):
+                raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
 
     def _check_resume(self) -> None:
         if self.input is None or self.output is None:
@@ -259,7 +260,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 "--resume continues searches, not samples. Leave out --resume, or --do_sample and "
                 "--mbr."
             )
-        if Path(self.output).exists() and not Path(self.output).is_file():
+        output = Path(self.output)
+        if output.exists() and not output.is_file():
             raise UserError(
                 f"--resume needs an ordinary file as --output, but {self.output} is a pipe or a "
                 "device."
@@ -281,12 +283,19 @@ def translate_command(arguments: Sequence[str]) -> None:
         from vanilla_transformer.decoding.sentence_splitter import find_splitter
 
         splitter = find_splitter(options.sentence_splitter, options.source_language)
-    text, encoding, note = (None, "", "") if options.format == "text" else _read_document(options)
+    text: str | None = None
+    encoding = note = ""
     if options.format != "text":
+        text, encoding, note = _read_document(options)
+    if is_silent:
+        note = ""
+    # Where `auto` finds no wrapped lines, the format is text now.
+    is_document = options.format != "text"
+    if is_document:
         options.split_sentences = False  # a document is split by its translator
     opening = open_model(options)
-    if text is not None and options.format != "text":
-        _translate_document(opening, options, (text, encoding), splitter, "" if is_silent else note)
+    if text is not None and is_document:
+        _translate_document(opening, options, (text, encoding), splitter, note)
         return
     output = None if options.output is None else Path(options.output)
     size = options.batch_size
@@ -295,12 +304,14 @@ def translate_command(arguments: Sequence[str]) -> None:
     elif options.input is not None:
         checked = stream_lines(options.input, may_be_blank=True, may_be_markup=is_given)
         total = sum(1 for _ in checked)  # finds damage before an hour of work
-        source = split_lines(
-            stream_lines(options.input, may_be_blank=True, may_be_markup=True), total, size
-        )
+        streamed = stream_lines(options.input, may_be_blank=True, may_be_markup=True)
+        source = split_lines(streamed, total, size)
     elif text is not None:
-        lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
-        source = split_lines([line.rstrip("\r") for line in lines], len(lines), size)
+        lines: list[str] = []
+        if text:
+            lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n")
+        lines = [line.rstrip("\r") for line in lines]
+        source = split_lines(lines, len(lines), size)
     elif output is None and hasattr(sys.stdin, "isatty") and sys.stdin.isatty():
         with opening as translate:
             LineTranslator(translate, options, None).converse()
@@ -310,15 +321,22 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.engine == "ray":
         from vanilla_transformer.extensions.scale_out import work_by_ray
 
-        build = partial(_open_work, options, source.total)
-        cluster: dict[str, Any] = {"workers": options.ray_workers, "threads": options.ray_threads}
-        cluster |= {"total": source.total, "hidden": options.quiet}
-        _write_shards(options, source.total, partial(work_by_ray, build=build, **cluster))
+        cluster: dict[str, Any] = {
+            "build": partial(_open_work, options, source.total),
+            "workers": options.ray_workers,
+            "threads": options.ray_threads,
+            "total": source.total,
+            "hidden": options.quiet,
+        }
+        work = partial(work_by_ray, **cluster)
+        _write_shards(options, source.total, work)
         return
     with opening as translate:
         translator = LineTranslator(translate, options, source.total)
-        if output is None or options.input is None or (output.exists() and not output.is_file()):
-            print_texts(translator.texts(source.blocks), options.output)
+        is_pipe = output is not None and output.exists() and not output.is_file()
+        if output is None or options.input is None or is_pipe:
+            texts = translator.texts(source.blocks)
+            print_texts(texts, options.output)
         else:
             _write_shards(options, source.total, translator.work)
 
@@ -333,10 +351,8 @@ def _find_format(name: str) -> str:
 
     ending = file_format(name).lower()
     if ending and ending not in DOCUMENT_ENDINGS and not is_language(ending[1:]):
-        known = (
-            f"{', '.join(DOCUMENT_ENDINGS)} or, for lines of text, the code of a language or "
-            "nothing"
-        )
+        endings = ", ".join(DOCUMENT_ENDINGS)
+        known = f"{endings} or, for lines of text, the code of a language or nothing"
         raise UserError(
             f"The name of a file must end with {known}, got {name}. Convert it, or say by --format "
             "how to read it, such as --format text."
@@ -352,18 +368,13 @@ def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
 
     text, encoding = read_document(options.input, options.format)
     if options.join_lines != "auto":
-        return (
-            text,
-            encoding,
-            f"{options.input} is translated as {options.format}; --format text translates its "
-            "lines.",
-        )
+        notice = f"{options.input} is translated as {options.format}"
+        return text, encoding, f"{notice}; --format text translates its lines."
     document = WrappedText(text)
     if not document.is_wrapped:
         options.format = "text"
-    notice = (
-        f"The lines are wrapped at {document.width} characters, so their paragraphs are translated"
-    )
+    notice = f"The lines are wrapped at {document.width} characters"
+    notice += ", so their paragraphs are translated"
     return text, encoding, f"{notice}; --join_lines no translates each line."
 
 
@@ -373,16 +384,18 @@ def _write_shards(options: TranslateArguments, total: int | None, work: Callable
     from vanilla_transformer.files.hashes import hash_file
 
     assert options.input is not None and options.output is not None and total is not None
-    origin = {"input": hash_file(Path(options.input)), **translation_origin(options)}
+    input, output = Path(options.input), Path(options.output)
+    origin = {"input": hash_file(input), **translation_origin(options)}
     lines = stream_lines(options.input, may_be_blank=True, may_be_markup=True)
     size = options.batch_size * BATCHES
-    write_shards(Path(options.output), lines, total, origin, size, options.resume, work)
+    write_shards(output, lines, total, origin, size, options.resume, work)
 
 
 def _open_work(options: TranslateArguments, total: int | None) -> Callable[["Shard"], list[str]]:
     """Load the model in a worker of a cluster, and return the function that translates a shard."""
     resources = ExitStack()
-    translator = LineTranslator(resources.enter_context(open_model(options)), options, total)
+    translate = resources.enter_context(open_model(options))
+    translator = LineTranslator(translate, options, total)
     translator.resources = resources  # which would be closed
     return translator.answer
 
@@ -404,10 +417,5 @@ def compile_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.decoding.engine.precision import check_precision
 
     check_precision(options.precision)
-    compile_model(
-        options.model,
-        options.precision,
-        workers,
-        options.num_beams,
-        report=partial(print, flush=True),
-    )
+    report = partial(print, flush=True)
+    compile_model(options.model, options.precision, workers, options.num_beams, report)

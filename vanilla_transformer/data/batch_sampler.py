@@ -248,9 +248,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         # The next epoch has the same pairs.
         if self._done == len(self._plan) // 2 and self.corpus.is_constant:
             part, epoch = self._part(), self.epoch + 1
-            ahead = _planner.submit(
-                self._plan_pairs, source, target, self.packed_shape, part, epoch
-            )
+            arguments = (source, target, self.packed_shape, part, epoch)
+            ahead = _planner.submit(self._plan_pairs, *arguments)
             self._plans[epoch, part._replace(done=0)] = ahead
         return planned
 
@@ -274,15 +273,17 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self.pairs = pairs
         lengths = self.pairs.source_lengths, self.pairs.target_lengths
         # The shape of packed batches, the same in a whole epoch.
-        shapes = [
-            packed_shape(*lengths, part.max_tokens) if part.packing else None for part in parts
-        ]
+        shapes: list[BatchShape | None] = []
+        for part in parts:
+            shapes.append(packed_shape(*lengths, part.max_tokens) if part.packing else None)
         self.packed_shape = shapes[-1]
         self._left = np.arange(len(self.pairs))
         for part, shape in zip(self._earlier_parts, shapes, strict=False):
             plan = self._plan_part(part, shape)
-            left = [batch for step in range(part.done, len(plan)) for batch in plan[step]]
-            self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
+            left = [np.empty(0, np.int64)]
+            for step in range(part.done, len(plan)):
+                left += plan[step]
+            self._left = np.sort(self._left[np.concatenate(left)])
         too_few = len(self._left) < self.batches_per_step and len(parts) > 1
         self._plan = EMPTY_PLAN if too_few else self._plan_part(current, self.packed_shape)
 
@@ -295,11 +296,13 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         """
         source, target = self.pairs.source_lengths, self.pairs.target_lengths
         if len(self._left) < len(self.pairs):
-            return self._plan_pairs(source[self._left], target[self._left], shape, part, self.epoch)
+            source, target = source[self._left], target[self._left]
+            return self._plan_pairs(source, target, shape, part, self.epoch)
         key = self.epoch, part._replace(done=0)
         if key not in self._plans:
+            plan = self._plan_pairs(source, target, shape, part, self.epoch)
             self._plans[key] = Future()
-            self._plans[key].set_result(self._plan_pairs(source, target, shape, part, self.epoch))
+            self._plans[key].set_result(plan)
         self._plans = {key: self._plans[key]}
         return self._plans[key].result()
 

@@ -51,9 +51,10 @@ class CachedTexts:
     def pairs(self) -> Iterator[tuple[int, SentencePair]]:
         """Yield the number of the corpus of each pair, and the pair."""
         for table in self.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
-            columns = (table[name].to_pylist() for name in ("corpus", "source", "target"))
-            for corpus, source, target in zip(*columns, strict=True):
-                yield corpus, SentencePair(source, target)
+            corpora = table["corpus"].to_pylist()
+            sources = table["source"].to_pylist()
+            targets = table["target"].to_pylist()
+            yield from zip(corpora, map(SentencePair, sources, targets), strict=True)
 
 
 def load_cached_texts(
@@ -64,22 +65,18 @@ def load_cached_texts(
     """
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
-        key = hash_json(
-            _FORMAT,
-            [content_key(corpus) for corpus in corpora],
-            [corpus_rules.on_text for corpus_rules in rules],
-        )
-        folder = cached_folder(
-            cache_dir, f"texts-{key}", partial(_write_texts, corpora=corpora, rules=rules)
-        )
+        contents = [content_key(corpus) for corpus in corpora]
+        rules_on_text = [corpus_rules.on_text for corpus_rules in rules]
+        key = hash_json(_FORMAT, contents, rules_on_text)
+        write = partial(_write_texts, corpora=corpora, rules=rules)
+        folder = cached_folder(cache_dir, f"texts-{key}", write)
     return load_folder(folder, key)
 
 
 def load_folder(folder: Path, key: str) -> CachedTexts:
     """Load a folder of the cache with text and its report."""
-    report = CleaningReport.from_dict(
-        json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8"))
-    )
+    text = (folder / _REPORT_FILE).read_text(encoding="utf-8")
+    report = CleaningReport.from_dict(json.loads(text))
     return CachedTexts(open_arrow_files(folder), report, key)
 
 
@@ -90,13 +87,15 @@ def write_texts(
     with pa.ipc.new_stream(str(folder / "texts.arrow"), _SCHEMA) as file:
         first = 0
         for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
-            file.write_table(table.filter(pa.array(kept[first : first + len(table)])).cast(_SCHEMA))
+            mask = pa.array(kept[first : first + len(table)])
+            file.write_table(table.filter(mask).cast(_SCHEMA))
             first += len(table)
     _write_report(folder, report)
 
 
 def _write_report(folder: Path, report: CleaningReport) -> None:
-    (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
+    text = json.dumps(report.to_dict())
+    (folder / _REPORT_FILE).write_text(text, encoding="utf-8")
 
 
 def _write_texts(
@@ -108,20 +107,23 @@ def _write_texts(
     report, path = CleaningReport(), folder / "texts.arrow"
     with pa.ipc.new_stream(str(path), _SCHEMA) as file:
         for number, (corpus, corpus_rules) in enumerate(zip(corpora, rules, strict=True)):
-            name = corpus.spec.name
-            rows = tqdm(read_rows(corpus), f"Reading {name}", unit=" pairs", delay=1, disable=None)
+            title = f"Reading {corpus.spec.name}"
+            rows = tqdm(read_rows(corpus), title, unit=" pairs", delay=1, disable=None)
             pairs = clean_text(corpus.spec, rows, corpus_rules, report)
             while batch := list(islice(pairs, ROWS_PER_BATCH)):
                 sources, targets = zip(*batch, strict=True)
-                columns = [sources, targets, np.full(len(batch), number, dtype=np.int32)]
-                file.write_batch(pa.record_batch([*map(pa.array, columns)], schema=_SCHEMA))
+                numbers = np.full(len(batch), number, dtype=np.int32)
+                columns = [*map(pa.array, (sources, targets, numbers))]
+                file.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     report.check_kept()
     texts = open_arrow_files(folder)
-    report.warn(find_language_mistakes(texts, [corpus.spec for corpus in corpora]))
-    numbers = texts.data.column("corpus").to_numpy()
+    specs = [corpus.spec for corpus in corpora]
+    report.warn(find_language_mistakes(texts, specs))
+    corpus_column = texts.data.column("corpus").to_numpy()
     pair_rules = list[PairRules]()
     for number, (corpus, corpus_rules) in enumerate(zip(corpora, rules, strict=True)):
-        sample = pairs_of(texts, np.flatnonzero(numbers == number)[:SAMPLED_PAIRS])
+        rows_of_corpus = np.flatnonzero(corpus_column == number)
+        sample = pairs_of(texts, rows_of_corpus[:SAMPLED_PAIRS])
         pair_rules.append(PairRules.for_corpus(corpus.spec, corpus_rules, sample))
     broken = find_broken(texts, pair_rules, report)
     report.check_kept()

@@ -133,26 +133,27 @@ class CleaningReport:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "CleaningReport":
         """Build a report from the result of `to_dict`."""
-        return cls(**{item.name: values[item.name] for item in fields(cls)})
+        names = [item.name for item in fields(cls)]
+        return cls(**{name: values[name] for name in names})
 
     def __str__(self) -> str:
         lines = [f"{self.kept:,} of {self.read:,} pairs kept.", *self.warnings]
-        for rule_name in RULES:
-            if self.dropped.get(rule_name):
-                share = 100 * self.dropped[rule_name] / self.read
+        for rule_name, description in RULES.items():
+            count = self.dropped.get(rule_name)
+            if count:
+                share = 100 * count / self.read
                 percent = f"{share:.0f}" if share >= 10 else f"{share:.2g}"
-                lines.append(
-                    f"  {self.dropped[rule_name]:,} dropped ({percent} %): {RULES[rule_name]}, "
-                    "such as"
-                )
-                lines += [f"    {source} | {target}" for source, target in self.examples[rule_name]]
+                lines.append(f"  {count:,} dropped ({percent} %): {description}, such as")
+                for source, target in self.examples[rule_name]:
+                    lines.append(f"    {source} | {target}")
         return "\n".join(lines)
 
 
 def abbreviate(text: str) -> str:
     """Shorten text to one line for a report, with escape sequences for invalid Unicode."""
     text = " ".join(text.split())
-    text = text if len(text) <= _EXAMPLE_CHARACTERS else text[:_EXAMPLE_CHARACTERS] + " …"
+    if len(text) > _EXAMPLE_CHARACTERS:
+        text = text[:_EXAMPLE_CHARACTERS] + " …"
     return escape_invalid_unicode(text)
 
 
@@ -171,7 +172,9 @@ def clean_text(
     Args:
         rules: None for held-out text, for which a recipe can enable none.
     """
-    way_out, rules = ("", CleaningRules()) if rules is None else (_WAY_OUT, rules)
+    way_out = _WAY_OUT
+    if rules is None:
+        way_out, rules = "", CleaningRules()
     is_editable = spec.dataset is None and spec.format in ("", ".tsv", ".jsonl")
     for number, pair, score in rows:
         report.read += 1
@@ -185,14 +188,14 @@ def clean_text(
             rule_name = "invalid_unicode"
             side = 0 if has_invalid_unicode(pair.source) else 1
             if rule_name not in rules.drop:
-                raise invalid_unicode_error(
-                    number, spec.location(side), pair[side], way_out.format(rule_name)
-                )
+                hint = way_out.format(rule_name)
+                raise invalid_unicode_error(number, spec.location(side), pair[side], hint)
         elif not (pair.source and pair.target):
             rule_name = "empty"
             side = 1 if pair.source else 0
             if any(pair) and is_editable and rule_name not in rules.drop:
-                raise blank_side_error(number, spec.location(side), way_out.format(rule_name))
+                hint = way_out.format(rule_name)
+                raise blank_side_error(number, spec.location(side), hint)
         elif rules.min_score is not None and score is not None and score < rules.min_score:
             rule_name = "min_score"
         elif "identical" in rules.drop and pair.source == pair.target:
@@ -231,13 +234,12 @@ def find_broken(
     has_checks = any(corpus_rules.checks for corpus_rules in pair_rules)
     if repetitions or misaligned or has_checks:
         features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
+        features |= dict.fromkeys(repetitions, datasets.Value("binary"))
         results = texts.map(
             partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
             batched=True,
             remove_columns=texts.column_names,
-            features=datasets.Features(
-                features | dict.fromkeys(repetitions, datasets.Value("binary"))
-            ),
+            features=datasets.Features(features),
             num_proc=choose_num_proc(len(texts), num_proc),
             writer_batch_size=ROWS_PER_BATCH,
             keep_in_memory=True,
@@ -253,9 +255,8 @@ def find_broken(
             # Pairs that earlier rules drop are no repetitions.
             rows = np.flatnonzero(broken == _KEPT)
             hashes = results.data.column(name).take(rows).combine_chunks()
-            repeated = (
-                find_duplicates(b"".join(hashes.to_pylist()), ranks[rows]) & drops[corpora[rows]]
-            )
+            duplicates = find_duplicates(b"".join(hashes.to_pylist()), ranks[rows])
+            repeated = duplicates & drops[corpora[rows]]
             broken[rows[repeated]] = _NAMES.index(name)
         if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)
@@ -280,19 +281,18 @@ def _find_misaligned(
     from vanilla_transformer.extensions.cleaning.misalignment import LEAST_PAIRS, find_misaligned
 
     corpora = texts.data.column("corpus").to_numpy()
-    number_of = {
-        number: corpus_rules.direction
-        for number, corpus_rules in enumerate(pair_rules)
-        if "misaligned" in corpus_rules.rules.drop
-    }
-    for direction in dict.fromkeys(number_of.values()):
-        numbers = [number for number, other in number_of.items() if other == direction]
+    numbers_of: dict[str, list[int]] = {}
+    for number, corpus_rules in enumerate(pair_rules):
+        if "misaligned" in corpus_rules.rules.drop:
+            numbers_of.setdefault(corpus_rules.direction, []).append(number)
+    for numbers in numbers_of.values():
         rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
         if len(rows) < LEAST_PAIRS:
             notice = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
             report.warn([f"{notice} of one direction, got {len(rows):,}."])
             continue
-        misaligned = find_misaligned(texts.select(rows), choose_num_proc(len(rows), num_proc))
+        processes = choose_num_proc(len(rows), num_proc)
+        misaligned = find_misaligned(texts.select(rows), processes)
         broken[rows[misaligned]] = _NAMES.index("misaligned")
 
 
@@ -305,10 +305,10 @@ def _check_batch(
         name = pair_rules[corpus].find_broken(pair)
         broken.append(_KEPT if name is None else _NAMES.index(name))
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
-    hashes = {
-        name: [*map(partial(hash_repetition, name), pairs, directions)] for name in repetitions
-    }
-    return {"rule": broken, "rank": list(map(rank_case, pairs))} | hashes
+    columns: dict[str, list[Any]] = {"rule": broken, "rank": list(map(rank_case, pairs))}
+    for name in repetitions:
+        columns[name] = [*map(partial(hash_repetition, name), pairs, directions)]
+    return columns
 
 
 _SAMPLE = 300  # pairs of each corpus, evenly spaced
@@ -333,18 +333,16 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
     corpora, warnings = texts.data.column("corpus").to_numpy(), []
     for number, spec in enumerate(specs):
         rows = np.flatnonzero(corpora == number)
-        pairs = pairs_of(texts, rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE])
+        spaced = rows[:: max(1, len(rows) // _SAMPLE)]
+        pairs = pairs_of(texts, spaced[:_SAMPLE])
         pairs = [pair for pair in pairs if min(map(len, pair)) >= SHORTEST_IDENTIFIED]
         for mistake, wrong in _suspect_languages(spec, pairs):
             if len(wrong) > _SUSPICIOUS * len(pairs):
                 text = mistake.format(f"{len(wrong)} of {len(pairs)} pairs")
-                examples = [
-                    f"    {abbreviate(pair.source)} | {abbreviate(pair.target)}"
-                    for pair in wrong[:EXAMPLES]
-                ]
-                warnings.append(
-                    "\n".join([f"The corpus {spec.name} has {text}. Examples:", *examples])
-                )
+                lines = [f"The corpus {spec.name} has {text}. Examples:"]
+                for source, target in wrong[:EXAMPLES]:
+                    lines.append(f"    {abbreviate(source)} | {abbreviate(target)}")
+                warnings.append("\n".join(lines))
                 break
     return warnings
 
@@ -356,9 +354,10 @@ def _suspect_languages(
     source, target = map(language_code, spec.direction)
     if source is None or target is None or source == target:
         return
-    swapped = [
-        pair for pair in pairs if (identify(pair.source), identify(pair.target)) == (target, source)
-    ]
+    swapped: list[SentencePair] = []
+    for pair in pairs:
+        if identify(pair.source) == target and identify(pair.target) == source:
+            swapped.append(pair)
     yield "its sides swapped in {}. Exchange its source and target", swapped
     for side, code in (("source", source), ("target", target)):
         others = [pair for pair in pairs if is_clearly_another(getattr(pair, side), code)]
@@ -379,7 +378,8 @@ def find_duplicates(hashes: bytes | bytearray, ranks: np.ndarray | None = None) 
     first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
     keys = (second, first) if ranks is None else (ranks, second, first)
     order = np.lexsort(keys)  # stable: the earliest of equal pairs comes first
-    repeated = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
+    first, second = first[order], second[order]
+    repeated = (first[1:] == first[:-1]) & (second[1:] == second[:-1])
     duplicates = np.zeros(len(order), dtype=bool)
     duplicates[order[1:]] = repeated
     return duplicates

@@ -66,7 +66,7 @@ REPETITIONS = ("duplicates", "near_duplicates", "repeated_sources", "repeated_ta
 ON_TOKENS = ("max_length", "max_length_ratio")
 
 
-def read_drop(value: Any) -> tuple[str, ...]:
+def read_drop(value: object) -> tuple[str, ...]:
     """Return the names of the key `drop` in the order of `DROPPED`: a list of them, or text as in a
     flag.
     """
@@ -116,9 +116,9 @@ class ScoreRule(Schema, frozen=True):
 
     @model_validator(mode="after")
     def _check_together(self) -> "ScoreRule":
-        if bool(self.quality) == bool(self.forward or self.backward) or bool(self.forward) != bool(
-            self.backward
-        ):
+        is_of_quality = bool(self.quality)
+        models = [bool(self.forward), bool(self.backward)]
+        if any(models) == is_of_quality or any(models) != all(models):
             raise UserError(
                 "`score` must name either a model `quality`, or both models `forward` and "
                 "`backward`."
@@ -136,10 +136,11 @@ class ScoreRule(Schema, frozen=True):
         """Return the lowest score to keep, given the scores of a corpus."""
         if self.keep is None:
             return float(self.min_score or 0.0)
-        return float(sorted(scores)[-max(1, round(self.keep * len(scores)))])
+        count = max(1, round(self.keep * len(scores)))
+        return float(sorted(scores)[-count])
 
 
-def _read_score(section: Any) -> Any:
+def _read_score(section: object) -> object:
     if section is None or isinstance(section, ScoreRule):
         return section
     if not isinstance(section, Mapping):
@@ -203,9 +204,10 @@ class PairRules:
         """
         drop = rules.drop
         plain = {"bad_encoding": is_in_bad_encoding, "markup": is_marked_up}
-        checks: dict[str, Callable[[SentencePair], bool]] = {
-            name: plain[name] for name in plain if name in drop
-        }
+        checks: dict[str, Callable[[SentencePair], bool]] = {}
+        for name, is_broken in plain.items():
+            if name in drop:
+                checks[name] = is_broken
         if (most := rules.max_characters) is not None:
             checks["max_characters"] = lambda pair: max(map(len, pair)) > most
         if (ratio := rules.max_character_ratio) is not None:
@@ -218,7 +220,9 @@ class PairRules:
         if "other_numbers" in drop:
             checks["other_numbers"] = has_unequal_numbers
         if "other_scripts" in drop:
-            scripts = [find_scripts(pair[side] for pair in sample) for side in (0, 1)]
+            source_scripts = find_scripts(pair.source for pair in sample)
+            target_scripts = find_scripts(pair.target for pair in sample)
+            scripts = [source_scripts, target_scripts]
             checks["other_scripts"] = partial(is_in_other_scripts, scripts=scripts)
         if "other_languages" in drop:
             spec.require_languages()
@@ -271,9 +275,8 @@ def hash_pair(pair: SentencePair) -> bytes:
     The length of the source tells ("ab", "c") from ("a", "bc").
     """
     source = pair.source.encode()
-    return blake2b(
-        b"%d %s%s" % (len(source), source, pair.target.encode()), digest_size=16
-    ).digest()
+    content = b"%d %s%s" % (len(source), source, pair.target.encode())
+    return blake2b(content, digest_size=16).digest()
 
 
 def hash_repetition(rule_name: str, pair: SentencePair, direction: str) -> bytes:
@@ -285,12 +288,13 @@ def hash_repetition(rule_name: str, pair: SentencePair, direction: str) -> bytes
         direction: Direction of the pair. A source may have a translation in each of several
             languages.
     """
-    pair = SentencePair(*map(_letters if rule_name == "near_duplicates" else _normal_form, pair))
+    form = _letters if rule_name == "near_duplicates" else _normal_form
+    pair = SentencePair(form(pair.source), form(pair.target))
     if rule_name == "repeated_sources":
-        return hash_pair(SentencePair(pair.source, direction))
-    return hash_pair(
-        SentencePair(direction, pair.target) if rule_name == "repeated_targets" else pair
-    )
+        pair = SentencePair(pair.source, direction)
+    elif rule_name == "repeated_targets":
+        pair = SentencePair(direction, pair.target)
+    return hash_pair(pair)
 
 
 def _letters(text: str) -> str:

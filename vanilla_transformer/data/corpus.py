@@ -36,11 +36,12 @@ class Overlap:
     examples: list[list[str]]
 
     def __str__(self) -> str:
-        text = (
-            f"of {self.pairs:,} pairs the training text has {self.sources:,} sources, "
-            f"{self.targets:,} targets and {self.both:,} whole pairs."
-        )
-        return "\n".join([text, *(f"    {source} | {target}" for source, target in self.examples)])
+        sides = f"{self.sources:,} sources, {self.targets:,} targets"
+        counts = f"{sides} and {self.both:,} whole pairs"
+        lines = [f"of {self.pairs:,} pairs the training text has {counts}."]
+        for source, target in self.examples:
+            lines.append(f"    {source} | {target}")
+        return "\n".join(lines)
 
 
 def count_overlap(texts: datasets.Dataset, held_out: Sequence[SentencePair]) -> Overlap:
@@ -52,11 +53,9 @@ def count_overlap(texts: datasets.Dataset, held_out: Sequence[SentencePair]) -> 
     targets = pa.array(sorted({pair.target for pair in held_out}), pa.string())
     training_pairs: set[SentencePair] = set()
     for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
-        known = pa.compute.or_(
-            pa.compute.is_in(table["source"], value_set=sources),
-            pa.compute.is_in(table["target"], value_set=targets),
-        )
-        rows = table.filter(known)
+        has_source = pa.compute.is_in(table["source"], value_set=sources)
+        has_target = pa.compute.is_in(table["target"], value_set=targets)
+        rows = table.filter(pa.compute.or_(has_source, has_target))
         pairs = map(SentencePair, rows["source"].to_pylist(), rows["target"].to_pylist())
         training_pairs.update(pairs)
     seen_sources = {pair.source for pair in training_pairs}
@@ -110,10 +109,10 @@ class Corpus(ABC):
         return {"cleaning": self.report.to_dict(), "overlap": overlaps}
 
     def __str__(self) -> str:
-        overlaps = [
-            f"Overlap with {name} text: {overlap}" for name, overlap in self.overlaps.items()
-        ]
-        return "\n".join([f"Training text: {self.report}", *overlaps])
+        lines = [f"Training text: {self.report}"]
+        for name, overlap in self.overlaps.items():
+            lines.append(f"Overlap with {name} text: {overlap}")
+        return "\n".join(lines)
 
 
 class DerivedCorpus(Corpus):
@@ -175,9 +174,8 @@ class TokenizedCorpus(Corpus):
         weights = self.weights[stage]
         if all(weight == 1 for weight in weights):
             return self.pairs
-        return self.pairs.select(
-            sample_epoch(corpus_numbers(self.texts, self.pairs), weights, self.seed, number)
-        )
+        numbers = corpus_numbers(self.texts, self.pairs)
+        return self.pairs.select(sample_epoch(numbers, weights, self.seed, number))
 
 
 def corpus_numbers(texts: datasets.Dataset, pairs: EncodedPairs) -> np.ndarray:
@@ -250,13 +248,18 @@ def temperature_weights(
     sizes: dict[Any, float] = dict.fromkeys(directions, 0.0)
     for count, weight, direction in zip(counts, weights, directions, strict=True):
         sizes[direction] += count * weight
-    shares = {direction: size ** (1.0 / temperature) for direction, size in sizes.items() if size}
+    shares: dict[Any, float] = {}
+    for direction, size in sizes.items():
+        if size:
+            shares[direction] = size ** (1.0 / temperature)
     scale = sum(sizes.values()) / sum(shares.values())
-    factors = {direction: scale * share / sizes[direction] for direction, share in shares.items()}
-    return [
-        weight * factors.get(direction, 1.0)
-        for weight, direction in zip(weights, directions, strict=True)
-    ]
+    scaled_weights: list[float] = []
+    for weight, direction in zip(weights, directions, strict=True):
+        factor = 1.0
+        if direction in shares:
+            factor = scale * shares[direction] / sizes[direction]
+        scaled_weights.append(weight * factor)
+    return scaled_weights
 
 
 def drop_by_length(

@@ -40,11 +40,9 @@ def has_bad_encoding(text: str) -> bool:
 
 def _is_utf_8(match: re.Match[str]) -> bool:
     """Return whether the bytes of some characters are UTF-8."""
-    characters = match[0].rstrip()
-    content = b"".join(
-        character.encode("cp1252", "ignore") or character.encode("latin-1", "replace")
-        for character in characters
-    )
+    content = bytearray()
+    for character in match[0].rstrip():
+        content += character.encode("cp1252", "ignore") or character.encode("latin-1", "replace")
     try:
         content.decode()
     except UnicodeDecodeError:

@@ -40,7 +40,7 @@ _CHANGES = (
 AUGMENTATIONS = ("noise_pairs", *_CHANGES, "html_tags", "other_numbers", *TOKEN_AUGMENTATIONS)
 
 
-def fixed(default: Any, text: str, **options: Any) -> Any:
+def fixed(default: object, text: str, **options: Any) -> Any:
     """Return the field of a recipe key that decides the results of a run: to resume, its value must
     be the same.
 
@@ -51,7 +51,7 @@ def fixed(default: Any, text: str, **options: Any) -> Any:
     return Field(default, description=text, json_schema_extra={"may_change": False}, **options)
 
 
-def changeable(default: Any, text: str, **options: Any) -> Any:
+def changeable(default: object, text: str, **options: Any) -> Any:
     """Return the field of a recipe key that a resumed run may change: how long it lasts, or where
     it computes.
     """
@@ -60,7 +60,8 @@ def changeable(default: Any, text: str, **options: Any) -> Any:
 
 def _read_tags(value: Any, info: ValidationInfo) -> Any:
     tags = parse_yaml(value, info)
-    tags = tags if isinstance(tags, list | None) else [tags]
+    if not isinstance(tags, list | None):
+        tags = [tags]
     for tag in tags or ():
         if not isinstance(tag, str) or tag.split() != [tag]:
             raise UserError(f"`source_tags` must be words, such as <BT>, got {tag!r}.")
@@ -216,11 +217,8 @@ def augmentations(data: DataArguments) -> dict[str, float]:
             check_names(shares, AUGMENTATIONS, "key of `augment`")
         for name, share in shares.items():
             if type(share) not in (int, float) or not 0.0 <= share <= 1.0:
-                reasons.add(
-                    f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.",
-                    "augment",
-                    str(name),
-                )
+                problem = f"`{name}` of `augment` must be a number in [0, 1], got {share!r}."
+                reasons.add(problem, "augment", str(name))
     return {name: shares[name] for name in AUGMENTATIONS if shares.get(name)}
 
 
@@ -238,8 +236,9 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
     """
     entries = getattr(data, section)
     if entries is None and section == "corpora":
-        files = {"source": data.train_source, "target": data.train_target}
-        entries = [files if data.dataset is None else {"dataset": data.dataset}]
+        entries = [{"dataset": data.dataset}]
+        if data.dataset is None:
+            entries = [{"source": data.train_source, "target": data.train_target}]
     if not isinstance(entries, list) or not entries:
         raise UserError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
     corpora = list[_Entry]()
@@ -251,7 +250,7 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
     return corpora
 
 
-def _read_entry(data: DataArguments, section: str, entry: Any, prefix: str) -> list[_Entry]:
+def _read_entry(data: DataArguments, section: str, entry: object, prefix: str) -> list[_Entry]:
     """Return the one or two directions of a corpus.
 
     Args:
@@ -262,8 +261,8 @@ def _read_entry(data: DataArguments, section: str, entry: Any, prefix: str) -> l
             f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}."
         )
     rule_keys = CleaningRules.model_fields
-    further = rule_keys if section == "corpora" else [_FORGETTING]
-    known = {*CorpusSpec.model_fields, _BOTH_DIRECTIONS, *further}
+    known = {*CorpusSpec.model_fields, _BOTH_DIRECTIONS}
+    known |= {*rule_keys} if section == "corpora" else {_FORGETTING}
     flags = dict[str, Any]()
     for name in (_BOTH_DIRECTIONS, _FORGETTING):
         value = entry.get(name)
@@ -275,10 +274,8 @@ def _read_entry(data: DataArguments, section: str, entry: Any, prefix: str) -> l
             if type(value) is not bool:
                 reasons.add(f"`{name}` of a corpus must be true or false, got {value!r}.", name)
         if flags[_BOTH_DIRECTIONS] and entry.get("reverse") is not None:
-            reasons.add(
-                f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`, got {entry!r}.",
-                _BOTH_DIRECTIONS,
-            )
+            requirement = f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`"
+            reasons.add(f"{requirement}, got {entry!r}.", _BOTH_DIRECTIONS)
         values = data.languages
         for name, value in entry.items():
             if name in CorpusSpec.model_fields and value is not None:
@@ -287,9 +284,8 @@ def _read_entry(data: DataArguments, section: str, entry: Any, prefix: str) -> l
             with reasons.collect(prefix=prefix):
                 spec = CorpusSpec(**values)
         with reasons.collect():
-            rules = CleaningRules(
-                **{name: entry.get(name, getattr(data, name)) for name in rule_keys}
-            )
+            rule_values = {name: entry.get(name, getattr(data, name)) for name in rule_keys}
+            rules = CleaningRules(**rule_values)
     directions = [_Entry(spec, rules, flags[_FORGETTING])]
     if flags[_BOTH_DIRECTIONS]:
         reverse = spec.model_copy(update={"reverse": True})
@@ -324,10 +320,13 @@ def held_out_specs(data: DataArguments, name: str) -> list[CorpusSpec]:
     """Return the files of the validation or test text, or the dataset's split, which must exist for
     validation.
     """
-    source, target = (getattr(data, f"{name}_{side}") for side in ("source", "target"))
+    source = getattr(data, f"{name}_source")
+    target = getattr(data, f"{name}_target")
     if source and target:
         return [CorpusSpec(source=source, target=target, **data.languages)]
-    if data.dataset is not None and (name == "validation" or name in load_splits(data.dataset)):
+    if data.dataset is None:
+        return []
+    if name == "validation" or name in load_splits(data.dataset):
         return [CorpusSpec(dataset=data.dataset, split=name, **data.languages)]
     return []
 
@@ -341,9 +340,11 @@ def named_files(data: DataArguments) -> list[str]:
         data.test_target,
         data.train_alignments,
     ]
-    specs = [*corpus_specs(data), *validation_specs(data), *validation_specs(data, forgetting=True)]
+    specs = [*corpus_specs(data), *validation_specs(data)]
+    specs += validation_specs(data, forgetting=True)
     corpora = {tuple(map(str, spec.files)) for spec in specs}
-    return [name for name in (*names, *chain(*corpora)) if name is not None]
+    names += chain.from_iterable(corpora)
+    return [name for name in names if name is not None]
 
 
 def tagged_sides(data: DataArguments) -> str:
@@ -372,7 +373,8 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
             raise UserError(
                 f"`weight` must be left out with `stages`, which have shares, got {weight}."
             )
-    return read_stages(data.stages, [spec.name for spec in specs], max_steps)
+    names = [spec.name for spec in specs]
+    return read_stages(data.stages, names, max_steps)
 
 
 def check_data_arguments(data: DataArguments) -> None:
@@ -384,13 +386,11 @@ def check_data_arguments(data: DataArguments) -> None:
             with reasons.collect():
                 _check_corpora(data)
         for part in ("validation", "test"):
-            sides = [getattr(data, f"{part}_{side}") for side in ("source", "target")]
-            if (sides[0] is None) != (sides[1] is None):
-                reasons.add(
-                    f"`{part}_source` and `{part}_target` must be given together, got only one of "
-                    "them.",
-                    f"{part}_source" if sides[1] is None else f"{part}_target",
-                )
+            keys = (f"{part}_source", f"{part}_target")
+            given_keys = [key for key in keys if getattr(data, key) is not None]
+            if len(given_keys) == 1:
+                requirement = f"`{keys[0]}` and `{keys[1]}` must be given together"
+                reasons.add(f"{requirement}, got only one of them.", given_keys[0])
         with reasons.collect():
             _check_tokens(data)
 
@@ -401,10 +401,8 @@ def _check_training_text(data: DataArguments) -> None:
     named = [kind for kind in kinds if getattr(data, kind) is not None]
     if named not in (["corpora"], ["dataset"], ["train_source", "train_target"]):
         if len(named) > 1:
-            raise UserError(
-                f"Give either `dataset` or text files or `corpora`, got `{named[0]}` and "
-                f"`{named[1]}`."
-            )
+            keys = f"`{named[0]}` and `{named[1]}`"
+            raise UserError(f"Give either `dataset` or text files or `corpora`, got {keys}.")
         missing = "train_target" if named else "train_source"
         raise UserError(
             f"`{missing}` must be given (or a `dataset`, or `corpora`): the path of a text file."
@@ -412,11 +410,8 @@ def _check_training_text(data: DataArguments) -> None:
     with Reasons() as reasons:
         for name in ("source_language", "target_language"):
             if data.dataset is not None and getattr(data, name) is None:
-                reasons.add(
-                    f"`{name}` must be given with a `dataset`: its key in the `translation` "
-                    "column.",
-                    name,
-                )
+                requirement = f"`{name}` must be given with a `dataset`"
+                reasons.add(f"{requirement}: its key in the `translation` column.", name)
 
 
 def _check_corpora(data: DataArguments) -> None:
@@ -425,22 +420,17 @@ def _check_corpora(data: DataArguments) -> None:
         with reasons.collect():
             specs = corpus_specs(data)
             if data.dataset is not None and specs[0].is_downloaded:
-                reasons.add(
-                    f"`dataset` must have splits, but {data.dataset} has none. Put it into "
-                    "`corpora`, and name held-out text in `validation`.",
-                    "dataset",
-                )
+                problem = f"`dataset` must have splits, but {data.dataset} has none"
+                hint = "Put it into `corpora`, and name held-out text in `validation`."
+                reasons.add(f"{problem}. {hint}", "dataset")
         with reasons.collect():
             keys = ("validation_source", "dataset")
             others = [name for name in keys if getattr(data, name) is not None]
             if validation_specs(data) and others:
                 reasons.add(f"Give either `validation` or `{others[0]}`, got both.", others[0])
         if data.stages is not None and data.sampling_temperature != 1.0:
-            reasons.add(
-                "`sampling_temperature` must be left out with `stages`, which have shares, got "
-                "both.",
-                "sampling_temperature",
-            )
+            requirement = "`sampling_temperature` must be left out with `stages`"
+            reasons.add(f"{requirement}, which have shares, got both.", "sampling_temperature")
 
 
 def _check_tokens(data: DataArguments) -> None:

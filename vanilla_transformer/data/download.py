@@ -94,22 +94,20 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
     corpus = CORPORA[name]
     url = (base_url or corpus.url).rstrip("/")
     for file, expected in corpus.files.items():
-        if (folder / file).exists() and hash_file(folder / file) != expected.sha256:
-            hint = "Move it, or choose another --output_dir."
-            raise UserFileError(
-                f"{folder / file} must be new or the file of {name}, but it is another one. {hint}"
-            )
+        path = folder / file
+        if path.exists() and hash_file(path) != expected.sha256:
+            requirement = f"{path} must be new or the file of {name}, but it is another one"
+            raise UserFileError(f"{requirement}. Move it, or choose another --output_dir.")
     with atomic_folder(folder) as aside:
         for file, expected in corpus.files.items():
             archive = aside / f"{file}.gz"
+            address = f"{url}/{file}.gz"
             try:
-                fetch_file(f"{url}/{file}.gz", archive)
+                fetch_file(address, archive)
             except OSError as error:
                 remedy = "Nothing was written. Check the network, or name a mirror with --base_url."
-                raise UserFileError(
-                    f"Cannot download {url}/{file}.gz: {error}. {remedy}"
-                ) from error
-            _extract(archive, aside / file, f"{url}/{file}.gz", expected)
+                raise UserFileError(f"Cannot download {address}: {error}. {remedy}") from error
+            _extract(archive, aside / file, address, expected)
             archive.unlink()
     return folder
 
@@ -128,14 +126,12 @@ def fetch_file(url: str, path: Path) -> None:
             total = None if size is None else int(size)
             with tqdm.wrapattr(response, "read", total=total, disable=None, **bar) as stream:
                 shutil.copyfileobj(stream, file, _PIECE)
-    except (
-        OSError,
-        HTTPException,
-        ValueError,
-    ) as error:  # a ValueError for an address of no known kind
+    # A ValueError is for an address of no known kind.
+    except (OSError, HTTPException, ValueError) as error:
         raise OSError(str(getattr(error, "reason", None) or error)) from error
-    if total is not None and path.stat().st_size < total:
-        raise OSError(f"{path.stat().st_size:,} of {total:,} bytes arrived")
+    written = path.stat().st_size
+    if total is not None and written < total:
+        raise OSError(f"{written:,} of {total:,} bytes arrived")
 
 
 def _extract(archive: Path, path: Path, url: str, expected: TextFile) -> None:
@@ -150,13 +146,11 @@ def _extract(archive: Path, path: Path, url: str, expected: TextFile) -> None:
                 digest.update(piece)
                 lines += piece.count(b"\n")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(
-            f"{url} is not a complete .gz file ({error}). Nothing was written; download again."
-        ) from error
+        problem = f"{url} is not a complete .gz file ({error})"
+        raise UserError(f"{problem}. Nothing was written; download again.") from error
     if lines != expected.lines:
-        raise UserError(
-            f"{path.name} must have {expected.lines:,} lines, got {lines:,}. Nothing was written."
-        )
+        requirement = f"{path.name} must have {expected.lines:,} lines"
+        raise UserError(f"{requirement}, got {lines:,}. Nothing was written.")
     if digest.hexdigest() != expected.sha256:
         logger.warning(
             "%s differs from the copy that the published results were measured on.", path.name

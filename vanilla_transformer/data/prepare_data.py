@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.files.hashes import cached_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
-from vanilla_transformer.text.languages import Direction, find_languages
+from vanilla_transformer.text.languages import Direction, DirectionTokens, find_languages
 
 from .cached_texts import CachedTexts, load_cached_texts
 from .cleaning import CleaningReport, clean_text
@@ -67,19 +67,18 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     specs = corpus_specs(data)
     rules = cleaning_rules(data)
     forgetting = validation_specs(data, forgetting=True)
-    folder = Path(
-        cache_dir
-        or data.cache_dir
-        or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
-    )
+    folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
+    if cache_dir or data.cache_dir:
+        folder = Path(cache_dir or data.cache_dir or "")
     training = load_cached_texts(specs, rules, folder)
-    if any(corpus_rules.score for corpus_rules in rules):
+    scores = [corpus_rules.score for corpus_rules in rules]
+    if any(scores):
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
-        training = drop_low_scores(
-            training, specs, [corpus_rules.score for corpus_rules in rules], folder
-        )
-    former = [pair for spec in forgetting for pair in _read_corpus(spec)]
+        training = drop_low_scores(training, specs, scores, folder)
+    former: list[SentencePair] = []
+    for spec in forgetting:
+        former += _read_corpus(spec)
     return Texts(data, specs, rules, training, validation, test, former, folder)
 
 
@@ -88,7 +87,9 @@ def load_held_out(data: DataArguments) -> tuple[list[ValidationSet], list[Senten
     validation: dict[Direction, list[SentencePair]] = {}
     for spec in validation_specs(data) or held_out_specs(data, "validation"):
         validation.setdefault(spec.direction, []).extend(_read_corpus(spec))
-    test = [pair for spec in held_out_specs(data, "test") for pair in _read_corpus(spec)]
+    test: list[SentencePair] = []
+    for spec in held_out_specs(data, "test"):
+        test += _read_corpus(spec)
     return list(starmap(ValidationSet, validation.items())), test
 
 
@@ -110,22 +111,23 @@ def tokenize(
     data = texts.data
     encode = partial(encode_sentences, tokenizer)
     languages = find_languages(tokenizer)
-    tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
-    limit = data.max_tokens - max(
-        (len(direction_tokens.source) for direction_tokens in tokens), default=0
-    )
+    tokens: list[DirectionTokens] = []
+    if languages is not None:
+        tokens = [languages.tokens(spec.direction) for spec in texts.specs]
+    longest = max((len(direction_tokens.source) for direction_tokens in tokens), default=0)
+    limit = data.max_tokens - longest
     training = texts.training
     links: TokenLinks | None = None
     if data.train_alignments is not None:
         from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
 
         links = load_alignments(texts, tokenizer)
-    encoded = encode_texts_cached(
-        training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir
-    )
+    key = hash_tokenizer(tokenizer)
+    encoded = encode_texts_cached(training.dataset, training.key, encode, key, texts.cache_dir)
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
-    corpus: Corpus = _build_corpus(texts, training, EncodedPairs(TokenTable(encoded)), seed, stages)
+    pairs = EncodedPairs(TokenTable(encoded))
+    corpus: Corpus = _build_corpus(texts, training, pairs, seed, stages)
     corpus.links = links
     if data.augment or data.bpe_dropout:
         from vanilla_transformer.extensions.augmentation import change_corpus
@@ -143,17 +145,16 @@ def _build_corpus(
 ) -> TokenizedCorpus:
     report = deepcopy(training.report)  # the rules on lengths add to it
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
-    overlaps = {
-        name: _count_overlap(training, held_out, texts.cache_dir)
-        for name, held_out in texts.held_out.items()
-    }
+    overlaps: dict[str, Overlap] = {}
+    for name, held_out in texts.held_out.items():
+        overlaps[name] = _count_overlap(training, held_out, texts.cache_dir)
     specs, temperature = texts.specs, texts.data.sampling_temperature
-    counts = np.bincount(corpus_numbers(training.dataset, pairs), minlength=len(specs)).tolist()
+    numbers = corpus_numbers(training.dataset, pairs)
+    counts = np.bincount(numbers, minlength=len(specs)).tolist()
     weights = [spec.weight for spec in specs]
     if temperature != 1.0:
-        weights = temperature_weights(
-            counts, weights, [spec.direction for spec in specs], temperature
-        )
+        directions = [spec.direction for spec in specs]
+        weights = temperature_weights(counts, weights, directions, temperature)
     of_stages = [weights]
     if stages != ONE_STAGE:
         names = [spec.name for spec in specs]
@@ -177,5 +178,7 @@ def _count_overlap(
         overlap = count_overlap(texts.dataset, held_out)
         (folder / _OVERLAP_FILE).write_text(json.dumps(asdict(overlap)), encoding="utf-8")
 
-    folder = cached_folder(cache_dir, f"overlap-{hash_json(_FORMAT, texts.key, held_out)}", write)
-    return Overlap(**json.loads((folder / _OVERLAP_FILE).read_text(encoding="utf-8")))
+    key = hash_json(_FORMAT, texts.key, held_out)
+    folder = cached_folder(cache_dir, f"overlap-{key}", write)
+    report = (folder / _OVERLAP_FILE).read_text(encoding="utf-8")
+    return Overlap(**json.loads(report))

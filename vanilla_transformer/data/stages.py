@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, Strict
 
@@ -61,31 +61,27 @@ class Stages:
 
     def describe(self, number: int) -> str:
         """Format the end and the mix of a stage for people."""
-        whole = sum(self.shares[number].values())
-        mix = ", ".join(
-            f"{share / whole:.0%} of {name}" for name, share in self.shares[number].items()
-        )
-        end = (
-            f"until {self.unit} {self.ends[number]:,}"
-            if number < len(self.ends)
-            else "until the end of the run"
-        )
+        shares = self.shares[number]
+        whole = sum(shares.values())
+        mix = ", ".join(f"{share / whole:.0%} of {name}" for name, share in shares.items())
+        end = "until the end of the run"
+        if number < len(self.ends):
+            end = f"until {self.unit} {self.ends[number]:,}"
         return f"stage {number + 1} of {len(self)}, {end}: {mix}"
 
 
 ONE_STAGE = Stages()
 
 
-def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
+def read_stages(section: object, names: Sequence[str], max_steps: int) -> Stages:
     """Return the stages in the section `stages` of a recipe, whose corpora have `names`."""
     if not isinstance(section, list) or not section:
         raise UserError(f"`stages` must be a list with a stage in it, got {section!r}.")
-    stages = [
-        _read_stage(entry, number, len(section), names)
-        for number, entry in enumerate(section, start=1)
-    ]
+    stages: list[StageEntry] = []
     used: set[str] = set()
-    for stage in stages:
+    for number, entry in enumerate(section, start=1):
+        stage = _read_stage(entry, number, len(section), names)
+        stages.append(stage)
         used.update(stage.ends)
     kinds = [kind for kind in ENDS if kind in used]
     if len(kinds) > 1:
@@ -93,19 +89,19 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
     unit = "epoch" if kinds == [UNTIL_EPOCH] else "step"
     scale = max_steps if kinds == [UNTIL_SHARE] else 1
     ends = [round(end * scale) for stage in stages for end in stage.ends.values()]
-    limits = [0, *ends, *([] if unit == "epoch" else [max_steps])]
+    limits = [0, *ends]
+    if unit == "step":
+        limits.append(max_steps)
     for number, (begin, end) in enumerate(pairwise(limits), start=1):
         if end <= begin:
             last = " (`max_steps`)" if number == len(section) else ""
-            requirement = (
-                f"Stage {number} must end after its beginning, {unit} {begin}, got {unit} "
-                f"{end}{last}"
-            )
+            requirement = f"Stage {number} must end after its beginning, {unit} {begin}"
+            requirement += f", got {unit} {end}{last}"
             raise UserError(f"{requirement}. Let the ends of `stages` increase.")
     return Stages(tuple(stage.corpora for stage in stages), tuple(ends), unit)
 
 
-def _read_stage(entry: Any, number: int, last: int, names: Sequence[str]) -> StageEntry:
+def _read_stage(entry: object, number: int, last: int, names: Sequence[str]) -> StageEntry:
     try:
         if not isinstance(entry, dict):
             raise UserError(
@@ -114,14 +110,12 @@ def _read_stage(entry: Any, number: int, last: int, names: Sequence[str]) -> Sta
         check_names(entry, StageEntry.model_fields, "key")
         stage = StageEntry(**entry)
         check_names(stage.corpora, names, "corpus")
-        if number == last and stage.ends:
-            raise UserError(
-                f"The last one lasts until the run ends. Leave `{next(iter(stage.ends))}` out."
-            )
-        if number < last and len(stage.ends) != 1:
-            raise UserError(
-                f"It must have one of {', '.join(ENDS)}, got {' and '.join(stage.ends) or 'none'}."
-            )
+        ends = [*stage.ends]
+        if number == last and ends:
+            raise UserError(f"The last one lasts until the run ends. Leave `{ends[0]}` out.")
+        if number < last and len(ends) != 1:
+            got = " and ".join(ends) or "none"
+            raise UserError(f"It must have one of {', '.join(ENDS)}, got {got}.")
     except UserError as error:
         raise UserError(f"Stage {number} of `stages`: {error}") from None
     return stage

@@ -37,10 +37,8 @@ class TaggedCorpus(DerivedCorpus):
         # Workers of a loader keep their table.
         if self._tagged is None or self._tagged[0] is not pairs.table:
             corpora = np.asarray(self.texts.with_format("numpy")["corpus"][:])
-            self._tagged = (
-                pairs.table,
-                TaggedTable(pairs.table.dataset, corpora, self.tokens, self.replaced),
-            )
+            table = TaggedTable(pairs.table.dataset, corpora, self.tokens, self.replaced)
+            self._tagged = (pairs.table, table)
         return EncodedPairs(self._tagged[1], pairs.rows)
 
 
@@ -62,21 +60,11 @@ class TaggedTable(TokenTable):
     ):
         super().__init__(dataset)
         self._arguments = dataset, corpora, tokens, replaced
-        self.sources = _TaggedColumn(
-            dataset,
-            "input_ids",
-            corpora,
-            [direction_tokens.source for direction_tokens in tokens],
-            replaced,
-        )
-        if any(direction_tokens.target for direction_tokens in tokens):
-            self.targets = _TaggedColumn(
-                dataset,
-                "labels",
-                corpora,
-                [direction_tokens.target for direction_tokens in tokens],
-                replaced,
-            )
+        sources = [direction_tokens.source for direction_tokens in tokens]
+        targets = [direction_tokens.target for direction_tokens in tokens]
+        self.sources = _TaggedColumn(dataset, "input_ids", corpora, sources, replaced)
+        if any(targets):
+            self.targets = _TaggedColumn(dataset, "labels", corpora, targets, replaced)
 
     def __reduce__(self) -> tuple[type, tuple]:
         return TaggedTable, self._arguments

@@ -61,9 +61,8 @@ class Texts:
     def sentences(self) -> Iterator[str]:
         """Yield every training sentence of both sides."""
         for table in self.training.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
-            yield from chain.from_iterable(
-                zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True)
-            )
+            sources, targets = table["source"].to_pylist(), table["target"].to_pylist()
+            yield from chain.from_iterable(zip(sources, targets, strict=True))
 
     def source_scripts(self) -> list[str]:
         """Return the scripts of the sources, of 20,000 from all places of the text if there are

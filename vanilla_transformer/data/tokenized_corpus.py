@@ -86,9 +86,9 @@ class EncodedPairs(Sequence[EncodedPair]):
         if isinstance(index, slice):
             return self.select(np.arange(len(self))[index])
         rows = self.rows[[index]]
-        return EncodedPair(
-            self.table.sources.read(rows)[0].tolist(), self.table.targets.read(rows)[0].tolist()
-        )
+        source, _ = self.table.sources.read(rows)
+        target, _ = self.table.targets.read(rows)
+        return EncodedPair(source.tolist(), target.tolist())
 
     def select(self, indices: np.ndarray) -> "EncodedPairs":
         """Select pairs by their indices or by a boolean mask."""
@@ -110,9 +110,9 @@ class TokenTable:
         self.dataset = dataset
         self.sources = TokenColumn(dataset.data.column("input_ids"))
         self.targets = TokenColumn(dataset.data.column("labels"))
-        self.links = (
-            TokenColumn(dataset.data.column("links")) if "links" in dataset.column_names else None
-        )
+        self.links: TokenColumn | None = None
+        if "links" in dataset.column_names:
+            self.links = TokenColumn(dataset.data.column("links"))
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -135,12 +135,9 @@ class TokenTable:
         arrays = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64), "labels": labels}
         if self.links is not None:
             first_targets = np.arange(0, labels.size, labels.shape[1])
-            arrays |= _place_links(
-                *self.links.read(rows),
-                first_targets,
-                np.zeros_like(first_targets),
-                input_ids.shape[1],
-            )
+            firsts = (first_targets, np.zeros_like(first_targets))
+            values, sizes = self.links.read(rows)
+            arrays |= _place_links(values, sizes, *firsts, input_ids.shape[1])
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def max_links(self, max_tokens: int) -> int:
@@ -150,9 +147,8 @@ class TokenTable:
         if self.links is None:
             return 0
         longest = np.maximum(self.sources.lengths(), self.targets.lengths())
-        return max_tokens * (
-            1 + math.ceil((self.links.lengths() // _LINK_SIZE / longest).max(initial=0.0))
-        )
+        links_per_token = self.links.lengths() // _LINK_SIZE / longest
+        return max_tokens * (1 + math.ceil(links_per_token.max(initial=0.0)))
 
     def pack(
         self, rows: np.ndarray, places: np.ndarray, shape: BatchShape, pad_token_id: int
@@ -172,13 +168,12 @@ class TokenTable:
         arrays, first_sources, first_targets = pack_pairs(*pairs, places, shape, pad_token_id)
         if self.links is not None:
             first_sources %= shape.source_length
-            links = _place_links(
-                *self.links.read(rows), first_targets, first_sources, shape.source_length
-            )
-            arrays |= {
-                name: np.pad(array, (0, -len(array) % arrays["labels"].size))
-                for name, array in links.items()
-            }
+            firsts = (first_targets, first_sources)
+            values, sizes = self.links.read(rows)
+            links = _place_links(values, sizes, *firsts, shape.source_length)
+            multiple = arrays["labels"].size
+            for name, array in links.items():
+                arrays[name] = np.pad(array, (0, -len(array) % multiple))
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def __reduce__(self) -> tuple[type, tuple[datasets.Dataset]]:
@@ -193,29 +188,31 @@ class TokenColumn:
     """
 
     def __init__(self, column: pa.ChunkedArray):
-        self._tokens = [chunk.values.to_numpy(zero_copy_only=True) for chunk in column.chunks]
-        self._offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in column.chunks]
+        self._tokens: list[np.ndarray] = []
+        self._offsets: list[np.ndarray] = []
+        for chunk in column.chunks:
+            self._tokens.append(chunk.values.to_numpy(zero_copy_only=True))
+            self._offsets.append(chunk.offsets.to_numpy(zero_copy_only=True))
         self._first_rows = np.cumsum([0, *map(len, column.chunks)])[:-1]
 
     def lengths(self) -> np.ndarray:
         """Return the number of tokens of each row, shape `(rows,)`."""
-        return np.concatenate([np.diff(offsets) for offsets in self._offsets] or [[]]).astype(
-            np.int32
-        )
+        lengths = [np.empty(0, np.int32)]
+        lengths += [np.diff(offsets) for offsets in self._offsets]
+        return np.concatenate(lengths).astype(np.int32)
 
     def read(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens of all `rows`, one after another, and the number of tokens of each
         row.
         """
         chunks = np.searchsorted(self._first_rows, rows, side="right") - 1
-        places = zip(chunks.tolist(), (rows - self._first_rows[chunks]).tolist(), strict=True)
-        token_ids = [
-            self._tokens[chunk][self._offsets[chunk][row] : self._offsets[chunk][row + 1]]
-            for chunk, row in places
-        ]
-        return np.concatenate([np.empty(0, np.int32), *token_ids]), np.array(
-            [*map(len, token_ids)], np.int64
-        )
+        rows_of_chunks = rows - self._first_rows[chunks]
+        token_ids = [np.empty(0, np.int32)]
+        for chunk, row in zip(chunks.tolist(), rows_of_chunks.tolist(), strict=True):
+            offsets = self._offsets[chunk]
+            token_ids.append(self._tokens[chunk][offsets[row] : offsets[row + 1]])
+        sizes = [*map(len, token_ids[1:])]
+        return np.concatenate(token_ids), np.array(sizes, np.int64)
 
 
 def _pad(
@@ -224,7 +221,8 @@ def _pad(
     """Return the padded rows, int64 of shape `(rows, longest)`, and a mask that is True at
     tokens.
     """
-    mask = np.arange(round_up(int(lengths.max(initial=0)), multiple)) < lengths[:, None]
+    longest = round_up(int(lengths.max(initial=0)), multiple)
+    mask = np.arange(longest) < lengths[:, None]
     padded = np.full(mask.shape, value, np.int64)
     padded[mask] = tokens
     return padded, mask
@@ -242,8 +240,10 @@ def _place_links(
     """
     target, source, divisor = values.astype(np.int64).reshape(-1, _LINK_SIZE).T
     pair = np.repeat(np.arange(len(sizes)), sizes // _LINK_SIZE)
-    places = (first_targets[pair] + target) * source_length + first_sources[pair] + source
-    return {"link_places": places, "link_weights": np.float32(1.0) / divisor.astype(np.float32)}
+    target_places = first_targets[pair] + target
+    places = target_places * source_length + first_sources[pair] + source
+    weights = np.float32(1.0) / divisor.astype(np.float32)
+    return {"link_places": places, "link_weights": weights}
 
 
 def encode_pairs(
@@ -264,15 +264,17 @@ def encode_pairs(
 
 def to_dataset(pairs: Sequence[EncodedPair]) -> datasets.Dataset:
     """Return encoded pairs as a dataset in memory: `input_ids` and `labels`."""
-    return datasets.Dataset.from_dict(
-        {"input_ids": [pair.source for pair in pairs], "labels": [pair.target for pair in pairs]},
-        features=datasets.Features(_FEATURES),
-    )
+    sources = [pair.source for pair in pairs]
+    targets = [pair.target for pair in pairs]
+    columns = {"input_ids": sources, "labels": targets}
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(_FEATURES))
 
 
 def encode_sides(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:
     """Return the token ids of the columns `source` and `target`, for [`encode_texts`]."""
-    return {"input_ids": encode(batch["source"]), "labels": encode(batch["target"], as_target=True)}
+    sources = encode(batch["source"])
+    targets = encode(batch["target"], as_target=True)
+    return {"input_ids": sources, "labels": targets}
 
 
 def encode_texts(
@@ -303,9 +305,8 @@ def encode_texts(
         keep_in_memory=file is None,
         cache_file_name=None if file is None else str(file),
         load_from_cache_file=False,
-        new_fingerprint=hash_json(
-            str(file)
-        ),  # without it `datasets` would hash the function and its tokenizer
+        # Without it `datasets` would hash the function and its tokenizer.
+        new_fingerprint=hash_json(str(file)),
         desc="Tokenizing",
     )
 
@@ -328,24 +329,26 @@ def encode_texts_cached(
     """
 
     def write(folder: Path) -> None:
-        encode_texts(texts, partial(encode_sides, encode=encode), file=folder / "encoded.arrow")
+        encode_batch = partial(encode_sides, encode=encode)
+        encode_texts(texts, encode_batch, file=folder / "encoded.arrow")
 
-    return open_arrow_files(
-        cached_folder(cache_dir, f"encoded-{hash_json(_FORMAT, texts_key, encode_key)}", write)
-    )
+    key = hash_json(_FORMAT, texts_key, encode_key)
+    folder = cached_folder(cache_dir, f"encoded-{key}", write)
+    return open_arrow_files(folder)
 
 
 def open_arrow_files(folder: Path) -> datasets.Dataset:
     """Open the Arrow files of a folder, sorted by name, as one memory-mapped dataset."""
+    paths = sorted(folder.glob("*.arrow"))
     with mapping(folder):
-        return datasets.concatenate_datasets(
-            [datasets.Dataset.from_file(str(path)) for path in sorted(folder.glob("*.arrow"))]
-        )
+        parts = [datasets.Dataset.from_file(str(path)) for path in paths]
+        return datasets.concatenate_datasets(parts)
 
 
 def hash_json(*values: Any) -> str:
     """Return a hash of JSON values; equal values have equal hashes in every process."""
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -355,11 +358,13 @@ def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
         with tempfile.TemporaryDirectory() as folder:
             tokenizer.save_pretrained(folder)
             files = sorted(Path(folder).iterdir())
-            return hash_json(symbol, [path.name for path in files], [*map(hash_file, files)])
+            names = [path.name for path in files]
+            return hash_json(symbol, names, [*map(hash_file, files)])
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     # Padding and truncation are settings of the last call, not of the tokenizer.
-    settings = {
-        name: value for name, value in state.items() if name not in ("padding", "truncation")
-    }
+    state.pop("padding", None)
+    state.pop("truncation", None)
     target_language = getattr(tokenizer, "tgt_lang", None)
-    return hash_json(symbol, settings, *([] if target_language is None else [target_language]))
+    if target_language is None:
+        return hash_json(symbol, state)
+    return hash_json(symbol, state, target_language)

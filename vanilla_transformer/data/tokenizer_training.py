@@ -64,22 +64,27 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     """
     if texts.data.augment:
         add_augmentation_tokens(tokenizer, augmentations(texts.data))
-    tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
+    known = tokenizer.get_added_vocab()
+    tags = [tag for tag in texts.data.source_tags or () if tag not in known]
     if tags:
-        tokenizer.add_special_tokens(
-            {"extra_special_tokens": tags}, replace_extra_special_tokens=False
-        )
+        _add_special_tokens(tokenizer, tags)
     languages, sides = find_languages(tokenizer), tagged_sides(texts.data)
     if languages is not None and texts.data.language_tags is None:
         if languages.is_forced:
             return
         sides = BOTH_TAGS if languages.sources else TARGET_TAGS
+    directions = [spec.direction for spec in texts.specs]
     if sides != NO_TAGS:
-        add_language_tags(
-            tokenizer, [spec.direction for spec in texts.specs], with_sources=sides == BOTH_TAGS
-        )
+        add_language_tags(tokenizer, directions, with_sources=sides == BOTH_TAGS)
     elif languages is None:
-        store_direction(tokenizer, [spec.direction for spec in texts.specs])
+        store_direction(tokenizer, directions)
+
+
+def _add_special_tokens(tokenizer: PreTrainedTokenizerBase, tokens: list[str]) -> None:
+    """Add special tokens to the ones of the vocabulary."""
+    tokenizer.add_special_tokens(
+        {"extra_special_tokens": tokens}, replace_extra_special_tokens=False
+    )
 
 
 def add_augmentation_tokens(
@@ -88,19 +93,19 @@ def add_augmentation_tokens(
     """Add the tokens of text with these augmentations that the vocabulary lacks."""
     known = tokenizer.get_added_vocab().keys()
     if "inline_terms" in augmentations and not known >= set(TERM_TOKENS):
-        tokenizer.add_special_tokens(
-            {"extra_special_tokens": list(TERM_TOKENS)}, replace_extra_special_tokens=False
-        )
+        _add_special_tokens(tokenizer, list(TERM_TOKENS))
     if "placeholders" in augmentations:
-        for token in MASKS if tokenizer.is_fast else ():
-            find_anywhere(tokenizer.backend_tokenizer, token)
+        if tokenizer.is_fast:
+            for token in MASKS:
+                find_anywhere(tokenizer.backend_tokenizer, token)
         tokenizer.add_tokens([token for token in MASKS if token not in known])
 
 
 def hash_data(texts: Texts) -> dict[str, str]:
     """Return hashes of the text and of the tokenizer that the recipe names, by what they are."""
     name = texts.data.tokenizer
-    hashes = {"training text": texts.training.key, "validation text": hash_json(texts.validation)}
+    hashes = {"training text": texts.training.key}
+    hashes["validation text"] = hash_json(texts.validation)
     if texts.data.train_alignments not in (None, AGREEMENT):  # which the text decides
         hashes["training alignments"] = hash_file(Path(texts.data.train_alignments))
     # A tokenizer of the Hub may be unreachable when a run resumes.
@@ -117,9 +122,8 @@ def _load(name: str | Path) -> PreTrainedTokenizerBase:
             tokenizer = AutoTokenizer.from_pretrained(name)
             tokenizer.decode(tokenizer("a")["input_ids"])
     except (OSError, ValueError) as error:  # of transformers
-        raise UserFileError(
-            f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}"
-        ) from error
+        requirement = "`tokenizer` must be a folder or a Hub name of one"
+        raise UserFileError(f"{requirement}, got {name}: {error}") from error
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise UserError(
@@ -154,9 +158,10 @@ def _check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
         return
     keys = [""] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(keys, hash_tokenizer(tokenizer))
-    if len(set(keys)) > 1:
+    count = len(set(keys))
+    if count > 1:
         raise UserError(
-            f"All processes must have one tokenizer, got {len(set(keys))} different ones. Give "
+            f"All processes must have one tokenizer, got {count} different ones. Give "
             "each the same text, or train a tokenizer first, with train-tokenizer, and name it by "
             "--tokenizer."
         )
@@ -169,10 +174,11 @@ def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | Non
     The decoder starts with the tokenizer's BOS token, or with padding if it has none (as in
     Marian).
     """
-    start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    padding, begin = tokenizer.pad_token_id, tokenizer.bos_token_id
+    start = padding if begin is None else begin
     return {
-        "pad_token_id": tokenizer.pad_token_id,
-        "bos_token_id": tokenizer.bos_token_id,
+        "pad_token_id": padding,
+        "bos_token_id": begin,
         "eos_token_id": tokenizer.eos_token_id,
         "decoder_start_token_id": start,
     }
@@ -198,9 +204,8 @@ def extend_tokenizer(
     Args:
         vocab_size: Entries of the new vocabulary. There are fewer if the text has fewer pairs.
     """
-    if not isinstance(tokenizer, VanillaTransformerTokenizer) or not isinstance(
-        tokenizer.backend_tokenizer.model, models.BPE
-    ):
+    is_ours = isinstance(tokenizer, VanillaTransformerTokenizer)
+    if not is_ours or not isinstance(tokenizer.backend_tokenizer.model, models.BPE):
         raise UserError(
             "`init_vocabulary` extend needs a BPE tokenizer of this package, got another one. Use "
             "keep or replace."
@@ -212,9 +217,8 @@ def extend_tokenizer(
         )
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     entries, merges = state["model"]["vocab"], state["model"]["merges"]
-    for first, second in _learn_merges(
-        tokenizer.backend_tokenizer, list(texts), vocab_size - len(tokenizer)
-    ):
+    count = vocab_size - len(tokenizer)
+    for first, second in _learn_merges(tokenizer.backend_tokenizer, list(texts), count):
         merges.append([first, second])
         entries.setdefault(first + second, len(entries))
     return tokenizer_from_state(state, tokenizer)
@@ -226,9 +230,9 @@ def tokenizer_from_state(
     """Return a tokenizer with the content `state` of a `tokenizer.json`, and otherwise like
     `tokenizer`.
     """
-    return VanillaTransformerTokenizer(
-        tokenizer_object=Tokenizer.from_str(json.dumps(state)), **constructor_arguments(tokenizer)
-    )
+    backend = Tokenizer.from_str(json.dumps(state))
+    arguments = constructor_arguments(tokenizer)
+    return VanillaTransformerTokenizer(tokenizer_object=backend, **arguments)
 
 
 def _learn_merges(backend: Tokenizer, texts: list[str], count: int) -> list[tuple[str, str]]:
@@ -239,18 +243,13 @@ def _learn_merges(backend: Tokenizer, texts: list[str], count: int) -> list[tupl
 
     def write() -> Iterator[str]:
         for text in texts:
-            words = [
-                word
-                for word, _ in backend.pre_tokenizer.pre_tokenize_str(
-                    backend.normalizer.normalize_str(text)
-                )
-            ]
-            for word in words:
+            normalized = backend.normalizer.normalize_str(text)
+            words = backend.pre_tokenizer.pre_tokenize_str(normalized)
+            for word, _ in words:
                 if word not in written:
-                    written[word] = "".join(
-                        chr(_FIRST_SYMBOL + piece.id) for piece in backend.model.tokenize(word)
-                    )
-            yield " ".join(written[word] for word in words)
+                    pieces = backend.model.tokenize(word)
+                    written[word] = "".join(chr(_FIRST_SYMBOL + piece.id) for piece in pieces)
+            yield " ".join(written[word] for word, _ in words)
 
     def read(symbols: str) -> str:
         return "".join(str(backend.id_to_token(ord(symbol) - _FIRST_SYMBOL)) for symbol in symbols)
@@ -262,7 +261,5 @@ def _learn_merges(backend: Tokenizer, texts: list[str], count: int) -> list[tupl
         vocab_size=len(alphabet) + count, min_frequency=_LEAST_FREQUENCY, show_progress=False
     )
     learned.train_from_iterator(write(), trainer)
-    return [
-        (read(first), read(second))
-        for first, second in json.loads(learned.to_str())["model"]["merges"]
-    ]
+    merges = json.loads(learned.to_str())["model"]["merges"]
+    return [(read(first), read(second)) for first, second in merges]

@@ -1,7 +1,7 @@
 """Score a model of several languages in each direction."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import permutations
+from itertools import chain, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,13 +24,12 @@ class DirectionScores(NamedTuple):
 
     def as_row(self) -> dict[str, Any]:
         """Return the cells of a table."""
-        scores = {"bleu": self.scores.bleu, "chrf": self.scores.chrf}
-        note = "zero-shot" if self.is_zero_shot else ""
         return {
             "direction": str(self.direction),
             "sentences": self.sentences,
-            **scores,
-            "note": note,
+            "bleu": self.scores.bleu,
+            "chrf": self.scores.chrf,
+            "note": "zero-shot" if self.is_zero_shot else "",
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -47,11 +46,14 @@ def parse_directions(names: Iterable[str], languages: Languages) -> list[Directi
     directions = []
     for name in names:
         parts = name.split("-")
-        splits = [("-".join(parts[:end]), "-".join(parts[end:])) for end in range(1, len(parts))]
+        splits: list[tuple[str, str]] = []
+        for end in range(1, len(parts)):
+            splits.append(("-".join(parts[:end]), "-".join(parts[end:])))
         if not splits:
             raise UserError(f"A direction must be two languages, such as en-de, got {name!r}.")
         known = [split for split in splits if split[1] in languages.targets]
-        directions.append(languages.resolve(*(known or splits)[0]))
+        source, target = (known or splits)[0]
+        directions.append(languages.resolve(source, target))
     return directions
 
 
@@ -68,33 +70,42 @@ def read_test_sets(
         The directions, and the lines of each language.
     """
     if directions is None:
-        every = dict.fromkeys([*(languages.source_codes or languages.targets), *languages.targets])
-        codes = [
-            code
-            for code in every
-            if Path(f"{prefix}.{code}").is_file() or is_pipe(f"{prefix}.{code}")
-        ]
-        known = languages.source_codes or codes
-        pairs = [Direction(*pair) for pair in permutations(codes, 2)]
-        directions = [
-            pair for pair in pairs if pair.source in known and pair.target in languages.targets
-        ]
+        directions = _find_directions(prefix, languages)
     if not directions:
         shown = ", ".join(f"{prefix}.{code}" for code in list(languages.targets)[:3])
         raise UserError(f"The text of two languages must be in files such as {shown}, got fewer.")
-    read = dict.fromkeys(code for direction in directions for code in direction if code is not None)
-    texts = {code: read_lines(f"{prefix}.{code}") for code in read}
+    texts = dict[str, list[str]]()
+    for code in chain.from_iterable(directions):
+        if code is not None and code not in texts:
+            texts[code] = read_lines(f"{prefix}.{code}")
     counts = {code: len(lines) for code, lines in texts.items()}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} in {prefix}.{code}" for code, count in counts.items())
         raise UserError(f"All languages must have the same number of lines, got {shown}.")
     for direction in directions:
-        for number, pair in enumerate(
-            zip(*(texts[str(code)] for code in direction), strict=True), start=1
-        ):
+        sides = [texts[str(code)] for code in direction]
+        for number, pair in enumerate(zip(*sides, strict=True), start=1):
             if any(pair) and not all(pair):
-                raise blank_side_error(number, f"{prefix}.{direction[pair.index('')]}")
+                code = direction[pair.index("")]
+                raise blank_side_error(number, f"{prefix}.{code}")
     return list(directions), texts
+
+
+def _find_directions(prefix: str, languages: Languages) -> list[Direction]:
+    """Return all directions between the languages of the model that have a file."""
+    targets = languages.targets
+    candidates = dict.fromkeys([*(languages.source_codes or targets), *targets])
+    codes: list[str] = []
+    for code in candidates:
+        path = f"{prefix}.{code}"
+        if Path(path).is_file() or is_pipe(path):
+            codes.append(code)
+    sources = languages.source_codes or codes
+    directions: list[Direction] = []
+    for source, target in permutations(codes, 2):
+        if source in sources and target in targets:
+            directions.append(Direction(source, target))
+    return directions
 
 
 def score_directions(
@@ -107,10 +118,11 @@ def score_directions(
     results = []
     for direction in directions:
         source, target = (texts[str(code)] for code in direction)
+        pairs = list(zip(source, target, strict=True))
         options = {"src_lang": direction.source, "tgt_lang": direction.target}
-        _, scores = translate_and_score(
-            translate, list(zip(source, target, strict=True)), **options
-        )
-        is_zero_shot = bool(languages.directions) and direction not in languages.directions
-        results.append(DirectionScores(direction, len(source), scores, is_zero_shot))
+        _, scores = translate_and_score(translate, pairs, **options)
+        trained = languages.directions
+        is_zero_shot = bool(trained) and direction not in trained
+        result = DirectionScores(direction, len(pairs), scores, is_zero_shot)
+        results.append(result)
     return results

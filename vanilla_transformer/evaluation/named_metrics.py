@@ -42,14 +42,13 @@ def load_metric(name: str) -> Metric:
     """
     module, separator, function = name.rpartition(":")
     if name in SACRE_METRICS:
-        metric = SACRE_METRICS[name]()
-        return lambda sources, hypotheses, references: (
-            metric.corpus_score(hypotheses, [references]).score
-        )
+        return _load_sacre_metric(name)
     if COMET in (name, module):
         compute = _load_comet(function if separator else COMET_MODEL)
+    elif separator:
+        compute = _load_function(name, module, function)
     else:
-        compute = _load_function(name, module, function) if separator else _load_of_evaluate(name)
+        compute = _load_of_evaluate(name)
 
     def measure(
         sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
@@ -57,12 +56,23 @@ def load_metric(name: str) -> Metric:
         try:
             value = compute([*sources], [*hypotheses], [*references])
         except Exception as error:  # of any library
-            raise UserError(
-                f"The metric {name} failed: {type(error).__name__}: {first_line(error)}"
-            ) from error
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise UserError(f"The metric {name} failed: {reason}") from error
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
             raise UserError(f"The metric {name} must return one finite number, got {value!r}.")
         return float(value)
+
+    return measure
+
+
+def _load_sacre_metric(name: str) -> Metric:
+    metric = SACRE_METRICS[name]()
+
+    def measure(
+        sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    ) -> float:
+        return metric.corpus_score(hypotheses, [references]).score
 
     return measure
 
@@ -75,9 +85,8 @@ def _load_comet(model_name: str) -> Callable[..., Any]:
     def compute(
         sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
     ) -> float:
-        scores = model.to(process_state().device).score(
-            sources, hypotheses, references, progress_bar=True
-        )
+        on_device = model.to(process_state().device)
+        scores = on_device.score(sources, hypotheses, references, progress_bar=True)
         return float(scores.mean())
 
     return compute
@@ -87,9 +96,11 @@ def _load_function(name: str, module: str, function: str) -> Callable[..., Any]:
     try:
         metric = getattr(importlib.import_module(module), function)
     except Exception as error:  # any error of the user's module
-        raise UserError(f"{_RULE}. {name!r} cannot be loaded: {first_line(error)}") from error
+        reason = first_line(error)
+        raise UserError(f"{_RULE}. {name!r} cannot be loaded: {reason}") from error
     if not callable(metric):
-        raise UserError(f"{_RULE}. {name!r} is not a function but {type(metric).__name__}.")
+        kind = type(metric).__name__
+        raise UserError(f"{_RULE}. {name!r} is not a function but {kind}.")
     return metric
 
 
@@ -99,8 +110,11 @@ def _load_of_evaluate(name: str) -> Callable[..., Any]:
     try:
         metric = evaluate.load(name)
     except Exception as error:  # of the Hub, or of packages that the metric needs
-        raise UserError(f"{_RULE}. {name!r} cannot be loaded: {first_line(error)}") from error
-    features = metric.features[0] if isinstance(metric.features, list) else metric.features
+        reason = first_line(error)
+        raise UserError(f"{_RULE}. {name!r} cannot be loaded: {reason}") from error
+    features = metric.features
+    if isinstance(features, list):
+        features = features[0]
     known = {"predictions", "references", "sources"} & {*features}
 
     def compute(
@@ -114,10 +128,8 @@ def _load_of_evaluate(name: str) -> Callable[..., Any]:
                 return scores[key]
         numbers = [value for value in scores.values() if isinstance(value, Real)]
         if len(numbers) != 1:
-            raise UserError(
-                f"it returns {', '.join(map(repr, scores))}. Write a function that returns one of "
-                "them"
-            )
+            names = ", ".join(map(repr, scores))
+            raise UserError(f"it returns {names}. Write a function that returns one of them")
         return numbers[0]
 
     return compute

@@ -52,8 +52,9 @@ def score_pairs(
     pairs = iter(pairs)
     with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=None) as bar:
         while window := list(islice(pairs, WINDOW)):
-            texts = [pair.source for pair in window], [pair.target for pair in window]
-            sources, targets = encode_as_trained(model, tokenizer, *texts, direction)
+            texts = [pair.source for pair in window]
+            translations = [pair.target for pair in window]
+            sources, targets = encode_as_trained(model, tokenizer, texts, translations, direction)
             scores = score_tokens(model, sources, targets, max_tokens)
             bar.update(len(window))
             yield from map(ScoredPair, targets, scores)
@@ -69,8 +70,10 @@ def measure_loss(
     included.
     """
     total, tokens = 0.0, 0
-    for pair in score_pairs(model, tokenizer, map(SentencePair._make, pairs), direction=direction):
-        total, tokens = total - pair.log_probability, tokens + len(pair.tokens)
+    sentence_pairs = map(SentencePair._make, pairs)
+    for pair in score_pairs(model, tokenizer, sentence_pairs, direction=direction):
+        total -= pair.log_probability
+        tokens += len(pair.tokens)
     return total / tokens
 
 
@@ -93,7 +96,7 @@ class PairScorer:
         name: str,
         ensemble: Sequence[str] | None,
         weights: Sequence[float] | None,
-        languages: Callable[[Any], Mapping[str, str]],
+        languages: Callable[["PreTrainedTokenizerBase"], Mapping[str, str]],
         max_tokens: int = 2048,
         with_tokens: bool = False,
     ):
@@ -102,7 +105,8 @@ class PairScorer:
         self._max_tokens = max_tokens
         self._with_tokens = with_tokens
         self._model = load_ensemble(model, self._tokenizer, ensemble, weights)
-        self._direction = Direction(*map(languages(self._tokenizer).get, ("src_lang", "tgt_lang")))
+        codes = languages(self._tokenizer)
+        self._direction = Direction(codes.get("src_lang"), codes.get("tgt_lang"))
 
     def __call__(self, shard: Shard) -> list[str]:
         pairs = [SentencePair(*line.split("\n")) for line in shard.lines]
@@ -119,9 +123,9 @@ class PairScorer:
             if not self._with_tokens:
                 yield f"{pair.log_probability:.6f}"
                 continue
-            rows = zip(
-                token_texts(self._tokenizer, pair.tokens), pair.token_log_probabilities, strict=True
-            )
-            tokens = [{"text": token, "log_probability": value} for token, value in rows]
-            entry = text._asdict() | {"log_probability": pair.log_probability, "tokens": tokens}
+            shown = token_texts(self._tokenizer, pair.tokens)
+            rows = zip(shown, pair.token_log_probabilities, strict=True)
+            entry: dict[str, Any] = text._asdict()
+            entry["log_probability"] = pair.log_probability
+            entry["tokens"] = [{"text": token, "log_probability": value} for token, value in rows]
             yield json.dumps(entry, ensure_ascii=False)

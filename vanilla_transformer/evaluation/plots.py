@@ -55,19 +55,11 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     figure = new_figure(11, 4)
     entries = read_json_lines(Path(metrics_file))
     loss_axes, bleu_axes = figure.subplots(1, 2)
-    final = "final model, its own search"
     _draw_curve(loss_axes, entries, "loss", label="training", color="tab:blue")
-    _draw_curve(
-        loss_axes,
-        entries,
-        "validation_loss",
-        label="validation",
-        color="tab:orange",
-        final="final model",
-    )
-    _draw_curve(
-        bleu_axes, entries, "bleu", label="during training, greedy", color="tab:green", final=final
-    )
+    style = {"label": "validation", "color": "tab:orange"}
+    _draw_curve(loss_axes, entries, "validation_loss", final="final model", **style)
+    style = {"label": "during training, greedy", "color": "tab:green"}
+    _draw_curve(bleu_axes, entries, "bleu", final="final model, its own search", **style)
     _label_panel(loss_axes, "Cross-entropy", "nats per target token")
     _label_panel(bleu_axes, "BLEU of the validation text", "BLEU")
     return save_figure(figure, image_file)
@@ -85,9 +77,13 @@ def plot_runs(
     """
     curves = {str(run): read_json_lines(Path(run) / "metrics.jsonl") for run in runs}
     figure = new_figure(15, 4)
-    titles = {"validation_loss": ("Cross-entropy", "nats per target token"), "bleu": ("BLEU",) * 2}
-    titles |= {"chrf": ("chrF",) * 2}
-    for axes, (metric, (title, unit)) in zip(figure.subplots(1, 3), titles.items(), strict=True):
+    panels = (
+        ("validation_loss", "Cross-entropy", "nats per target token"),
+        ("bleu", "BLEU", "BLEU"),
+        ("chrf", "chrF", "chrF"),
+    )
+    all_axes = figure.subplots(1, len(panels))
+    for axes, (metric, title, unit) in zip(all_axes, panels, strict=True):
         for number, (name, entries) in enumerate(curves.items()):
             _draw_curve(axes, entries, metric, over, label=name, color=f"C{number}")
         _label_panel(axes, f"{title} of the validation text", unit, over)
@@ -103,12 +99,16 @@ def _draw_curve(
     **style: Any,
 ) -> None:
     """Draw a metric as a line, and its value of the final model as a star."""
-    measured = [entry for entry in entries if name in entry]
-    curve = [entry for entry in measured if "model" not in entry]
+    measured, curve = [], []
+    for entry in entries:
+        if name in entry:
+            measured.append(entry)
+            if "model" not in entry:
+                curve.append(entry)
     marker = None if name == "loss" else "o"
-    axes.plot(
-        [entry[over] for entry in curve], [entry[name] for entry in curve], marker=marker, **style
-    )
+    times = [entry[over] for entry in curve]
+    values = [entry[name] for entry in curve]
+    axes.plot(times, values, marker=marker, **style)
     if measured and (last := measured[-1]) not in curve:
         star = {
             "marker": "*",
@@ -116,13 +116,15 @@ def _draw_curve(
             "fillstyle": "none",
             "linestyle": "none",
             "clip_on": False,
+            "label": final or None,
         }
-        axes.plot([last[over]], [last[name]], **style | star | {"label": final or None})
+        axes.plot([last[over]], [last[name]], **style | star)
 
 
 def _label_panel(axes: Any, title: str, unit: str, over: str = "minutes") -> None:
     """Label a panel whose axes begin at 0, and end where no star touches the edge."""
-    right, top = (1.05 * limits[1] for limits in (axes.get_xlim(), axes.get_ylim()))
+    right = 1.05 * axes.get_xlim()[1]
+    top = 1.05 * axes.get_ylim()[1]
     axes.set(title=title, xlabel=over, ylabel=unit, xlim=(0, right), ylim=(0, top))
     axes.grid(alpha=0.3)
     axes.legend()
@@ -136,13 +138,13 @@ def save_figure(figure: Any, image_file: str | Path) -> Path:
     from matplotlib.text import Text
 
     path, texts = Path(image_file), figure.findobj(Text)
-    families, missing = find_fonts(
-        "".join(text.get_text() for text in texts), texts[0].get_fontfamily()
-    )
+    characters = "".join(text.get_text() for text in texts)
+    families, missing = find_fonts(characters, texts[0].get_fontfamily())
     for text in texts:
         text.set_fontfamily(families)
     if missing:
-        scripts = ", ".join(sorted(count_scripts(missing))).title().replace("Cjk", "Han")
+        scripts = ", ".join(sorted(count_scripts(missing)))
+        scripts = scripts.title().replace("Cjk", "Han")
         shown = scripts or f"characters such as {missing[0]}"
         logger.warning(
             "Pictures need a font for each script, but none has %s. Install fonts of Noto.", shown
@@ -157,20 +159,27 @@ def find_fonts(text: str, families: Sequence[str]) -> tuple[list[str], str]:
     """Return font families, followed by installed ones that have further characters of a text, and
     what none has.
     """
-    from matplotlib.font_manager import FontProperties, findfont, fontManager
+    from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager
 
     fonts = [*families]
+
     missing = {character for character in text if unicodedata.category(character)[0] != "C"}
-    upright = [
-        font for font in fontManager.ttflist if font.weight == 400 and font.style == "normal"
-    ]
-    order = sorted(upright, key=lambda font: (not font.name.startswith("Noto Sans"), font.name))
-    paths = {name: findfont(FontProperties(family=[name])) for name in families}
-    for name, path in (paths | {font.name: font.fname for font in order}).items():
-        if missing and not name.startswith("Last Resort"):  # which has a box for every character
-            covered = missing & _characters_of(path)
-            missing -= covered
-            fonts += [name] if covered and name not in fonts else []
+    upright: list[FontEntry] = []
+    for font in fontManager.ttflist:
+        if font.weight == 400 and font.style == "normal":
+            upright.append(font)
+    upright.sort(key=lambda font: (not font.name.startswith("Noto Sans"), font.name))
+    paths = {name: str(findfont(FontProperties(family=[name]))) for name in families}
+    paths |= {font.name: font.fname for font in upright}
+    for name, path in paths.items():
+        if not missing:
+            break
+        if name.startswith("Last Resort"):  # which has a box for every character
+            continue
+        covered = missing & _characters_of(path)
+        missing -= covered
+        if covered and name not in fonts:
+            fonts.append(name)
     return fonts, "".join(sorted(missing))
 
 
@@ -216,23 +225,21 @@ def cross_attention(
         languages: `src_lang` and `tgt_lang`, for a model that has several.
     """
     direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
-    source_ids = begin_with_languages(tokenizer, encode_sentences(tokenizer, [sentence]), direction)
+    source_ids = encode_sentences(tokenizer, [sentence])
+    source_ids = begin_with_languages(tokenizer, source_ids, direction)
     source = torch.tensor(source_ids, device=model.device)
     target = model.generate(source, **forced_language(tokenizer, direction))
     implementation = model.config._attn_implementation
     model.set_attn_implementation("eager")  # the only implementation that returns the weights
     try:
-        outputs = model.eval()(
-            input_ids=source, decoder_input_ids=target[:, :-1], output_attentions=True
-        )
+        model.eval()
+        inputs = {"input_ids": source, "decoder_input_ids": target[:, :-1]}
+        outputs = model(**inputs, output_attentions=True)
     finally:
         model.set_attn_implementation(implementation)
     source_tokens = token_labels(tokenizer, source[0].tolist(), as_source=True)
-    return (
-        source_tokens,
-        token_labels(tokenizer, target[0, 1:].tolist()),
-        outputs.cross_attentions[-1][0].cpu(),
-    )
+    target_tokens = token_labels(tokenizer, target[0, 1:].tolist())
+    return source_tokens, target_tokens, outputs.cross_attentions[-1][0].cpu()
 
 
 def token_labels(
@@ -243,14 +250,20 @@ def token_labels(
     """
     labels, before = [], " "
     for text in token_texts(tokenizer, ids, as_source):
-        continues = _IN_WORD.match(text) and _IN_WORD.match(before[-1:])
-        shown = "".join(
-            f"U+{ord(character):04X}" if unicodedata.category(character) == "Cc" else character
-            for character in text.strip()
-        )
-        labels.append(f"·{text}" if continues else shown or "…")
+        if _IN_WORD.match(text) and _IN_WORD.match(before[-1:]):
+            labels.append(f"·{text}")
+        else:
+            shown = "".join(map(_visible, text.strip()))
+            labels.append(shown or "…")
         before = text
     return labels
+
+
+def _visible(character: str) -> str:
+    """Return a character, or its number if it is a control character."""
+    if unicodedata.category(character) == "Cc":
+        return f"U+{ord(character):04X}"
+    return character
 
 
 def plot_attention(
@@ -265,9 +278,9 @@ def plot_attention(
 
     A dot before a subword says that it continues a word.
     """
-    return save_figure(
-        draw_attention(*cross_attention(model, tokenizer, sentence, **languages)), image_file
-    )
+    attention = cross_attention(model, tokenizer, sentence, **languages)
+    figure = draw_attention(*attention)
+    return save_figure(figure, image_file)
 
 
 def draw_attention(
@@ -290,13 +303,15 @@ def draw_attention(
     width = 0.6 + 0.2 * len(source)
     most = max(1, min(_PANELS_IN_A_ROW, int(_ROW_WIDTH / width)))
     balanced = -(-len(heads) // -(-len(heads) // most))  # columns of the fewest rows
+    columns = balanced
     # Whole rows, if more than half as many columns make them.
-    columns = next(
-        (number for number in range(balanced, balanced // 2, -1) if len(heads) % number == 0),
-        balanced,
-    )
+    for number in range(balanced, balanced // 2, -1):
+        if len(heads) % number == 0:
+            columns = number
+            break
     rows = -(-len(heads) // columns)
-    figure = new_figure(1.5 + width * columns, 0.6 + (1.0 + 0.2 * len(target)) * rows)
+    height = 1.0 + 0.2 * len(target)
+    figure = new_figure(1.5 + width * columns, 0.6 + height * rows)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for number, panel in enumerate(panels.flat):
         if number >= len(heads):
@@ -305,7 +320,8 @@ def draw_attention(
         image = panel.imshow(heads[number], cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
         panel.set_xticks(range(len(source)), source, rotation=90, parse_math=False)
         panel.set_yticks(range(len(target)), target, parse_math=False)
-        panel.tick_params(labelbottom=number + columns >= len(heads))  # a panel with none below it
+        has_none_below = number + columns >= len(heads)
+        panel.tick_params(labelbottom=has_none_below)
         panel.set_title(f"head {number + 1}" if titles is None else titles[number])
     figure.colorbar(image, ax=panels, label="attention weight", pad=0.01, aspect=20 * rows)
     figure.suptitle(title)
@@ -331,9 +347,8 @@ def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
     Each panel ends where the pairs end.
     """
     figure = new_figure(15, 4)
-    histograms = json.loads(Path(report_file).read_text(encoding="utf-8"))["cleaning"].get(
-        "histograms"
-    )
+    report = json.loads(Path(report_file).read_text(encoding="utf-8"))
+    histograms = report["cleaning"].get("histograms")
     if not histograms:
         raise UserError(
             f"{report_file} must count the lengths of pairs, which an older version did not."
@@ -341,20 +356,16 @@ def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
     panels = figure.subplots(1, len(_PANELS))
     for axes, (name, (edges, label)) in zip(panels, _PANELS.items(), strict=True):
         counts = {kind: counted for kind, counted in histograms[name].items() if any(counted)}
-        filled = [
-            index for counted in counts.values() for index, count in enumerate(counted) if count
-        ]
+        filled: list[int] = []
+        for counted in counts.values():
+            filled += [index for index, count in enumerate(counted) if count]
         first = min(filled, default=0)
         last = max(filled, default=len(edges) - 2) + 1
+        bins = edges[first : last + 1]
         for kind, counted in counts.items():
             color = {"kept": "tab:blue", "dropped": "tab:red"}[kind]
-            axes.stairs(
-                counted[first:last],
-                edges[first : last + 1],
-                label=kind,
-                color=color,
-                fill=kind == "kept",
-            )
+            style = {"label": kind, "color": color, "fill": kind == "kept"}
+            axes.stairs(counted[first:last], bins, **style)
         axes.set(xlabel=label, ylabel="pairs", yscale="symlog", ylim=(0, None))
         axes.grid(alpha=0.3)
         if counts:

@@ -34,14 +34,14 @@ def translate_on_all_processes(
     share of the main process.
     """
     state = process_state()
-    options |= {} if state.is_main_process else {"progress_bar": False}
+    if not state.is_main_process:
+        options["progress_bar"] = False
     answers = translate(list(sentences[state.process_index :: state.num_processes]), **options)
+    translated = [answer["translation_text"] for answer in answers]
     translations = [""] * len(sentences)
     # `gather_object` concatenates the lists of all processes, so each one passes a list of its
     # share.
-    for index, share in enumerate(
-        gather_object([[answer["translation_text"] for answer in answers]])
-    ):
+    for index, share in enumerate(gather_object([translated])):
         translations[index :: state.num_processes] = share
     return translations
 
@@ -81,13 +81,12 @@ class _MosesTokens(BaseTokenizer):
     def __init__(self, language: str, compounds: bool):
         with requires_extra("evaluation", "The paper's BLEU"):
             import sacremoses
-        languages = sorted(
-            {*sacremoses.corpus.NonbreakingPrefixes().available_langs.values()} - _NOT_PORTED
-        )
+        prefixes = sacremoses.corpus.NonbreakingPrefixes()
+        languages = {*prefixes.available_langs.values()} - _NOT_PORTED
         if language not in languages:
+            names = ", ".join(sorted(languages))
             raise UserError(
-                f"The Moses tokenizer supports the languages {', '.join(languages)}; got "
-                f"{language!r}."
+                f"The Moses tokenizer supports the languages {names}; got {language!r}."
             )
         self.language, self.compounds = language, compounds
         self.moses = sacremoses.MosesTokenizer(language)
@@ -136,7 +135,8 @@ def score(hypotheses: Sequence[str], references: Sequence[str], *further: Sequen
     Args:
         further: Further references of each hypothesis.
     """
-    return Scores(**_score_all(corpus_metrics(references), hypotheses, references, *further))
+    metrics = corpus_metrics(references)
+    return Scores(**_score_all(metrics, hypotheses, references, *further))
 
 
 def score_paper_bleu(
@@ -149,7 +149,8 @@ def score_paper_bleu(
 
     Not comparable with `score`.
     """
-    return PaperScores(**_score_all(_paper_metrics(language), hypotheses, references, *further))
+    metrics = _paper_metrics(language)
+    return PaperScores(**_score_all(metrics, hypotheses, references, *further))
 
 
 def translate_and_score(
@@ -160,8 +161,10 @@ def translate_and_score(
     With several processes, all must call this function. Each translates its share, and all return
     the same result.
     """
-    hypotheses = translate_on_all_processes(translate, [source for source, _ in pairs], **options)
-    return hypotheses, score(hypotheses, [target for _, target in pairs])
+    sources = [source for source, _ in pairs]
+    references = [target for _, target in pairs]
+    hypotheses = translate_on_all_processes(translate, sources, **options)
+    return hypotheses, score(hypotheses, references)
 
 
 def validation_scores(
@@ -192,17 +195,17 @@ def validation_scores(
             len(pairs),
             type(model).__name__,
         )
-    hypotheses, scores = translate_and_score(translate, pairs, progress_bar=progress_bar, **options)
+    options["progress_bar"] = progress_bar
+    hypotheses, scores = translate_and_score(translate, pairs, **options)
     sources = [source for source, _ in pairs]
     references = [target for _, target in pairs]
     entry: dict[str, Any] = scores._asdict()
     if metrics:
         entry |= measure_metrics(metrics, sources, hypotheses, references)
     if examples:
+        names = ("source", "hypothesis", "reference")
         rows = [*zip(sources, hypotheses, references, strict=True)][:examples]
-        entry["examples"] = [
-            dict(zip(("source", "hypothesis", "reference"), row, strict=True)) for row in rows
-        ]
+        entry["examples"] = [dict(zip(names, row, strict=True)) for row in rows]
     return entry
 
 
@@ -213,15 +216,14 @@ def measure_metrics(
     references: Sequence[str],
 ) -> dict[str, float]:
     """Return the values of metrics by name on every process; the main process computes them."""
-    results: list[Any] = [None, None]
+    values, failure = dict[str, float](), None
     if process_state().is_main_process:
         try:
-            results[0] = {
-                name: metric(sources, hypotheses, references) for name, metric in metrics.items()
-            }
+            for name, metric in metrics.items():
+                values[name] = metric(sources, hypotheses, references)
         except UserError as error:
-            results[1] = str(error)
-    values, failure = broadcast_object_list(results)
+            failure = str(error)
+    values, failure = broadcast_object_list([values, failure])
     if failure is not None:
         raise UserError(failure)
     return values
@@ -231,7 +233,9 @@ def evaluator_for(best_metric: str, examples: int = 0) -> Callable[..., dict[str
     """Return [`validation_scores`] that also has the metric which ranks the models of a run, and
     examples.
     """
-    metrics = {} if best_metric in OWN_METRICS else {best_metric: load_metric(best_metric)}
+    metrics = {}
+    if best_metric not in OWN_METRICS:
+        metrics[best_metric] = load_metric(best_metric)
     return partial(validation_scores, metrics=metrics, examples=examples)
 
 
@@ -262,16 +266,16 @@ def corpus_metrics(
         reason = " ".join(str(error).split())
         raise UserError(f"The tokenizer {tokenize} of sacreBLEU does not work: {reason}") from error
     metrics |= {name: SACRE_METRICS[name]() for name in further}
-    return metrics if paper_language is None else metrics | _paper_metrics(paper_language)
+    if paper_language is not None:
+        metrics |= _paper_metrics(paper_language)
+    return metrics
 
 
 def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Check that there is one hypothesis for each reference."""
     if not references or len(hypotheses) != len(references):
-        raise UserError(
-            f"There must be one hypothesis for each reference, got {len(hypotheses)} for "
-            f"{len(references)}."
-        )
+        counts = f"{len(hypotheses)} for {len(references)}"
+        raise UserError(f"There must be one hypothesis for each reference, got {counts}.")
 
 
 def _paper_metrics(language: str) -> dict[str, SacreMetric]:
@@ -288,12 +292,12 @@ def _score_all(
     for texts in references:
         check_same_length(hypotheses, texts)
     streams = [references[0], *map(without_blanks, references[1:])]
-    scores = {
-        name: metric.corpus_score(hypotheses, streams).score for name, metric in metrics.items()
-    }
-    return scores | {
-        f"{name}_signature": str(metric.get_signature()) for name, metric in metrics.items()
-    }
+    scores = dict[str, Any]()
+    for name, metric in metrics.items():
+        scores[name] = metric.corpus_score(hypotheses, streams).score
+    for name, metric in metrics.items():
+        scores[f"{name}_signature"] = str(metric.get_signature())
+    return scores
 
 
 def without_blanks(references: Sequence[str]) -> list[Any]:

@@ -119,8 +119,9 @@ def build_report(
         further_references: Further translations of each sentence, of which a blank one does not
             count.
     """
-    systems = [] if baseline is None else [("baseline", baseline)]
-    systems.append(("hypotheses", hypotheses))
+    systems = [("hypotheses", hypotheses)]
+    if baseline is not None:
+        systems = [("baseline", baseline), *systems]
     for _, translations in systems:
         check_same_length(translations, references)
     estimates, comparisons = dict[str, Estimate](), dict[str, SystemComparison]()
@@ -136,10 +137,11 @@ def build_report(
         )()
         ((label, signature),) = signatures.items()
         rows: Any = results[label]
-        theirs, ours = (
-            Estimate(float(row.score), float(row.mean), float(row.ci), str(signature))
-            for row in (rows[0], rows[-1])
-        )
+        estimates_of_systems = []
+        for row in rows:
+            numbers = (float(row.score), float(row.mean), float(row.ci))
+            estimates_of_systems.append(Estimate(*numbers, str(signature)))
+        theirs, ours = estimates_of_systems[0], estimates_of_systems[-1]
         estimates[name] = ours
         if baseline is not None:
             # For two identical systems sacreBLEU returns 1 / (samples + 1), as if their difference
@@ -160,13 +162,12 @@ def worst_translations(
     `reference` and `chrf`.
     """
     scores = sentence_chrf(hypotheses, references, *further_references)
-    rows: list[dict[str, Any]] = [
-        {"source": source, "translation": text, "reference": reference, "chrf": round(score, 2)}
-        for source, text, reference, score in zip(
-            sources, hypotheses, references, scores, strict=True
-        )
-        if reference.strip()
-    ]
+    rows: list[dict[str, Any]] = []
+    columns = zip(sources, hypotheses, references, scores, strict=True)
+    for source, text, reference, score in columns:
+        if reference.strip():
+            row = {"source": source, "translation": text, "reference": reference}
+            rows.append({**row, "chrf": round(score, 2)})
     return sorted(rows, key=lambda row: row["chrf"])[:count]
 
 

@@ -35,19 +35,18 @@ def compare_runs(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
     """
     rows = []
     for run in runs:
-        if not (Path(run) / "metrics.jsonl").is_file():
+        path = Path(run) / "metrics.jsonl"
+        if not path.is_file():
             raise MissingFileError(
                 f"{run} must be the folder of a training run, but it has no metrics.jsonl."
             )
-        entries = [
-            entry
-            for entry in read_json_lines(Path(run) / "metrics.jsonl")
-            if "validation_loss" in entry
-        ]
+        entries = [entry for entry in read_json_lines(path) if "validation_loss" in entry]
         if not entries:
             raise UserError(
                 f"{run} must have a validation, got none. Give validation text to the recipe."
             )
-        numbers = ("step", "minutes", "validation_loss", "bleu", "chrf")
-        rows.append({"run": str(run), **{name: entries[-1].get(name) for name in numbers}})
+        row: dict[str, Any] = {"run": str(run)}
+        for name in ("step", "minutes", "validation_loss", "bleu", "chrf"):
+            row[name] = entries[-1].get(name)
+        rows.append(row)
     return rows

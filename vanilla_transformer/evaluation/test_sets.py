@@ -88,7 +88,7 @@ def read_test_set(
         references,
         None if hypotheses is None else read_aligned(hypotheses),
         None if baseline is None else read_aligned(baseline),
-        [read_aligned(path) for path in further_targets],
+        list(map(read_aligned, further_targets)),
     )
 
 
@@ -126,10 +126,13 @@ def evaluate_test_set(
                 baseline = _translate(plain, sources)
         assert hypotheses is not None
         if metrics:
-            rows = [row for row, reference in enumerate(references) if reference]
-            scored_sources = [sources[row] for row in rows if sources]
-            scored_hypotheses = [hypotheses[row] for row in rows]
-            scored_references = [references[row] for row in rows]
+            scored_sources, scored_hypotheses, scored_references = [], [], []
+            for row, reference in enumerate(references):
+                if reference:
+                    scored_references.append(reference)
+                    scored_hypotheses.append(hypotheses[row])
+                    if sources:
+                        scored_sources.append(sources[row])
             for name, metric in metrics.items():
                 values[name] = metric(scored_sources, scored_hypotheses, scored_references)
         if with_loss and translate is not None:
@@ -140,11 +143,10 @@ def evaluate_test_set(
             )
     report = build_report(hypotheses, references, baseline, scoring, samples, values, further)
     if glossary is not None:
-        systems = [hypotheses, *([] if baseline is None else [baseline])]
-        report = replace(
-            report,
-            term_uses=[glossary.measure_use(sources, translations) for translations in systems],
-        )
+        term_uses = [glossary.measure_use(sources, hypotheses)]
+        if baseline is not None:
+            term_uses.append(glossary.measure_use(sources, baseline))
+        report = replace(report, term_uses=term_uses)
     return Evaluation(sources, references, hypotheses, report, baseline, seconds, further)
 
 

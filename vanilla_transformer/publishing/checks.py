@@ -91,8 +91,10 @@ def run_check(name: str, check: Callable[..., str | None], *arguments: Any) -> C
     try:
         return CheckResult(name, True, check(*arguments) or "")
     except Exception as error:
-        kind = "" if isinstance(error, UserError | OSError) else f"{type(error).__name__}: "
-        return CheckResult(name, False, kind + " ".join(str(error).split()))
+        reason = " ".join(str(error).split())
+        if not isinstance(error, UserError | OSError):
+            reason = f"{type(error).__name__}: {reason}"
+        return CheckResult(name, False, reason)
 
 
 def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[CheckResult]:
@@ -127,10 +129,11 @@ def check_staged(
 ) -> list[CheckResult]:
     """Check a copy by [`stage`], and name the pickles that it has left out."""
     pickles = run_check("no pickle", check_pickle, Path(folder))
-    return [
-        pickles if result.name == pickles.name and pickles.passed else result
-        for result in check_folder(staged, trust_remote_code)
-    ]
+    results = check_folder(staged, trust_remote_code)
+    for index, result in enumerate(results):
+        if result.name == pickles.name and pickles.passed:
+            results[index] = pickles
+    return results
 
 
 def failed_checks(results: Sequence[CheckResult]) -> list[CheckResult]:
@@ -157,12 +160,12 @@ def _check_files(folder: Path) -> str:
 
 def check_pickle(folder: Path) -> str:
     """Check that no file may be a pickle, except Trainer's own, which [`stage`] leaves out."""
-    pickles = [path.name for path in sorted(folder.iterdir()) if path.suffix in _PICKLE_SUFFIXES]
+    paths = sorted(folder.iterdir())
+    pickles = [path.name for path in paths if path.suffix in _PICKLE_SUFFIXES]
     dangerous = [name for name in pickles if name not in _TRAINER_STATE]
     if dangerous:
-        raise UserError(
-            f"delete {', '.join(dangerous)}, which may be pickle and run code when loaded"
-        )
+        names = ", ".join(dangerous)
+        raise UserError(f"delete {names}, which may be pickle and run code when loaded")
     if not pickles:
         return "none"
     return f"none to publish; {', '.join(pickles)} of transformers' Trainer is left out"
@@ -189,9 +192,10 @@ def _load(folder: Path) -> Any:
 def _check_hashes(folder: Path) -> str:
     """Check that the card lists each file with its SHA-256."""
     listed = hashes_in_card(_find_card(folder).read_text(encoding="utf-8"))
-    hashes = {
-        path.name: hash_file(path) for path in publishable_files(folder) if path.name != CARD_NAME
-    }
+    hashes: dict[str, str] = {}
+    for path in publishable_files(folder):
+        if path.name != CARD_NAME:
+            hashes[path.name] = hash_file(path)
     for name in sorted(hashes.keys() | listed.keys()):
         if hashes.get(name) != listed.get(name):
             raise UserError(f"{name} is not the file that the card lists; render the card again")
@@ -199,11 +203,11 @@ def _check_hashes(folder: Path) -> str:
 
 
 def _find_card(folder: Path) -> Path:
-    if not (folder / CARD_NAME).exists():
-        raise UserError(
-            f"there is no {CARD_NAME}; render it with `vanilla-transformer render-card`"
-        )
-    return folder / CARD_NAME
+    path = folder / CARD_NAME
+    if not path.exists():
+        command = "vanilla-transformer render-card"
+        raise UserError(f"there is no {CARD_NAME}; render it with `{command}`")
+    return path
 
 
 def _check_card(folder: Path) -> str:
@@ -211,8 +215,8 @@ def _check_card(folder: Path) -> str:
     lacking = [name for name in _METADATA if not getattr(card.data, name, None)]
     if lacking:
         raise UserError(f"the metadata lacks {', '.join(lacking)}")
-    languages = card.data.language
-    codes = [languages] if isinstance(languages, str) else [*map(str, languages or ())]
+    languages = card.data.language or ()
+    codes = [languages] if isinstance(languages, str) else [*map(str, languages)]
     for code in codes:
         if not ISO_CODE.fullmatch(code):
             raise UserError(
@@ -220,11 +224,13 @@ def _check_card(folder: Path) -> str:
                 "of facts, and render the card again"
             )
     task, _ = _task_of(folder)
-    if card.data.pipeline_tag != task:
-        raise UserError(f"`pipeline_tag` must be {task!r}, got {card.data.pipeline_tag!r}")
+    tag = card.data.pipeline_tag
+    if tag != task:
+        raise UserError(f"`pipeline_tag` must be {task!r}, got {tag!r}")
     unfilled = re.search(r"\{\{.*?\}\}|\[More Information Needed\]", card.text)
     if unfilled:
-        raise UserError(f"a placeholder of the template is not filled: {unfilled.group()}")
+        placeholder = unfilled.group()
+        raise UserError(f"a placeholder of the template is not filled: {placeholder}")
     return f"{', '.join(codes)}; {len(card.data.eval_results or [])} scores"
 
 
@@ -246,13 +252,13 @@ def _check_private_data(folder: Path) -> str:
             private = _PRIVATE_FOLDER.search(text)
             if private or (home.count("/") > 1 and home in text):
                 shown = private.group() if private else home
-                raise UserError(f"{path.name} names the folder {shown} of your machine; remove it")
+                problem = f"names the folder {shown} of your machine"
+                raise UserError(f"{path.name} {problem}; remove it")
         if path.suffix == ".json":
             for key, value in walk_json(json.loads(text)):
                 if key in _SECRET_KEYS and value and isinstance(value, str):
-                    raise UserError(
-                        f"{path.name} has the entry {key!r}, which may be a secret; delete it"
-                    )
+                    problem = f"has the entry {key!r}, which may be a secret"
+                    raise UserError(f"{path.name} {problem}; delete it")
     return "none"
 
 
@@ -270,13 +276,14 @@ def _check_code(folder: Path, trust_remote_code: bool) -> str:
     """Check that the code which the next checks run is this package's, or trusted and in the
     folder.
     """
-    references = foreign_code(folder)
-    elsewhere = [text for text, is_elsewhere in references if is_elsewhere]
+    differing, elsewhere = [], []
+    for text, is_elsewhere in foreign_code(folder):
+        differing.append(text)
+        if is_elsewhere:
+            elsewhere.append(text)
     if elsewhere:
-        raise UserError(
-            f"the folder runs code or loads models from elsewhere: {', '.join(elsewhere)}"
-        )
-    differing = [text for text, _ in references]
+        listing = ", ".join(elsewhere)
+        raise UserError(f"the folder runs code or loads models from elsewhere: {listing}")
     for name in code_names(folder):
         carried, installed = folder / name, INSTALLED_CODE / name
         if not carried.exists() or carried.read_bytes() != installed.read_bytes():
@@ -295,15 +302,12 @@ def _check_in_new_process(folder: Path) -> list[CheckResult]:
     """
     loads = run_check("loads without the package", _answer_without_package, folder)
     if not loads.passed:
-        return [
-            loads,
-            CheckResult("same translations", False, "not run, because the check before failed"),
-        ]
-    same = run_check("same translations", _check_answers, folder, json.loads(loads.detail))
-    return [
-        loads._replace(detail="loads with transformers alone and `trust_remote_code=True`"),
-        same,
-    ]
+        reason = "not run, because the check before failed"
+        return [loads, CheckResult("same translations", False, reason)]
+    answers = json.loads(loads.detail)
+    same = run_check("same translations", _check_answers, folder, answers)
+    detail = "loads with transformers alone and `trust_remote_code=True`"
+    return [loads._replace(detail=detail), same]
 
 
 def _answer_without_package(folder: Path) -> str:
@@ -312,7 +316,10 @@ def _answer_without_package(folder: Path) -> str:
     """
     task, auto_class = _task_of(folder)
     with tempfile.TemporaryDirectory() as home:
-        environment = {name: value for name, value in os.environ.items() if name in _KEPT_VARIABLES}
+        environment = {}
+        for name, value in os.environ.items():
+            if name in _KEPT_VARIABLES:
+                environment[name] = value
         # transformers copies the folder's code into the cache before it imports it. The user's may
         # hold older code.
         environment |= {
@@ -321,8 +328,9 @@ def _answer_without_package(folder: Path) -> str:
             "PYTHONUSERBASE": site.getuserbase(),
             "HF_HUB_OFFLINE": "1",
         }
+        script = standalone.__file__
         process = subprocess.run(
-            [sys.executable, standalone.__file__, str(folder.resolve()), task, auto_class],
+            [sys.executable, script, str(folder.resolve()), task, auto_class],
             input=json.dumps(_sentences(folder)),
             capture_output=True,
             text=True,
@@ -330,8 +338,8 @@ def _answer_without_package(folder: Path) -> str:
             env=environment,
         )
     if process.returncode:
-        last = process.stderr.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
-        raise UserError(last[0])
+        lines = process.stderr.strip().splitlines()
+        raise UserError(lines[-1] if lines else f"exit status {process.returncode}")
     json.loads(process.stdout)  # code of the folder may print something else
     return process.stdout
 
@@ -340,10 +348,12 @@ def _sentences(folder: Path) -> list[str]:
     """Return the sentences to run a model on, with a tag of the target language if it has
     several.
     """
-    languages = find_languages(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    languages = find_languages(tokenizer)
     if languages is None or languages.is_forced:
         return [*SENTENCES]
-    return [TARGET_TAG.format(next(iter(languages.targets))) + sentence for sentence in SENTENCES]
+    tag = TARGET_TAG.format(next(iter(languages.targets)))
+    return [tag + sentence for sentence in SENTENCES]
 
 
 def _check_answers(folder: Path, answers: Sequence[str]) -> str:
@@ -360,7 +370,6 @@ def _check_answers(folder: Path, answers: Sequence[str]) -> str:
     expected = standalone.answer(task, model, tokenizer, translate, sentences)
     for sentence, ours, theirs in zip(sentences, expected, answers, strict=True):
         if ours != theirs:
-            raise UserError(
-                f"{sentence!r} becomes {ours!r} with this package and {theirs!r} without it"
-            )
+            answers_of_both = f"{ours!r} with this package and {theirs!r} without it"
+            raise UserError(f"{sentence!r} becomes {answers_of_both}")
     return f"{len(expected)} sentences, run with and without this package"

@@ -73,8 +73,9 @@ class Facts(_Entry):
             raise ValueError(
                 "`license_name` must name the license where `license` is other, and only there"
             )
-        places = {tuple(text.model_dump().values()) for text in self.evaluation_datasets.values()}
-        if len(places) < len(self.evaluation_datasets):
+        texts = self.evaluation_datasets.values()
+        locations = {tuple(text.model_dump().values()) for text in texts}
+        if len(locations) < len(texts):
             raise ValueError(
                 "`evaluation_datasets` must give each text its own split, or the Hub merges them"
             )
@@ -84,17 +85,15 @@ class Facts(_Entry):
 def read_facts(path: str | Path) -> dict[str, Any]:
     """Read a file of facts. Facts that it leaves out are left out."""
     try:
-        return Facts.model_validate(load_yaml(decode_text(read_input(path), str(path)))).model_dump(
-            exclude_unset=True
-        )
+        text = decode_text(read_input(path), str(path))
+        facts = Facts.model_validate(load_yaml(text))
+        return facts.model_dump(exclude_unset=True)
     except ValidationError as error:
         fault = error.errors()[0]
         location = ".".join(map(str, fault["loc"]))
-        problem = (
-            f"`{location}`: {fault['msg']}"
-            if location
-            else fault["msg"].removeprefix("Value error, ")
-        )
+        problem = fault["msg"].removeprefix("Value error, ")
+        if location:
+            problem = f"`{location}`: {fault['msg']}"
         # YAML makes a key of what follows the comma in `{name: Django, Plone and others}`.
         is_cut = fault["type"] == "extra_forbidden" and fault["input"] is None
         hint = "Quote values with commas." if is_cut else "Facts may be 'unknown'."

@@ -69,33 +69,25 @@ def push_folder(
         report(results)
         failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
         if failed:
-            raise UserError(
-                f"{folder} was not published; it fails {len(failed)} checks: {'; '.join(failed)}."
-            )
-        folders: dict[str | None, Path] = {revision: staged}
+            faults = f"{len(failed)} checks: {'; '.join(failed)}"
+            raise UserError(f"{folder} was not published; it fails {faults}.")
+        marian: Path | None = None
         if revision in (None, "main") and can_be_marian(staged):
-            # First, because the card of `main` names it.
-            folders = {
-                MARIAN: write_marian(staged, Path(parent) / MARIAN, repo_id, SENTENCES),
-                revision: staged,
-            }
+            marian = write_marian(staged, Path(parent) / MARIAN, repo_id, SENTENCES)
         if plan is not None:
-            paths = [
-                path for files in reversed(folders.values()) for path in sorted(files.iterdir())
-            ]
-            plan(
-                {
-                    ("" if path.parent == staged else f"{MARIAN}/") + path.name: path.stat().st_size
-                    for path in paths
-                }
-            )
+            sizes: dict[str, int] = {}
+            for path in sorted(staged.iterdir()):
+                sizes[path.name] = path.stat().st_size
+            if marian is not None:
+                for path in sorted(marian.iterdir()):
+                    sizes[f"{MARIAN}/{path.name}"] = path.stat().st_size
+            plan(sizes)
             return None
         message = message or f"Upload {repo_id.split('/')[-1]}"
-        urls = [
-            _upload(path, repo_id, private, branch, message, token)
-            for branch, path in folders.items()
-        ]
-        return urls[-1]
+        if marian is not None:
+            # First, because the card of `main` names it.
+            _upload(marian, repo_id, private, MARIAN, message, token)
+        return _upload(staged, repo_id, private, revision, message, token)
 
 
 def _upload(
@@ -109,26 +101,18 @@ def _upload(
         # Not `upload_folder(delete_patterns=...)`: with hf_xet it splits an upload into several
         # commits after a failed or slow one (huggingface_hub 2.4), so that a download in between
         # would get a mixture of two models.
-        files = {path.name: path for path in sorted(staged.iterdir())}
-        obsolete = set(api.list_repo_files(repo_id, revision=revision)) - {*files, ".gitattributes"}
-        operations = [
-            *(
-                CommitOperationAdd(path_in_repo=name, path_or_fileobj=path)
-                for name, path in files.items()
-            ),
-            *(CommitOperationDelete(path_in_repo=name) for name in sorted(obsolete)),
-        ]
-        return str(
-            api.create_commit(
-                repo_id, operations, commit_message=message, revision=revision
-            ).commit_url
-        )
-    except (
-        HfHubHTTPError,
-        HTTPError,
-        ConnectionError,
-        RuntimeError,
-    ) as error:  # ConnectionError: offline mode
+        obsolete = set(api.list_repo_files(repo_id, revision=revision)) - {".gitattributes"}
+        operations: list[CommitOperationAdd | CommitOperationDelete] = []
+        for path in sorted(staged.iterdir()):
+            addition = CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path)
+            operations.append(addition)
+            obsolete.discard(path.name)
+        for name in sorted(obsolete):
+            operations.append(CommitOperationDelete(path_in_repo=name))
+        commit = api.create_commit(repo_id, operations, commit_message=message, revision=revision)
+        return str(commit.commit_url)
+    # A ConnectionError says that the library is in its offline mode.
+    except (HfHubHTTPError, HTTPError, ConnectionError, RuntimeError) as error:
         # A failed upload raises a RuntimeError caused by an HTTPError; any other RuntimeError is
         # not the network's.
         fault = error.__cause__ if isinstance(error, RuntimeError) else error
@@ -136,20 +120,16 @@ def _upload(
             raise
         response = getattr(fault, "response", None)
         status = None if response is None else response.status_code
-        if isinstance(fault, RepositoryNotFoundError | RevisionNotFoundError) or status in (
-            401,
-            403,
-        ):
+        is_missing = isinstance(fault, RepositoryNotFoundError | RevisionNotFoundError)
+        if is_missing or status in (401, 403):
             hint = (
                 "Log in with `hf auth login`, with a token that may write there, or choose "
                 "another name."
             )
             reason = f"The Hub does not let you write to {repo_id} ({status}). {hint}"
         elif status is None:
-            problem = (
-                "The Hub could not be reached, or the connection broke "
-                f"({type(fault).__name__}: {fault})"
-            )
+            cause = f"{type(fault).__name__}: {fault}"
+            problem = f"The Hub could not be reached, or the connection broke ({cause})"
             reason = f"{problem}. The content of {repo_id} has not changed; push again."
         else:
             reason = f"The Hub refused {repo_id} ({status}: {fault}). Its content has not changed."

@@ -21,22 +21,21 @@ _GRAMS_PER_KILOGRAM = 1000
 def read_validations(run: Path) -> list[dict[str, Any]]:
     """Return the validations that the metrics hold; the last one is the final model's."""
     path = run / METRICS
-    return (
-        [entry for entry in read_json_lines(path) if "validation_loss" in entry]
-        if path.exists()
-        else []
-    )
+    if not path.exists():
+        return []
+    return [entry for entry in read_json_lines(path) if "validation_loss" in entry]
 
 
 def learning_curve(validations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return some of many validations, without validations of other models, and the last one."""
-    validations = [
-        entry for entry in validations if "model" not in entry or entry is validations[-1]
-    ]
-    shown = min(len(validations), _MOST_POINTS)
-    last = len(validations) - 1
+    points: list[dict[str, Any]] = []
+    for entry in validations:
+        if "model" not in entry or entry is validations[-1]:
+            points.append(entry)
+    shown = min(len(points), _MOST_POINTS)
+    last = len(points) - 1
     indexes = {round(n * last / max(1, shown - 1)) for n in range(shown)}
-    return [validations[index] for index in sorted(indexes)]
+    return [points[index] for index in sorted(indexes)]
 
 
 def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, Any] | None:
@@ -53,16 +52,16 @@ def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, A
     last = {row["run_id"]: row for row in rows}
     if not last:
         return None
-    places = [
-        ", ".join(filter(None, (row.get("region"), row.get("country_name"))))
-        for row in last.values()
-    ]
+    locations: dict[str, None] = {}
+    for row in last.values():
+        names = filter(None, (row.get("region"), row.get("country_name")))
+        locations[", ".join(names)] = None
     grams = _GRAMS_PER_KILOGRAM * sum(float(row["emissions"]) for row in last.values())
     emissions = {
         "emissions": float(f"{grams:.3g}"),
         "source": "codecarbon",
         "training_type": "fine-tuning" if is_fine_tuned else "pre-training",
-        "geographical_location": "; ".join(dict.fromkeys(filter(None, places))),
+        "geographical_location": "; ".join(filter(None, locations)),
         "hardware_used": hardware,
     }
     return {name: value for name, value in emissions.items() if value != ""}
@@ -82,8 +81,9 @@ def save_record(folder: str | Path, kind: str, name: str, values: Mapping[str, A
         name: Name of the test set; see [`check_record_name`]. An earlier record of this name is
             replaced.
     """
-    text = json.dumps({"name": name, **values}, indent=2, ensure_ascii=False) + "\n"
-    write_text_atomically(Path(folder) / kind / f"{name.replace(' ', '_')}.json", text)
+    text = json.dumps({"name": name, **values}, indent=2, ensure_ascii=False)
+    path = Path(folder) / kind / f"{name.replace(' ', '_')}.json"
+    write_text_atomically(path, text + "\n")
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -49,15 +49,15 @@ TASKS = {
     "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
 }
 # The entries of each model type's config.json that name its code.
+_CONFIGS = (
+    VanillaTransformerConfig,
+    VanillaTransformerDecoderConfig,
+    VanillaTransformerEncoderConfig,
+    VanillaTransformerLongConfig,
+    VanillaTransformerLongDecoderConfig,
+)
 REMOTE_CODE: dict[str, dict[str, Any]] = {
-    config.model_type: config.remote_code
-    for config in (
-        VanillaTransformerConfig,
-        VanillaTransformerDecoderConfig,
-        VanillaTransformerEncoderConfig,
-        VanillaTransformerLongConfig,
-        VanillaTransformerLongDecoderConfig,
-    )
+    config.model_type: config.remote_code for config in _CONFIGS
 }
 # The folder of the modules that are saved with a checkpoint.
 INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
@@ -89,8 +89,9 @@ def find_task(config: "PreTrainedConfig") -> tuple[str, str]:
             return task
     if name and not name.endswith("Model") and config.is_encoder_decoder:
         return TASKS["ForConditionalGeneration"]
+    endings = ", ".join(TASKS)
     raise UserError(
-        f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}."
+        f"`architectures` must name a model that ends with one of {endings}, got {name!r}."
     )
 
 
@@ -110,13 +111,15 @@ def code_names(folder: Path) -> tuple[str, ...]:
     `folder`.
     """
     code = REMOTE_CODE[_model_type(folder)]
-    names = [
-        *code["auto_map"].values(),
-        *(pipeline["impl"] for pipeline in code.get("custom_pipelines", {}).values()),
-    ]
-    modules = {INSTALLED_CODE / f"{name.split('.')[0]}.py" for name in names}
-    files = {path for module in modules for path in (module, *get_relative_import_files(module))}
-    return tuple(sorted({Path(path).name for path in files}))
+    classes = [*code["auto_map"].values()]
+    for pipeline in code.get("custom_pipelines", {}).values():
+        classes.append(pipeline["impl"])
+    modules = {INSTALLED_CODE / f"{name.split('.')[0]}.py" for name in classes}
+    names = {module.name for module in modules}
+    for module in modules:
+        for path in get_relative_import_files(module):
+            names.add(Path(path).name)
+    return tuple(sorted(names))
 
 
 def publishable_files(folder: str | Path) -> list[Path]:
@@ -128,12 +131,12 @@ def publishable_files(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         raise MissingFileError(f"There is no model folder {folder}.")
-    known = {*_WEIGHTS, *TOKENIZER_FILES, *_REQUIRED_NAMES, *_OPTIONAL_NAMES, *code_names(folder)}
-    files = [
-        path
-        for path in sorted(folder.iterdir())
-        if path.is_file() and (path.name in known or _SHARD.fullmatch(path.name))
-    ]
+    known = {*_WEIGHTS, *TOKENIZER_FILES, *_REQUIRED_NAMES, *_OPTIONAL_NAMES}
+    known |= {*code_names(folder)}
+    files: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and (path.name in known or _SHARD.fullmatch(path.name)):
+            files.append(path)
     for path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise UserError(
@@ -150,7 +153,10 @@ def missing_files(folder: str | Path) -> list[str]:
     missing = [group[0] for group in (_WEIGHTS, TOKENIZER_FILES) if not names & set(group)]
     if _model_type(folder) == VanillaTransformerEncoderConfig.model_type:
         names.add(GENERATION_CONFIG_NAME)
-    return missing + [name for name in (*_REQUIRED_NAMES, *code_names(folder)) if name not in names]
+    for name in (*_REQUIRED_NAMES, *code_names(folder)):
+        if name not in names:
+            missing.append(name)
+    return missing
 
 
 def stage(folder: str | Path, destination: Path) -> Path:
@@ -182,7 +188,8 @@ def _add_code(folder: Path) -> None:
     for name in names:
         shutil.copyfile(INSTALLED_CODE / name, folder / name)
     content |= REMOTE_CODE[content["model_type"]]
-    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    config = json.dumps(content, indent=2, sort_keys=True)
+    path.write_text(config + "\n", encoding="utf-8")
     if card.exists():
         rows = [f"{name}` | `{hash_file(folder / name)}" for name in (CONFIG_NAME, *names)]
         text = card.read_text(encoding="utf-8")
@@ -209,28 +216,25 @@ def foreign_code(folder: Path) -> list[tuple[str, bool]]:
     A reference is a text, and whether its code is in another folder or repository.
     """
     ours = code_names(folder)
-    references = [
-        (path.name, False) for path in sorted(folder.glob("*.py")) if path.name not in ours
-    ]
+    references: list[tuple[str, bool]] = []
+    for path in sorted(folder.glob("*.py")):
+        if path.name not in ours:
+            references.append((path.name, False))
     if (folder / "custom_generate").exists():
         references.append(("custom_generate/", False))
     for path in sorted(folder.glob("*.json")):
         content = read_json(path)
         # transformers loads the base model that it names, not the folder's.
         if path.name == "adapter_config.json":
-            references.append(
-                (f"{path.name} (merge the adapter into the model and delete the file)", True)
-            )
+            hint = "merge the adapter into the model and delete the file"
+            references.append((f"{path.name} ({hint})", True))
         if path.name == CONFIG_NAME and isinstance(content, dict):
             model_type = str(content.get("model_type"))
             if model_type not in REMOTE_CODE:
                 references.append((f"{path.name} (model_type: {model_type!r})", False))
-            code = REMOTE_CODE.get(model_type, {})
-            content = {
-                key: value
-                for key, value in content.items()
-                if key not in code or code[key] != value
-            }
+            for key, value in REMOTE_CODE.get(model_type, {}).items():
+                if key in content and content[key] == value:
+                    del content[key]
         for key, value in walk_json(content):
             text = json.dumps(value)
             is_elsewhere = "/" in text or "--" in text

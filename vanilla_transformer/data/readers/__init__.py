@@ -50,11 +50,10 @@ def read_rows(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     """
     rows = _parse(corpus)
     if corpus.spec.reverse:
-        rows = (
-            CorpusRow(number, SentencePair(pair.target, pair.source), score)
-            for number, pair, score in rows
-        )
-    yield from rows
+        for number, pair, score in rows:
+            yield CorpusRow(number, SentencePair(pair.target, pair.source), score)
+    else:
+        yield from rows
     for file, version in zip(corpus.files, corpus.versions, strict=True):
         check_version(file, version)
 
@@ -66,7 +65,8 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
 def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     if corpus.rows is not None:
-        return parse_tables(corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH), corpus.spec)
+        tables = corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH)
+        return parse_tables(tables, corpus.spec)
     form = FORMAT_OF_ENDING.get(corpus.format)
     if form is None:
         pairs = parse_parallel_lines(corpus)

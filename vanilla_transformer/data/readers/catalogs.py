@@ -73,9 +73,9 @@ def parse_messages(corpus: OpenCorpus) -> Iterator[SentencePair]:
             "none."
         )
     for key in sources | targets:
-        yield SentencePair(
-            *(_write_on_line(*strings_of(side.get(key, ""))) for side in (sources, targets))
-        )
+        (source,) = strings_of(sources.get(key, ""))
+        (target,) = strings_of(targets.get(key, ""))
+        yield SentencePair(_write_on_line(source), _write_on_line(target))
 
 
 def _read_files(corpus: OpenCorpus, read: Callable[[str, str], Any]) -> Iterator[Any]:

@@ -97,29 +97,31 @@ class CorpusSpec(Schema, frozen=True):
     def _complete(cls, values: dict[str, Any]) -> dict[str, Any]:
         if values.get("name"):
             return values
-        corpus = values.get("dataset") or values.get("file")
-        return {**values, "name": str(corpus or f"{values.get('source')} | {values.get('target')}")}
+        files = f"{values.get('source')} | {values.get('target')}"
+        corpus = values.get("dataset") or values.get("file") or files
+        return {**values, "name": str(corpus)}
 
     @model_validator(mode="after")
     def _check_together(self) -> "CorpusSpec":
         if (self.source is None) != (self.target is None):
-            raise UserError(
-                "A corpus needs `source` and `target` together, got only "
-                f"{self.source or self.target}."
-            )
-        kinds = [kind for kind in ("source", "file", "dataset") if getattr(self, kind) is not None]
+            side = self.source or self.target
+            raise UserError(f"A corpus needs `source` and `target` together, got only {side}.")
+        kinds: list[str] = []
+        for kind in ("source", "file", "dataset"):
+            if getattr(self, kind) is not None:
+                kinds.append(f"`{kind}`")
         if len(kinds) != 1:
-            got = " and ".join(f"`{kind}`" for kind in kinds) or "none of them"
+            got = " and ".join(kinds) or "none of them"
             raise UserError(
                 f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}."
             )
         if self.file is not None and self.format not in FILE_ENDINGS:
-            raise UserError(
-                f"The name of a `file` must end with {', '.join(FILE_ENDINGS)} "
-                f"({', '.join(COMPRESSIONS)} may follow all but the last two), got {self.file}."
-                + f' Convert CSV: python -c "{_CONVERT_CSV}".'
-                * (self.format == ".csv")
-            )
+            requirement = f"The name of a `file` must end with {', '.join(FILE_ENDINGS)}"
+            compressions = f"({', '.join(COMPRESSIONS)} may follow all but the last two)"
+            hint = ""
+            if self.format == ".csv":
+                hint = f' Convert CSV: python -c "{_CONVERT_CSV}".'
+            raise UserError(f"{requirement} {compressions}, got {self.file}.{hint}")
         if self.is_downloaded and self.split != "train":
             raise UserError(
                 f"`split` must be left out for {self.dataset}, which is read as a whole, got "
@@ -154,7 +156,9 @@ class CorpusSpec(Schema, frozen=True):
     def require_languages(self) -> tuple[str, str]:
         """Return the source and the target language."""
         if self.source_language is None or self.target_language is None:
-            missing = "source_language" if self.source_language is None else "target_language"
+            missing = "target_language"
+            if self.source_language is None:
+                missing = "source_language"
             raise UserError(
                 f"`{missing}` must be given for {self.name}, which has its languages by their "
                 "codes."
@@ -165,7 +169,9 @@ class CorpusSpec(Schema, frozen=True):
         """Return where a side (0: source, 1: target) of its pairs is stored, for messages."""
         if self.dataset is not None:
             return f"the dataset {self.dataset}"
-        return str(self.files[(1 - side if self.reverse else side) % len(self.files)])
+        if self.reverse:
+            side = 1 - side
+        return str(self.files[side % len(self.files)])
 
 
 def file_format(name: str) -> str:
@@ -215,11 +221,9 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
     is stored.
     """
     spec = corpus.spec
-    languages: list[Any] = [
-        spec.source_language,
-        spec.target_language,
-        *(["reverse"] if spec.reverse else []),
-    ]
+    languages: list[Any] = [spec.source_language, spec.target_language]
+    if spec.reverse:
+        languages.append("reverse")
     if corpus.rows is None:
         paths = [Path(file.name) for file in corpus.files]
         digests = []
@@ -229,11 +233,8 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
         return [corpus.format, *map(compression_of, paths), *languages, *digests]
     arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
     # A dataset small enough to be held in memory has no files but a fingerprint of its content.
-    return [
-        "dataset",
-        *languages,
-        *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint]),
-    ]
+    hashes = [*map(hash_file, arrow_files)] or [corpus.rows._fingerprint]
+    return ["dataset", *languages, *hashes]
 
 
 def load_splits(name: str) -> dict[str, Any]:
@@ -271,12 +272,10 @@ def _download(spec: CorpusSpec) -> Path:
 
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer" / "downloads"
     entry = f"{library}-{name}-{source}-{target}".replace("/", "-")
-    entry_folder = cached_folder(
-        folder, entry, partial(fetch, name=name, source=source, target=target)
-    )
-    return next(
-        path for file in (_MOSES_FILE, _TSV_FILE) if (path := entry_folder / file).is_file()
-    )
+    write = partial(fetch, name=name, source=source, target=target)
+    entry_folder = cached_folder(folder, entry, write)
+    paths = (entry_folder / _MOSES_FILE, entry_folder / _TSV_FILE)
+    return next(path for path in paths if path.is_file())
 
 
 def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
@@ -300,25 +299,21 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise UserFileError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
+    languages = f"{source} and {target}"
     if not archives:
-        raise UserError(
-            f"OPUS must have the corpus {name} for {source} and {target}, but it has none."
-        )
-    if len(archives) > 1:
-        raise UserError(
-            f"OPUS must have one archive of {name} for {source} and {target}, but it has "
-            f"{len(archives)}."
-        )
+        raise UserError(f"OPUS must have the corpus {name} for {languages}, but it has none.")
+    count = len(archives)
+    if count > 1:
+        requirement = f"OPUS must have one archive of {name} for {languages}"
+        raise UserError(f"{requirement}, but it has {count}.")
+    path = folder / _MOSES_FILE
+    failure = f"Cannot download opus:{name}"
     try:
-        fetch_file(archives[0]["url"], folder / _MOSES_FILE)
+        fetch_file(archives[0]["url"], path)
     except OSError as error:
-        raise UserFileError(
-            f"Cannot download opus:{name}: {error}. Nothing was written."
-        ) from error
-    if not zipfile.is_zipfile(folder / _MOSES_FILE):
-        raise UserFileError(
-            f"Cannot download opus:{name}: the file is damaged. Nothing was written."
-        )
+        raise UserFileError(f"{failure}: {error}. Nothing was written.") from error
+    if not zipfile.is_zipfile(path):
+        raise UserFileError(f"{failure}: the file is damaged. Nothing was written.")
 
 
 def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
@@ -331,10 +326,12 @@ def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
         version("mtdata")
     module = "vanilla_transformer.data.readers.mtdata_process"
     words = [sys.executable, "-m", module, name, source, target, str(folder / _TSV_FILE)]
+    environment = child_environment()
     result = subprocess.run(
-        words, capture_output=True, text=True, errors="replace", env=child_environment()
+        words, capture_output=True, text=True, errors="replace", env=environment
     )
     if result.returncode:
-        reason = (result.stderr.strip().splitlines() or ["no reason was given"])[-1]
+        lines = result.stderr.strip().splitlines()
+        reason = lines[-1] if lines else "no reason was given"
         error = UserError if result.returncode == 2 else UserFileError
         raise error(f"Cannot download mtdata:{name}: {reason}")

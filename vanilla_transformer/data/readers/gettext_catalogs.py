@@ -35,30 +35,25 @@ def read_catalog(text: str, form: str) -> Any:
         if root.tag != "TS":
             raise UserError(f"The root element must be <TS>, got <{root.tag}>.")
         for nameless in root.xpath("context[not(name)]"):
-            raise UserError(
-                f"Each <context> must have a <name>, got none in line {nameless.sourceline}."
-            )
+            number = nameless.sourceline
+            raise UserError(f"Each <context> must have a <name>, got none in line {number}.")
     if form == "strings":  # translate-toolkit reads one message on each line
-        text = _STRINGS.sub(
-            lambda match: (match["kept"] or " ").replace("\n", r"\n") + "\n" * (match[0] == ";"),
-            text,
-        )
+        text = _STRINGS.sub(_put_on_one_line, text)
     store: Any = factory.getclass("", form, classes_str={form: FORMATS[form].store})()
     try:
         store.parse(DECLARATION.sub("", text).encode())
     except (ValueError, RecursionError, base.ParseError) as error:
-        reason = " ".join(str(getattr(error, "inner_exc", error)).split()).rstrip(".")
+        words = str(getattr(error, "inner_exc", error)).split()
+        reason = " ".join(words).rstrip(".")
         raise UserError(f"The text must be in the format {form}: {reason}.") from None
-    for forms in (
-        store.document.iterfind(".//message[@numerus='yes']/translation") if form == "ts" else ()
-    ):
-        if len(forms) == 0:  # which the store cannot read
-            forms.append(forms.makeelement("numerusform"))
-    charset = (
-        store.parseheader().get("Content-Type", "").rpartition("charset=")[2]
-        if form == "po"
-        else ""
-    )
+    if form == "ts":
+        for forms in store.document.iterfind(".//message[@numerus='yes']/translation"):
+            if len(forms) == 0:  # which the store cannot read
+                forms.append(forms.makeelement("numerusform"))
+    charset = ""
+    if form == "po":
+        content_type = store.parseheader().get("Content-Type", "")
+        charset = content_type.rpartition("charset=")[2]
     if charset.lower() not in ("", "utf-8", "utf8", "us-ascii", "ascii", "charset"):
         raise UserError(
             f"The text must be UTF-8, but its header says {charset}. Convert it by `msgconv -t "
@@ -67,38 +62,44 @@ def read_catalog(text: str, form: str) -> Any:
     return store
 
 
+def _put_on_one_line(match: regex.Match[str]) -> str:
+    """Return a string of a `.strings` file without line breaks, and with one after a message."""
+    kept = (match["kept"] or " ").replace("\n", r"\n")
+    return kept + "\n" if match[0] == ";" else kept
+
+
 def read_messages(text: str, form: str) -> dict[str, str]:
     """Return the messages of a text in one language by their keys.
 
     Attributes of Fluent are messages.
     """
-    if form == "resx":
-        return {
-            entry.get("name"): entry.findtext("value", "")
-            for entry in parse_xml(text).getroot().xpath(RESX_TEXTS)
-        }
     texts = dict[str, str]()
+    if form == "resx":
+        for entry in parse_xml(text).getroot().xpath(RESX_TEXTS):
+            texts[entry.get("name")] = entry.findtext("value", "")
+        return texts
     for unit in read_catalog(text, form).units:
         key, message = unit.getid(), unit.source
         if isinstance(message, str) and ".@" not in key:  # which describes messages in ARB
             if form == "properties" and MESSAGE_FORMAT.search(message):
                 message = message.replace("''", "'")
-            pieces = ["", *(_ATTRIBUTE.split(message) if form == "fluent" else [message])]
-            texts |= {
-                key + name: piece
-                for name, piece in zip(pieces[::2], pieces[1::2], strict=True)
-                if piece
-            }
+            pieces = _ATTRIBUTE.split(message) if form == "fluent" else [message]
+            # The message itself has no name.
+            for name, piece in zip(["", *pieces[1::2]], pieces[::2], strict=True):
+                if piece:
+                    texts[key + name] = piece
     return texts
 
 
 def find_catalog_languages(store: Any, form: str) -> Direction:
     """Return the languages that a PO or TS file names."""
     if form == "po":
-        return Direction(
-            store.parseheader().get("X-Source-Language") or None, store.gettargetlanguage() or None
-        )
-    return Direction(*(store.header.get(name) or None for name in ("sourcelanguage", "language")))
+        source = store.parseheader().get("X-Source-Language")
+        target = store.gettargetlanguage()
+    else:
+        source = store.header.get("sourcelanguage")
+        target = store.header.get("language")
+    return Direction(source or None, target or None)
 
 
 def strings_of(text: Any) -> Sequence[str]:
@@ -106,7 +107,5 @@ def strings_of(text: Any) -> Sequence[str]:
 
     Accelerators begin a word.
     """
-    return [
-        _WITHIN_WORD.sub(r"&\1", str(plural_form or ""))
-        for plural_form in getattr(text, "strings", [text])
-    ]
+    forms = getattr(text, "strings", [text])
+    return [_WITHIN_WORD.sub(r"&\1", str(plural_form or "")) for plural_form in forms]

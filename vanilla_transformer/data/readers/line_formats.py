@@ -45,7 +45,8 @@ def read_text_files(source_file: str | Path, target_file: str | Path) -> list[Se
     pairs = list(stream_text_files(source_file, target_file))
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source) != bool(target):
-            raise blank_side_error(number, source_file if not source else target_file)
+            blank_file = target_file if source else source_file
+            raise blank_side_error(number, blank_file)
     return [pair for pair in pairs if pair.source]
 
 
@@ -66,7 +67,8 @@ def stream_text_files(source_file: str | Path, target_file: str | Path) -> Itera
 
     A side may be blank.
     """
-    with open_corpus(CorpusSpec(source=str(source_file), target=str(target_file))) as corpus:
+    spec = CorpusSpec(source=str(source_file), target=str(target_file))
+    with open_corpus(spec) as corpus:
         for number, pair in enumerate(parse_parallel_lines(corpus), start=1):
             for path, text in zip((source_file, target_file), pair, strict=True):
                 if has_invalid_unicode(text):
@@ -87,20 +89,21 @@ def _pair_lines(
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
             rest = 1 + sum(1 for _ in chain(sources, targets))
-            counts = [number, number + rest] if source is None else [number + rest, number]
-            numbers = " and ".join(
-                f"{count} in {name}" for count, name in zip(counts, names, strict=True)
-            )
+            sizes = [number, number + rest]
+            if target is None:
+                sizes.reverse()
+            numbers = f"{sizes[0]} in {names[0]} and {sizes[1]} in {names[1]}"
             raise UserError(f"Both sides must have the same number of lines, got {numbers}.")
         yield SentencePair(source.strip(), target.strip())
 
 
 def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     """Parse objects with both languages, maybe in a `translation`, and maybe with a `score`."""
-    for number, line in enumerate(read_file_lines(corpus.files[0]), start=1):
+    file = corpus.files[0]
+    for number, line in enumerate(read_file_lines(file), start=1):
         if not line.strip():
             continue
-        location = f"Line {number} of {corpus.files[0].name}"
+        location = f"Line {number} of {file.name}"
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:  # also for integers of more than 4,300 digits
@@ -120,17 +123,18 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
             raise UserError(
                 f"{location} must have sentences by language in its `translation`, got {texts!r}."
             )
-        names = _find_text_columns(
-            texts, "translation" in row, corpus.spec, location, may_lack=True
-        )
-        sides = [texts.get(name) for name in names]
-        for value in sides:
+        is_nested = _NESTED in row
+        names = _find_text_columns(texts, is_nested, corpus.spec, location, may_lack=True)
+        sides: list[str] = []
+        for name in names:
+            value = texts.get(name)
             if not isinstance(value, str | None):
                 raise UserError(f"{location} must hold sentences, got {value!r}.")
-        pair = SentencePair(*((value or "").strip() for value in sides))
-        yield CorpusRow(
-            number, pair, None if row.get(_SCORE) is None else _parse_score(row[_SCORE], location)
-        )
+            sides.append((value or "").strip())
+        score = None
+        if row.get(_SCORE) is not None:
+            score = _parse_score(row[_SCORE], location)
+        yield CorpusRow(number, SentencePair(*sides), score)
 
 
 def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
@@ -141,30 +145,25 @@ def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
     try:
         with zipfile.ZipFile(corpus.files[0]) as archive:
             members = list[str]()
+            all_members = archive.namelist()
             for language in languages:
-                matching = [
-                    member for member in archive.namelist() if member.endswith(f".{language}")
-                ]
+                ending = f".{language}"
+                matching = [member for member in all_members if member.endswith(ending)]
                 if len(matching) != 1:
-                    listing = ", ".join(matching or archive.namelist()) or "none"
-                    raise UserError(
-                        f"{name} must have one file whose name ends with .{language}, got "
-                        f"{listing}."
-                    )
+                    listing = ", ".join(matching or all_members) or "none"
+                    requirement = f"{name} must have one file whose name ends with {ending}"
+                    raise UserError(f"{requirement}, got {listing}.")
                 members += matching
             names = [f"{member} in {name}" for member in members]
             raw: list[Any] = [archive.open(member) for member in members]
-            with (
-                BufferedReader(raw[0]) as sources,
-                BufferedReader(raw[1]) as targets,
-            ):  # which read bounded lines fast
-                yield from _pair_lines(
-                    decode_lines(sources, names[0]), decode_lines(targets, names[1]), names
-                )
+            # They read bounded lines fast.
+            with BufferedReader(raw[0]) as sources, BufferedReader(raw[1]) as targets:
+                source_lines = decode_lines(sources, names[0])
+                target_lines = decode_lines(targets, names[1])
+                yield from _pair_lines(source_lines, target_lines, names)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise UserError(
-            f"Cannot read {name}: the .zip file is truncated or corrupt ({error})."
-        ) from error
+        problem = f"the .zip file is truncated or corrupt ({error})"
+        raise UserError(f"Cannot read {name}: {problem}.") from error
     except RuntimeError as error:  # an encrypted member
         raise UserError(f"Cannot read {name}: {error}.") from error
 
@@ -172,12 +171,13 @@ def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
 def parse_parquet(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     import pyarrow as pa
 
+    file = corpus.files[0]
     try:
-        yield from parse_tables(_read_tables(corpus.files[0], corpus.spec), corpus.spec)
+        tables = _read_tables(file, corpus.spec)
+        yield from parse_tables(tables, corpus.spec)
     except pa.ArrowInvalid as error:
-        raise UserError(
-            f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error})."
-        ) from error
+        problem = f"it must be a Parquet file ({error})"
+        raise UserError(f"Cannot read {file.name}: {problem}.") from error
 
 
 _BATCH_BYTES = 2**26
@@ -194,44 +194,33 @@ def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]
 
     file = ParquetFile(path)
     is_nested, names = _find_texts(file.schema_arrow, spec)
-    paths = [f"{_NESTED}.{name}" if is_nested else name for name in names]
-    all_paths = [column.path for column in file.schema]
-    paths = (
-        [path for path in all_paths if path.startswith(f"{_NESTED}.")]
-        if _has_lists(file.schema_arrow)
-        else paths
-    )
+    prefix = f"{_NESTED}."
+    paths = [prefix + name if is_nested else name for name in names]
+    if _has_lists(file.schema_arrow):
+        all_paths = [column.path for column in file.schema]
+        paths = [path for path in all_paths if path.startswith(prefix)]
+    columns_to_read = [*paths]
+    if _SCORE in file.schema_arrow.names:
+        columns_to_read.append(_SCORE)
     for group in range(file.num_row_groups):
-        chunks = map(file.metadata.row_group(group).column, range(file.metadata.num_columns))
-        for chunk in (chunk for chunk in chunks if chunk.path_in_schema in paths):
-            if chunk.total_uncompressed_size > max(
-                _BATCH_BYTES, _LARGEST_EXPANSION * chunk.total_compressed_size
-            ):
+        chunks = file.metadata.row_group(group)
+        for number in range(file.metadata.num_columns):
+            chunk = chunks.column(number)
+            column_name = chunk.path_in_schema
+            largest = max(_BATCH_BYTES, _LARGEST_EXPANSION * chunk.total_compressed_size)
+            if column_name in paths and chunk.total_uncompressed_size > largest:
                 requirement = f"{path.name} must not expand more than {_LARGEST_EXPANSION:,}-fold"
-                raise UserError(f"{requirement}, but its column {chunk.path_in_schema} does.")
-        first = ParquetFile(path, metadata=file.metadata, read_dictionary=paths).iter_batches(
-            1, [group], paths
-        )
-        columns = [
-            column
-            for batch in islice(first, 1)
-            for column in pa.Table.from_batches([batch]).flatten().columns
-        ]
-        dictionaries = [
-            column.chunk(0).dictionary for column in columns if pa.types.is_dictionary(column.type)
-        ]
-        longest = max(
-            (
-                size
-                for dictionary in dictionaries
-                for size in binary_length(dictionary).to_pylist()
-                if size
-            ),
-            default=0,
-        )
+                raise UserError(f"{requirement}, but its column {column_name} does.")
+        by_dictionary = ParquetFile(path, metadata=file.metadata, read_dictionary=paths)
+        longest = 0
+        for batch in islice(by_dictionary.iter_batches(1, [group], paths), 1):
+            for column in pa.Table.from_batches([batch]).flatten().columns:
+                if pa.types.is_dictionary(column.type):
+                    sizes = binary_length(column.chunk(0).dictionary).to_pylist()
+                    longest = max([longest, *filter(None, sizes)])
         rows = min(ROWS_PER_BATCH, 1 + _BATCH_BYTES // (1 + longest))
-        read = [*paths, *({_SCORE} & {*file.schema_arrow.names})]
-        yield from map(pa.Table.from_batches, zip(file.iter_batches(rows, [group], read)))
+        for batch in file.iter_batches(rows, [group], columns_to_read):
+            yield pa.Table.from_batches([batch])
 
 
 def parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[CorpusRow]:
@@ -247,17 +236,20 @@ def parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[Cor
                 scores = table[_SCORE].to_pylist()
         is_nested, names = _find_texts(table.schema, spec)
         if _has_lists(table.schema):
-            rows = [
-                dict(zip(*row.values(), strict=True) if isinstance(row, dict) else row or ())
-                for row in table[_NESTED].to_pylist()
-            ]
+            rows = list[dict[str, str]]()
+            for row in table[_NESTED].to_pylist():
+                entries = zip(*row.values(), strict=True) if isinstance(row, dict) else row
+                rows.append(dict(entries or ()))
             columns = {}
             for name in names:
                 columns[name] = pa.array([row.get(name) for row in rows], pa.string())
             texts = pa.table(columns)
+        elif is_nested:
+            texts = pa.Table.from_struct_array(table[_NESTED])
         else:
-            texts = pa.Table.from_struct_array(table[_NESTED]) if is_nested else table
-        pairs = map(SentencePair, *(_column_texts(texts[name], spec) for name in names))
+            texts = table
+        sources, targets = (_column_texts(texts[name], spec) for name in names)
+        pairs = map(SentencePair, sources, targets)
         yield from map(CorpusRow, numbers, pairs, scores)
 
 
@@ -267,10 +259,12 @@ def _has_lists(schema: "pa.Schema") -> bool:
     """
     import pyarrow as pa
 
-    kind = schema.field(_NESTED).type if _NESTED in schema.names else pa.null()
-    return pa.types.is_map(kind) or (
-        pa.types.is_struct(kind) and {field.name for field in kind} == {"language", _NESTED}
-    )
+    if _NESTED not in schema.names:
+        return False
+    kind = schema.field(_NESTED).type
+    if not pa.types.is_struct(kind):
+        return pa.types.is_map(kind)
+    return {field.name for field in kind} == {"language", _NESTED}
 
 
 def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str, str]]:
@@ -281,8 +275,11 @@ def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str,
 
     if _has_lists(schema):
         return True, spec.require_languages()
-    is_nested = _NESTED in schema.names and pa.types.is_struct(schema.field(_NESTED).type)
-    names = [field.name for field in schema.field(_NESTED).type] if is_nested else schema.names
+    is_nested, names = False, schema.names
+    if _NESTED in names:
+        kind = schema.field(_NESTED).type
+        if pa.types.is_struct(kind):
+            is_nested, names = True, [field.name for field in kind]
     location = spec.name if spec.dataset is None else f"The dataset {spec.name}"
     return is_nested, _find_text_columns(names, is_nested, spec, location)
 
@@ -295,15 +292,11 @@ def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise UserError(
-            f"{spec.name} must hold sentences, but it has a column of type {column.type}."
-        )
+    kind = column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise UserError(f"{spec.name} must hold sentences, but it has a column of type {kind}.")
     values = column.cast(pa.large_binary()).to_pylist()
-    return [
-        "" if value is None else value.decode("utf-8", errors="surrogateescape").strip()
-        for value in values
-    ]
+    return [(value or b"").decode("utf-8", errors="surrogateescape").strip() for value in values]
 
 
 def _find_text_columns(
@@ -313,11 +306,8 @@ def _find_text_columns(
     be missing.
     """
     names = list(names)
-    languages = [
-        language
-        for language in (spec.source_language, spec.target_language)
-        if language is not None
-    ]
+    codes = (spec.source_language, spec.target_language)
+    languages = [code for code in codes if code is not None]
     for sides in (languages, ["source", "target"]):
         if len(sides) == 2 and len({*sides} & {*names}) >= 2 - may_lack:
             return sides[0], sides[1]
@@ -358,24 +348,24 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     name = corpus.files[0].name
     numbered = enumerate(read_file_lines(corpus.files[0]), start=1)
     first = list(islice(numbered, _SAMPLE))
-    columns = _find_columns([line for _, line in first if line.strip()], corpus.spec, name)
+    sample = [line for _, line in first if line.strip()]
+    columns = _find_columns(sample, corpus.spec, name)
     for number, line in chain(first[columns.has_names :], numbered):
-        cells = (
-            [cell.strip() for cell in line.split("\t")] if line.strip() else [""] * columns.total
-        )
+        is_blank = not line.strip()
+        cells = [""] * columns.total
+        if not is_blank:
+            cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != columns.total:
-            requirement = (
-                "two columns, source TAB target"
-                if columns.total == 2
-                else f"{columns.total} columns, as the first"
-            )
-            raise UserError(
-                f"Line {number} of {name} must have {requirement}, it has {len(cells)}."
-            )
+            requirement = "two columns, source TAB target"
+            if columns.total != 2:
+                requirement = f"{columns.total} columns, as the first"
+            location = f"Line {number} of {name}"
+            raise UserError(f"{location} must have {requirement}, it has {len(cells)}.")
         score = None
-        if columns.score is not None and line.strip():
+        if columns.score is not None and not is_blank:
             score = _parse_score(cells[columns.score], f"Line {number} of {name}")
-        yield CorpusRow(number, SentencePair(cells[columns.source], cells[columns.target]), score)
+        pair = SentencePair(cells[columns.source], cells[columns.target])
+        yield CorpusRow(number, pair, score)
 
 
 def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns:
@@ -387,29 +377,38 @@ def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns
     first = lines[0].split("\t")
     sides = find_named_columns(first, spec.source_language, spec.target_language)
     has_names, count = sides is not None, len(first)
-    rows = [cells for line in lines[has_names:] if len(cells := line.split("\t")) == count]
+    rows = []
+    for line in lines[has_names:]:
+        cells = line.split("\t")
+        if len(cells) == count:
+            rows.append(cells)
     numbers = []
     for index, column in enumerate(zip(*rows, strict=True)):
         if all(map(_is_number, column)):
             numbers.append(index)
     if sides is None:
-        texts = [index for index in range(count) if index not in numbers] if count > 2 else [0, 1]
+        texts = [0, 1]
+        if count > 2:
+            texts = [index for index in range(count) if index not in numbers]
         if len(texts) != 2 or count < 2:
-            hint = (
-                " Name the columns in a first line, such as source TAB target." if count > 2 else ""
-            )
-            requirement = "two columns, source TAB target" + (
-                ", besides columns of numbers" if count > 2 else ""
-            )
+            requirement, hint = "two columns, source TAB target", ""
+            if count > 2:
+                requirement += ", besides columns of numbers"
+                hint = " Name the columns in a first line, such as source TAB target."
             raise UserError(f"Line 1 of {name} must have {requirement}, it has {count}.{hint}")
         sides = texts[0], texts[1]
     scores = [index for index in numbers if index not in sides]
-    named = [index for index in scores if has_names and first[index].strip().casefold() == "score"]
-    chosen = named or (scores if len(scores) == 1 else [])
-    columns = _Columns(*sides, chosen[0] if chosen else None, count, has_names)
+    score = scores[0] if len(scores) == 1 else None
+    if has_names:
+        named = [index for index in scores if first[index].strip().casefold() == _SCORE]
+        score = named[0] if named else score
+    columns = _Columns(*sides, score, count, has_names)
     if has_names or count > 2:
-        text = f"{name}: {'The first line names the columns: ' if has_names else ''}"
-        text += f"column {columns.source + 1} is the source, column {columns.target + 1} the target"
+        text = f"{name}: "
+        if has_names:
+            text += "The first line names the columns: "
+        text += f"column {columns.source + 1} is the source"
+        text += f", column {columns.target + 1} the target"
         if columns.score is not None:
             text += f", and column {columns.score + 1} has scores, by which `min_score` drops pairs"
         elif count > 2:

@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> int:
 
     try:
         entry = INDEX[DatasetId.parse(identifier)]
-        sides = [bcp47(language) for language in (source, target)]
+        sides = [bcp47(source), bcp47(target)]
     except Exception as error:  # mtdata raises no narrower ones
         sys.stderr.write(
             f"mtdata must have the corpus and the languages, but it has not ({error!r}).\n"
@@ -44,16 +44,15 @@ def main(words: Sequence[str]) -> int:
     parser = Parser(Cache(cache_dir).get_entry(entry), ext=entry.in_ext or None, ent=entry)
     with Path(file).open("w", encoding="utf-8") as lines:
         for row in parser.read_segs(show_pbar=False):
-            lines.write(
-                "\t".join(" ".join((text or "").split()) for text in row[:2][:: orders[0]]) + "\n"
-            )
+            cells = [" ".join((text or "").split()) for text in row[:2]]
+            lines.write("\t".join(cells[:: orders[0]]) + "\n")
     return 0
 
 
 def _are_compatible(languages: Sequence[Any], sides: Sequence[Any]) -> bool:
-    return len(languages) == 2 and all(
-        one.is_compatible(two) for one, two in zip(languages, sides, strict=True)
-    )
+    if len(languages) != 2:
+        return False
+    return languages[0].is_compatible(sides[0]) and languages[1].is_compatible(sides[1])
 
 
 if __name__ == "__main__":

@@ -8,9 +8,12 @@ The work of translators, reviewers and translation memories is in `state` of bot
 import re
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vanilla_transformer.text.xml_tree import local_name, translate_value
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
 
 # Elements that hold code of the original document instead of text, in TMX and in XLIFF.
 CODES = {"bpt", "bx", "cp", "ec", "em", "ept", "ex", "it", "ph", "sc", "sm", "sub", "ut", "x"}
@@ -46,41 +49,45 @@ class XliffSegment(NamedTuple):
         status: Whether it is open.
     """
 
-    source: Any
-    target: Any
+    source: "Element"
+    target: "Element | None"
     status: Status
 
 
-def read_segments(unit: Any) -> list[XliffSegment]:
+def read_segments(unit: "Element") -> list[XliffSegment]:
     """Return the segments of a `<trans-unit>` of XLIFF 1.2, or the one of a `<segment>` of
     XLIFF 2.
     """
     source, target = find_child(unit, "source"), find_child(unit, "target")
     if source is None:
         return []
-    is_fixed = (
-        next(filter(None, map(translate_value, (unit, *unit.iterancestors()))), "yes") == "no"
-    )
-    whole = XliffSegment(
-        source, target, Status.FIXED if is_fixed else _status(unit, target, source, target)
-    )
-    sources, targets = (_marks(find_child(unit, name)) for name in ("seg-source", "target"))
+    values = map(translate_value, (unit, *unit.iterancestors()))
+    is_fixed = next(filter(None, values), "yes") == "no"
+    status = Status.FIXED if is_fixed else _status(unit, target, source, target)
+    whole = XliffSegment(source, target, status)
+    sources = _marks(find_child(unit, "seg-source"))
+    targets = _marks(target)
     if not sources or (whole.status is Status.DONE and not targets):
         return [whole]
     segments, definitions = [], read_definitions(unit)
     for mid, mark in sources.items():
         target_mark = targets.get(mid)
-        status = _status(unit, target, mark, target_mark, definitions.get(mid))
-        segments.append(XliffSegment(mark, target_mark, Status.FIXED if is_fixed else status))
+        status = Status.FIXED
+        if not is_fixed:
+            status = _status(unit, target, mark, target_mark, definitions.get(mid))
+        segments.append(XliffSegment(mark, target_mark, status))
     return segments
 
 
-def find_child(element: Any, name: str) -> Any:
+def find_child(element: "Element", name: str) -> "Element | None":
     """Return the first child of a local name, or None."""
-    return next((child for child in element if local_name(child) == name), None)
+    for child in element:
+        if local_name(child) == name:
+            return child
+    return None
 
 
-def read_definitions(unit: Any) -> dict[str, Any]:
+def read_definitions(unit: "Element") -> dict[str, "Element"]:
     """Return the entries of `<sdl:seg-defs>`, which Trados Studio writes, by the `mid` of their
     segments.
     """
@@ -89,12 +96,12 @@ def read_definitions(unit: Any) -> dict[str, Any]:
     return {entry.get("id"): entry for entry in entries}  # the first one of each segment
 
 
-def _visible_text(element: Any) -> str:
+def _visible_text(element: "Element") -> str:
     """Return the text of an element without codes, comments and entities, with single spaces."""
     return " ".join("".join(_texts(element)).split())
 
 
-def _texts(element: Any) -> Iterator[str]:
+def _texts(element: "Element") -> Iterator[str]:
     if local_name(element) and local_name(element) not in CODES:
         yield element.text or ""
         for child in element:
@@ -102,9 +109,9 @@ def _texts(element: Any) -> Iterator[str]:
             yield child.tail or ""
 
 
-def _marks(element: Any) -> dict[str, Any]:
+def _marks(element: "Element | None") -> dict[str, "Element"]:
     """Return the outermost segments of a `<seg-source>` or `<target>` by their `mid`."""
-    marks = dict[str, Any]()
+    marks = dict[str, "Element"]()
     for child in () if element is None else element:
         if local_name(child) == "mrk" and child.get("mtype") == "seg":
             marks[child.get("mid", "")] = child
@@ -113,18 +120,25 @@ def _marks(element: Any) -> dict[str, Any]:
     return marks
 
 
-def _is_locked(element: Any) -> bool:
+def _is_locked(element: "Element | None") -> bool:
     """Return whether a tool has locked a unit or a segment, as `mq:locked`, `m:locked` and `locked`
     of Trados say.
     """
-    attributes = {} if element is None else element.attrib
-    return any(
-        name.rpartition("}")[2] == "locked" and value in _LOCKED
-        for name, value in attributes.items()
-    )
+    if element is None:
+        return False
+    for name, value in element.attrib.items():
+        if name.rpartition("}")[2] == "locked" and value in _LOCKED:
+            return True
+    return False
 
 
-def _status(unit: Any, of_unit: Any, source: Any, target: Any, definition: Any = None) -> Status:
+def _status(
+    unit: "Element",
+    of_unit: "Element | None",
+    source: "Element",
+    target: "Element | None",
+    definition: "Element | None" = None,
+) -> Status:
     """Return the status of a segment that may be translated; a locked one is not open.
 
     Args:
@@ -136,7 +150,13 @@ def _status(unit: Any, of_unit: Any, source: Any, target: Any, definition: Any =
     return Status.OPEN if is_open else Status.DONE
 
 
-def _is_open(unit: Any, of_unit: Any, source: Any, target: Any, definition: Any) -> bool:
+def _is_open(
+    unit: "Element",
+    of_unit: "Element | None",
+    source: "Element",
+    target: "Element | None",
+    definition: "Element | None",
+) -> bool:
     if of_unit is None:
         return True
     state = of_unit.get("state") or unit.get("state")
@@ -144,9 +164,8 @@ def _is_open(unit: Any, of_unit: Any, source: Any, target: Any, definition: Any)
         state = _STATES_OF_TRADOS.get(definition.get("conf", ""), state)
     if _DONE_IN_MEMOQ.search(unit.get("{MQXliff}status", "")):
         state = "translated"
-    text, original = (
-        "" if element is None else _visible_text(element) for element in (target, source)
-    )
+    text = "" if target is None else _visible_text(target)
+    original = "" if source is None else _visible_text(source)
     if target is None or not (text or (len(target) and not original)):
         return state not in _DONE
     if state in _DONE | _REVIEWED_NEXT or unit.get("approved") == "yes":

@@ -2,9 +2,16 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from vanilla_transformer.data.readers.xliff import CODES, PLACEHOLDERS, UNITS, Status, read_segments
+from vanilla_transformer.data.readers.xliff import (
+    CODES,
+    PLACEHOLDERS,
+    UNITS,
+    Status,
+    find_child,
+    read_segments,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.text_files import decompress
 from vanilla_transformer.text.languages import is_of_language
@@ -12,6 +19,9 @@ from vanilla_transformer.text.protection import are_two_words
 from vanilla_transformer.text.xml_tree import LANG, iterate_elements, local_name
 
 from .corpora import OpenCorpus, SentencePair
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
 
 
 def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
@@ -22,8 +32,10 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, has_pairs = set[str](), False
     for unit in iterate_units(corpus, ["tu"], "TMX"):
-        variants = dict[str, Any]()
-        for variant in (child for child in unit if local_name(child) == "tuv"):
+        variants = dict[str, "Element"]()
+        for variant in unit:
+            if local_name(variant) != "tuv":
+                continue
             code = variant.get(LANG) or variant.get("lang")  # up to version 1.2
             if not code:
                 requirement = f"Each <tuv> of {name} must have the attribute xml:lang"
@@ -41,12 +53,11 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
         raise nothing_found_error(corpus, "TMX", codes)
 
 
-def _variant_text(variant: Any, name: str) -> str:
-    segment = next((child for child in variant if local_name(child) == "seg"), None)
+def _variant_text(variant: "Element", name: str) -> str:
+    segment = find_child(variant, "seg")
     if segment is None:
-        raise UserError(
-            f"Each <tuv> of {name} must have a <seg>, got none in line {variant.sourceline}."
-        )
+        number = variant.sourceline
+        raise UserError(f"Each <tuv> of {name} must have a <seg>, got none in line {number}.")
     return segment_text(segment, name)
 
 
@@ -70,16 +81,22 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
         for attributes in _CODES:
             values = (ancestor.get(attribute) for ancestor in ancestors for attribute in attributes)
             ends.append(next(filter(None, values), ""))
-        order = next(
-            (order for order in (1, -1) if all(map(is_of_language, ends[::order], languages))), None
-        )
+        order = 0  # in which the file has the languages; 0 if it has others
+        if all(map(is_of_language, ends, languages)):
+            order = 1
+        elif all(map(is_of_language, ends[::-1], languages)):
+            order = -1
         for segment in read_segments(unit):
             is_translated = segment.status is Status.DONE and segment.target is not None
-            codes.update(code for code in ends if code and is_translated)
-            if order is not None:
+            if is_translated:
+                codes.update(filter(None, ends))
+            if order:
                 has_pairs |= is_translated
-                sides = segment.source, segment.target if is_translated else None
-                texts = ["" if side is None else segment_text(side, name) for side in sides]
+                texts = ["", ""]
+                if segment.source is not None:
+                    texts[0] = segment_text(segment.source, name)
+                if is_translated:
+                    texts[1] = segment_text(segment.target, name)
                 yield SentencePair(*texts[::order])
     if not has_pairs:
         raise nothing_found_error(corpus, "XLIFF", codes)
@@ -89,7 +106,7 @@ _PARTING = re.compile("\0+")  # which XML cannot contain
 _LINE_BREAK = re.compile(r"(?<!\s)[^\S\n\r\t]*+[\n\r\t]\s*+")
 
 
-def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterator[Any]:
+def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterator["Element"]:
     """
     Yield the elements of some names from the file of a corpus, one by one.
 
@@ -104,20 +121,19 @@ def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterat
             raise UserError(f"{file.name} must be {form}. {error}") from None
 
 
-def segment_text(segment: Any, name: str) -> str:
+def segment_text(segment: "Element", name: str) -> str:
     """Return the text of a segment on one line, without the codes in it."""
 
     def part(mark: re.Match) -> str:  # a space between words, which would be one word without it
-        return (
-            " "
-            if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1])
-            else ""
-        )
+        before = mark.string[: mark.start()][-1:]
+        after = mark.string[mark.end() :][:1]
+        return " " if are_two_words(before, after) else ""
 
-    return _PARTING.sub(part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
+    text = _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))
+    return _PARTING.sub(part, text).strip()
 
 
-def _pieces(element: Any, name: str) -> Iterator[str]:
+def _pieces(element: "Element", name: str) -> Iterator[str]:
     if element.text and local_name(element) not in CODES:
         yield element.text
     for child in element:
@@ -127,10 +143,8 @@ def _pieces(element: Any, name: str) -> Iterator[str]:
             elif local_name(child) in PLACEHOLDERS:
                 yield "\0"
         elif (child.text or "").startswith("&"):
-            requirement = (
-                f"Line {element.sourceline} of {name} must have text instead of the entity "
-                f"{child.text}"
-            )
+            requirement = f"Line {element.sourceline} of {name} must have text instead of"
+            requirement += f" the entity {child.text}"
             raise UserError(f"{requirement}, which is not read. Replace it.")
         yield child.tail or ""
 

@@ -31,7 +31,7 @@ def tokenize_constraint(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> Se
     return WholeWords(tokens) if ends_in_word(text) else tokens
 
 
-def tokenize_phrase(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> list[int]:
+def tokenize_phrase(tokenizer: "PreTrainedTokenizerBase", phrase: object) -> list[int]:
     """Return the tokens of a phrase, as in running text."""
     if not isinstance(phrase, str):
         raise ConstraintError(f"A constraint must be a string, got {phrase!r}.")

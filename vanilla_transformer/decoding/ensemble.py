@@ -131,7 +131,7 @@ def _vocabulary_facts(model: PreTrainedModel) -> dict[str, Any]:
     }
 
 
-def _check_like_first(first: Any, model: Any, number: int) -> None:
+def _check_like_first(first: PreTrainedModel, model: PreTrainedModel, number: int) -> None:
     for member in (first, model):
         if not getattr(member.config, "is_encoder_decoder", False):
             kind = type(member).__name__

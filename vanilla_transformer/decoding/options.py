@@ -315,7 +315,7 @@ class TranslationOptions(BaseModel):
 
     @field_validator("glossary")
     @classmethod
-    def _read_glossary(cls, value: Any) -> Any:
+    def _read_glossary(cls, value: object) -> Any:
         if value is None:
             return None
         from vanilla_transformer.text.glossary import as_glossary

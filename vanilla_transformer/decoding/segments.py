@@ -141,13 +141,13 @@ class SentenceReader:
             prefix = None if prefix is None else []
         return sentences
 
-    def _tokenize_phrases(self, phrases: Any) -> Phrases:
+    def _tokenize_phrases(self, phrases: object) -> Phrases:
         if isinstance(phrases, str) or not isinstance(phrases, Sequence):
             raise ConstraintError(f"{_CONSTRAINTS_RULE}, got {phrases!r} for a text.")
         tokens = [tokenize_constraint(self._tokenizer, phrase) for phrase in phrases]
         return [*tokens, *self._forced]
 
-    def _tokenize_prefix(self, prefix: Any) -> list[int]:
+    def _tokenize_prefix(self, prefix: object) -> list[int]:
         if not isinstance(prefix, str):
             raise ConstraintError(f"{_PREFIX_RULE}, got {prefix!r}.")
         words = " ".join(prefix.split())

@@ -39,6 +39,8 @@ from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from vanilla_transformer.decoding.ensemble import DecodedModel
 
 # Options with values for each text, or for several translations of one
@@ -100,7 +102,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def __init__(
         self,
         model: "DecodedModel",
-        tokenizer: Any = None,
+        tokenizer: "PreTrainedTokenizerBase | None" = None,
         *,
         precision: str | None = None,
         compile: bool | str = "auto",

@@ -8,11 +8,14 @@ plain one multiplies a few rows in float32.
 
 import copy
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
+
+if TYPE_CHECKING:
+    from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
 
 _Module = TypeVar("_Module", bound=nn.Module)
 # Self-attention projects one input three times.
@@ -115,7 +118,7 @@ def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = No
     return copied[module]
 
 
-def inputs_of(attention: Any) -> list[Any]:
+def inputs_of(attention: "VanillaTransformerAttention") -> list[Any]:
     return [getattr(attention, name) for name in _INPUTS]
 
 

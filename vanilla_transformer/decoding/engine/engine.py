@@ -44,6 +44,8 @@ from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
 
 if TYPE_CHECKING:
+    from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
     from vanilla_transformer.decoding.ensemble import DecodedModel
 
 
@@ -212,9 +214,9 @@ class Engine:
         self,
         model: "DecodedModel",
         input_ids: Tensor,
-        logits_processor: Any,
-        stopping_criteria: Any,
-        generation_config: Any,
+        logits_processor: "LogitsProcessorList",
+        stopping_criteria: "StoppingCriteriaList",
+        generation_config: "GenerationConfig",
         **model_kwargs: Any,
     ) -> Tensor:
         """Decode a call of `model.generate()` whose `custom_generate` is this engine."""

@@ -4,7 +4,7 @@ n-grams.
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from .top_k import UNLIKELY
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.ensemble import DecodedModel
+
+    from .search_state import SearchState
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class NoRepeatedNgrams(SearchFeature):
     size: int
 
     def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
+        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: tuple[()]
     ) -> Tensor:
         # (B, N, R)
         written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(1, 2)
@@ -71,7 +73,7 @@ class ForbiddenTokens(SearchFeature):
     tokens: tuple[int, ...]
 
     def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
+        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: tuple[()]
     ) -> Tensor:
         vocabulary = torch.arange(logits.shape[2], device=logits.device)
         # (V,)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.constants import HF_HOME
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.utils import logging
 
@@ -85,7 +85,7 @@ def identity_of(step: nn.Module, *settings: Any) -> str:
     return digest.hexdigest()[:32]
 
 
-def _quantized_parts(weight: Any) -> Iterator[Any]:
+def _quantized_parts(weight: Tensor) -> Iterator[Any]:
     """Yield the integers and scales of a quantized weight, and nothing for a plain one."""
     if is_traceable_wrapper_subclass(weight):
         for part in (getattr(weight, name) for name in weight.__tensor_flatten__()[0]):

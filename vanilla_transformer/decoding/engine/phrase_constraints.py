@@ -31,7 +31,7 @@ from vanilla_transformer.machine.transfers import to_device
 
 from .requests import Phrases
 from .search_options import SearchFeature
-from .search_state import Hypothesis
+from .search_state import Hypothesis, SearchState
 from .top_k import UNLIKELY, Candidates, argmax, pick
 
 
@@ -254,7 +254,7 @@ class PhraseConstraints(SearchFeature):
         memory.prefix_lengths[slots] = to_device(lengths, memory.prefix_lengths.device)
 
     def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: Any, memory: PhraseMemory
+        self, logits: Tensor, log_norms: Tensor, state: SearchState, memory: PhraseMemory
     ) -> Tensor:
         is_incomplete = memory.phrases.missing(memory.progress) > 0
         for eos in (
@@ -273,7 +273,12 @@ class PhraseConstraints(SearchFeature):
         return logits
 
     def rank(
-        self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: PhraseMemory
+        self,
+        best: Candidates,
+        logits: Tensor,
+        log_scale: Tensor,
+        state: SearchState,
+        memory: PhraseMemory,
     ) -> Candidates:
         (slots, beams, _), phrases, progress = logits.shape, memory.phrases, memory.progress
         # The best token of each beam, and the tokens that continue a phrase, are candidates, too.
@@ -299,7 +304,9 @@ class PhraseConstraints(SearchFeature):
     def ends_now(self, memory: PhraseMemory) -> Tensor:
         return (memory.phrases.tokens >= 0).any(dim=1)
 
-    def follow(self, state: Any, memory: PhraseMemory, parents: Tensor, tokens: Tensor) -> None:
+    def follow(
+        self, state: SearchState, memory: PhraseMemory, parents: Tensor, tokens: Tensor
+    ) -> None:
         advanced = memory.phrases.advance(memory.progress, parents, tokens)
         for old, new in zip(memory.progress, advanced, strict=True):
             old.copy_(torch.where(state.done[:, None, None], old, new))

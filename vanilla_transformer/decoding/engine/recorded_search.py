@@ -18,6 +18,7 @@ from .engine import Engine
 from .engine_pool import find_problem
 from .known_features import search_options
 from .search_options import SearchFeature, SearchOptions
+from .search_state import SearchState
 from .supported_models import SUPPORTED, kind_of
 from .top_k import UNLIKELY, top_continuations
 
@@ -107,11 +108,11 @@ class _Recorder(SearchFeature):
         self._running: list[tuple[int, ...]] = [()] * options.num_beams
         self._compared: list[tuple[float, int, int]] = []  # score, beam and token
 
-    def observe(self, logits: Tensor, log_scale: Tensor, state: Any) -> None:
+    def observe(self, logits: Tensor, log_scale: Tensor, state: SearchState) -> None:
         best = top_continuations(logits, log_scale, self._options.candidates)
         self._compared = [*zip(*(values[0].tolist() for values in best), strict=True)]
 
-    def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
+    def follow(self, state: SearchState, memory: object, parents: Tensor, tokens: Tensor) -> None:
         if self._is_done:
             return
         self._is_done = bool(state.done[0])

@@ -244,7 +244,7 @@ def tracing(step: nn.Module) -> Iterator[None]:
 class _FlatStep(nn.Module):
     """A step whose argument is one list of tensors: packages know no other types."""
 
-    def __init__(self, step: nn.Module, structure: Any):
+    def __init__(self, step: nn.Module, structure: pytree.TreeSpec):
         super().__init__()
         self.step, self.structure = step, structure
 

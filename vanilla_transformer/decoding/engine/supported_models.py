@@ -1,6 +1,6 @@
 """Which models an engine decodes, and how an error names others."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -111,7 +111,7 @@ def _replaces_method(module: nn.Module) -> bool:
     )
 
 
-def is_hooked(module: Any) -> bool:
+def is_hooked(module: nn.Module) -> bool:
     """
     Tell whether anything runs around a module's `forward`, besides the library's own recording of
     outputs.

@@ -194,7 +194,7 @@ class SpanBuilder:
             text = text.lstrip(" ")
         self._append(text)
 
-    def add_mark(self, payload: Any, text: str = "", breaks: bool = False) -> None:
+    def add_mark(self, payload: object, text: str = "", breaks: bool = False) -> None:
         """Append a mark that is written as it is, with text that is not translated."""
         self._part(text)
         span = Span(self._length, self._length, payload, fixed=True, breaks=breaks)
@@ -203,7 +203,7 @@ class SpanBuilder:
         span.end = self._length
         self._level.append(span)
 
-    def open(self, name: Any, payload: Any, is_paired: bool = False) -> None:
+    def open(self, name: object, payload: object, is_paired: bool = False) -> None:
         """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
         if len(self._open) == _DEEPEST:
             requirement = f"Markup in a paragraph must be nested at most {_DEEPEST} deep"
@@ -214,7 +214,7 @@ class SpanBuilder:
         self._open.append((span, name, is_paired, self._level))
         self._level = span.children
 
-    def close(self, name: Any) -> Span | None:
+    def close(self, name: object) -> Span | None:
         """End the innermost span of this name and return it, or None if none is open."""
         for _, opened, is_paired, _ in reversed(self._open):
             if opened == name:

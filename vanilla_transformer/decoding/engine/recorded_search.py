@@ -6,6 +6,7 @@ The feature looks at values, so its steps run eagerly.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
@@ -82,16 +83,16 @@ def record_search(model: "DecodedModel", source: Sequence[int], **options: Any) 
     recorder = _Recorder(search_options(model, resolved))
     engine = Engine(model, resolved, slots=1, compile=False, features=(recorder,))
     ((*hypotheses,),) = engine.decode([source], resolved.num_beams or 1)
-    finished = {
-        candidate.tokens: candidate
-        for step in recorder.steps
-        for candidate in step
-        if candidate.state == "finished"
-    }
-    returned = [tuple(hypothesis.tokens) for hypothesis in hypotheses]
-    return RecordedSearch(
-        recorder.steps, [finished[tokens] for tokens in returned if tokens in finished]
-    )
+    finished = dict[tuple[int, ...], RecordedHypothesis]()
+    for candidate in chain.from_iterable(recorder.steps):
+        if candidate.state == "finished":
+            finished[candidate.tokens] = candidate
+    returned = []
+    for hypothesis in hypotheses:
+        tokens = tuple(hypothesis.tokens)
+        if tokens in finished:
+            returned.append(finished[tokens])
+    return RecordedSearch(recorder.steps, returned)
 
 
 class _Recorder(SearchFeature):

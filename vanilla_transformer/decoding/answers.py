@@ -62,11 +62,13 @@ def to_translations(
         if aligns:
             alignments = _align(sentences, flat, texts, tokens, tokenizer)
         translations = []
-        for text, hypothesis, located, links in zip(texts, flat, tokens, alignments, strict=True):
+        rows = zip(texts, flat, tokens, alignments, strict=True)
+        for text, hypothesis, located, links in rows:
             score, log_probability = hypothesis.score, hypothesis.log_probability
             translation = Translation(text, score, log_probability, located, alignment=links)
             translations.append(translation)
-    return [translations[start : start + count] for start in range(0, len(translations), count)]
+    starts = range(0, len(translations), count)
+    return [translations[start : start + count] for start in starts]
 
 
 def _align(
@@ -81,11 +83,9 @@ def _align(
     for sentence in sentences:
         plain = AnnotatedText(sentence.text, sentence.text, [])
         sources.append(sentence.annotation or plain)
-    spans = token_spans(
-        tokenizer,
-        [source.text for source in sources],
-        [sentence.tokens for sentence in sentences],
-    )
+    source_texts = [source.text for source in sources]
+    source_tokens = [sentence.tokens for sentence in sentences]
+    spans = token_spans(tokenizer, source_texts, source_tokens)
     count = len(flat) // len(sentences)
     links: list[Sequence[Link]] = []
     for index, hypothesis in enumerate(flat):
@@ -114,30 +114,27 @@ def build_answer(
         config: The configuration of the model.
     """
     source = "".join(sentence.text + sentence.separator for sentence in sentences)
-    starts = accumulate(
-        (len(sentence.text + sentence.separator) for sentence in sentences), initial=0
-    )
+    lengths = [len(sentence.text + sentence.separator) for sentence in sentences]
+    starts = accumulate(lengths, initial=0)
     rows = zip(starts, sentences, translations, strict=False)
-    joined = join_pieces(
-        source, [(start, sentence.text, translation) for start, sentence, translation in rows], " "
-    )
+    pieces = [(start, sentence.text, translation) for start, sentence, translation in rows]
+    joined = join_pieces(source, pieces, " ")
     answer: dict[str, Any] = {"translation_text": joined.text}
     if options.returned is None:
         return answer
     if options.return_scores:
         decoded = sum(bool(sentence.tokens) for sentence in sentences)
-        answer["score"] = sum(translation.score for translation in translations) / max(1, decoded)
-        answer["log_probability"] = float(
-            sum(translation.log_probability for translation in translations)
-        )
+        total_score = sum(translation.score for translation in translations)
+        answer["score"] = total_score / max(1, decoded)
+        log_probability = sum(translation.log_probability for translation in translations)
+        answer["log_probability"] = float(log_probability)
     if options.return_confidence:
         values = [token.log_probability for token in joined.tokens]
         features = measure_features(source, joined.text, values, joined.alignment)
         answer["confidence"] = Calibration.from_config(config).predict(features)
     if options.return_warnings:
-        answer["warnings"] = find_warnings(
-            source, joined.text, WarningLimits.from_config(config), options.glossary
-        )
+        limits = WarningLimits.from_config(config)
+        answer["warnings"] = find_warnings(source, joined.text, limits, options.glossary)
     if options.return_tokens:
         answer["tokens"] = to_entries(joined.tokens, joined.text)
     if options.return_alignments:

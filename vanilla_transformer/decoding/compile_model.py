@@ -42,7 +42,8 @@ def compile_model(
         )
     prepare_cache(cache_folder())
     translates = load_config(name).is_encoder_decoder
-    original = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
+    auto_class = AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM
+    original = load_pretrained(auto_class, name)
     model = convert_for_engine(original)
     if not Engine.supports(model):
         raise UserError(f"The model must be {SUPPORTED}, got {name}.")

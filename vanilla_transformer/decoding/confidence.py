@@ -52,7 +52,8 @@ class Calibration:
             )
         try:
             calibration = cls(**stored)
-            unknown = calibration.weights.keys() - measure_features("", "", [], []).keys()
+            features = measure_features("", "", [], [])
+            unknown = calibration.weights.keys() - features.keys()
             zeros = dict.fromkeys(calibration.weights, 0.0)
             if unknown or not np.isfinite(calibration.predict(zeros)):
                 raise UserError
@@ -100,8 +101,9 @@ def measure_features(
     aligned_share = 1.0
     if starts:
         aligned_share = sum(start in linked for start in starts) / len(starts)
+    mean_log_probability = sum(log_probabilities) / max(1, len(log_probabilities))
     return {
-        "mean_log_probability": sum(log_probabilities) / max(1, len(log_probabilities)),
+        "mean_log_probability": mean_log_probability,
         "log_length_ratio": math.log(length_ratio(source, translation)),
         ALIGNED_SHARE: aligned_share,
     }

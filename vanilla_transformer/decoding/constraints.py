@@ -31,7 +31,7 @@ def tokenize_constraint(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> Se
     return WholeWords(tokens) if ends_in_word(text) else tokens
 
 
-def tokenize_phrase(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> list[int]:
+def tokenize_phrase(tokenizer: "PreTrainedTokenizerBase", phrase: object) -> list[int]:
     """Return the tokens of a phrase, as in running text."""
     if not isinstance(phrase, str):
         raise ConstraintError(f"A constraint must be a string, got {phrase!r}.")
@@ -39,9 +39,8 @@ def tokenize_phrase(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> list[i
     if not text:
         raise ConstraintError(f"A constraint must have a word, got {phrase!r}.")
     if text != phrase.strip():
-        raise ConstraintError(
-            f"A constraint must have single spaces between words, got {phrase!r}. Write {text!r}."
-        )
+        requirement = "A constraint must have single spaces between words"
+        raise ConstraintError(f"{requirement}, got {phrase!r}. Write {text!r}.")
     return encode_words(tokenizer, text, "A constraint")
 
 
@@ -51,9 +50,8 @@ def encode_words(tokenizer: "PreTrainedTokenizerBase", text: str, kind: str) -> 
     wrong = [token for token in tokens if token in tokenizer.all_special_ids]
     if wrong or not tokens:
         token = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
-        raise ConstraintError(
-            f"{kind} must be in the model's vocabulary, but {text!r} gives {token}."
-        )
+        requirement = f"{kind} must be in the model's vocabulary"
+        raise ConstraintError(f"{requirement}, but {text!r} gives {token}.")
     return list(tokens)
 
 
@@ -74,16 +72,9 @@ def check_token_ids(phrases: Any) -> Phrases:
         return []
     lists = phrases if isinstance(phrases, list | tuple) else [phrases]
     for phrase in lists:
-        if (
-            not isinstance(phrase, list | tuple)
-            or not phrase
-            or any(type(token) is not int for token in phrase)
-        ):
-            hint = (
-                " Alternatives are not supported."
-                if isinstance(phrase, list | tuple) and phrase
-                else ""
-            )
+        is_sequence = isinstance(phrase, list | tuple) and len(phrase) > 0
+        if not is_sequence or any(type(token) is not int for token in phrase):
+            hint = " Alternatives are not supported." if is_sequence else ""
             raise ConstraintError(
                 "`force_words_ids` must be a list with a list of token ids each, got "
                 f"{phrase!r}.{hint}"
@@ -100,13 +91,15 @@ def word_continuations(tokenizer: "PreTrainedTokenizerBase") -> WordContinuation
     """
     size = len(tokenizer)
     if tokenizer not in _known or _known[tokenizer][0] != size:
-        before = tokenizer(text_target=[_WORD], add_special_tokens=False)["input_ids"][0]
+        encoding = tokenizer(text_target=[_WORD], add_special_tokens=False)
+        before = encoding["input_ids"][0]
         tokens = sorted({*range(size)} - {*tokenizer.all_special_ids})
         texts = tokenizer.batch_decode([[*before, token] for token in tokens])
         start = len(tokenizer.decode(before))
-        continuations = [
-            token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)
-        ]
+        continuations = []
+        for token, text in zip(tokens, texts, strict=True):
+            if _IN_WORD.match(text, start):
+                continuations.append(token)
         _known[tokenizer] = size, WordContinuations(continuations)
     return _known[tokenizer][1]
 

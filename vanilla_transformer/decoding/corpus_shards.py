@@ -121,14 +121,12 @@ class CorpusShards:
                 origin = dict(manifest["origin"])
                 shard_lines = int(manifest["shard_lines"])
             except (ValueError, TypeError, LookupError) as error:
-                raise UserError(
-                    f"{path} must describe {self.folder}, but it is damaged. {self._again}"
-                ) from error
-            names = [
-                path.stem
-                for path in self.folder.glob("[0-9]*.txt")
-                if _OWN_NAME.fullmatch(path.name)
-            ]
+                requirement = f"{path} must describe {self.folder}"
+                raise UserError(f"{requirement}, but it is damaged. {self._again}") from error
+            names = []
+            for file in self.folder.glob("[0-9]*.txt"):
+                if _OWN_NAME.fullmatch(file.name):
+                    names.append(file.stem)
             finished = filter(None, (self._read(int(name)) for name in names))
             self.finished_lines = sum(shard.lines for shard in finished)
             if self.finished_lines and (resume or not self._are_written()):
@@ -141,9 +139,8 @@ class CorpusShards:
                 self.shard_lines = shard_lines
                 return
         elif self.folder.is_dir():
-            foreign = next(
-                (path.name for path in self.folder.iterdir() if not path.name.startswith(".")), None
-            )
+            all_names = [path.name for path in self.folder.iterdir()]
+            foreign = next((name for name in all_names if not name.startswith(".")), None)
             if foreign is not None:
                 requirement = f"{self.folder} must be a folder that an interrupted run left"
                 raise UserError(
@@ -164,12 +161,12 @@ class CorpusShards:
         shards = takewhile(bool, map(self._read, count()))
         texts = (shard.results.encode() for shard in shards if shard is not None)
         with open_input(output) as file:
-            return all(file.read(len(text)) == text for text in texts) and not file.read(1)
+            has_results = all(file.read(len(text)) == text for text in texts)
+            return has_results and not file.read(1)
 
     def _check_origin(self, before: Mapping[str, Any]) -> None:
-        name = next(
-            (name for name, value in self.origin.items() if before.get(name) != value), None
-        )
+        changed = [name for name, value in self.origin.items() if before.get(name) != value]
+        name = changed[0] if changed else None
         if name is None:
             return
         difference = f"the {name} is another one"
@@ -177,7 +174,8 @@ class CorpusShards:
         new = self.origin[name]
         if name == "options" and isinstance(old, dict):
             option = next(key for key in {**old, **new} if old.get(key) != new.get(key))
-            difference = f"`{option}` was {old.get(option)!r} and is {new.get(option)!r}"
+            before_value, value = old.get(option), new.get(option)
+            difference = f"`{option}` was {before_value!r} and is {value!r}"
         requirement = f"An interrupted run must continue with the same {name} as {self.folder}"
         raise UserError(f"{requirement}, but {difference}. {self._again}")
 
@@ -200,7 +198,8 @@ class CorpusShards:
     def unfinished(self, lines: Iterable[str]) -> Iterator[Shard]:
         """Yield the shards of a corpus that have no result yet."""
         rest = iter(lines)
-        for shard in number_shards(iter(lambda: list(islice(rest, self.shard_lines)), [])):
+        blocks = iter(lambda: list(islice(rest, self.shard_lines)), [])
+        for shard in number_shards(blocks):
             finished = self._read(shard.number)
             if finished is None:
                 if self._place(shard.number).exists():
@@ -218,7 +217,8 @@ class CorpusShards:
         if len(results) != len(shard.lines):
             raise UserError(f"{shard} must have one result each, got {len(results):,}.")
         text = _join(results)
-        record = f"{len(shard.lines)} {_hash(_join(shard.lines))} {_hash(text)}\n"
+        hash_of_lines = _hash(_join(shard.lines))
+        record = f"{len(shard.lines)} {hash_of_lines} {_hash(text)}\n"
         write_text_atomically(self._place(shard.number), [record, text])
         self.finished_lines += len(shard.lines)
 
@@ -264,9 +264,10 @@ class CorpusShards:
     def _read(self, number: int) -> _Finished | None:
         """Return the results of a shard, or None if they are missing or damaged."""
         path = self._place(number)
-        match = (
-            _FILE.fullmatch(path.read_bytes().decode(errors="replace")) if path.exists() else None
-        )
+        if not path.exists():
+            return None
+        content = path.read_bytes().decode(errors="replace")
+        match = _FILE.fullmatch(content)
         if match is None or _hash(match[4]) != match[3]:
             return None
         return _Finished(int(match[1]), match[2], match[4])
@@ -301,13 +302,14 @@ def write_shards(
                 shards.write(shard, results)
         except KeyboardInterrupt as interruption:
             done = shards.finished_lines
-            hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
+            hint = "."
+            if done:
+                hint = f" after {done:,} sentences. Add --resume to continue."
             raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
         if shards.finished_lines != total:
             progress = f"{shards.finished_lines:,} of {total:,} lines"
-            raise UserError(
-                f"The input must not change while it is read, but it did: {progress} have results."
-            )
+            requirement = "The input must not change while it is read"
+            raise UserError(f"{requirement}, but it did: {progress} have results.")
         write_text_atomically(output, shards.results(total))
         shards.delete()
 
@@ -317,7 +319,9 @@ def progress_bar(total: int | None, done: int, hidden: bool) -> Any:
     takes seconds.
     """
     options = {"unit": "sentence", "desc": "Translating", "delay": _PATIENCE, "dynamic_ncols": True}
-    return logging.tqdm(total=total, initial=done, disable=True if hidden else None, **options)
+    # None hides it where standard error is no terminal.
+    disable = True if hidden else None
+    return logging.tqdm(total=total, initial=done, disable=disable, **options)
 
 
 def number_shards(blocks: Iterable[list[str]]) -> Iterator[Shard]:

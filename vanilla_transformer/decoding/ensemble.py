@@ -43,16 +43,13 @@ class Ensemble(nn.Module):
         self.models = nn.ModuleList(models)
         self.config = copy.copy(models[0].config)
         self.generation_config = models[0].generation_config
-        learned = [
-            member.config
-            for member in models
-            if getattr(member.config, "position_embedding_type", "") == "learned"
-        ]
-        if learned:  # as few positions as any model has learned
+        learned_positions = []
+        for member in models:
+            if getattr(member.config, "position_embedding_type", "") == "learned":
+                learned_positions.append(member.config.max_position_embeddings)
+        if learned_positions:  # as few positions as any model has learned
             self.config.position_embedding_type = "learned"
-            self.config.max_position_embeddings = min(
-                config.max_position_embeddings for config in learned
-            )
+            self.config.max_position_embeddings = min(learned_positions)
 
     @property
     def first(self) -> Any:
@@ -111,27 +108,37 @@ def check_weights(
         name: Name of the option, for the error.
     """
     numbers = [1.0] * count if weights is None else list(weights)
-    are_positive = all(type(number) in (int, float) and 0 < number < math.inf for number in numbers)
+    are_positive = True
+    for number in numbers:
+        if type(number) not in (int, float) or not 0 < number < math.inf:
+            are_positive = False
     if len(numbers) != count or not are_positive:
-        raise UserError(
-            f"`{name}` must be {count} positive numbers, one for each model, got {weights}."
-        )
-    return tuple(number / sum(numbers) for number in numbers)
+        requirement = f"`{name}` must be {count} positive numbers, one for each model"
+        raise UserError(f"{requirement}, got {weights}.")
+    total = sum(numbers)
+    return tuple(number / total for number in numbers)
 
 
-def _check_like_first(first: Any, model: Any, number: int) -> None:
+def _vocabulary_facts(model: PreTrainedModel) -> dict[str, Any]:
+    """Return what the models of an ensemble have in common."""
+    generation_config = model.generation_config
+    return {
+        "source vocabulary": model.config.vocab_size,
+        "target vocabulary": model.get_output_embeddings().weight.shape[0],
+        "`source_eos`": getattr(model.config, "source_eos", None),
+        "`decoder_start_token_id`": generation_config.decoder_start_token_id,
+        "`eos_token_id`": generation_config.eos_token_id,
+    }
+
+
+def _check_like_first(first: PreTrainedModel, model: PreTrainedModel, number: int) -> None:
     for member in (first, model):
         if not getattr(member.config, "is_encoder_decoder", False):
-            raise UserError(f"An ensemble needs translation models, got {type(member).__name__}.")
-    rules = {
-        "source vocabulary": lambda member: member.config.vocab_size,
-        "target vocabulary": lambda member: member.get_output_embeddings().weight.shape[0],
-        "`source_eos`": lambda member: getattr(member.config, "source_eos", None),
-        "`decoder_start_token_id`": lambda member: member.generation_config.decoder_start_token_id,
-        "`eos_token_id`": lambda member: member.generation_config.eos_token_id,
-    }
-    for name, value_of in rules.items():
-        ours, theirs = value_of(first), value_of(model)
+            kind = type(member).__name__
+            raise UserError(f"An ensemble needs translation models, got {kind}.")
+    facts, facts_of_first = _vocabulary_facts(model), _vocabulary_facts(first)
+    for name, ours in facts_of_first.items():
+        theirs = facts[name]
         if ours != theirs:
             raise UserError(
                 f"The models of an ensemble must have one vocabulary, but model 1 has {name} "

@@ -63,13 +63,17 @@ def score_tokens(
         )
     check_positions(model.config, [*sources, *targets])
     results = dict[int, list[float]]()
-    sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    sizes = []
+    for source, target in zip(sources, targets, strict=True):
+        sizes.append((len(source), len(target)))
     for batch in plan_scoring_batches(sizes, max_tokens):
         ids, seen = pad([sources[index] for index in batch])
         labels, _ = pad([targets[index] for index in batch])
         inputs = (to_device(tensor, model.device) for tensor in (ids, seen, labels))
         (rows,) = HostCopy(_score_batch(model, start, *inputs)).wait()
-        results |= {index: row[: sizes[index][1]] for index, row in zip(batch, rows, strict=True)}
+        for index, row in zip(batch, rows, strict=True):
+            _, target_length = sizes[index]
+            results[index] = row[:target_length]
     return [results[index] for index in range(len(sizes))]
 
 
@@ -94,7 +98,8 @@ def encode_as_trained(
     if hasattr(model.config, "source_eos"):
         labels = encode_sentences(tokenizer, targets, as_target)
     else:
-        labels = tokenizer(**{"text_target" if as_target else "text": list(targets)})["input_ids"]
+        side = "text_target" if as_target else "text"
+        labels = tokenizer(**{side: list(targets)})["input_ids"]
     if languages is None:
         return ids, labels
     return languages.begin(ids, tokens.source), languages.begin(labels, tokens.target)
@@ -107,9 +112,11 @@ def plan_scoring_batches(sizes: Sequence[tuple[int, int]], max_tokens: int) -> I
     Args:
         sizes: Source and target tokens of each pair.
     """
-    order = sorted(
-        range(len(sizes)), key=lambda index: (max(sizes[index]), *sizes[index]), reverse=True
-    )
+
+    def longer_side(index: int) -> tuple[int, ...]:
+        return max(sizes[index]), *sizes[index]
+
+    order = sorted(range(len(sizes)), key=longer_side, reverse=True)
     start = 0
     while start < len(order):
         most = max(1, max_tokens // max(*sizes[order[start]], 1))
@@ -121,15 +128,13 @@ def _score_batch(
     model: "DecodedModel", start: int, ids: Tensor, seen: Tensor, labels: Tensor
 ) -> Tensor:
     """Return the log-probability of each label, `(B, T)`, given `(B, S)`, `(B, S)` and `(B, T)`."""
-    previous = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
+    starts = torch.full_like(labels[:, :1], start)
+    previous = torch.cat([starts, labels[:, :-1]], dim=1)
     terms = []
     for member, weight in zip(members_of(model), weights_of(model), strict=True):
         logits = decoder_logits(member, ids, seen, previous).float()  # (B, T, V)
-        terms.append(
-            logits.gather(2, labels[:, :, None])[:, :, 0]
-            - logits.logsumexp(dim=2)
-            + math.log(weight)
-        )
+        of_labels = logits.gather(2, labels[:, :, None])[:, :, 0]
+        terms.append(of_labels - logits.logsumexp(dim=2) + math.log(weight))
     return torch.stack(terms).logsumexp(dim=0)
 
 
@@ -147,7 +152,8 @@ def decoder_logits(
         encoded: The outputs of the encoder, if it has read the sources before.
     """
     source = {"input_ids": ids, "attention_mask": mask, "encoder_outputs": encoded}
-    if not any(isinstance(module, VanillaTransformerLSHAttention) for module in model.modules()):
+    modules = model.modules()
+    if not any(isinstance(module, VanillaTransformerLSHAttention) for module in modules):
         return model(**source, decoder_input_ids=previous, use_cache=False).logits
     # LSH attention restricts itself to chunks in a pass without a cache, but not where it decodes
     # step by step.
@@ -182,6 +188,6 @@ def check_positions(config: "PreTrainedConfig", texts: Sequence[Sequence[int]]) 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return token ids, padded on the right, and a mask with 1 for tokens, `(B, length)` each."""
     pad = partial(nn.utils.rnn.pad_sequence, batch_first=True)
-    return pad([torch.tensor(row) for row in rows]), pad(
-        [torch.ones(len(row), dtype=torch.long) for row in rows]
-    )
+    ids = [torch.tensor(row) for row in rows]
+    mask = [torch.ones(len(row), dtype=torch.long) for row in rows]
+    return pad(ids), pad(mask)

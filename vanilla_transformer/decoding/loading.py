@@ -37,11 +37,14 @@ def load_pipeline(
     if device is not None:
         check_device(device)
     if dtype not in (None, *DTYPES):
-        raise UserError(f"`dtype` must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
+        names = ", ".join(map(repr, DTYPES))
+        raise UserError(f"`dtype` must be one of {names}, got {dtype!r}.")
     if dtype is not None and precision is not None:
-        raise UserError(f"Give `dtype` or `precision`, not both: got {dtype!r} and {precision!r}.")
-    model = load_seq2seq(name, "translates", **({} if dtype is None else {"dtype": dtype}))
-    options: dict[str, Any] = {"precision": precision, "device": device, **further_models}
+        both = f"{dtype!r} and {precision!r}"
+        raise UserError(f"Give `dtype` or `precision`, not both: got {both}.")
+    model_options = {} if dtype is None else {"dtype": dtype}
+    model = load_seq2seq(name, "translates", **model_options)
+    options = {"precision": precision, "device": device, **further_models}
     translate = TranslationPipeline(model, load_tokenizer(name), **options)
     if precision is not None:
         # Fail now, not at the first text, if the model cannot decode with this precision.
@@ -56,12 +59,10 @@ def check_device(device: str) -> None:
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     known = ["cpu"]
     if accelerator is not None:
-        known += [
-            accelerator.type,
-            *(f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count())),
-        ]
+        known.append(accelerator.type)
+        for index in range(torch.accelerator.device_count()):
+            known.append(f"{accelerator.type}:{index}")
     if device not in known:
-        raise UserError(
-            f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got "
-            f"{device!r}."
-        )
+        names = ", ".join(map(repr, known))
+        requirement = f"`device` must be one that this machine has: {names}"
+        raise UserError(f"{requirement}; got {device!r}.")

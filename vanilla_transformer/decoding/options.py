@@ -10,6 +10,7 @@ feature that implements it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from annotated_types import Predicate
@@ -36,7 +37,7 @@ from vanilla_transformer.text.languages import (
 from vanilla_transformer.user_input.schemas import find_mistakes
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 # Options by name: of the call, of its generation config, or of the model's
 Level = Mapping[str, Any]
@@ -70,12 +71,21 @@ Number = Annotated[float | None, Field(allow_inf_nan=False, ge=-100, le=100)]
 Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0, le=100)]
 Tokens = Annotated[list[int], Strict(False)]  # or a tuple
 Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
+
+
 # A value for each text; an iterator is not consumed.
-Column = Annotated[
-    Any,
-    Predicate(lambda value: isinstance(value, Iterable) and not isinstance(value, str | Mapping)),
-]
-_STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+def _is_column(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
+Column = Annotated[Any, Predicate(_is_column)]
+_STRING: dict[str, Any] = {"type": "string"}
+_STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
+_PHRASES: dict[str, Any] = {"type": "array", "items": {"anyOf": [_STRING, _STRINGS]}}
+_TERMS: dict[str, Any] = {"type": "object", "additionalProperties": _STRING}
+Prefixes = str | Annotated[Column, WithJsonSchema(_STRINGS)] | None
+# An integer, or a `SentenceSeeds`, which several calls share
+Seed = int | SkipJsonSchema[Callable[[str], int]] | None
 
 
 class TranslationOptions(BaseModel):
@@ -178,25 +188,19 @@ class TranslationOptions(BaseModel):
     epsilon_cutoff: Annotated[float | None, FLAG, JSON, CONFIG] = Field(
         None, description="Sample tokens of at least this probability."
     )
-    # An integer, or a `SentenceSeeds`, which several calls share
-    seed: Annotated[int | SkipJsonSchema[Callable[[str], int]] | None, FLAG, JSON] = Field(
+    seed: Annotated[Seed, FLAG, JSON] = Field(
         None,
         description="Seed from which each sentence gets one that does not depend on its batch.",
     )
     # What each text has for itself: one value for all texts, or one for each
-    target_prefix: Annotated[
-        str | Annotated[Column, WithJsonSchema(_STRINGS)] | None, FLAG, JSON
-    ] = Field(None, title=PREFIXES, description="Text with which each translation begins.")
+    target_prefix: Annotated[Prefixes, FLAG, JSON] = Field(
+        None, title=PREFIXES, description="Text with which each translation begins."
+    )
     alternatives: Annotated[Count, FLAG, JSON] = Field(
         None,
         description="Print a translation for each of so many most likely tokens after the prefix.",
     )
-    constraints: Annotated[
-        Column | None,
-        FLAG,
-        JSON,
-        WithJsonSchema({"type": "array", "items": {"anyOf": [_STRINGS["items"], _STRINGS]}}),
-    ] = Field(
+    constraints: Annotated[Column | None, FLAG, JSON, WithJsonSchema(_PHRASES)] = Field(
         None,
         title=PHRASES,
         description="Words or phrases that each translation must contain, each in quotation marks "
@@ -206,12 +210,7 @@ class TranslationOptions(BaseModel):
         None, description="Phrases as token ids that each translation must contain."
     )
     # Terms
-    glossary: Annotated[
-        Any,
-        FLAG,
-        JSON,
-        WithJsonSchema({"type": "object", "additionalProperties": _STRINGS["items"]}),
-    ] = Field(
+    glossary: Annotated[Any, FLAG, JSON, WithJsonSchema(_TERMS)] = Field(
         None,
         description=(
             "Terms and their translations: a line with a term, a tab and its translation "
@@ -316,7 +315,7 @@ class TranslationOptions(BaseModel):
 
     @field_validator("glossary")
     @classmethod
-    def _read_glossary(cls, value: Any) -> Any:
+    def _read_glossary(cls, value: object) -> Any:
         if value is None:
             return None
         from vanilla_transformer.text.glossary import as_glossary
@@ -333,30 +332,29 @@ class TranslationOptions(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> "TranslationOptions":
         if self.mbr is None and self.mbr_samples is not None:
-            raise OptionError(
-                f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}."
-            )
+            names = ", ".join(map(repr, UTILITIES))
+            raise OptionError(f"`mbr_samples` needs `mbr`, one of {names}.")
         if self.glossary is None and self.term_mode is not None:
-            raise OptionError(
-                f"`term_mode` must be given with a `glossary`, got {self.term_mode!r} without one."
-            )
-        conflicts = (
-            {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed}
-            if self.alternatives is not None
-            else {}
-        )
+            requirement = "`term_mode` must be given with a `glossary`"
+            raise OptionError(f"{requirement}, got {self.term_mode!r} without one.")
+        if self.alternatives is None:
+            return self
+        values = {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed}
         for name in ("num_return_sequences", "do_sample", "mbr", "seed"):
-            if conflicts.get(name) is not None and conflicts[name] is not False:
-                raise OptionError(
-                    f"`alternatives` are completed by one search each. Leave `{name}` out."
-                )
+            value = values.get(name)
+            if value is not None and value is not False:
+                reason = "`alternatives` are completed by one search each"
+                raise OptionError(f"{reason}. Leave `{name}` out.")
         return self
 
     # --- Resolution ---
 
     @classmethod
     def resolve(
-        cls, call: Level, defaults: Level | None = None, model_config: Any = None
+        cls,
+        call: Level,
+        defaults: Level | None = None,
+        model_config: "GenerationConfig | None" = None,
     ) -> "TranslationOptions":
         """
         Return the options of a request, of four levels: the call, the constructor, and two
@@ -371,22 +369,23 @@ class TranslationOptions(BaseModel):
             model_config: The generation config of the model.
         """
         known = {*options_of(), "generation_config"}
-        call = {
-            name: value for name, value in call.items() if value is not None or name not in known
-        }
-        if "generation_config" not in call:
-            call = {**(defaults or {}), **call}
-        config = call.pop("generation_config", None)
-        levels = [
-            call,
-            *(vars(level) if level is not None else {} for level in (config, model_config)),
-        ]
+        of_call = dict[str, Any]()
+        for name, value in call.items():
+            if value is not None or name not in known:
+                of_call[name] = value
+        if "generation_config" not in of_call:
+            of_call = {**(defaults or {}), **of_call}
+        config = of_call.pop("generation_config", None)
+        levels: list[Level] = [of_call]
+        for level in (config, model_config):
+            levels.append({} if level is None else vars(level))
         options = cls.from_levels(levels)
         if options.do_sample or options.mbr is not None:
             from .engine.sampling import SamplingOptions  # which imports torch
 
             try:  # the ranges are the library's
-                SamplingOptions.from_options({name: getattr(options, name) for name in FILTERS})
+                filters = {name: getattr(options, name) for name in FILTERS}
+                SamplingOptions.from_options(filters)
             except (ValueError, TypeError, OverflowError) as error:
                 raise OptionError(str(error)) from error
         if config is None:
@@ -407,37 +406,40 @@ class TranslationOptions(BaseModel):
         from vanilla_transformer.generation_vanilla_transformer import closest, closest_margin
 
         known, in_config = options_of(), options_of(CONFIG)
-        values = {
-            name: closest(levels if name in in_config else levels[:1], name) for name in known
-        }
-        values |= {"max_new_tokens_beyond_source": (margin := closest_margin(levels))}
+        call, *configs = levels
+        values = dict[str, Any]()
+        for name in known:
+            values[name] = closest(levels if name in in_config else [call], name)
+        margin = closest_margin(levels)
+        values["max_new_tokens_beyond_source"] = margin
         if margin is not None:
             values["max_new_tokens"] = None
         if values["decoder_start_token_id"] is None:
             values["decoder_start_token_id"] = closest(levels, "bos_token_id")
-        call, *configs = levels
-        kwargs = {
-            name: value
-            for name, value in call.items()
-            if name not in known or (value is not None and name in in_config)
-        }
-        ignored = {*known, *_WITHOUT_EFFECT, *(() if values["do_sample"] else _OTHER_FILTERS)}
-        of_configs = {name for level in configs for name in level}
+        kwargs = dict[str, Any]()
+        for name, value in call.items():
+            if name not in known or (value is not None and name in in_config):
+                kwargs[name] = value
+        ignored = {*known, *_WITHOUT_EFFECT}
+        if not values["do_sample"]:
+            ignored |= _OTHER_FILTERS
+        names_of_configs = {*chain.from_iterable(configs)}
         library = dict[str, Any]()
-        names = dict.fromkeys(
-            name for level in levels for name in level if not name.startswith("_")
-        )
-        for name in (name for name in names if name not in ignored):
+        for name in dict.fromkeys(chain.from_iterable(levels)):
+            if name in ignored or name.startswith("_"):
+                continue
             value = closest(levels, name)
             is_neutral = value is None or value is False or value == _DEFAULTS.get(name)
-            if not is_neutral or name not in of_configs:  # in the call alone, it may be misspelled
+            # In the call alone, it may be misspelled.
+            if not is_neutral or name not in names_of_configs:
                 library[name] = value
         given_values = {name: value for name, value in values.items() if value is not None}
         return cls(**given_values, library=library, generate_kwargs=kwargs)
 
     def override(self, **values: Any) -> "TranslationOptions":
         """Return these options with other values, as if the call had given them."""
-        kwargs = {name: value for name, value in values.items() if name in options_of(CONFIG)}
+        in_config = options_of(CONFIG)
+        kwargs = {name: value for name, value in values.items() if name in in_config}
         values |= {"generate_kwargs": {**self.generate_kwargs, **kwargs}}
         set_values = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**set_values, **values})
@@ -472,10 +474,11 @@ class TranslationOptions(BaseModel):
             "force_words_ids": (),
             "seed": 0,
         }
-        given_marks = {
-            name: mark for name, mark in marks.items() if getattr(self, name) is not None
-        }
-        return self.model_copy(update={**given_marks, "sentence_splitter": None, "progress": None})
+        update: dict[str, Any] = {"sentence_splitter": None, "progress": None}
+        for name, mark in marks.items():
+            if getattr(self, name) is not None:
+                update[name] = mark
+        return self.model_copy(update=update)
 
     def is_given(self, name: str) -> bool:
         """Return whether the call or the constructor gives an option that generation configs have,
@@ -488,7 +491,8 @@ class TranslationOptions(BaseModel):
     def __hash__(self) -> int:
         """Hash the numbers and strings among the options; lists and dictionaries have no hash."""
         values = vars(self).values()
-        return hash(tuple(value for value in values if isinstance(value, str | int | float)))
+        hashable = [value for value in values if isinstance(value, str | int | float)]
+        return hash(tuple(hashable))
 
     @property
     def given(self) -> dict[str, Any]:
@@ -497,7 +501,8 @@ class TranslationOptions(BaseModel):
         arguments = dict(self.generate_kwargs)
         for name in options_of():
             value = getattr(self, name)
-            if name in self.model_fields_set and name not in in_config and value is not None:
+            is_set = name in self.model_fields_set and value is not None
+            if is_set and name not in in_config:
                 arguments[name] = value
         return arguments
 
@@ -553,12 +558,12 @@ def options_of(door: str | None = None) -> dict[str, FieldInfo]:
     """Return the declarations of the options that a door knows, by name in order; by default of all
     options.
     """
-    fields = TranslationOptions.model_fields.items()
-    return {
-        name: declaration
-        for name, declaration in fields
-        if name not in _RESOLVED and (door is None or door in declaration.metadata)
-    }
+    options = dict[str, FieldInfo]()
+    for name, declaration in TranslationOptions.model_fields.items():
+        is_known = door is None or door in declaration.metadata
+        if is_known and name not in _RESOLVED:
+            options[name] = declaration
+    return options
 
 
 # --- Levels ---------------------------------------------------------------------------------------
@@ -577,7 +582,8 @@ _WITHOUT_EFFECT |= {
     "assistant_confidence_threshold",
 }
 _WITHOUT_EFFECT |= {"assistant_lookbehind", "target_lookbehind"}
-_OTHER_FILTERS = {"min_p", "top_h", "typical_p", "eta_cutoff"}  # which only sampling uses
+# Only sampling uses these.
+_OTHER_FILTERS = {"min_p", "top_h", "typical_p", "eta_cutoff"}
 # The library's defaults, which `Seq2SeqTrainer` writes into a generation config.
 _DEFAULTS = {
     **dict.fromkeys(

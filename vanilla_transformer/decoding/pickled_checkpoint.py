@@ -32,11 +32,11 @@ def load_pickled_checkpoint(
     except FileNotFoundError:
         raise
     except Exception as error:  # torch and pickle raise many types
-        raise UserError(
-            f"{path} cannot be read safely: {' '.join(str(error).split())[:200]}"
-        ) from error
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} cannot be read safely: {reason}") from error
     if not isinstance(content, dict) or entry not in content:
-        raise UserError(f"{path} must be a {toolkit} checkpoint with the entry {entry!r}.")
+        kind = f"a {toolkit} checkpoint with the entry {entry!r}"
+        raise UserError(f"{path} must be {kind}.")
     _check_tensors(path, content)
     return content
 
@@ -65,14 +65,13 @@ def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
     it is copied.
     """
     parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
-    tensors = [
-        value for part in parts for value in part.values() if isinstance(value, torch.Tensor)
-    ]
+    tensors = list[torch.Tensor]()
+    for part in parts:
+        tensors += [value for value in part.values() if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if tensor.layout is not torch.strided:
-            raise UserError(
-                f"{path} must contain dense tensors, got one of layout {tensor.layout}."
-            )
+            layout = f"one of layout {tensor.layout}"
+            raise UserError(f"{path} must contain dense tensors, got {layout}.")
         size = tensor.nbytes
         stored = tensor.untyped_storage().nbytes()
         if size > stored:
@@ -80,9 +79,10 @@ def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
                 f"{path} must contain all values of its tensors, but one declares {size:,} bytes "
                 f"and has {stored:,}."
             )
-    storages = {
-        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors
-    }
+    storages = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
     size = sum(tensor.nbytes for tensor in tensors)
     stored = sum(storages.values())
     if size > _MAX_NAMES_OF_A_TENSOR * stored:

@@ -64,7 +64,8 @@ _COUNTS = {
     "max_new_tokens",
     "max_new_tokens_beyond_source",
 }
-_MOST_BEAMS = 100  # of the settings of a folder, in which a stranger could ask for hours of work
+# Of the settings of a folder, in which a stranger could ask for hours of work
+_MOST_BEAMS = 100
 _TOKENS = (
     "eos_token_id",
     "pad_token_id",
@@ -96,7 +97,8 @@ _EXPORTS = {
     "encoder_model.onnx": ("ONNX Runtime", "onnxruntime.InferenceSession"),
     "onnx/encoder_model.onnx": ("transformers.js", "pipeline"),
 }
-COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")  # of a model that scores translations
+# Of a model that scores translations
+COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")
 _SMALL = 10**8  # parameters that fit any memory
 _AGAIN = "Copy or download the model again."
 
@@ -105,14 +107,14 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     """Load the configuration of a folder or of a name on the Hub, without running code of its
     folder.
     """
-    check_local_model(name)  # without a network, the Hub library would try for half a minute
+    # Without a network, the Hub library would try for half a minute.
+    check_local_model(name)
     folder = Path(name)
     if folder.is_dir():
         if has_leftover(folder) and not has_weights(folder):
+            problem = f"The model folder {name} is not complete"
             reason = "the command that wrote it was interrupted"
-            raise MissingFileError(
-                f"The model folder {name} is not complete: {reason}. Run that command again."
-            )
+            raise MissingFileError(f"{problem}: {reason}. Run that command again.")
         _refuse_exports(folder)
         base = base_of_adapter(folder)
         if base is not None:
@@ -120,36 +122,31 @@ def load_config(name: str | Path) -> PreTrainedConfig:
         if not (folder / CONFIG_NAME).is_file():
             checkpoint = get_last_checkpoint(folder)
             if checkpoint is not None and Path(checkpoint, CONFIG_NAME).is_file():
-                raise MissingFileError(
-                    f"The run {name} is not finished; its last checkpoint is {checkpoint}, "
-                    "which is a usable model."
-                )
-            raise MissingFileError(
-                f"The model folder {name} must have a {CONFIG_NAME}, but it has none."
-            )
+                hint = f"its last checkpoint is {checkpoint}, which is a usable model"
+                raise MissingFileError(f"The run {name} is not finished; {hint}.")
+            requirement = f"The model folder {name} must have a {CONFIG_NAME}"
+            raise MissingFileError(f"{requirement}, but it has none.")
     else:
         check_hub(name)
     try:
         with refusing_files(name):
             if folder.is_dir():
-                model_type = PreTrainedConfig.get_config_dict(folder)[0].get("model_type")
+                values, _ = PreTrainedConfig.get_config_dict(folder)
+                model_type = values.get("model_type")
                 if model_type not in CONFIG_MAPPING:
+                    requirement = "`model_type` must be the name of a known model"
                     hint = (
                         "`--user_module FILE.py` imports the module that registers a custom model"
                     )
-                    raise LookupError(
-                        f"`model_type` must be the name of a known model, got {model_type!r}. "
-                        f"{hint}"
-                    )
+                    raise LookupError(f"{requirement}, got {model_type!r}. {hint}")
             else:
                 check_model_file(Path(cached_file(name, CONFIG_NAME)))
             return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except OSError as error:
         if folder.is_dir():
             raise
-        raise MissingFileError(
-            f"There is no model folder {name}, and the Hub gives no such model: {error}"
-        ) from error
+        problem = f"There is no model folder {name}, and the Hub gives no such model"
+        raise MissingFileError(f"{problem}: {error}") from error
 
 
 def _refuse_exports(folder: Path) -> None:
@@ -175,7 +172,8 @@ def base_of_adapter(folder: str | Path) -> str | None:
         return None
     content = read_json(path)
     base = content.get("base_model_name_or_path") if isinstance(content, dict) else None
-    if not isinstance(base, str) or not base or Path(base, ADAPTER_CONFIG_NAME).exists():
+    is_adapter = isinstance(base, str) and Path(base, ADAPTER_CONFIG_NAME).exists()
+    if not isinstance(base, str) or not base or is_adapter:
         raise UserFileError(
             f"{path} must name a model in `base_model_name_or_path`, and no other adapter, "
             f"got {base!r}."
@@ -195,10 +193,10 @@ def refusing_files(name: str | Path) -> Iterator[None]:
             raise UserFileError(str(error)) from error
         if isinstance(error, ImportError):
             problem = f"{CONFIG_NAME} of {name} asks for a package that is not installed"
-            raise UserError(f"{problem}: {first_line(error).rstrip('.')}.") from error
-        raise UserError(
-            f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}."
-        ) from error
+        else:
+            problem = f"{CONFIG_NAME} of {name} is invalid"
+        reason = first_line(error).rstrip(".")
+        raise UserError(f"{problem}: {reason}.") from error
 
 
 def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
@@ -230,15 +228,14 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         return _merge_adapter(load_pretrained(model_class, base, **kwargs), name)
     config = load_config(name)
     declared = max(least_parameters(config), _largest_matrix(config))
-    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
+    suffixes = (".safetensors", ".bin")
+    files = [path for path in Path(name).glob("*") if path.suffix in suffixes]
     size = sum(path.stat().st_size for path in files if path.is_file())
     # Building a far larger model than the weights fill, if each weight were a bit, could fill the
     # memory.
     if declared > max(8 * size, _SMALL) and files:
-        problem = (
-            f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have "
-            f"{size:,} bytes"
-        )
+        problem = f"{CONFIG_NAME} declares at least {declared:,} parameters"
+        problem += f", but the weights have {size:,} bytes"
         raise UserFileError(f"The weights of {name} do not fit it: {problem}. {_AGAIN}")
     _check_generation_config(name)
     limit_threads()
@@ -252,11 +249,11 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
                 **kwargs,
             )
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise UserFileError(
-            f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}"
-        ) from error
+        problem = f"The weights of {name} are damaged or do not fit it"
+        raise UserFileError(f"{problem} ({error}). {_AGAIN}") from error
     _check_tensors(model, loading, name)
-    _check_generation_config(name, model)  # now that the files of a name on the Hub are here
+    # Now the files of a name on the Hub are here.
+    _check_generation_config(name, model)
     return model.eval()
 
 
@@ -270,9 +267,8 @@ def _merge_adapter(model: Model, name: str | Path) -> Model:
             warnings.filterwarnings("error", "Found missing adapter keys")
             return PeftModel.from_pretrained(model, str(name)).merge_and_unload()
     except (SafetensorError, *_INVALID_CONFIG, RuntimeError, UserWarning) as error:
-        raise UserFileError(
-            f"The adapter {name} is damaged or does not fit its model: {first_line(error)}."
-        ) from error
+        problem = f"The adapter {name} is damaged or does not fit its model"
+        raise UserFileError(f"{problem}: {first_line(error)}.") from error
 
 
 def limit_threads() -> None:
@@ -303,20 +299,25 @@ def load_tokenizer(name: str | Path) -> Any:
             ) from error
         folder = Path(name)
         if isinstance(error, OSError) and not folder.is_dir():
-            raise UserFileError(f"The tokenizer of {name} cannot be loaded: {error}") from error
-        if folder.is_dir() and not any((folder / file).exists() for file in TOKENIZER_FILES):
+            problem = f"The tokenizer of {name} cannot be loaded"
+            raise UserFileError(f"{problem}: {error}") from error
+        has_file = any((folder / file).exists() for file in TOKENIZER_FILES)
+        if folder.is_dir() and not has_file:
             requirement = (
                 f"The model folder {name} must have a tokenizer, such as {TOKENIZER_FILES[0]}"
             )
+            problem = "none loads from it"
             hint = "Save it there by `tokenizer.save_pretrained`."
-            raise MissingFileError(f"{requirement}, but none loads from it. {hint}") from error
-        raise UserFileError(
-            f"The tokenizer of {name} is damaged: {first_line(error)}. {_AGAIN}"
-        ) from error
+            raise MissingFileError(f"{requirement}, but {problem}. {hint}") from error
+        problem = f"The tokenizer of {name} is damaged"
+        raise UserFileError(f"{problem}: {first_line(error)}. {_AGAIN}") from error
 
 
 def check_same_vocabulary(
-    tokenizer: "PreTrainedTokenizerBase", other: Any, name: str | Path, models: str
+    tokenizer: "PreTrainedTokenizerBase",
+    other: "PreTrainedTokenizerBase",
+    name: str | Path,
+    models: str,
 ) -> None:
     """Check that another tokenizer gives each token the same number.
 
@@ -329,23 +330,19 @@ def check_same_vocabulary(
         return
     requirement = f"{models} must have one vocabulary"
     if len(ours) != len(theirs):
-        raise UserError(
-            f"{requirement}, but the first one has {len(ours):,} entries and {name} has "
-            f"{len(theirs):,}."
-        )
+        sizes = f"the first one has {len(ours):,} entries and {name} has {len(theirs):,}"
+        raise UserError(f"{requirement}, but {sizes}.")
     entry = next(token for token in ours if theirs.get(token) != ours[token])
     number = f"token {theirs[entry]}" if entry in theirs else "missing"
-    raise UserError(
-        f"{requirement}, but {entry!r} is token {ours[entry]} in the first one and {number} in "
-        f"{name}."
-    )
+    difference = f"is token {ours[entry]} in the first one and {number} in {name}"
+    raise UserError(f"{requirement}, but {entry!r} {difference}.")
 
 
 def _count_tensors(names: Sequence[str]) -> str:
     """Return the number of tensors and the first one, as the end of a message."""
-    return (
-        f"the tensor {names[0]}" if len(names) == 1 else f"{len(names)} tensors, such as {names[0]}"
-    )
+    if len(names) == 1:
+        return f"the tensor {names[0]}"
+    return f"{len(names)} tensors, such as {names[0]}"
 
 
 def _check_tensors(model: PreTrainedModel, loading: Mapping[str, Any], name: str | Path) -> None:
@@ -354,14 +351,14 @@ def _check_tensors(model: PreTrainedModel, loading: Mapping[str, Any], name: str
     """
     missing = sorted(loading["missing_keys"])
     if missing:
-        raise UserFileError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
-    unused = sorted(key for key in loading["unexpected_keys"] if not _CONSTANTS.fullmatch(key))
+        lost = _count_tensors(missing)
+        raise UserFileError(f"The weights of {name} lack {lost}. {_AGAIN}")
+    unexpected = sorted(loading["unexpected_keys"])
+    unused = [key for key in unexpected if not _CONSTANTS.fullmatch(key)]
     if unused:
+        problem = f"does not use {_count_tensors(unused)} of its weights"
         hint = f"Does another configuration belong to these weights? {_AGAIN}"
-        raise UserFileError(
-            f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. "
-            f"{hint}"
-        )
+        raise UserFileError(f"The {CONFIG_NAME} of {name} {problem}. {hint}")
     for tensor, theirs, ours in sorted(loading["mismatched_keys"]):
         problem = (
             f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
@@ -370,9 +367,8 @@ def _check_tensors(model: PreTrainedModel, loading: Mapping[str, Any], name: str
     for weight, values in model.state_dict().items():
         # A bias of -inf bans a token.
         if values.is_floating_point() and not (values < torch.inf).all():
-            raise UserFileError(
-                f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}"
-            )
+            problem = f"hold NaN or infinity, such as in {weight}"
+            raise UserFileError(f"The weights of {name} {problem}. {_AGAIN}")
 
 
 @contextmanager
@@ -382,9 +378,8 @@ def _without_loading_report() -> Iterator[None]:
     """
 
     def is_other(record: logging.LogRecord) -> bool:
-        return not any(
-            words in record.getMessage() for words in ("LOAD REPORT", "checkpoint seem corrupted")
-        )
+        message = record.getMessage()
+        return "LOAD REPORT" not in message and "checkpoint seem corrupted" not in message
 
     logger = logging.getLogger(modeling_utils.__name__)
     logger.addFilter(is_other)
@@ -396,11 +391,10 @@ def _without_loading_report() -> Iterator[None]:
 
 def _largest_matrix(config: PreTrainedConfig) -> int:
     """Return the width of a model times its largest size, such as the number of positions."""
-    sizes = [
-        value
-        for key, value in config.to_dict().items()
-        if type(value) is int and most_of_size(key) is not None
-    ]
+    sizes = []
+    for key, value in config.to_dict().items():
+        if type(value) is int and most_of_size(key) is not None:
+            sizes.append(value)
     width = getattr(config, "hidden_size", None)
     return width * max(sizes) if type(width) is int else 0
 
@@ -421,7 +415,8 @@ def _check_generation_config(name: str | Path, model: PreTrainedModel | None = N
         if path.is_file():
             content = read_json(path)
             GenerationConfig.from_dict(content).validate()
-            TranslationOptions(**{name: content[name] for name in _COUNTS & content.keys()})
+            counts = {option: content[option] for option in _COUNTS & content.keys()}
+            TranslationOptions(**counts)
         if model is not None and model.can_generate():
             _check_tokens(model)
     except (ValueError, TypeError, AttributeError) as error:
@@ -441,7 +436,9 @@ def _check_tokens(model: "DecodedModel") -> None:
             token = tokens.pop()
             if isinstance(token, list | tuple) and (token or option != "eos_token_id"):
                 tokens += token
-            elif token is not None and (type(token) is not int or not 0 <= token < entries):
+                continue
+            is_known = type(token) is int and 0 <= token < entries
+            if token is not None and not is_known:
                 requirement = f"`{option}` must be in the vocabulary of {entries:,} entries"
                 raise UserError(f"{requirement}, got {reprlib.repr(token)}.")
 
@@ -453,15 +450,17 @@ def hash_model(name: str | Path) -> dict[str, str]:
     """
     folder = Path(name)
     if not folder.is_dir():
-        cached = [try_to_load_from_cache(str(name), file) for file in (CONFIG_NAME, COMET_FILES[0])]
-        config_path = next((Path(path) for path in cached if isinstance(path, str)), None)
-        if config_path is None:
-            requirement = f"The model {name} must be a folder or in the cache, but it is not"
-            raise UserFileError(f"{requirement}. Give the path of its folder.")
-        folder = config_path.parent
-    files = sorted(
-        path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file()
-    )
+        config_path = try_to_load_from_cache(str(name), CONFIG_NAME)
+        if not isinstance(config_path, str):
+            config_path = try_to_load_from_cache(str(name), COMET_FILES[0])
+        if not isinstance(config_path, str):
+            requirement = f"The model {name} must be a folder or in the cache"
+            raise UserFileError(f"{requirement}, but it is not. Give the path of its folder.")
+        folder = Path(config_path).parent
+    files = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _MODEL_FILES and path.is_file():
+            files.append(path)
     files += [folder / file for file in COMET_FILES if (folder / file).is_file()]
     hashes = {path.name: hash_file(path) for path in files}
     base = base_of_adapter(folder)
@@ -489,15 +488,16 @@ def load_ensemble(
     if names is None:
         return model
     if isinstance(names, str | Path) or not names:
-        raise UserError(
-            f"`ensemble` must be a list of one or more folders or Hub names, got {names!r}."
-        )
+        requirement = "`ensemble` must be a list of one or more folders or Hub names"
+        raise UserError(f"{requirement}, got {names!r}.")
     check_weights(weights, len(names) + 1)
-    others = [
-        load_seq2seq(name, "translates", dtype=model.dtype).to(model.device) for name in names
-    ]
+    others = []
     for name in names:
-        check_same_vocabulary(tokenizer, load_tokenizer(name), name, "The models of an ensemble")
+        other = load_seq2seq(name, "translates", dtype=model.dtype)
+        others.append(other.to(model.device))
+    for name in names:
+        tokenizer_of_other = load_tokenizer(name)
+        check_same_vocabulary(tokenizer, tokenizer_of_other, name, "The models of an ensemble")
     return Ensemble([model, *others], weights)
 
 

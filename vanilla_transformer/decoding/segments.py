@@ -6,7 +6,7 @@ token ids and numbers of each sentence, so that later steps see only sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from itertools import accumulate, chain, islice, pairwise, repeat, starmap
+from itertools import chain, islice, pairwise, repeat, starmap
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.errors import UserError
@@ -59,15 +59,16 @@ class SentenceReader:
         self._encode = lambda texts: encode(texts, options)
         self._limits = source_limits(config)
         self._splitter = splitter_of(options)
-        self._seed = SentenceSeeds(options.seed) if isinstance(options.seed, int) else options.seed
+        seed = options.seed
+        self._seed = SentenceSeeds(seed) if isinstance(seed, int) else seed
         self._phrases: TextValues | None = None
         self._prefixes: TextValues | None = None
         if options.is_constrained:
             self._forced = check_token_ids(options.force_words_ids)
             constraints = () if options.constraints is None else options.constraints
-            is_shared = isinstance(constraints, Sequence) and (
-                not constraints or isinstance(constraints[0], str)
-            )
+            is_shared = False
+            if isinstance(constraints, Sequence):
+                is_shared = not constraints or isinstance(constraints[0], str)
             self._phrases = TextValues(
                 constraints, is_shared, self._tokenize_phrases, _CONSTRAINTS_RULE, count
             )
@@ -89,13 +90,19 @@ class SentenceReader:
             longest, most = self._limits
             if self._splitter is not None:
                 longest = most
-            joined = [join_cut(self._split(text), self._options.protect) for text in texts]
+            protect = self._options.protect
+            joined = [join_cut(self._split(text), protect) for text in texts]
             segments = encode_segments(joined, self._encode, longest, most)
         if self._seed is None and self._phrases is None and self._prefixes is None:
             return [list(starmap(Sentence, of_text)) for of_text in segments]
-        phrases = repeat(()) if self._phrases is None else self._phrases.take(len(texts))
-        prefixes = repeat(None) if self._prefixes is None else self._prefixes.take(len(texts))
-        return [self._complete(*parts) for parts in zip(segments, phrases, prefixes, strict=False)]
+        phrases: list[Any] = [()] * len(texts)
+        prefixes: list[Any] = [None] * len(texts)
+        if self._phrases is not None:
+            phrases = self._phrases.take(len(texts))
+        if self._prefixes is not None:
+            prefixes = self._prefixes.take(len(texts))
+        rows_of_texts = zip(segments, phrases, prefixes, strict=True)
+        return [self._complete(*parts) for parts in rows_of_texts]
 
     def _split(self, text: str) -> list[Segment]:
         """Split a text into lines and, with a splitter, these into sentences."""
@@ -115,15 +122,15 @@ class SentenceReader:
         is_of_all_texts = self._phrases is not None and self._phrases.is_shared
         if phrases and count != 1 and not (count == 0 and is_of_all_texts):
             kind = "a blank one" if count == 0 else f"one of {count}"
-            raise ConstraintError(
-                f"A text with constraints must be one line or sentence, got {kind}."
-            )
-        if prefix and not count and self._prefixes is not None and not self._prefixes.is_shared:
-            raise ConstraintError("A blank text must not have a target prefix, got one.")
+            requirement = "A text with constraints must be one line or sentence"
+            raise ConstraintError(f"{requirement}, got {kind}.")
+        has_own_prefix = self._prefixes is not None and not self._prefixes.is_shared
+        if prefix and not count and has_own_prefix:
+            requirement = "A blank text must not have a target prefix"
+            raise ConstraintError(f"{requirement}, got one.")
         if self._options.alternatives is not None and count > 1:
-            raise OptionError(
-                f"A text with alternatives must be one line or sentence, got one of {count}."
-            )
+            requirement = "A text with alternatives must be one line or sentence"
+            raise OptionError(f"{requirement}, got one of {count}.")
         sentences = []
         for segment in segments:
             if not segment.tokens:
@@ -134,19 +141,19 @@ class SentenceReader:
             prefix = None if prefix is None else []
         return sentences
 
-    def _tokenize_phrases(self, phrases: Any) -> Phrases:
+    def _tokenize_phrases(self, phrases: object) -> Phrases:
         if isinstance(phrases, str) or not isinstance(phrases, Sequence):
             raise ConstraintError(f"{_CONSTRAINTS_RULE}, got {phrases!r} for a text.")
-        return [
-            *(tokenize_constraint(self._tokenizer, phrase) for phrase in phrases),
-            *self._forced,
-        ]
+        tokens = [tokenize_constraint(self._tokenizer, phrase) for phrase in phrases]
+        return [*tokens, *self._forced]
 
-    def _tokenize_prefix(self, prefix: Any) -> list[int]:
+    def _tokenize_prefix(self, prefix: object) -> list[int]:
         if not isinstance(prefix, str):
             raise ConstraintError(f"{_PREFIX_RULE}, got {prefix!r}.")
         words = " ".join(prefix.split())
-        return encode_words(self._tokenizer, words, "A target prefix") if words else []
+        if not words:
+            return []
+        return encode_words(self._tokenizer, words, "A target prefix")
 
 
 class TextValues:
@@ -170,17 +177,20 @@ class TextValues:
     ):
         self.is_shared = is_shared
         self._requirement = requirement
-        if not is_shared and isinstance(values, Sized) and count not in (None, len(values)):
-            raise ConstraintError(f"{requirement}, but there are {len(values)} for {count} texts.")
-        self._each: Iterator[Any] = repeat(convert(values)) if is_shared else map(convert, values)
+        if is_shared:
+            self._each: Iterator[Any] = repeat(convert(values))
+            return
+        if isinstance(values, Sized) and count not in (None, len(values)):
+            problem = f"there are {len(values)} for {count} texts"
+            raise ConstraintError(f"{requirement}, but {problem}.")
+        self._each = map(convert, values)
 
     def take(self, count: int) -> list[Any]:
         """Return the values of so many texts, the next ones."""
         values = list(islice(self._each, count))
         if len(values) < count:
-            raise ConstraintError(
-                f"{self._requirement}, but there are {len(values)} for {count} texts."
-            )
+            problem = f"there are {len(values)} for {count} texts"
+            raise ConstraintError(f"{self._requirement}, but {problem}.")
         return values
 
 
@@ -190,20 +200,19 @@ def join_cut(segments: Sequence[Segment], protect: bool) -> list[Segment]:
     """
     if len(segments) == 1 or not protect:
         return list(segments)
-    text = "".join(segment.text + segment.separator for segment in segments)
-    ends = list(accumulate(len(segment.text + segment.separator) for segment in segments))
-    segment_ranges = [
-        (end - len(segment.text + segment.separator), end - len(segment.separator))
-        for end, segment in zip(ends, segments, strict=True)
-    ]
+    text = ""
+    segment_ranges = []
+    for segment in segments:
+        start = len(text)
+        segment_ranges.append((start, start + len(segment.text)))
+        text += segment.text + segment.separator
     ranges = merge([*segment_ranges, *find_protected(text, protect)])
     if len(ranges) == len(segments):
         return list(segments)
-    following = [start for start, _ in ranges[1:]] + [len(text)]
-    return [
-        Segment(text[start:end], text[end:last])
-        for (start, end), last in zip(ranges, following, strict=True)
-    ]
+    joined = []
+    for (start, end), (following, _) in pairwise([*ranges, (len(text), 0)]):
+        joined.append(Segment(text[start:end], text[end:following]))
+    return joined
 
 
 def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
@@ -213,7 +222,8 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
         return None
     if isinstance(splitter, str | None):
         language = options.source_language or options.src_lang
-        return find_splitter("abbreviations" if splitter is None else splitter, language)
+        name = "abbreviations" if splitter is None else splitter
+        return find_splitter(name, language)
     return splitter
 
 
@@ -247,11 +257,11 @@ def begin_with_languages(
         tokens = languages.tokens(direction).source
     except UserError as error:
         raise OptionError(str(error)) from error
-    begun = languages.begin(sources, tokens)
-    return [
-        list(source) if languages.begins_with_tag(source) else longer
-        for source, longer in zip(sources, begun, strict=True)
-    ]
+    rows = languages.begin(sources, tokens)
+    for index, source in enumerate(sources):
+        if languages.begins_with_tag(source):
+            rows[index] = list(source)
+    return rows
 
 
 def forced_language(

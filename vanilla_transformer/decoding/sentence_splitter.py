@@ -77,25 +77,24 @@ class AbbreviationSplitter:
     def _split(self, text: str) -> list[str]:
         try:
             with reporting_panics("sentencex failed"):
-                sentences = self._segment(self.language, plain := _LONG_SPACES.sub(" ", text))
+                plain = _LONG_SPACES.sub(" ", text)
+                sentences = self._segment(self.language, plain)
                 if len(sentences) > 1:
-                    sentences = self._segment(self.language, self._numbers.sub(",", plain))
+                    without_numbers = self._numbers.sub(",", plain)
+                    sentences = self._segment(self.language, without_numbers)
         except UserError as error:
-            logger.warning(
-                "%.80r is split after each mark that ends a sentence, because %s", text, error
-            )
+            message = "%.80r is split after each mark that ends a sentence, because %s"
+            logger.warning(message, text, error)
             return split_simply(text)
         ends = accumulate(map(len, sentences), initial=0)
-        stripped = [
-            sentence for start, end in pairwise(ends) if (sentence := text[start:end].strip())
-        ]
-        return [
-            part
-            for sentence in stripped
-            for part in (
-                split_simply(sentence) if _NEW_TO_SENTENCEX.search(sentence) else [sentence]
-            )
-        ]
+        parts = list[str]()
+        for start, end in pairwise(ends):
+            sentence = text[start:end].strip()
+            if _NEW_TO_SENTENCEX.search(sentence):
+                parts += split_simply(sentence)
+            elif sentence:
+                parts.append(sentence)
+        return parts
 
 
 def split_simply(text: str) -> list[str]:
@@ -123,12 +122,10 @@ def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, in
     """Return where the sentences of a text begin and end. All between them is white space."""
     ranges, end = list[tuple[int, int]](), 0
     sentences = splitter(text)
-    if not isinstance(sentences, list | tuple) or not all(
-        isinstance(part, str) for part in sentences
-    ):
-        raise UserError(
-            f"`sentence_splitter` must return a list of strings, got {sentences!r:.80}."
-        )
+    is_list = isinstance(sentences, list | tuple)
+    if not is_list or not all(isinstance(part, str) for part in sentences):
+        requirement = "`sentence_splitter` must return a list of strings"
+        raise UserError(f"{requirement}, got {sentences!r:.80}.")
     for sentence in sentences:
         start = text.find(sentence.strip(), end)
         if start < 0 or text[end:start].strip():

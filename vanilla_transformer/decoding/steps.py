@@ -40,28 +40,26 @@ def complete_alternatives(
     def decode_alternatives(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        eos = (
-            options.eos_token_id
-            if isinstance(options.eos_token_id, list)
-            else [options.eos_token_id]
-        )
+        eos = options.eos_token_id
+        if not isinstance(eos, list):
+            eos = [eos]
         # Of special tokens, only EOS is an alternative.
         special = [token for token in tokenizer.all_special_ids if token not in eos]
         prefixes = [sentence.prefix or () for sentence in sentences]
         count = options.count
-        tokens = next_tokens(
-            model, [sentence.tokens for sentence in sentences], prefixes, count, special
-        )
-        longer = [
-            sentence._replace(prefix=[*prefix, token])
-            for sentence, prefix, alternatives in zip(sentences, prefixes, tokens, strict=True)
-            for token in alternatives
-        ]
+        sources = [sentence.tokens for sentence in sentences]
+        tokens = next_tokens(model, sources, prefixes, count, special)
+        longer = []
+        for sentence, prefix, alternatives in zip(sentences, prefixes, tokens, strict=True):
+            for token in alternatives:
+                longer.append(sentence._replace(prefix=[*prefix, token]))
         completion_options = options.override(
             alternatives=None, target_prefix=options.target_prefix or "", num_return_sequences=1
         )
-        best = [translation for (translation,) in decode(longer, completion_options, report)]
-        return [best[start : start + count] for start in range(0, len(best), count)]
+        rows = decode(longer, completion_options, report)
+        best = [translation for (translation,) in rows]
+        starts = range(0, len(best), count)
+        return [best[start : start + count] for start in starts]
 
     return decode_alternatives
 
@@ -82,20 +80,20 @@ def next_tokens(
     start, device = model.generation_config.decoder_start_token_id, model.device
     entries = model.get_output_embeddings().weight.shape[0] - len({*special})
     if count > entries:
-        raise OptionError(
-            f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}."
-        )
+        requirement = f"`alternatives` must be at most {entries}, as many as there are tokens"
+        raise OptionError(f"{requirement}, got {count}.")
     best: dict[int, list[int]] = {}
-    sizes = [
-        (len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)
-    ]
+    sizes = []
+    for source, prefix in zip(sources, prefixes, strict=True):
+        sizes.append((len(source), len(prefix) + 1))
     for batch in plan_scoring_batches(sizes, _MOST_TOKENS):
         ids, seen = pad([sources[index] for index in batch])
         previous, written = pad([[start, *prefixes[index]] for index in batch])
         ids, seen = ids.to(device), seen.to(device)
         previous, written = previous.to(device), written.to(device)
         logits = decoder_logits(model, ids, seen, previous).float()
-        last = logits[torch.arange(len(batch), device=device), written.sum(dim=1) - 1]  # (B, V)
+        rows = torch.arange(len(batch), device=device)
+        last = logits[rows, written.sum(dim=1) - 1]  # (B, V)
         last[:, list(special)] = -torch.inf
         best |= zip(batch, last.topk(count)[1].tolist(), strict=True)
     return [best[index] for index in range(len(sizes))]
@@ -114,18 +112,23 @@ def translate_parts(decode: Decode, encode: Encode, config: PreTrainedConfig) ->
     def decode_parts(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        lines = [[Segment(sentence.text, "", ())] for sentence in sentences if not sentence.tokens]
+        lines = []
+        for sentence in sentences:
+            if not sentence.tokens:
+                lines.append([Segment(sentence.text, "", ())])
         if not lines:
             return decode(sentences, options, report)
         longest, most = source_limits(config)
         if options.split_sentences or options.sentence_splitter is not None:
             longest = most
-        segments = iter(encode_segments(lines, lambda texts: encode(texts, options), longest, most))
+        encoded = encode_segments(lines, lambda texts: encode(texts, options), longest, most)
+        segments_of_lines = iter(encoded)
         rows_of_parts = []
         for sentence in sentences:
             parts = [sentence]
             if not sentence.tokens:
-                parts = [sentence._replace(**segment._asdict()) for segment in next(segments)]
+                segments = next(segments_of_lines)
+                parts = [sentence._replace(**segment._asdict()) for segment in segments]
             if sentence.phrases and len(parts) > 1:
                 raise ConstraintError("A sentence with constraints must not be too long.")
             rows_of_parts.append(parts)
@@ -137,8 +140,10 @@ def translate_parts(decode: Decode, encode: Encode, config: PreTrainedConfig) ->
             for part in parts:
                 copied = [copy_sentence(part.text)] * options.count
                 translated.append(next(rows) if part.tokens else copied)
-            is_whole = bool(sentence.tokens)
-            answers.append(translated[0] if is_whole else _join(sentence.text, parts, translated))
+            if sentence.tokens:
+                answers.append(translated[0])
+            else:
+                answers.append(_join(sentence.text, parts, translated))
         return answers
 
     return decode_parts
@@ -150,13 +155,15 @@ def _join(
     """Return the translations of a text, given the ones of its parts. Without an alignment, words
     are in the order of the text.
     """
-    starts = list(accumulate((len(part.text + part.separator) for part in parts), initial=0))
+    lengths = [len(part.text + part.separator) for part in parts]
+    starts = list(accumulate(lengths, initial=0))
     texts = [part.text for part in parts]
     joined = []
     for translations in zip(*rows, strict=True):
         answer = translations[0]
         if len(parts) > 1:
-            answer = join_pieces(text, list(zip(starts, texts, translations, strict=False)), " ")
+            pieces = list(zip(starts, texts, translations, strict=False))
+            answer = join_pieces(text, pieces, " ")
         links = answer.alignment or proportional_links(len(text), answer.text)
         joined.append(answer._replace(alignment=links))
     return joined
@@ -201,7 +208,8 @@ def keep_protected(
             if not constrained:
                 return [None] * len(lost)
             beams = options.with_beams()
-            rows = iter(split_on_error(lambda part: decode(part, beams, ignore), constrained))
+            found_rows = split_on_error(lambda part: decode(part, beams, ignore), constrained)
+            rows = iter(found_rows)
             return [next(rows) if kept_phrases else None for kept_phrases in phrases]
 
         masks = find_masks(tokenizer)
@@ -228,4 +236,5 @@ def split_on_error(
         if len(items) < 2:
             return [None] * len(items)
         middle = len(items) // 2
-        return [*split_on_error(search, items[:middle]), *split_on_error(search, items[middle:])]
+        first_results = split_on_error(search, items[:middle])
+        return first_results + split_on_error(search, items[middle:])

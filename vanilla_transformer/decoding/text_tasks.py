@@ -63,26 +63,28 @@ class TaskInputs:
         if not self.is_of_library:
             return
         if not model.config.is_encoder_decoder:
-            raise UserError(
-                f"`{task}` must have a sequence-to-sequence model, got {type(model).__name__}."
-            )
+            kind = type(model).__name__
+            raise UserError(f"`{task}` must have a sequence-to-sequence model, got {kind}.")
         tasks = getattr(model.config, "task_specific_params", None) or {}
-        if task == "translation" and (
-            directed := [name for name in tasks if name.startswith(task)]
-        ):
+        directed = [name for name in tasks if name.startswith(task)]
+        if task == "translation" and directed:
             self.task = directed[0]
-            logger.warning("`translation` means %s, the first direction of the model.", self.task)
+            message = "`translation` means %s, the first direction of the model."
+            logger.warning(message, self.task)
         of_task = dict(tasks.get(self.task) or {})
-        self.prefix = of_task.pop("prefix", None) or getattr(model.config, "prefix", None) or ""
+        prefix_of_model = getattr(model.config, "prefix", None) or ""
+        self.prefix = of_task.pop("prefix", None) or prefix_of_model
         self.defaults["protect"] = False
         if options.get("generation_config") is None:
             self.defaults["num_beams"] = 4
             # These are the library's own limits.
-            if {options.get("max_length"), model.generation_config.max_length} <= {None, 20}:
+            limits = {options.get("max_length"), model.generation_config.max_length}
+            if limits <= {None, 20}:
                 self.defaults["max_new_tokens"] = 256
-            self.defaults |= {
-                name: value for name, value in of_task.items() if hasattr(GenerationConfig(), name)
-            }
+            known = GenerationConfig()
+            for name, value in of_task.items():
+                if hasattr(known, name):
+                    self.defaults[name] = value
 
     def direct(self, options: TranslationOptions) -> Direction:
         """Return the direction of a request, by default of the task's name, or refuse to guess
@@ -90,22 +92,18 @@ class TaskInputs:
         """
         direction = Direction(options.src_lang, options.tgt_lang)
         named = DIRECTED_TASK.fullmatch(self.task)
-        if direction != NO_DIRECTION or not (
-            named or (self.is_of_library and self.task == "translation")
-        ):
+        is_of_library = self.is_of_library and self.task == "translation"
+        if direction != NO_DIRECTION or not (named or is_of_library):
             return direction
         languages = find_languages(self._tokenizer, at_end=self.is_of_library)
-        if (
-            languages is not None
-            and not named
-            and languages.is_forced
-            and options.forced_bos_token_id is None
-        ):
-            raise OptionError(
-                "A model of many languages must have `src_lang` and `tgt_lang`, got none. Give "
-                "both."
-            )
-        return Direction(*named.groups()) if languages is not None and named else direction
+        if languages is None:
+            return direction
+        if named:
+            return Direction(*named.groups())
+        if languages.is_forced and options.forced_bos_token_id is None:
+            requirement = "A model of many languages must have `src_lang` and `tgt_lang`"
+            raise OptionError(f"{requirement}, got none. Give both.")
+        return direction
 
     def encode(
         self, texts: Sequence[str], options: TranslationOptions, prefix: str
@@ -113,23 +111,23 @@ class TaskInputs:
         """Return the token ids of sources, with a prefix of the task and the tokens of the
         languages.
         """
+        ids: list[list[int]] = []
         if not self.is_of_library:
             ids = encode_sources(self._model, self._tokenizer, list(texts))
-        else:
+        elif texts:
             sources = [prefix + text for text in texts]
             truncation = options.truncation or False
-            ids = self._tokenizer(sources, truncation=truncation)["input_ids"] if sources else []
-        return begin_with_languages(
-            self._tokenizer, ids, self.direct(options), at_end=self.is_of_library
-        )
+            ids = self._tokenizer(sources, truncation=truncation)["input_ids"]
+        direction = self.direct(options)
+        return begin_with_languages(self._tokenizer, ids, direction, self.is_of_library)
 
     def forced(self, options: TranslationOptions) -> dict[str, Any]:
         """Return the options of decoding that make a translation begin with its language, and end
         before a text.
         """
-        forced = forced_language(self._tokenizer, self.direct(options), at_end=self.is_of_library)
+        direction = self.direct(options)
+        forced = forced_language(self._tokenizer, direction, self.is_of_library)
         if options.stop_sequence:
-            forced["eos_token_id"] = self._tokenizer.encode(
-                options.stop_sequence, add_special_tokens=False
-            )[0]
+            stop = self._tokenizer.encode(options.stop_sequence, add_special_tokens=False)
+            forced["eos_token_id"] = stop[0]
         return forced

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a token of SentencePiece
-_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
+# Stands for bytes that the next token may complete
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
 def token_texts(
@@ -34,10 +35,14 @@ def token_texts(
         tokenizer.decoder = {token: name for name, token in tokenizer.encoder.items()}
         tokenizer.separate_vocabs = False
     special = {*tokenizer.all_special_ids}
-    texts = _texts(tokenizer, [token for token in ids if token not in special])
-    return [
-        tokenizer.convert_ids_to_tokens(token) if token in special else next(texts) for token in ids
-    ]
+    plain = _texts(tokenizer, [token for token in ids if token not in special])
+    texts = []
+    for token in ids:
+        if token in special:
+            texts.append(tokenizer.convert_ids_to_tokens(token))
+        else:
+            texts.append(next(plain))
+    return texts
 
 
 def _texts(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Iterator[str]:
@@ -66,10 +71,9 @@ def next_token_text(tokenizer: "PreTrainedTokenizerBase", before: Sequence[int],
     """
     if token in tokenizer.all_special_ids:
         return tokenizer.convert_ids_to_tokens(token)
-    shorter, longer = (
-        tokenizer.decode(ids, skip_special_tokens=True) for ids in (before, [*before, token])
-    )
-    return longer.rstrip(_INCOMPLETE)[len(shorter.rstrip(_INCOMPLETE)) :]
+    shorter = tokenizer.decode(before, skip_special_tokens=True).rstrip(_INCOMPLETE)
+    longer = tokenizer.decode([*before, token], skip_special_tokens=True)
+    return longer.rstrip(_INCOMPLETE)[len(shorter) :]
 
 
 class Token(NamedTuple):
@@ -87,12 +91,14 @@ def locate_tokens(
     text: str,
 ) -> list[Token]:
     """Return where the tokens are in the text that they are decoded to."""
-    special, tokens, decoded = {*tokenizer.all_special_ids}, list[Token](), ""
-    for token, shown, value in zip(
-        ids, token_texts(tokenizer, ids), log_probabilities, strict=True
-    ):
-        decoded += "" if token in special else shown
-        tokens.append(Token(len(decoded), value, shown if token in special else ""))
+    special = {*tokenizer.all_special_ids}
+    tokens, decoded = list[Token](), ""
+    texts = token_texts(tokenizer, ids)
+    for token, shown, value in zip(ids, texts, log_probabilities, strict=True):
+        name = shown if token in special else ""
+        if not name:
+            decoded += shown
+        tokens.append(Token(len(decoded), value, name))
     return move_tokens(tokens, decoded, text)
 
 
@@ -120,11 +126,15 @@ def move_tokens(
     old, _ = mask(old, old_ranges, old_masks)
     new, _ = mask(new, new_ranges, new_masks)
     known = [at for at, character in enumerate(old) if not character.isspace()]
-    ends = [0, *(at + 1 for at, character in enumerate(new) if not character.isspace())]
-    return [
-        token._replace(end=ends[min(bisect_left(known, token.end), len(ends) - 1)])
-        for token in tokens
-    ]
+    ends = [0]
+    for end, character in enumerate(new, start=1):
+        if not character.isspace():
+            ends.append(end)
+    moved = []
+    for token in tokens:
+        count = min(bisect_left(known, token.end), len(ends) - 1)
+        moved.append(token._replace(end=ends[count]))
+    return moved
 
 
 def to_entries(tokens: Sequence[Token], text: str) -> list[dict[str, Any]]:
@@ -134,6 +144,7 @@ def to_entries(tokens: Sequence[Token], text: str) -> list[dict[str, Any]]:
     entries, start = list[dict[str, Any]](), 0
     for end, log_probability, name in [*tokens, Token(len(text), 0.0)]:
         end = start if name else max(start, end)
-        entries.append({"text": name or text[start:end], "log_probability": log_probability})
+        shown = name or text[start:end]
+        entries.append({"text": shown, "log_probability": log_probability})
         start = end
     return entries if entries[-1]["text"] else entries[:-1]

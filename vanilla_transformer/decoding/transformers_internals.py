@@ -39,7 +39,8 @@ def restore_tasks() -> None:
     registry = pipelines.PIPELINE_REGISTRY
     for task in TASKS:
         getattr(pipelines, "REMOVED_TASKS", {}).pop(task, None)
-        registry.supported_tasks.pop(task, None)  # registering twice would log a warning
+        # Registering twice would log a warning.
+        registry.supported_tasks.pop(task, None)
         registry.register_pipeline(
             task, pipeline_class=CarriedTranslationPipeline, pt_model=AutoModelForSeq2SeqLM
         )
@@ -52,7 +53,9 @@ def restore_tasks() -> None:
 
     def check_restored_task(task: str) -> tuple[str, dict, Any]:
         """Take `translation_en_to_de` as `translation`; the pipeline gets the whole name."""
-        task_facts = check_task(registry, "translation" if DIRECTED_TASK.fullmatch(task) else task)
+        if DIRECTED_TASK.fullmatch(task):
+            task = "translation"
+        task_facts = check_task(registry, task)
         if task_facts[1]["impl"] is CarriedTranslationPipeline:
             from .translation_pipeline import TranslationPipeline
 

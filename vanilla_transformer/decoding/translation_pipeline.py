@@ -39,6 +39,8 @@ from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from vanilla_transformer.decoding.ensemble import DecodedModel
 
 # Options with values for each text, or for several translations of one
@@ -100,7 +102,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def __init__(
         self,
         model: "DecodedModel",
-        tokenizer: Any = None,
+        tokenizer: "PreTrainedTokenizerBase | None" = None,
         *,
         precision: str | None = None,
         compile: bool | str = "auto",
@@ -122,8 +124,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 f"`model` must be a model, got the folder or name {str(model)!r}. Call "
                 "`load_pipeline` of vanilla_transformer.decoding.loading."
             )
-        super().__init__(model, with_normalization(tokenizer) if normalize else tokenizer, **kwargs)
-        self.inputs = TaskInputs(self.model, self.tokenizer, self.task, self.default_options)
+        if normalize:
+            tokenizer = with_normalization(tokenizer)
+        super().__init__(model, tokenizer, **kwargs)
+        defaults = self.default_options
+        self.inputs = TaskInputs(self.model, self.tokenizer, self.task, defaults)
         self.task: str = self.inputs.task
         self.prefix = self.inputs.prefix
         self.default_options = {**self.inputs.defaults, **self.default_options}
@@ -190,28 +195,25 @@ class TranslationPipeline(CarriedTranslationPipeline):
         `num_return_sequences`.
         """
         answers = super().__call__(inputs, *args, **options)
-        is_nested = (
-            self.inputs.is_of_library and isinstance(inputs, str) and isinstance(answers[0], list)
-        )
-        return answers[0] if is_nested else answers
+        is_of_library = self.inputs.is_of_library and isinstance(inputs, str)
+        if is_of_library and isinstance(answers[0], list):
+            return answers[0]
+        return answers
 
     def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
         # A generation config may replace the options of the constructor.
         if self.inputs.is_of_library:
             options = {"protect": self.default_options["protect"], **options}
-        resolved = TranslationOptions.resolve(
-            options, self.default_options, self.model.generation_config
-        )
-        if resolved.alternatives is not None and (self.reranks or self._ensemble is not None):
+        of_model = self.model.generation_config
+        resolved = TranslationOptions.resolve(options, self.default_options, of_model)
+        has_further_model = self.reranks or self._ensemble is not None
+        if resolved.alternatives is not None and has_further_model:
             raise OptionError(
                 "`alternatives` are of one model without reranking. Leave the other models out."
             )
-        check_languages(
-            self.tokenizer,
-            Direction(resolved.src_lang, resolved.tgt_lang),
-            self.inputs.is_of_library,
-        )
+        direction = Direction(resolved.src_lang, resolved.tgt_lang)
+        check_languages(self.tokenizer, direction, self.inputs.is_of_library)
         return TranslationCall(self, resolved, count)
 
     def encode(self, texts: list[str], options: TranslationOptions) -> list[list[int]]:
@@ -225,12 +227,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
         models made it.
         """
         is_whole = self.inputs.is_of_library
-        cleaning = (
-            {}
-            if clean_up is None and not is_whole
-            else {"clean_up_tokenization_spaces": bool(clean_up)}
-        )
-        texts = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True, **cleaning)
+        options = {"skip_special_tokens": True}
+        if clean_up is not None or is_whole:
+            options["clean_up_tokenization_spaces"] = bool(clean_up)
+        texts = self.tokenizer.batch_decode(model_outputs, **options)
         return texts if is_whole else [text.strip() for text in texts]
 
     def translate_sentences(
@@ -274,9 +274,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 call.
         """
         decode: Decode = self.search
-        keeps = options.protect or any(sentence.kept is not None for sentence in sentences)
-        for step in () if options.return_tensors else self.steps(options, keeps):
-            decode = step(decode)
+        if not options.return_tensors:
+            has_kept = any(sentence.kept is not None for sentence in sentences)
+            for step in self.steps(options, keeps=options.protect or has_kept):
+                decode = step(decode)
         return decode(sentences, options, report)
 
     def steps(self, options: TranslationOptions, keeps: bool) -> Iterator[Step]:
@@ -291,7 +292,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             from vanilla_transformer.extensions.terms.terms import use_terms
 
             yield partial(use_terms, encode=self.encode, tokenizer=self.tokenizer)
-        if self.reranks or any(getattr(options, name) is not None for name in ("mbr", *RERANKING)):
+        choosing = [getattr(options, name) for name in ("mbr", *RERANKING)]
+        if self.reranks or any(value is not None for value in choosing):
             from vanilla_transformer.extensions.reranking.reranking import (
                 steps as steps_of_reranking,
             )
@@ -299,13 +301,13 @@ class TranslationPipeline(CarriedTranslationPipeline):
             yield from steps_of_reranking(self, options)
         if keeps and options.alternatives is None:
             yield partial(translate_parts, encode=self.encode, config=self.model.config)
+            has_heads = bool(getattr(self.model.config, "alignment_heads", None))
             yield partial(
                 keep_protected,
                 tokenizer=self.tokenizer,
                 uses_masks=not self.reranks,
                 can_constrain=not self.reranks and self.uses_engine,
-                aligns=self.uses_engine
-                and bool(getattr(self.model.config, "alignment_heads", None)),
+                aligns=self.uses_engine and has_heads,
             )
         if find_masks(self.tokenizer):
             yield remove_masks
@@ -317,17 +319,16 @@ class TranslationPipeline(CarriedTranslationPipeline):
         by `generate()`.
         """
         forced = self.inputs.forced(options)
-        options = options.override(**forced) if forced else options
-        rows = iter(
-            self.encode([sentence.text for sentence in sentences if not sentence.tokens], options)
-        )
-        sentences = [
-            sentence if sentence.tokens else sentence._replace(tokens=next(rows))
-            for sentence in sentences
-        ]
+        if forced:
+            options = options.override(**forced)
+        sentences = self._complete(sentences, options)
         clean_up = options.clean_up_tokenization_spaces
-        read: Any = list if options.return_tensors else partial(self.postprocess, clean_up=clean_up)
-        engine = None if options.return_tensors else self._find_engine(sentences, options)
+        read: Any = partial(self.postprocess, clean_up=clean_up)
+        engine = None
+        if options.return_tensors:
+            read = list
+        else:
+            engine = self._find_engine(sentences, options)
         if engine is None:
             sources = [sentence.tokens for sentence in sentences]
             with _naming_options(options):
@@ -340,14 +341,26 @@ class TranslationPipeline(CarriedTranslationPipeline):
             return rows_of_translations
         if not sentences:
             return []
-        requests = [
-            DecodeRequest(sentence.tokens, sentence.prefix or (), sentence.phrases, sentence.seed)
-            for sentence in sentences
-        ]
+        requests = []
+        for sentence in sentences:
+            prefix, phrases = sentence.prefix or (), sentence.phrases
+            requests.append(DecodeRequest(sentence.tokens, prefix, phrases, sentence.seed))
         hypotheses = engine.decode(requests, options.count, report=report)
-        return to_translations(
-            sentences, hypotheses, read, self.tokenizer, options, self.model.config
-        )
+        config = self.model.config
+        return to_translations(sentences, hypotheses, read, self.tokenizer, options, config)
+
+    def _complete(
+        self, sentences: Sequence[Sentence], options: TranslationOptions
+    ) -> list[Sentence]:
+        """Return sentences of which all have tokens."""
+        texts = [sentence.text for sentence in sentences if not sentence.tokens]
+        rows = iter(self.encode(texts, options))
+        complete = []
+        for sentence in sentences:
+            if not sentence.tokens:
+                sentence = sentence._replace(tokens=next(rows))
+            complete.append(sentence)
+        return complete
 
     def _find_engine(
         self, sentences: Sequence[Sentence], options: TranslationOptions
@@ -366,13 +379,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
         }
         required_by = options.returned
         if required_by is None and sentences:
-            required_by = next((name for name, is_needed in needed.items() if is_needed), None)
+            names = [name for name, is_needed in needed.items() if is_needed]
+            required_by = names[0] if names else None
         if required_by is None and self._ensemble is not None:
             required_by = "ensemble"
-        starts_with_text = options.decoder_start_token_id not in (  # in the library's search
-            None,
-            *self.tokenizer.all_special_ids,
-        )
+        start = options.decoder_start_token_id  # in the library's search
+        starts_with_text = start not in (None, *self.tokenizer.all_special_ids)
         if self.inputs.is_of_library and required_by is None and starts_with_text:
             return None
         if options.return_confidence and needs_alignments(options, self.model.config):
@@ -390,13 +402,15 @@ def _naming_options(options: TranslationOptions) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, ImportError, AssertionError) as error:
-        of_model = [name for name in options.library if name not in options.generate_kwargs]
+        of_call = options.generate_kwargs
+        of_model = [name for name in options.library if name not in of_call]
         if not of_model:
             raise
         names = ", ".join(f"`{name}`" for name in of_model)
         requirement = f"`generate()` of transformers must accept {names} of the model"
         hint = f"Leave them out of its {GENERATION_CONFIG_NAME}."
-        raise OptionError(f"{requirement}, but: {first_line(error).rstrip('.')}. {hint}") from error
+        reason = first_line(error).rstrip(".")
+        raise OptionError(f"{requirement}, but: {reason}. {hint}") from error
 
 
 class TranslationCall:
@@ -415,15 +429,13 @@ class TranslationCall:
     ):
         self._pipeline, self.options = pipeline, options
         self.num_return_sequences = options.count
-        self._reader = SentenceReader(
-            options, pipeline.tokenizer, pipeline.encode, pipeline.model.config, count
-        )
+        tokenizer, config = pipeline.tokenizer, pipeline.model.config
+        self._reader = SentenceReader(options, tokenizer, pipeline.encode, config, count)
 
     def segments(self, texts: list[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""
-        return self._reader.read(
-            texts, self._pipeline.inputs.is_of_library or bool(self.options.return_tensors)
-        )
+        is_of_library = self._pipeline.inputs.is_of_library
+        return self._reader.read(texts, is_of_library or bool(self.options.return_tensors))
 
     def keep(self, sentence: Sentence) -> Translation:
         """Return the translation of a sentence without tokens."""
@@ -452,7 +464,6 @@ class TranslationCall:
         name = self._pipeline.inputs.answer
         if self.options.return_tensors:
             return {f"{name}_token_ids": translations[0].text}
-        answer = build_answer(
-            text, sentences, translations, self.options, self._pipeline.model.config
-        )
+        config = self._pipeline.model.config
+        answer = build_answer(text, sentences, translations, self.options, config)
         return {f"{name}_text": answer.pop("translation_text"), **answer}

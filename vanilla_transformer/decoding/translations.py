@@ -22,7 +22,8 @@ class Link(NamedTuple):
     def shift(self, source: int, target: int) -> "Link":
         """Return the link in texts with so many more characters before."""
         start, end = self.source_start + source, self.source_end + source
-        return Link(start, end, self.target_start + target, self.target_end + target, self.weight)
+        target_start, target_end = self.target_start + target, self.target_end + target
+        return Link(start, end, target_start, target_end, self.weight)
 
 
 class Translation(NamedTuple):
@@ -61,8 +62,9 @@ def join_pieces(
     links = list[Link]()
     for start, text, translation in pieces:
         target += source[end:start] or (space if end else "")
-        tokens += [token._replace(end=token.end + len(target)) for token in translation.tokens]
-        links += [link.shift(start, len(target)) for link in translation.alignment]
+        shift = len(target)
+        tokens += [token._replace(end=token.end + shift) for token in translation.tokens]
+        links += [link.shift(start, shift) for link in translation.alignment]
         target += translation.text
         end = start + len(text)
     return Translation(target + source[end:], tokens=tokens, alignment=links)
@@ -72,7 +74,7 @@ def copy_sentence(text: str, lost: Sequence[Token] = ()) -> Translation:
     """Return a text as its own translation, instead of one whose tokens are lost and get no
     text.
     """
-    tokens = [Token(len(text), 0.0), *(token._replace(end=len(text)) for token in lost)]
-    return Translation(
-        text, tokens=tokens, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)]
-    )
+    tokens = [Token(len(text), 0.0)]
+    tokens += [token._replace(end=len(text)) for token in lost]
+    links = [Link(*unit, *unit, 1.0) for unit in split_units(text)]
+    return Translation(text, tokens=tokens, alignment=links)

@@ -46,8 +46,10 @@ def align(
         hypothesis: The same ones, with attention.
     """
     assert hypothesis.attention is not None
-    target_spans = [*pairwise([0, *(token.end for token in tokens)])]
-    return link_units(source, source_spans, text, target_spans, torch.tensor(hypothesis.attention))
+    ends = [token.end for token in tokens]
+    target_spans = [*pairwise([0, *ends])]
+    attention = torch.tensor(hypothesis.attention)
+    return link_units(source, source_spans, text, target_spans, attention)
 
 
 def link_units(
@@ -63,7 +65,8 @@ def link_units(
     source_units, target_units = split_units(source), split_units(target)
     if not source_units or not target_units:
         return []
-    of_source = _shares(source_spans[: attention.shape[1]], source_units)  # (S, source units)
+    read_spans = source_spans[: attention.shape[1]]
+    of_source = _shares(read_spans, source_units)  # (S, source units)
     of_target = _shares(target_spans, target_units)  # (T, target units)
     means = of_target / of_target.sum(dim=0).clamp(min=1.0e-9)
     weights = means.T @ attention @ of_source  # (target units, source units)
@@ -118,7 +121,8 @@ def token_spans(
             have no characters.
     """
     if not getattr(tokenizer, "is_fast", False):
-        raise UserError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")
+        kind = type(tokenizer).__name__
+        raise UserError(f"Alignments need a fast tokenizer, got {kind}.")
     if not texts:
         return []
     encoding = tokenizer(
@@ -136,7 +140,8 @@ def token_spans(
                 spans.append(span)
         spans.append((len(text), len(text)))
         if encoded is not None:
-            spans = [(0, 0)] * (len(encoded[index]) - len(spans)) + spans
+            further = len(encoded[index]) - len(spans)
+            spans = [(0, 0)] * further + spans
         rows.append(spans)
     return rows
 
@@ -167,7 +172,8 @@ def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:
         owners |= dict.fromkeys(range(start, end), unit)
     shares = torch.zeros(len(spans), len(units))
     for row, (start, end) in enumerate(spans):
-        counts = Counter(owners[index] for index in range(start, end) if index in owners)
+        owned = [index for index in range(start, end) if index in owners]
+        counts = Counter(owners[index] for index in owned)
         for unit, count in counts.items():
             shares[row, unit] = count / counts.total()
     return shares

@@ -8,15 +8,20 @@ plain one multiplies a few rows in float32.
 
 import copy
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
+if TYPE_CHECKING:
+    from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
+
 _Module = TypeVar("_Module", bound=nn.Module)
-_INPUTS = ("q_proj", "k_proj", "v_proj")  # self-attention projects one input three times
-MOST_PLAIN_ROWS = 8  # which plain products of small weights, and one thread, multiply fastest
+# Self-attention projects one input three times.
+_INPUTS = ("q_proj", "k_proj", "v_proj")
+# Plain products of small weights, and one thread, multiply so many rows fastest.
+MOST_PLAIN_ROWS = 8
 SMALL_WEIGHT = 2**18  # numbers
 
 
@@ -37,16 +42,18 @@ class PackedLinear(nn.Linear):
         first = linears[0]
         outputs = sum(linear.out_features for linear in linears)
         super().__init__(first.in_features, outputs, first.bias is not None, device="meta")
-        self.weight = (
-            first.weight if len(linears) == 1 else _join([linear.weight for linear in linears])
-        )
+        self.weight = first.weight
+        if len(linears) > 1:
+            self.weight = _join([linear.weight for linear in linears])
         if first.bias is not None:
+            self.bias = first.bias
             # oneDNN reads the bias as if it were contiguous.
-            is_shared = len(linears) == 1 and first.bias.is_contiguous()
-            self.bias = first.bias if is_shared else _join([linear.bias for linear in linears])
+            if len(linears) > 1 or not first.bias.is_contiguous():
+                self.bias = _join([linear.bias for linear in linears])
         self._packed: Tensor | None = None
         self._activation = activation
-        self._is_small = self.weight.dtype == torch.float32 and self.weight.numel() <= SMALL_WEIGHT
+        is_small = self.weight.numel() <= SMALL_WEIGHT
+        self._is_small = self.weight.dtype == torch.float32 and is_small
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_packed": None}  # which cannot be copied or stored
@@ -73,11 +80,12 @@ class PackedLinear(nn.Linear):
 def pack(weight: Tensor) -> Tensor:
     """Return a weight in the layout of oneDNN, or as it is if oneDNN does not multiply it."""
     is_plain = type(weight) in (Tensor, nn.Parameter) and weight.device.type == "cpu"
-    types = [
-        torch.float32,
-        *([torch.bfloat16] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else []),
-    ]
-    if not is_plain or weight.dtype not in types or not torch.backends.mkldnn.is_available():
+    types = [torch.float32]
+    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        types.append(torch.bfloat16)
+    if not is_plain or weight.dtype not in types:
+        return weight
+    if not torch.backends.mkldnn.is_available():
         return weight
     with torch.no_grad():
         return torch.ops.mkldnn._reorder_linear_weight(weight.detach())
@@ -97,25 +105,23 @@ def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = No
             copied[module] = module
         else:
             copied[module] = copy.copy(module)
-            children = {
-                name: packed_copy(child, copied)
-                for name, child in module._modules.items()
-                if child is not None
-            }
-            if (
-                type(children.get("activation_fn")) is nn.ReLU
-                and type(children.get("fc1")) is PackedLinear
-            ):
-                # Equation 2 in one product
+            children = dict[str, nn.Module]()
+            for name, child in module._modules.items():
+                if child is not None:
+                    children[name] = packed_copy(child, copied)
+            activation, first = children.get("activation_fn"), children.get("fc1")
+            # Equation 2 in one product
+            if type(activation) is nn.ReLU and type(first) is PackedLinear:
                 inner = PackedLinear(cast(nn.Linear, module.fc1), activation="relu")
                 children |= {"fc1": inner, "activation_fn": nn.Identity()}
             copied[module]._modules = module._modules | children
     return copied[module]
 
 
-def inputs_of(attention: Any) -> list[Any]:
+def inputs_of(attention: "VanillaTransformerAttention") -> list[Any]:
     return [getattr(attention, name) for name in _INPUTS]
 
 
 def _join(tensors: Sequence[Tensor]) -> nn.Parameter:
-    return nn.Parameter(torch.cat([tensor.detach() for tensor in tensors]), requires_grad=False)
+    joined = torch.cat([tensor.detach() for tensor in tensors])
+    return nn.Parameter(joined, requires_grad=False)

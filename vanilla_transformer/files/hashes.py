@@ -26,10 +26,8 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
     The hash of the file, if its folder has hashes, is set with it.
     """
     path = Path(path)
-    content = (
-        json.dumps(json.loads(path.read_text(encoding="utf-8")) | entries, indent=2, sort_keys=True)
-        + "\n"
-    )
+    values = json.loads(path.read_text(encoding="utf-8")) | entries
+    content = json.dumps(values, indent=2, sort_keys=True) + "\n"
     hashes = path.with_name(HASHES_FILE)
     if not hashes.is_file():
         with atomic_file(path) as file:
@@ -37,12 +35,9 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
         return
     with atomic_folder(path.parent) as temporary:
         (temporary / path.name).write_text(content, encoding="utf-8")
-        of_files = json.loads(hashes.read_text(encoding="utf-8")) | {
-            path.name: hash_file(temporary / path.name)
-        }
-        (temporary / HASHES_FILE).write_text(
-            json.dumps(of_files, indent=2) + "\n", encoding="utf-8"
-        )
+        hash_of_file = json.loads(hashes.read_text(encoding="utf-8"))
+        hash_of_file[path.name] = hash_file(temporary / path.name)
+        _write_hashes(temporary, hash_of_file)
 
 
 def hash_file(path: Path) -> str:
@@ -53,9 +48,15 @@ def hash_file(path: Path) -> str:
 
 def write_hashes(folder: Path) -> None:
     """Write the SHA-256 of every file of `folder` to `HASHES_FILE` in it, for `find_damage`."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in paths}
-    (folder / HASHES_FILE).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
+    hash_of_file = {}
+    for path in sorted(filter(Path.is_file, folder.rglob("*"))):
+        hash_of_file[path.relative_to(folder).as_posix()] = hash_file(path)
+    _write_hashes(folder, hash_of_file)
+
+
+def _write_hashes(folder: Path, hash_of_file: Mapping[str, str]) -> None:
+    content = json.dumps(hash_of_file, indent=2) + "\n"
+    (folder / HASHES_FILE).write_text(content, encoding="utf-8")
 
 
 def find_damage(folder: Path) -> str | None:
@@ -116,7 +117,8 @@ def cached_folder(
             damage = find_damage(folder) if folder.is_dir() else "it is a file"
             if damage is None:  # written while this process waited
                 return folder
-            logger.warning("The cache entry %s is damaged (%s). It is built again.", folder, damage)
+            message = "The cache entry %s is damaged (%s). It is built again."
+            logger.warning(message, folder, damage)
         with atomic_folder(folder, mode, replace=True) as temporary:
             write(temporary)
             write_hashes(temporary)

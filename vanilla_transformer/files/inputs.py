@@ -11,7 +11,6 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
@@ -59,14 +58,20 @@ def _spool(path: str) -> Any:
     """Return a temporary file with the text of a pipe; on Linux it has no name that a killed
     process could leave.
     """
-    if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes > 1:
         raise UserError(
             f"A pipe has one reader, but {path} would have {processes}. Write its text to a file."
         )
-    create: Any = tempfile.TemporaryFile if sys.platform == "linux" else tempfile.NamedTemporaryFile
+    create: Any = tempfile.NamedTemporaryFile
+    if sys.platform == "linux":
+        create = tempfile.TemporaryFile
     file = create()
-    with nullcontext(open_stdin().buffer) if path in _NAMES_OF_STDIN else open(path, "rb") as pipe:
-        shutil.copyfileobj(pipe, file)
+    if path in _NAMES_OF_STDIN:
+        shutil.copyfileobj(open_stdin().buffer, file)
+    else:
+        with open(path, "rb") as pipe:
+            shutil.copyfileobj(pipe, file)
     file.flush()
     return file
 
@@ -77,16 +82,20 @@ def _place(file: Any) -> str:
 
 def check_pipes(names: Iterable[str | Path | int]) -> None:
     """Refuse a pipe that is named twice. The number 0 is standard input, as `-` is."""
-    pipes = [STDIN if name == 0 else str(name) for name in names if name == 0 or is_pipe(str(name))]
-    files = (
-        [os.stat(open_stdin().fileno() if name == STDIN else name) for name in pipes]
-        if pipes[1:]
-        else []
-    )
-    places = [(file.st_dev, file.st_ino) for file in files]
-    for number, identity in enumerate(places):
-        if identity in places[:number]:
-            names_of_pipe = f"{pipes[places.index(identity)]} and {pipes[number]}"
+    pipes = []
+    for name in names:
+        path = STDIN if name == 0 else str(name)
+        if is_pipe(path):
+            pipes.append(path)
+    if len(pipes) < 2:
+        return
+    identities: list[tuple[int, int]] = []
+    for number, path in enumerate(pipes):
+        facts = os.stat(open_stdin().fileno() if path == STDIN else path)
+        identities.append((facts.st_dev, facts.st_ino))
+        first = identities.index(identities[-1])
+        if first < number:
+            names_of_pipe = f"{pipes[first]} and {path}"
             raise UserError(
                 f"A pipe is one input, since it is read once, got {names_of_pipe}. Write its "
                 "text to a file."
@@ -114,16 +123,16 @@ def _open_zst(file: Any, mode: str) -> Any:
     import pyarrow as pa
 
     if mode == "rb":
-        return BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"))
+        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+        return BufferedReader(stream)
     kept_open = open(file.fileno(), "wb", closefd=False)  # noqa: SIM115 (pyarrow closes it)
     return pa.CompressedOutputStream(pa.PythonFile(kept_open, mode="w"), "zstd")
 
 
 # How text is read from a binary file or written to it, by the ending of the name.
 COMPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
-    ".gz": lambda file, mode: gzip.GzipFile(
-        "", mode, fileobj=file, mtime=0
-    ),  # the same text, the same bytes
+    # The same text has the same bytes.
+    ".gz": lambda file, mode: gzip.GzipFile("", mode, fileobj=file, mtime=0),
     ".xz": lzma.LZMAFile,
     ".bz2": bz2.BZ2File,
     ".zst": _open_zst,

@@ -51,7 +51,8 @@ def acquire_lock(path: Path, wait: bool = True) -> "AcquireReturnProxy[BaseFileL
             elif not wait:
                 raise
             elif is_silent:
-                logger.warning("Waiting for %s, which %s holds.", lock.lock_file, find_holder(path))
+                holder = find_holder(path)
+                logger.warning("Waiting for %s, which %s holds.", lock.lock_file, holder)
                 is_silent = False
         except OSError as error:
             if error.errno not in UNSUPPORTED or isinstance(lock, SoftFileLock):

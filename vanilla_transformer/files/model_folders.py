@@ -11,7 +11,8 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "sentencepiece.model",
 )
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
+# As transformers names them
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 MODEL_FILES = (*WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
 
 
@@ -28,4 +29,5 @@ def delete_weights(folder: Path) -> None:
 
 def weight_paths(folder: Path) -> list[Path]:
     """Return where a model has weights, the files that make a folder a model first."""
-    return [*(folder / name for name in WEIGHTS), *folder.glob("model-*-of-*.safetensors")]
+    first_paths = [folder / name for name in WEIGHTS]
+    return [*first_paths, *folder.glob("model-*-of-*.safetensors")]

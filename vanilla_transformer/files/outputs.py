@@ -21,7 +21,9 @@ def check_output_dir_is_empty(output_dir: str | Path) -> None:
     refuse_dangling_link(output_dir)
     recover_folders(output_dir)
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
-        problem = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
+        problem = f"{output_dir} is a file"
+        if output_dir.is_dir():
+            problem = f"{output_dir} is not empty"
         raise UserFileError(
             f"The output must be a new or an empty folder, but {problem}. Choose another folder."
         )
@@ -47,9 +49,8 @@ def check_output_dir(
     if not folder.is_dir():
         raise UserFileError(f"{requirement}, but {folder} is a file. Choose another folder.")
     for path in sorted(folder.iterdir()):
-        is_kept = path.name.startswith(".") or (
-            path.is_dir() and not any(map(path.match, replaced))
-        )
+        is_replaced = any(map(path.match, replaced))
+        is_kept = path.name.startswith(".") or (path.is_dir() and not is_replaced)
         if not is_kept:
             raise UserFileError(
                 f"{requirement}, but {folder} has {path.name}. Choose another folder."
@@ -71,9 +72,8 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         if output.is_dir():
             raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
         ending = output.suffix.lower()
-        is_document = ending in DOCUMENT_ENDINGS and any(
-            str(source).lower().endswith(ending) for source in inputs
-        )
+        is_of_input = any(str(source).lower().endswith(ending) for source in inputs)
+        is_document = ending in DOCUMENT_ENDINGS and is_of_input
         is_binary = ending in FORMAT_OF_ENDING and not FORMAT_OF_ENDING[ending].is_text
         if (is_binary or ending in BINARY_ENDINGS) and not is_document:
             requirement = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
@@ -81,10 +81,8 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
                 f"{requirement}, but the name {output} is one of another format. Choose "
                 "another ending."
             )
-        is_of_model = output.suffix == ".safetensors" or output.name in (
-            *MODEL_FILES,
-            *TOKENIZER_FILES,
-        )
+        file_names = (*MODEL_FILES, *TOKENIZER_FILES)
+        is_of_model = output.suffix == ".safetensors" or output.name in file_names
         # A model is a folder among the inputs.
         replaced = [output.parent, output] if is_of_model else [output]
         same = None
@@ -120,18 +118,20 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
         raise UserError(f"{problem}. Wait for it, stop it, or choose another output.") from None
     try:
         leftovers = [*folder.glob(TEMPORARY.format("*"))]
-        outputs = {path.with_name(path.name[1:].rpartition(".")[0]) for path in leftovers}
-        for output in (folder, *{*folder.iterdir(), *outputs}):
+        outputs = {*folder.iterdir()}
+        for leftover in leftovers:
+            output_name = leftover.name[1:].rpartition(".")[0]
+            outputs.add(leftover.with_name(output_name))
+        for output in (folder, *outputs):
             recover_folders(output)
         for leftover in leftovers:  # its writer is dead
             if leftover.is_file() and is_own(leftover):
                 leftover.unlink()
         yield
     finally:
-        is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {
-            LOCK,
-            marker_of(Path(LOCK)).name,
-        }
+        names_of_lock = {LOCK, marker_of(Path(LOCK)).name}
+        names = {path.name for path in folder.glob("*")}
+        is_unused = not was_empty and names <= names_of_lock
         if is_unused:
             with suppress(PermissionError):  # Windows, where releasing deletes it
                 (folder / LOCK).unlink(missing_ok=True)

@@ -89,7 +89,8 @@ def _levels(path: Path) -> Iterator[Path]:
     """Yield the folders above `path` from `/` on, the path itself, and the levels of what links
     among them name.
     """
-    parts, links, current = [*reversed(path.absolute().parts)], 0, Path()
+    parts = [*reversed(path.absolute().parts)]
+    links, current = 0, Path()
     while parts:
         part = parts.pop()
         current = current.parent if part == ".." else current / part
@@ -124,9 +125,9 @@ def _find_problem(path: Path, root: Path | None) -> str | None:
     # The mode of a link means nothing.
     if is_link or (root is None and is_folder and facts.st_mode & stat.S_ISVTX):
         return None
-    by_group = facts.st_mode & stat.S_IWGRP and (
-        root is not None or not _is_of_user_alone(path, facts.st_gid)
-    )
+    by_group = facts.st_mode & stat.S_IWGRP
+    if by_group and root is None:
+        by_group = not _is_of_user_alone(path, facts.st_gid)
     if not (by_group or facts.st_mode & stat.S_IWOTH):
         return None
     command = f"chmod go-w {path}" if root is None else f"chmod -R go-w {root}"
@@ -142,7 +143,9 @@ def _is_of_user_alone(path: Path, group_id: int) -> bool:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(group_id)
     except KeyError:
         return False
-    if user.pw_gid != group_id or group.gr_name != user.pw_name or {*group.gr_mem} - {user.pw_name}:
+    if user.pw_gid != group_id or group.gr_name != user.pw_name:
+        return False
+    if {*group.gr_mem} - {user.pw_name}:
         return False
     try:
         return not hasattr(os, "listxattr") or "system.posix_acl_access" not in os.listxattr(path)

@@ -38,12 +38,10 @@ def describe_recipes() -> dict[str, str]:
     """Return the first sentence of the comment of each packaged recipe, by its name."""
     descriptions = {}
     for path in sorted(resource_folder("recipes").glob("*.yaml")):
-        lines = takewhile(
-            lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines()
-        )
-        descriptions[path.stem] = re.split(r"[.:] ", " ".join(line[1:].strip() for line in lines))[
-            0
-        ].rstrip(".")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        comment_lines = takewhile(lambda line: line.startswith("#"), lines)
+        comment = " ".join(line[1:].strip() for line in comment_lines)
+        descriptions[path.stem] = re.split(r"[.:] ", comment)[0].rstrip(".")
     return descriptions
 
 
@@ -56,19 +54,15 @@ def find_facts(name_or_path: str) -> Path:
 
 def _find(name_or_path: str, folder: str, kind: str) -> Path:
     path = Path(name_or_path)
-    if (
-        path.name != name_or_path
-        or path.suffix in (".yaml", ".yml")
-        or path.is_file()
-        or is_pipe(path)
-    ):
+    is_path = path.name != name_or_path or path.suffix in (".yaml", ".yml")
+    if is_path or path.is_file() or is_pipe(path):
         return path
-    packaged = {file.stem: file for file in sorted(resource_folder(folder).glob("*.yaml"))}
+    files = sorted(resource_folder(folder).glob("*.yaml"))
+    packaged = {file.stem: file for file in files}
     if name_or_path not in packaged:
-        raise UserError(
-            f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of "
-            f"{', '.join(packaged)}."
-        )
+        names = ", ".join(packaged)
+        problem = f"There is no {kind} {name_or_path!r}"
+        raise UserError(f"{problem}. Name a YAML file, or one of {names}.")
     return packaged[name_or_path]
 
 
@@ -82,9 +76,11 @@ def fill_page(package: str, title: str, data: Mapping[str, Any]) -> str:
     parts = {name: read_part(package, name) for name in ("css", "js")}
     hashes = {f"{name}_hash": hash_content(text) for name, text in parts.items()}
     content = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    content = content.replace("<", "\\u003c")  # or a text such as `</script>` would end the data
+    # Otherwise a text such as `</script>` would end the data.
+    content = content.replace("<", "\\u003c")
     parts |= hashes | {"title": html.escape(title), "data": content}
-    return re.sub(r"\{\{(\w+)\}\}", lambda field: parts[field[1]], read_part(package, "html"))
+    template = read_part(package, "html")
+    return re.sub(r"\{\{(\w+)\}\}", lambda field: parts[field[1]], template)
 
 
 def read_part(package: str, name: str) -> str:
@@ -94,4 +90,5 @@ def read_part(package: str, name: str) -> str:
 
 def hash_content(text: str) -> str:
     """Return the hash by which a Content-Security-Policy allows an element with this text."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

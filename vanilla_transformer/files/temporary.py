@@ -20,9 +20,8 @@ def sync(path: Path) -> None:
     """Wait until the content of a file, or the names in a folder, are on the disk, if the file
     system can tell.
     """
-    with suppress(
-        PermissionError
-    ):  # Windows opens no folders, and a user none that only others may list
+    # Windows opens no folders, and a user none that only others may list.
+    with suppress(PermissionError):
         descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -22,8 +22,10 @@ from typing import Any
 from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.files.inputs import COMPRESSIONS, compression_of, is_pipe, open_input
 
-_CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
-LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills the memory
+# pyarrow and gzip raise OSError.
+_CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)
+# Bytes: a small compressed file can hold one that fills the memory.
+LONGEST_LINE = 2**24
 ZIP = "PK\3\4"  # at the beginning
 _XML_ENCODING = re.compile(r"\A(\ufeff?<\?xml\s[^>]*?\sencoding\s*=\s*[\"'])[^\"']+")
 _DECLARED = re.compile(
@@ -57,17 +59,14 @@ def decode_document(content: bytes, name: str, format: str = "") -> tuple[str, s
     """
     if content.startswith(ZIP.encode()):
         return content.decode(_LATIN), _LATIN
-    marked = next(
-        (encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), ""
-    )
+    marked = _find_marked_encoding(content)
     declared = _DECLARED.match(content)
     is_utf_8 = content.decode(errors="ignore").encode() == content
-    encoding = (
-        marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE")
-        if marked
-        else "UTF-8"
-    )
-    if declared and (content.isascii() or not is_utf_8):  # UTF-8 under another name is UTF-8
+    encoding = "UTF-8"
+    if marked:
+        encoding = marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE")
+    # UTF-8 under another name is UTF-8.
+    if declared and (content.isascii() or not is_utf_8):
         encoding = declared[1].decode()
     elif format == "properties" and not (marked or is_utf_8):
         refuse_binary(content[:HEAD_BYTES], name)
@@ -76,7 +75,10 @@ def decode_document(content: bytes, name: str, format: str = "") -> tuple[str, s
         text = content.decode(encoding)
         if marked or (encoding != "UTF-8" and text.isascii() == content.isascii()):
             return text, encoding
-    return "\ufeff" * content.startswith(codecs.BOM_UTF8) + decode_text(content, name), "UTF-8"
+    text = decode_text(content, name)
+    if content.startswith(codecs.BOM_UTF8):
+        text = f"\ufeff{text}"
+    return text, "UTF-8"
 
 
 def fit_encoding(text: str, encoding: str) -> str:
@@ -88,7 +90,8 @@ def fit_encoding(text: str, encoding: str) -> str:
         return text
     if encoding == _LATIN and not _DECLARED.match(text.encode()):
         return re.sub(r"[^\0-\xff]", lambda match: json.dumps(match[0])[1:-1], text)
-    text = _XML_ENCODING.sub(rf"\g<1>{encoding.removesuffix('-LE').removesuffix('-BE')}", text)
+    declared = encoding.removesuffix("-LE").removesuffix("-BE")
+    text = _XML_ENCODING.sub(rf"\g<1>{declared}", text)
     return text.encode(encoding, "xmlcharrefreplace").decode(encoding)
 
 
@@ -112,7 +115,8 @@ def stream_lines(
         may_be_markup: Whether lines of markup or data suffice.
     """
     with open_file(Path(path)) as file:
-        for number, line in enumerate(read_file_lines(file, may_be_blank, may_be_markup), start=1):
+        lines = read_file_lines(file, may_be_blank, may_be_markup)
+        for number, line in enumerate(lines, start=1):
             if has_invalid_unicode(line):
                 raise invalid_unicode_error(number, path, line)
             yield line.rstrip("\r")
@@ -160,7 +164,8 @@ def file_version(file: BufferedReader) -> tuple[int, int]:
 
 def check_version(file: BufferedReader, before: tuple[int, int]) -> None:
     """Check that a file is still as it was before it was read, or text of both would be mixed."""
-    if not file.closed and file_version(file) != before:  # pyarrow closes what it decompresses
+    # pyarrow closes what it decompresses.
+    if not file.closed and file_version(file) != before:
         raise UserError(
             f"{file.name} must not change while it is read, but it did. Run the command again."
         )
@@ -183,7 +188,8 @@ def decode_lines(
     if not may_be_markup:
         refuse_markup(head, name)
     lines = _bounded_lines(file, name)
-    leading, size = [], 0  # lines up to the first that is not blank
+    # Lines up to the first that is not blank
+    leading, size = [], 0
     for line in lines:
         leading.append(line)
         size += len(line)
@@ -201,7 +207,8 @@ def decode_lines(
 
 
 def _bounded_lines(file: Any, name: str) -> Iterator[bytes]:
-    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
+    lines = iter(partial(file.readline, LONGEST_LINE + 1), b"")
+    for number, line in enumerate(lines, start=1):
         if len(line) > LONGEST_LINE:
             raise long_line_error(number, name)
         yield line
@@ -227,7 +234,11 @@ def has_invalid_unicode(text: str) -> bool:
 
 def escape_invalid_unicode(text: str) -> str:
     """Replace what UTF-8 cannot encode by escape sequences such as `\\xe4`."""
-    return _SURROGATE.sub(lambda surrogate: ascii(surrogate[0])[1:-1].replace("\\udc", "\\x"), text)
+
+    def escape(surrogate: re.Match[str]) -> str:
+        return ascii(surrogate[0])[1:-1].replace("\\udc", "\\x")
+
+    return _SURROGATE.sub(escape, text)
 
 
 def invalid_unicode_error(
@@ -241,9 +252,8 @@ def invalid_unicode_error(
     """
     code_point = ord(_SURROGATE.findall(text)[0])
     if 0xDC80 <= code_point <= 0xDCFF:
-        return not_utf_8_error(
-            location, number, code_point - 0xDC00, text.encode(errors="surrogateescape"), way_out
-        )
+        content = text.encode(errors="surrogateescape")
+        return not_utf_8_error(location, number, code_point - 0xDC00, content, way_out)
     # In UTF-8, written as an escape sequence of JSON.
     requirement = (
         f"Line {number} of {location} must be valid Unicode, but it has half of a "
@@ -330,14 +340,29 @@ def refuse_markup(head: bytes, name: str) -> None:
     if match is None or (match.lastgroup == "jsonl" and ".jsonl" in name):
         return
     kind = match.lastgroup or ""
-    tags = (
-        value
-        for tag, value in _TAGS.items()
-        if re.search(rb"<(?:!doctype\s+)?%b\b" % tag, head, re.IGNORECASE)
-    )
-    form, ending = (kind.upper(), f".{kind}") if kind else next(tags, ("XML", ".xml"))
+    form, ending = kind.upper(), f".{kind}"
+    if not kind:
+        form, ending = _find_tag(head)
     hint = f"Convert it to text, or name it as *{ending} for a command that reads that"
     raise UserError(f"{name} must have lines of text, but it is {form}. {hint}.")
+
+
+def _find_tag(head: bytes) -> tuple[str, str]:
+    """Return the format of XML or HTML that begins so, and its ending."""
+    for tag, form in _TAGS.items():
+        if re.search(rb"<(?:!doctype\s+)?%b\b" % tag, head, re.IGNORECASE):
+            return form
+    return "XML", ".xml"
+
+
+def _find_marked_encoding(head: bytes) -> str:
+    """Return the encoding of the byte order mark of UTF-16 or UTF-32 at the start of a text, or
+    nothing.
+    """
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    return ""
 
 
 def refuse_binary(head: bytes, name: str | Path) -> None:
@@ -347,13 +372,18 @@ def refuse_binary(head: bytes, name: str | Path) -> None:
     Without a byte order mark, UTF-16 shows by zeros, which its spaces and letters up to U+00FF
     have, all at even or all at odd places.
     """
-    for form, ending in (value for mark, value in _BINARY.items() if head.startswith(mark)):
-        hint = f"Rename it, so that its name ends with {ending}" if ending else "Convert it to text"
+    for mark, (form, ending) in _BINARY.items():
+        if not head.startswith(mark):
+            continue
+        hint = "Convert it to text"
+        if ending:
+            hint = f"Rename it, so that its name ends with {ending}"
         raise UserError(f"{name} must be text in UTF-8, but it is {form}. {hint}.")
-    encoding = next((utf for mark, utf in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
+    encoding = _find_marked_encoding(head)
     even, odd = head[::2].count(0), head[1::2].count(0)
-    if encoding is None and max(even, odd) > max(3, 0.01 * len(head), 5 * min(even, odd)):
+    fewer, more = sorted((even, odd))
+    if not encoding and more > max(3, 0.01 * len(head), 5 * fewer):
         encoding = "UTF-16BE" if even > odd else "UTF-16LE"
-    if encoding is not None:
+    if encoding:
         hint = f"Convert the file: `iconv -f {encoding} -t UTF-8 OLD > NEW`."
         raise UserError(f"{name} must be UTF-8, but it is {encoding}. {hint}")

@@ -53,7 +53,9 @@ def check_model_file(path: Path) -> None:
         raise UserFileError(f"{path} must have at most {most:,} bytes, got {size:,}. {_AGAIN}")
     if path.name.endswith((".safetensors.index.json", ".bin.index.json")):
         _check_index(path)
-    for key, value in walk_json(read_json(path)) if path.name in _READ else ():
+    if path.name not in _READ:
+        return
+    for key, value in walk_json(read_json(path)):
         highest = most_of_size(key)
         if highest is not None and type(value) is int and value > highest:
             requirement = f"must be at most {highest:,}"
@@ -64,9 +66,8 @@ def check_model_file(path: Path) -> None:
             )
         else:
             continue
-        raise UserFileError(
-            f"In {path}, `{key}` {requirement}, got {reprlib.repr(value)}. {_AGAIN}"
-        )
+        shown = reprlib.repr(value)
+        raise UserFileError(f"In {path}, `{key}` {requirement}, got {shown}. {_AGAIN}")
 
 
 def most_of_size(key: str) -> int | None:
@@ -82,7 +83,8 @@ def _check_index(path: Path) -> None:
     content = read_json(path)
     shards = content.get("weight_map") if isinstance(content, dict) else None
     names = shards.values() if isinstance(shards, dict) else [shards]
+    shard_name = re.compile(rf"[\w-][\w.-]*\.{ending}")
     for name in names:
-        if not isinstance(name, str) or not re.fullmatch(rf"[\w-][\w.-]*\.{ending}", name):
+        if not isinstance(name, str) or not shard_name.fullmatch(name):
             requirement = f"{path} must name files of its folder that end in .{ending}"
             raise UserFileError(f"{requirement}, got {reprlib.repr(name)}. {_AGAIN}")

@@ -4,11 +4,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.files.model_folders import TOKENIZER_FILES
 from vanilla_transformer.loading.model_files import check_model_files
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +26,12 @@ def check_local_model(name: str | Path) -> None:
     if path.is_dir():
         refuse_pipes(path)
         check_model_files(path)
-    is_local = path.is_absolute() or path.parts[:1] == ("runs",) or str(name).startswith((".", "~"))
+    is_path = path.is_absolute() or str(name).startswith((".", "~"))
+    is_local = is_path or path.parts[:1] == ("runs",)
     if is_local and not path.exists():
-        command = (
-            "demo" if path.name == "demo" else "train small --train_source FILE --train_target FILE"
-        )
+        command = "train small --train_source FILE --train_target FILE"
+        if path.name == "demo":
+            command = "demo"
         command = f"vanilla-transformer {command} --output_dir {name}"
         raise MissingFileError(f"There is no model folder {name}. To make it: `{command}`.")
 
@@ -65,13 +69,13 @@ def check_hub(name: str | Path) -> None:
         get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
     except (HTTPError, ConnectionError) as error:  # ConnectionError: offline mode
         reason = first_line(error).rstrip(".")
-        paths = [try_to_load_from_cache(name, file) for file in ("config.json", *TOKENIZER_FILES)]
+        files = ("config.json", *TOKENIZER_FILES)
+        paths = [try_to_load_from_cache(name, file) for file in files]
         if not any(isinstance(path, str) for path in paths):
-            is_ours = name.startswith("models/")
-            raise MissingFileError(
-                f"There is no model folder {name}, and the Hub cannot be reached: {reason}."
-                + " Our models/ is in the repository, not in the wheel: clone it." * is_ours
-            ) from error
+            problem = f"There is no model folder {name}, and the Hub cannot be reached: {reason}."
+            if name.startswith("models/"):
+                problem += " Our models/ is in the repository, not in the wheel: clone it."
+            raise MissingFileError(problem) from error
         if not constants.HF_HUB_OFFLINE:
             logger.warning("The Hub cannot be reached (%s), so its cache is read.", reason)
         constants.HF_HUB_OFFLINE = True
@@ -86,7 +90,7 @@ def refuse_pipes(folder: str | Path) -> None:
             )
 
 
-def least_parameters(config: Any) -> int:
+def least_parameters(config: "PreTrainedConfig") -> int:
     """Return a lower bound of the parameters of a model with an encoder, a decoder or both, before
     it is built.
     """
@@ -97,11 +101,13 @@ def least_parameters(config: Any) -> int:
     width, parameters = size("d_model"), 0
     for side, attentions in (("encoder", 1), ("decoder", 2)):
         heads = size(f"{side}_attention_heads")
-        keys, values = (heads * size(f"attention_{part}_dim") or width for part in ("key", "value"))
-        layer = width * (2 * attentions * (keys + values) + 2 * size(f"{side}_ffn_dim"))
-        parameters += size(f"{side}_layers") * layer
+        keys = heads * size("attention_key_dim") or width
+        values = heads * size("attention_value_dim") or width
+        rows = 2 * attentions * (keys + values) + 2 * size(f"{side}_ffn_dim")
+        parameters += size(f"{side}_layers") * width * rows
     # Formats may share embeddings and lack the row of the padding.
-    return parameters + width * (max(size("vocab_size"), size("decoder_vocab_size")) - 1)
+    vocabulary = max(size("vocab_size"), size("decoder_vocab_size"))
+    return parameters + width * (vocabulary - 1)
 
 
 @contextmanager
@@ -112,6 +118,7 @@ def reporting_panics(failure: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of `pyo3_runtime`, which no one can import
+        # The type is of `pyo3_runtime`, which no one can import.
+        if type(error).__name__ != "PanicException":
             raise
         raise UserError(f"{failure}: {error}.") from error

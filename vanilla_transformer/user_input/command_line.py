@@ -54,24 +54,29 @@ class CommandLine:
         notes: str = "",
     ):
         self._name, self._main, self._notes = name, main, notes
-        fields = {
-            field.alias or name: field
-            for fields in groups.values()
-            for name, field in fields.items()
-        }
-        titles = {id(field): title for title, fields in groups.items() for field in fields.values()}
-        self._titles = {name: titles[id(field)] for name, field in fields.items()}
-        self._arguments = {name: field for name, field in fields.items() if is_argument(field)}
-        self._flags = {name: field for name, field in fields.items() if name not in self._arguments}
-        self._off = {
-            f"no_{name}": name for name, field in self._flags.items() if field.default is True
-        }
+        fields, titles = dict[str, FieldInfo](), dict[int, str]()
+        for title, group in groups.items():
+            for field_name, field in group.items():
+                fields[field.alias or field_name] = field
+                titles[id(field)] = title
+        self._titles = dict[str, str]()
+        self._arguments, self._flags = dict[str, FieldInfo](), dict[str, FieldInfo]()
+        self._off = dict[str, str]()
+        for word, field in fields.items():
+            self._titles[word] = titles[id(field)]
+            if is_argument(field):
+                self._arguments[word] = field
+                continue
+            self._flags[word] = field
+            if field.default is True:
+                self._off[f"no_{word}"] = word
 
     def read(self, words: Sequence[str]) -> dict[str, Any]:
         """Return what words give, by the names of fields: text, lists of texts, and booleans of
         switches.
         """
-        values, arguments, rest = dict[str, Any](), list[str](), list(words)
+        values, arguments = dict[str, Any](), list[str]()
+        rest = list(words)
         while rest:
             word = rest.pop(0)
             if word == "--":
@@ -91,11 +96,8 @@ class CommandLine:
         """Add the value of a flag, for which words are taken from the rest."""
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
-        if (
-            name in ("direction", "directions")
-            and name not in self._flags
-            and "target_language" in self._flags
-        ):
+        has_languages = "target_language" in self._flags
+        if name in ("direction", "directions") and name not in self._flags and has_languages:
             raise UserError(
                 f"There is no flag {name!r}. Name both languages, such as --source_language en "
                 "--target_language de."
@@ -114,86 +116,95 @@ class CommandLine:
             values[self._off[name]] = False
             return
         taken: list[Any] = [value] if equals else []
-        while not equals and rest and not _FLAG.match(rest[0]) and (is_list or not taken):
-            if alone is True and not _is_value(field, rest[0]):
-                break  # a switch before an argument
+        while not equals and rest and (is_list or not taken):
+            is_switch = alone is True and not _is_value(field, rest[0])
+            if _FLAG.match(rest[0]) or is_switch:  # a switch before an argument
+                break
             taken.append(rest.pop(0))
         if not taken and alone is None:
             raise UserError(f"--{name} must have a value. See --help.")
         taken = taken or [alone]
-        values[name] = [*values.get(name, []), *taken] if is_repeated else taken[-1]
+        if is_repeated:
+            values[name] = [*values.get(name, []), *taken]
+        else:
+            values[name] = taken[-1]
 
     def _read_arguments(self, words: list[str]) -> dict[str, Any]:
         """Return the values of the arguments, of which a list takes all words that are left."""
         values, left = dict[str, Any](), list(words)
+        is_complete = True
         for name, field in self._arguments.items():
-            if left:
-                values[name] = left.pop(0) if list not in parts_of(field) else left[:]
-                left = left if list not in parts_of(field) else []
-        missing = [
-            name
-            for name, field in self._arguments.items()
-            if name not in values and field.is_required()
-        ]
-        if left or missing:
+            if left and list in parts_of(field):
+                values[name] = left
+                left = []
+            elif left:
+                values[name] = left.pop(0)
+            elif field.is_required():
+                is_complete = False
+        if left or not is_complete:
             usage = self._usage_of_arguments() or "flags only"
-            raise UserError(
-                f"This command takes {usage}, got {' '.join(map(repr, words[:4])) or 'none'}. See "
-                "--help."
-            )
+            shown = " ".join(map(repr, words[:4])) or "none"
+            raise UserError(f"This command takes {usage}, got {shown}. See --help.")
         return values
 
     # --- Help ---
 
     def _show_help(self, shows_all: bool) -> None:
-        required = [
-            f"--{name} {_metavar(field)}"
-            for name, field in self._flags.items()
-            if field.is_required()
-        ]
-        usage = [
-            f"usage: {self._name}",
-            self._usage_of_arguments(),
-            *required,
-            "[--flag value ...]",
-        ]
-        text = [textwrap.fill(" ".join(filter(None, usage)), 110, subsequent_indent=" " * 7)]
+        usage = [f"usage: {self._name}", self._usage_of_arguments()]
+        for name, field in self._flags.items():
+            if field.is_required():
+                usage.append(f"--{name} {_metavar(field)}")
+        usage.append("[--flag value ...]")
+        usage_line = " ".join(filter(None, usage))
+        text = [textwrap.fill(usage_line, 110, subsequent_indent=" " * 7)]
         if self._arguments:
-            about = {
-                metavar_of(name, field): str(field.description)
-                for name, field in self._arguments.items()
-            }
-            text.append(f"arguments:\n{format_table(about)}")
-        main = [name for name in self._flags if name in self._main or not self._main]
-        more = [name for name in self._flags if name not in main] if shows_all else []
+            rows = {}
+            for name, field in self._arguments.items():
+                rows[metavar_of(name, field)] = str(field.description)
+            text.append(f"arguments:\n{format_table(rows)}")
+        main, more = [*self._flags], list[str]()
+        if self._main:
+            main = [name for name in self._flags if name in self._main]
+        if shows_all:
+            more = [name for name in self._flags if name not in main]
         for names, mark in ((main, ""), (more, " (more)")):
             for title in dict.fromkeys(self._titles[name] for name in names):
-                rows = {}
-                for name in (flag for flag in names if self._titles[flag] == title):
-                    rows[f"--{name} {_metavar(self._flags[name])}"] = _explanation(
-                        self._flags[name]
-                    )
-                    rows |= (
-                        {f"--no_{name}": f"Turn off --{name}."} if f"no_{name}" in self._off else {}
-                    )
+                rows = self._explain([name for name in names if self._titles[name] == title])
                 text.append(f"{title}{mark}:\n{format_table(rows)}")
-        text.append(f"help:\n{format_table({f'--{name}': about for name, about in _HELP.items()})}")
-        sys.stdout.write("\n\n".join(filter(None, [*text, self._notes])) + "\n")
+        rows = {f"--{name}": explanation for name, explanation in _HELP.items()}
+        text.append(f"help:\n{format_table(rows)}")
+        parts = filter(None, [*text, self._notes])
+        sys.stdout.write("\n\n".join(parts) + "\n")
         sys.stdout.flush()
         raise SystemExit(0)
 
+    def _explain(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the flags of these names with their values, and their explanations."""
+        rows = {}
+        for name in names:
+            field = self._flags[name]
+            rows[f"--{name} {_metavar(field)}"] = _explanation(field)
+            if f"no_{name}" in self._off:
+                rows[f"--no_{name}"] = f"Turn off --{name}."
+        return rows
+
     def _usage_of_arguments(self) -> str:
-        return " ".join(
-            (shown if field.is_required() else f"[{shown}]")
-            + (" ..." if list in parts_of(field) else "")
-            for name, field in self._arguments.items()
-            if (shown := metavar_of(name, field))
-        )
+        words = []
+        for name, field in self._arguments.items():
+            word = metavar_of(name, field)
+            if not field.is_required():
+                word = f"[{word}]"
+            if list in parts_of(field):
+                word += " ..."
+            words.append(word)
+        return " ".join(words)
 
 
 def metavar_of(name: str, field: FieldInfo) -> str:
     """Return how usage and help call an argument, such as SENTENCE for `sentences`."""
-    return field.title or (name.removesuffix("s") if list in parts_of(field) else name).upper()
+    if list in parts_of(field):
+        name = name.removesuffix("s")
+    return field.title or name.upper()
 
 
 def format_table(rows: Mapping[str, str]) -> str:
@@ -206,7 +217,8 @@ def format_table(rows: Mapping[str, str]) -> str:
         if len(name) > _COLUMN - 4:
             lines.append(f"  {name}")
         else:
-            lines.append(f"  {name:<{_COLUMN - 2}}{column.pop(0)}".rstrip())
+            name_column = f"  {name}".ljust(_COLUMN)
+            lines.append((name_column + column.pop(0)).rstrip())
         lines += [f"{'':<{_COLUMN}}{line}" for line in column]
     return "\n".join(lines)
 
@@ -245,7 +257,8 @@ def _metavar(field: FieldInfo) -> str:
 
 def _explanation(field: FieldInfo) -> str:
     text, default = str(field.description), field.default
-    is_shown = not (
-        field.is_required() or default is None or default is False or default in ("", [])
-    )
-    return f"{text} (default: {default})" if is_shown and "default" not in text.lower() else text
+    if field.is_required() or "default" in text.lower():
+        return text
+    if default is None or default is False or default in ("", []):
+        return text
+    return f"{text} (default: {default})"

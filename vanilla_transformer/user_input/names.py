@@ -15,7 +15,8 @@ def check_names(names: Iterable[Any], known: Iterable[str], what: str) -> None:
     unknown = (str(name) for name in names if name not in known)
     with Reasons() as reasons:
         for name in islice(unknown, MOST_REASONS):
-            reasons.add(f"There is no {what} {name!r}.{did_you_mean(name, known)}", name)
+            question = did_you_mean(name, known)
+            reasons.add(f"There is no {what} {name!r}.{question}", name)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -37,7 +38,10 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
     misspelled or short: `nbest` and `n_best`, `beam` and `num_beams`, `max_len` and `max_length`.
     It may have one more than several.
     """
-    near = [known_name for known_name in known if _are_near(name.lower(), known_name.lower())]
+    near = []
+    for known_name in known:
+        if _are_near(name.lower(), known_name.lower()):
+            near.append(known_name)
 
     def similarity(known_name: str) -> tuple[float, str]:
         return difflib.SequenceMatcher(None, name, known_name).ratio(), known_name
@@ -67,6 +71,7 @@ def _is_same_word(first: str, second: str) -> bool:
     ending.
     """
     start = len(os.path.commonprefix([first, second]))
-    endings = sorted([len(first) - start, len(second) - start])
-    is_form = (start >= 3 and endings[0] == 0) or (start >= 4 and endings[1] <= 3)
-    return is_form or difflib.SequenceMatcher(None, first, second).ratio() >= 0.75
+    shorter, longer = sorted([len(first) - start, len(second) - start])
+    if (start >= 3 and shorter == 0) or (start >= 4 and longer <= 3):
+        return True
+    return difflib.SequenceMatcher(None, first, second).ratio() >= 0.75

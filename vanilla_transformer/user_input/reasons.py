@@ -18,7 +18,8 @@ def first_line(error: Exception) -> str:
     """Return the first line of the message of a driver or a compiler, which may have many, or the
     name of its type.
     """
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 # Where a mistake is: the keys and positions on the way to it, such as `("corpora", 1, "weight")`.
@@ -92,7 +93,9 @@ class Reasons:
         if not errors:
             return
         known_lines = self._find_lines()
-        lines = {reason: find_line(error.key, known_lines) for reason, error in errors.items()}
+        lines = {}
+        for reason, error in errors.items():
+            lines[reason] = find_line(error.key, known_lines)
         mistakes = list[UserError]()
         for reason in sorted(errors, key=lambda reason: lines[reason] or 0):
             mistake = errors[reason]

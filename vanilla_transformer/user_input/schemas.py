@@ -2,7 +2,8 @@
 options.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
@@ -31,7 +32,8 @@ class Schema(BaseModel):
         mistakes = dict[str | int, str]()
         for name, value in values.items():
             if isinstance(value, bool) and name in fields and is_number(fields[name]):
-                mistakes[name] = f"`{name}` must be {describe(fields[name])}, got {value}."
+                requirement = f"`{name}` must be {describe(fields[name])}"
+                mistakes[name] = f"{requirement}, got {value}."
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -52,7 +54,8 @@ def find_mistakes(
     mistakes = dict[str | int, str]()
     for mistake in error.errors():
         field = mistake["loc"][0] if mistake["loc"] else ""
-        if field not in mistakes:  # a value that fits no type of several has a mistake for each
+        # A value that fits no type of several has a mistake for each.
+        if field not in mistakes:
             mistakes[field] = explain(mistake, fields, noun)
     return mistakes
 
@@ -100,36 +103,43 @@ def describe(field: FieldInfo) -> str:
     choices = choices_of(field)
     if choices:
         return f"one of {', '.join(map(repr, choices))}"
-    kind = next((kind for kind in (dict, bool, str, int, float) if kind in parts), str)
+    kinds = [kind for kind in (dict, bool, str, int, float) if kind in parts]
+    kind = kinds[0] if kinds else str
     if list in parts:
-        least = next(
-            (f" with {part.min_length} or more" for part in parts if isinstance(part, MinLen)), ""
-        )
-        most = next(
-            (f" with at most {part.max_length}" for part in parts if isinstance(part, MaxLen)), ""
-        )
-        return f"a list of {_PLURALS[kind]}{least}{most}"
+        description = f"a list of {_PLURALS[kind]}"
+        least, most = _find_mark(parts, MinLen), _find_mark(parts, MaxLen)
+        if least is not None:
+            description += f" with {least.min_length} or more"
+        if most is not None:
+            description += f" with at most {most.max_length}"
+        return description
     return _KINDS[kind] + _describe_range(parts)
 
 
 def _describe_range(parts: list[Any]) -> str:
-    least = next((part for part in parts if isinstance(part, Ge | Gt)), None)
-    most = next((part for part in parts if isinstance(part, Le | Lt)), None)
-    low = None if least is None else least.ge if isinstance(least, Ge) else least.gt
-    high = None if most is None else most.le if isinstance(most, Le) else most.lt
+    least, most = _find_mark(parts, Ge | Gt), _find_mark(parts, Le | Lt)
+    low = high = None
+    if least is not None:
+        low = least.ge if isinstance(least, Ge) else least.gt
+    if most is not None:
+        high = most.le if isinstance(most, Le) else most.lt
     if low is not None and high is not None and float not in parts:
         return f" from {low:,} to {high:,}"
     if low is not None and high is not None:
-        return (
-            f" in {'[' if isinstance(least, Ge) else '('}{low:,}, "
-            f"{high:,}{']' if isinstance(most, Le) else ')'}"
-        )
+        opening = "[" if isinstance(least, Ge) else "("
+        closing = "]" if isinstance(most, Le) else ")"
+        return f" in {opening}{low:,}, {high:,}{closing}"
     if low is not None:
         return f" of {low:,} or more" if isinstance(least, Ge) else f" above {low:,}"
     return "" if high is None else f" of at most {high:,}"
 
 
-def parts_of(declared: Any) -> Iterator[Any]:
+def _find_mark(parts: Iterable[object], kind: type | UnionType) -> Any:
+    """Return the first of the types and marks of a field that is of a kind, or None."""
+    return next((part for part in parts if isinstance(part, kind)), None)
+
+
+def parts_of(declared: object) -> Iterator[Any]:
     """Yield the types and the marks of a field or a type: list, str, INPUT and None of
     `list[Input] | None`.
     """
@@ -175,16 +185,15 @@ Input = Annotated[str, INPUT]  # a file that a command reads
 Output = Annotated[str, OUTPUT]  # a file that a command writes
 
 
-def split_words(value: Any) -> Any:
+def split_words(value: object) -> Any:
     """Return the words of a list in one word, with or without brackets and quotation marks."""
-    return (
-        [word.strip("\"' ") for word in value.strip("[] ").split(",")]
-        if isinstance(value, str)
-        else value
-    )
+    if not isinstance(value, str):
+        return value
+    words = value.strip("[] ").split(",")
+    return [word.strip("\"' ") for word in words]
 
 
-def parse_yaml(value: Any, info: ValidationInfo) -> Any:
+def parse_yaml(value: object, info: ValidationInfo) -> Any:
     """Return the value of YAML, which includes JSON, as flags such as `--corpora` and `--augment`
     have it.
     """
@@ -203,7 +212,7 @@ def parse_yaml(value: Any, info: ValidationInfo) -> Any:
     return parsed
 
 
-def _unless_auto(value: Any) -> Any:
+def _unless_auto(value: object) -> Any:
     return None if str(value).lower() == "auto" else value
 
 

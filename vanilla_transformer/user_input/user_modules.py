@@ -13,7 +13,8 @@ from typing import Any
 
 from vanilla_transformer.errors import UserError
 
-USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"  # the variable of the environment that names it
+# The variable of the environment that names the file.
+USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"
 
 
 def use_user_module(path: str | Path) -> None:
@@ -33,7 +34,8 @@ def import_user_module() -> None:
     """Import the file that [`use_user_module`] names, if there is one."""
     path = Path(os.environ.get(USER_MODULE, ""))
     before = sys.modules.get(path.stem)
-    if path.name and before is not None and getattr(before, "__file__", None) != str(path):
+    imported_path = getattr(before, "__file__", None)
+    if path.name and before is not None and imported_path != str(path):
         raise UserError(
             f"`user_module` must have another name, since {path.stem!r} is imported. Rename {path}."
         )
@@ -45,15 +47,12 @@ def import_user_module() -> None:
         spec.loader.exec_module(sys.modules[path.stem])
     except Exception as error:
         del sys.modules[path.stem]
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == str(path)
-        ]
-        position = f"line {lines[-1]}: " if lines else ""
-        raise UserError(
-            f"{path} cannot be imported: {position}{type(error).__name__}: {error}"
-        ) from error
+        position = ""
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == str(path):
+                position = f"line {frame.lineno}: "
+        reason = f"{position}{type(error).__name__}: {error}"
+        raise UserError(f"{path} cannot be imported: {reason}") from error
 
 
 def find_object(import_path: str, requirement: str) -> Any:
@@ -88,7 +87,8 @@ def starting_processes() -> Iterator[None]:
     before = os.environ.copy()
     os.environ.update(child_environment())
     is_posix = hasattr(signal, "pthread_sigmask")
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if is_posix else set()
+    if is_posix:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:

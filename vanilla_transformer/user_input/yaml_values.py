@@ -13,7 +13,8 @@ from vanilla_transformer.user_input.reasons import Key
 def find_lines(text: str) -> dict[Key, int]:
     """Return the lines of the keys and entries of YAML that [`load_yaml`] parses, from 1."""
     lines = dict[Key, int]()
-    nodes: list[tuple[Key, yaml.Node | None]] = [((), yaml.compose(text, _StrictLoader))]
+    root = yaml.compose(text, _StrictLoader)
+    nodes: list[tuple[Key, yaml.Node | None]] = [((), root)]
     while nodes:
         parent, node = nodes.pop()
         if isinstance(node, yaml.MappingNode):
@@ -35,15 +36,19 @@ def load_yaml(text: str) -> Any:
         return yaml.load(text, _StrictLoader)
     except RecursionError as error:
         raise UserError("it is nested too deeply") from error
-    except (
-        yaml.YAMLError,
-        ValueError,
-        OverflowError,
-    ) as error:  # also for integers and dates that Python lacks
+    # Also for integers and dates that Python lacks.
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise UserError(str(error)) from error
 
 
 _BOOLEAN = "tag:yaml.org,2002:bool"
+
+
+def _resolvers_without_booleans() -> dict[str, list[Any]]:
+    kept = {}
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        kept[first] = [resolver for resolver in resolvers if resolver[0] != _BOOLEAN]
+    return kept
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -54,26 +59,23 @@ class _StrictLoader(yaml.SafeLoader):
     `mixed_precision`.
     """
 
-    yaml_implicit_resolvers = {
-        first: [resolver for resolver in resolvers if resolver[0] != _BOOLEAN]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+    yaml_implicit_resolvers = _resolvers_without_booleans()
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(
-                problem=f"aliases are not supported{self.peek_event().start_mark}"
-            )
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(problem=f"aliases are not supported{mark}")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = (self.construct_object(key, deep=True) for key, _ in node.value)
         seen = set[Any]()
-        for key in (key for key in keys if isinstance(key, Hashable)):
+        for key in keys:
+            if not isinstance(key, Hashable):
+                continue
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key!r} is there twice{node.start_mark}"
-                )
+                problem = f"the key {key!r} is there twice{node.start_mark}"
+                raise yaml.constructor.ConstructorError(problem=problem)
             seen.add(key)
         return super().construct_mapping(node, deep)  # which refuses lists as keys
 

@@ -218,21 +218,19 @@ class CompiledSteps:
         if self._is_missing(kind):
             if self._compile is not True or not _has_compiler():
                 return None
-            kinds = [
-                form_kind
-                for form_kind in self._forms
-                if is_usable(self._folder(form_kind)) and self._is_missing(form_kind)
-            ]
-            names = {form_kind: self._folder(form_kind).name for form_kind in kinds}
-            write_packages(self.step, self._buffers.example(), self._buffers.dimensions(), names)
+            names = dict[str, str]()
+            for form_kind in self._forms:
+                form_folder = self._folder(form_kind)
+                if is_usable(form_folder) and self._is_missing(form_kind):
+                    names[form_kind] = form_folder.name
+            arguments, dimensions = self._buffers.example(), self._buffers.dimensions()
+            write_packages(self.step, arguments, dimensions, names)
         try:
             return CompiledStep(folder, self.step)
         except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
+            problem = f"The compiled step {folder} cannot be loaded"
             reason = first_line(error)
-            logger.warning_once(
-                f"The compiled step {folder} cannot be loaded, so decoding is not compiled: "
-                f"{reason}."
-            )
+            logger.warning_once(f"{problem}, so decoding is not compiled: {reason}.")
             return None
 
     def _compile_elsewhere(self, kind: str) -> None:
@@ -306,14 +304,15 @@ def _start_worker(
     package.
     """
     content, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - the process outlives this
-    torch.save(
-        (_without_hooks(step, {}), buffers.example(), buffers.dimensions(), threads), content
-    )
+    bare_step = _without_hooks(step, {})
+    torch.save((bare_step, buffers.example(), buffers.dimensions(), threads), content)
     content.seek(0)
-    nice = shutil.which("nice")  # also while the worker imports torch
     command = [sys.executable, "-m", f"{__package__}.compile_worker", name, kind]
+    nice = shutil.which("nice")  # also while the worker imports torch
+    if nice:
+        command = [nice, "-n", _NICENESS, *command]
     process = subprocess.Popen(
-        [*([nice, "-n", _NICENESS] if nice else []), *command],
+        command,
         stdin=content,
         stdout=subprocess.DEVNULL,
         stderr=errors,
@@ -335,10 +334,9 @@ def _without_hooks(module: nn.Module, copied: dict[nn.Module, nn.Module]) -> nn.
     if module not in copied:
         bare: Any = copied.setdefault(module, copy.copy(module))
         bare._forward_hooks, bare._forward_pre_hooks = OrderedDict(), OrderedDict()
-        children = {
-            name: child and _without_hooks(child, copied) for name, child in module._modules.items()
-        }
-        bare._modules = children
+        bare._modules = {}
+        for name, child in module._modules.items():
+            bare._modules[name] = child and _without_hooks(child, copied)
     return copied[module]
 
 
@@ -347,8 +345,7 @@ def _read_sources() -> str:
     """Return the code on which steps depend, as it is when the first step is sought."""
     root = Path(__file__).parents[2]
     folders = root, root / "decoding" / "engine"
-    return "".join(
-        path.read_text(encoding="utf-8")
-        for folder in folders
-        for path in sorted(folder.glob("*.py"))
-    )
+    sources = []
+    for folder in folders:
+        sources += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
+    return "".join(sources)

@@ -59,14 +59,10 @@ def generate_by_engine(
         elif isinstance(criterion, MaxLengthCriteria):
             longest = longest.clamp(max=criterion.max_length)
     limits, config = longest - prompts.shape[1], engine.model.config
-    is_too_long = (
-        config.position_embedding_type == "learned"
-        and int(longest.max()) > config.max_position_embeddings
-    )
-    _refuse_if(
-        is_too_long,
-        f"texts that are longer than the model's {config.max_position_embeddings} positions",
-    )
+    if config.position_embedding_type == "learned":
+        most = config.max_position_embeddings
+        is_too_long = int(longest.max()) > most
+        _refuse_if(is_too_long, f"texts that are longer than the model's {most} positions")
     sources: Iterable[Any]
     if config.is_encoder_decoder:
         _refuse_if(prompts.shape[1] > 1, "`decoder_input_ids`")
@@ -79,19 +75,21 @@ def generate_by_engine(
             )
     else:
         sources = _read_prompts(prompts, mask, repeats, model_kwargs)
-    requests = [
-        DecodeRequest(source, limit=limit)
-        for source, limit in zip(sources, limits.tolist(), strict=True)
-    ]
+    requests = []
+    for source, limit in zip(sources, limits.tolist(), strict=True):
+        requests.append(DecodeRequest(source, limit=limit))
     results = engine.decode(requests, count)
     pad, eos = generation_config.pad_token_id, engine.options.eos_token_ids[0]
     # In its beam search for prompts, the library takes 0 for no padding.
-    without_padding = pad is None or (pad == 0 and repeats > 1 and not config.is_encoder_decoder)
-    rows = [torch.tensor(hypothesis.tokens) for hypotheses in results for hypothesis in hypotheses]
-    tokens = nn.utils.rnn.pad_sequence(
-        rows, batch_first=True, padding_value=eos if without_padding else pad
-    )
-    return torch.cat([prompts.repeat_interleave(count, dim=0), tokens.to(prompts.device)], dim=1)
+    is_beam_search_of_prompts = repeats > 1 and not config.is_encoder_decoder
+    if pad is None or (pad == 0 and is_beam_search_of_prompts):
+        pad = eos
+    rows = []
+    for hypotheses in results:
+        rows += [torch.tensor(hypothesis.tokens) for hypothesis in hypotheses]
+    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+    repeated_prompts = prompts.repeat_interleave(count, dim=0)
+    return torch.cat([repeated_prompts, tokens.to(prompts.device)], dim=1)
 
 
 def _check_search(
@@ -102,24 +100,24 @@ def _check_search(
     prompt_length: int,
 ) -> None:
     """Check that a call asks for the engine's search."""
-    call = vars(config) | {"length_penalty_type": penalty_type_of_call.get(), "max_new_tokens": 1}
+    penalty_type = penalty_type_of_call.get()
+    call = vars(config) | {"length_penalty_type": penalty_type, "max_new_tokens": 1}
     options, ours = TranslationOptions.from_levels([{}, call]), engine.options
     asked = search_options(engine.model, options)
-    for name in (field.name for field in fields(SearchOptions)):
-        value, engine_value = getattr(asked, name), getattr(ours, name)
+    for field in fields(SearchOptions):
+        value, engine_value = getattr(asked, field.name), getattr(ours, field.name)
         if value != engine_value:
-            requirement = (
-                f"The engine of `custom_generate` must have the options of the call: `{name}` "
-                f"{value!r}"
-            )
-            raise UserError(f"{requirement}, got {engine_value!r}.")
-    known: set[type] = {logits_process.LogitNormalization} if config.renormalize_logits else set()
+            requirement = "The engine of `custom_generate` must have the options of the call"
+            option = f"`{field.name}` {value!r}"
+            raise UserError(f"{requirement}: {option}, got {engine_value!r}.")
+    known = set[type]()
+    if config.renormalize_logits:
+        known.add(logits_process.LogitNormalization)
     if ours.min_new_tokens:
-        known |= {logits_process.MinNewTokensLengthLogitsProcessor}
+        known.add(logits_process.MinNewTokensLengthLogitsProcessor)
     if ours.sampling is not None:
-        known |= {type(warper) for warper in ours.sampling.filters()} | {
-            logits_process.TopPLogitsWarper
-        }
+        known.add(logits_process.TopPLogitsWarper)
+        known.update(map(type, ours.sampling.filters()))
     of_features: dict[type, tuple[type, ...]] = {
         NoRepeatedNgrams: (logits_process.NoRepeatNGramLogitsProcessor,),
         ForcedToken: (
@@ -131,7 +129,8 @@ def _check_search(
             logits_process.SuppressTokensLogitsProcessor,
         ),
     }
-    known |= {kind for feature in ours.features for kind in of_features.get(type(feature), ())}
+    for feature in ours.features:
+        known.update(of_features.get(type(feature), ()))
     for processor in logits_processor:
         # The library adds one for the new tokens, too, which forbids nothing more.
         is_minimum = isinstance(processor, logits_process.MinLengthLogitsProcessor)
@@ -158,14 +157,14 @@ def _read_prompts(
     lengths = seen.sum(dim=1, keepdim=True)
     # Padding has negative positions.
     places = torch.arange(prompts.shape[1], device=prompts.device) - (prompts.shape[1] - lengths)
-    _refuse_if(
-        not torch.equal(seen, places >= 0) or not lengths.all(), "padding that is not on the left"
-    )
+    is_at_left = torch.equal(seen, places >= 0) and bool(lengths.all())
+    _refuse_if(not is_at_left, "padding that is not on the left")
     others = positions is not None and (positions[::repeats] != places)[seen].any()
     _refuse_if(bool(others), "other `position_ids`")
-    return [
-        row[-length:] for row, length in zip(prompts.tolist(), lengths[:, 0].tolist(), strict=True)
-    ]
+    tokens = []
+    for row, length in zip(prompts.tolist(), lengths[:, 0].tolist(), strict=True):
+        tokens.append(row[-length:])
+    return tokens
 
 
 def _refuse_if(condition: bool, what: str) -> None:

@@ -44,6 +44,8 @@ from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
 
 if TYPE_CHECKING:
+    from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
     from vanilla_transformer.decoding.ensemble import DecodedModel
 
 
@@ -118,11 +120,11 @@ class Engine:
         if options is None:
             if options_of_call.get("do_sample"):
                 options_of_call = {"num_beams": 1} | options_of_call
-            options = TranslationOptions.from_levels(
-                [options_of_call, vars(model.generation_config), {"top_k": 0}]
-            )
+            levels = [options_of_call, vars(model.generation_config), {"top_k": 0}]
+            options = TranslationOptions.from_levels(levels)
         precision = resolve_precision(model, precision)
-        self.decoded_model, self.model, self.slots = model, cast(model, precision), slots
+        self.decoded_model, self.slots = model, slots
+        self.model = cast(model, precision)
         packed = packed_copy(self.model) if model.device.type == "cpu" else self.model
         self.options = search_options(
             model, options, constraint_tokens, word_continuations, features
@@ -178,10 +180,11 @@ class Engine:
             ValueError: A source is empty, too long, or has unknown token ids, a seed is not an
                 integer, or phrases or a prefix are too long or have unknown token ids.
         """
-        asked = [
-            request if isinstance(request, DecodeRequest) else DecodeRequest(request)
-            for request in requests
-        ]
+        asked = []
+        for request in requests:
+            if not isinstance(request, DecodeRequest):
+                request = DecodeRequest(request)
+            asked.append(request)
         searches = self._searches(asked, num_return_sequences, seed)
         results: list[dict[int, list[Hypothesis]]] = [{} for _ in asked]
         by_length = sorted(
@@ -212,9 +215,9 @@ class Engine:
         self,
         model: "DecodedModel",
         input_ids: Tensor,
-        logits_processor: Any,
-        stopping_criteria: Any,
-        generation_config: Any,
+        logits_processor: "LogitsProcessorList",
+        stopping_criteria: "StoppingCriteriaList",
+        generation_config: "GenerationConfig",
         **model_kwargs: Any,
     ) -> Tensor:
         """Decode a call of `model.generate()` whose `custom_generate` is this engine."""
@@ -241,19 +244,19 @@ class Engine:
         for position, request in enumerate(requests):
             self._rules.check(position, request)
         if self.options.sampling is None:
-            if seed is not None or any(request.seed is not None for request in requests):
-                raise UserError(
-                    "`seed` needs `do_sample=True`: greedy and beam search use no random numbers."
-                )
+            is_seeded = any(request.seed is not None for request in requests)
+            if seed is not None or is_seeded:
+                reason = "greedy and beam search use no random numbers"
+                raise UserError(f"`seed` needs `do_sample=True`: {reason}.")
             if not 1 <= count <= self.options.num_beams:
                 numbers = f"{count} with {self.options.num_beams} beams"
                 raise UserError(
                     f"`num_return_sequences` must be from 1 to `num_beams`, got {numbers}."
                 )
-            return [
-                [Search(request, position, hypotheses=count)]
-                for position, request in enumerate(requests)
-            ]
+            searches = []
+            for position, request in enumerate(requests):
+                searches.append([Search(request, position, hypotheses=count)])
+            return searches
         if type(count) is not int or count < 1:
             raise UserError(
                 f"`num_return_sequences` must be an integer of 1 or more, got {count!r}."
@@ -264,11 +267,11 @@ class Engine:
         for position, request in enumerate(requests):
             has_seed = seeds is None or request.seed is not None
             chosen = check_seed(request.seed) if has_seed else seeds(repr([*request.source]))  # type: ignore[misc]
-            samples = (
-                Search(request, position, number, hash_seed(f"{chosen} {number}"))
-                for number in range(count)
-            )
-            searches.append([*samples])
+            samples = []
+            for number in range(count):
+                seed_of_sample = hash_seed(f"{chosen} {number}")
+                samples.append(Search(request, position, number, seed_of_sample))
+            searches.append(samples)
         return searches
 
     def _advance(self) -> Iterable[tuple[Search, list[Hypothesis]]]:

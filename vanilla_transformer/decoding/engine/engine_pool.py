@@ -87,17 +87,15 @@ class EnginePool:
         if precision is not None:
             check_precision(precision)
         limit_onednn_cache()  # also for what `generate()` decodes
-        self.model, self.precision, self.compile, self.converts = (
-            model,
-            precision,
-            compile,
-            converts,
-        )
+        self.model, self.precision = model, precision
+        self.compile, self.converts = compile, converts
         self._decoded = model  # or its conversion, or None if that would not be exact
         self._engines = OrderedDict[str, Engine]()
-        self._known: Any = None  # the modules and weights with which the engines were made
+        # The modules and weights with which the engines were made
+        self._known: Any = None
         self._held = list[Any]()  # the same, so that no others can get their addresses
-        self._views, self._samples = list[Tensor](), torch.empty(0)  # a few numbers of each weight
+        # A few numbers of each weight
+        self._views, self._samples = list[Tensor](), torch.empty(0)
         self._problem: str | None = None
         self._cast: Any = None
         self._lock = threading.Lock()
@@ -130,30 +128,26 @@ class EnginePool:
         with self._lock:
             self._notice_changes()
             is_converted = self._decoded is not self.model
-            problem = self._problem or find_problem(
-                self._decoded, options, longest_source * is_converted
-            )
+            problem = self._problem
             if problem is None:
-                unused = {
-                    "num_beams",
-                    "num_return_sequences",
-                    *(() if options.do_sample else FILTERS),
-                }
-                search = [
-                    (name, getattr(options, name))
-                    for name in options_of(CONFIG)
-                    if name not in unused
-                ]
+                longest = longest_source if is_converted else 0
+                problem = find_problem(self._decoded, options, longest)
+            if problem is None:
+                unused = {"num_beams", "num_return_sequences"}
+                if not options.do_sample:
+                    unused |= {*FILTERS}
+                search = []
+                for option in options_of(CONFIG):
+                    if option not in unused:
+                        search.append((option, getattr(options, option)))
                 beams = options.num_beams or 1
-                key = repr(
-                    (beams, search, options.is_prefixed, options.return_alignments, constraints)
-                )
+                returned = options.is_prefixed, options.return_alignments
+                key = repr((beams, search, *returned, constraints))
                 if key not in self._engines:
                     precision = resolve_precision(self._decoded, self.precision)
                     # Engines share the weights of a precision.
-                    self._cast = (
-                        cast(self._decoded, precision) if self._cast is None else self._cast
-                    )
+                    if self._cast is None:
+                        self._cast = cast(self._decoded, precision)
                     engine = Engine(
                         self._cast,
                         options.without_columns(),  # which may hold all texts of a call
@@ -170,13 +164,12 @@ class EnginePool:
                 return self._engines[key]
         for name, is_given in ((required_by, required_by), ("precision", self.precision)):
             if is_given:
-                raise OptionError(
-                    f"With `{name}`, {problem} Leave `{name}` out to decode by `generate()`."
-                )
+                hint = f"Leave `{name}` out to decode by `generate()`."
+                raise OptionError(f"With `{name}`, {problem} {hint}")
         if is_converted:
-            logger.warning_once(
-                f"`generate()` decodes {type(self.model).__name__} instead of the engine: {problem}"
-            )
+            kind = type(self.model).__name__
+            message = f"`generate()` decodes {kind} instead of the engine"
+            logger.warning_once(f"{message}: {problem}")
         if self.compile is True:
             logger.warning_once(
                 "`generate()` decodes without compiled steps what the engine does not support."
@@ -198,34 +191,22 @@ class EnginePool:
 
     def _notice_changes(self) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""
-        modules, weights = [self.model] if isinstance(self.model, nn.Module) else [], list[Any]()
+        modules, weights = list[Any](), list[Any]()
+        if isinstance(self.model, nn.Module):
+            modules.append(self.model)
         adapters = list[Any]()  # which PEFT switches without a change of weights
         for module in modules:  # in a fifth of the time of `modules()`
             modules.extend(child for child in module._modules.values() if child is not None)
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
             if "_active_adapter" in vars(module):
-                adapters.append(
-                    (
-                        module.disable_adapters,
-                        repr(module.active_adapters),
-                        {**getattr(module, "scaling", {})},
-                    )
-                )
-        places, is_training = (
-            [*map(_place_of, weights)],
-            [module.training for module in modules[:1]],
-        )
-        known = (
-            _optimizer_steps.number,
-            [*map(id, modules)],
-            [*map(type, modules)],
-            places,
-            is_training,
-            adapters,
-        )
-        is_same = torch.allclose(
-            _join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True
-        )
+                active = repr(module.active_adapters)
+                scaling = {**getattr(module, "scaling", {})}
+                adapters.append((module.disable_adapters, active, scaling))
+        identities = [*map(id, modules)], [*map(type, modules)], [*map(_place_of, weights)]
+        is_training = [module.training for module in modules[:1]]
+        known = _optimizer_steps.number, *identities, is_training, adapters
+        samples = _join(self._views)
+        is_same = torch.allclose(samples, self._samples, rtol=0.0, atol=0.0, equal_nan=True)
         is_new = known != self._known or not is_same
         # A hook may have been removed.
         may_retry = self._problem is not None and self._decoded is self.model
@@ -235,25 +216,23 @@ class EnginePool:
         self._known, self._cast = known, None
         self._held = [*modules, *(weight.detach() for weight in weights)]
         # An adapter is merged by way of `data`, too.
-        plain = [
-            weight.detach()
-            for weight in weights
-            if type(weight) is nn.Parameter and weight.is_contiguous()
-        ]
-        plain = [
-            weight for weight in plain if weight.device == plain[0].device and not weight.is_meta
-        ]
-        self._views = [weight.view(-1)[:: max(1, weight.numel() // _SAMPLES)] for weight in plain]
+        plain = list[Tensor]()
+        for weight in weights:
+            if type(weight) is nn.Parameter and weight.is_contiguous():
+                plain.append(weight.detach())
+        self._views = []
+        for weight in plain:
+            if weight.device == plain[0].device and not weight.is_meta:
+                interval = max(1, weight.numel() // _SAMPLES)
+                self._views.append(weight.view(-1)[::interval])
         self._samples = _join(self._views)
         self._decoded, self._problem = self.model, None
         if self.converts and not Engine.supports(self.model):
             try:
                 self._decoded = convert_for_engine(self.model)
             except UserError as error:
-                self._decoded, self._problem = (
-                    None,
-                    f"the model must be one that is converted exactly. {error}",
-                )
+                self._decoded = None
+                self._problem = f"the model must be one that is converted exactly. {error}"
                 return
         if not Engine.supports(self._decoded):
             self._problem = f"the model must be {SUPPORTED}, got {kind_of(self.model)}."
@@ -277,28 +256,31 @@ def find_problem(
     model: "DecodedModel", options: TranslationOptions, longest_source: int = 0
 ) -> str | None:
     """Return why no engine decodes a request, as the end of a sentence, or None if one does."""
-    others = [*options.library, *(["eos_token_id"] if options.eos_token_id is None else [])]
+    others = [*options.library]
+    if options.eos_token_id is None:
+        others.append("eos_token_id")
     if others:
         search = "sampling" if options.do_sample else "greedy and beam search"
-        return f"{search} must do without {', '.join(f'`{name}`' for name in sorted(others))}."
+        names = ", ".join(f"`{name}`" for name in sorted(others))
+        return f"{search} must do without {names}."
     if options.do_sample and options.num_beams not in (None, 1):
         return f"sampling needs `num_beams=1`, got {options.num_beams}."
-    for name in (
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "no_repeat_ngram_size",
-    ):  # n-grams of prompts, too
-        if not model.config.is_encoder_decoder and getattr(options, name) not in (None, 0):
+    # The n-grams of prompts count, too.
+    for name in ("forced_bos_token_id", "forced_eos_token_id", "no_repeat_ngram_size"):
+        value = getattr(options, name)
+        if not model.config.is_encoder_decoder and value not in (None, 0):
             return f"prompts must do without `{name}`."
-        if isinstance(getattr(options, name), list):
+        if isinstance(value, list):
             return f"there must be one `{name}`."
-    if options.forced_eos_token_id is not None and options.max_new_tokens_beyond_source is not None:
+    has_margin = options.max_new_tokens_beyond_source is not None
+    if options.forced_eos_token_id is not None and has_margin:
         return "`forced_eos_token_id` needs the same limit for all sentences."
     if any(len(word) != 1 for word in options.bad_words_ids or ()):
         return "`bad_words_ids` must be single tokens."
     if isinstance(options.decoder_start_token_id, list):
         return "there must be one `decoder_start_token_id` for all sentences."
-    starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None
+    has_start = options.decoder_start_token_id is not None
+    starts = not model.config.is_encoder_decoder or has_start
     if not starts or all(getattr(options, name) is None for name in LENGTH_LIMITS):
         return (
             "there must be a `decoder_start_token_id` and a limit of the length, such as "
@@ -307,6 +289,6 @@ def find_problem(
     if model.config.position_embedding_type == "learned":
         most, new = model.config.max_position_embeddings, options.max_new_tokens
         limit = options.max_length if new is None else 1 + new
-        if longest_source > most or (options.max_new_tokens_beyond_source is None and limit > most):  # type: ignore[operator]
+        if longest_source > most or (not has_margin and limit > most):  # type: ignore[operator]
             return f"sources and the limit of the length must fit the model's {most} positions."
     return None

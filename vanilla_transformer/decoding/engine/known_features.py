@@ -4,7 +4,8 @@ n-grams.
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ from .top_k import UNLIKELY
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.ensemble import DecodedModel
+
+    from .search_state import SearchState
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class NoRepeatedNgrams(SearchFeature):
     size: int
 
     def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
+        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: tuple[()]
     ) -> Tensor:
         # (B, N, R)
         written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(1, 2)
@@ -71,7 +74,7 @@ class ForbiddenTokens(SearchFeature):
     tokens: tuple[int, ...]
 
     def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
+        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: tuple[()]
     ) -> Tensor:
         vocabulary = torch.arange(logits.shape[2], device=logits.device)
         # (V,)
@@ -89,12 +92,14 @@ def search_options(
     """Return the options of the engine's search for a request, with the features that it asks for
     and further ones.
     """
-    beams, bos, eos = options.num_beams or 1, options.forced_bos_token_id, options.eos_token_id
+    beams, bos = options.num_beams or 1, options.forced_bos_token_id
+    eos = options.eos_token_id
     eos = tuple(eos) if isinstance(eos, list) else (eos,)
     known: list[SearchFeature] = []
     # EOS is never forbidden, as in the library.
-    words = {token for word in options.bad_words_ids or () for token in word} - {*eos}
-    if forbidden := words | {*(options.suppress_tokens or ())}:
+    words = {*chain.from_iterable(options.bad_words_ids or ())} - {*eos}
+    forbidden = words | {*(options.suppress_tokens or ())}
+    if forbidden:
         known.append(ForbiddenTokens(tuple(sorted(forbidden))))
     if bos is not None:
         if options.is_prefixed or not model.config.is_encoder_decoder:
@@ -114,21 +119,24 @@ def search_options(
         if word_continuations:
             entries = len(model.get_output_embeddings().weight)
             penalties = torch.zeros(entries)
-            penalties[[token for token in word_continuations if token < entries]] = UNLIKELY
+            continuations = [token for token in word_continuations if token < entries]
+            penalties[continuations] = UNLIKELY
             penalties = penalties.to(model.device)
         known.append(
             PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties)
         )
     if options.forced_eos_token_id is not None:
         known.append(ForcedToken(options.forced_eos_token_id, is_last=True))
+    penalty = options.length_penalty
+    sampling = SamplingOptions.from_options(vars(options)) if options.do_sample else None
     return SearchOptions(
         num_beams=beams,
         eos_token_ids=eos,
-        length_penalty=1.0 if options.length_penalty is None else float(options.length_penalty),
+        length_penalty=1.0 if penalty is None else float(penalty),
         length_penalty_type=options.length_penalty_type or "power",
         early_stopping=options.early_stopping or False,
         min_new_tokens=options.min_new_tokens or 0,
-        sampling=SamplingOptions.from_options(vars(options)) if options.do_sample else None,
+        sampling=sampling,
         features=(*known, *features),
         renormalizes=options.renormalize_logits and beams > 1,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.constants import HF_HOME
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.utils import logging
 
@@ -26,9 +26,8 @@ def cache_root() -> Path:
         return Path(root).expanduser().absolute()
     except RuntimeError as error:
         requirement = "VANILLA_TRANSFORMER_CACHE must be a folder"
-        raise UserError(
-            f"{requirement}, but there is no home folder for {root}. Give its full path."
-        ) from error
+        problem = f"there is no home folder for {root}"
+        raise UserError(f"{requirement}, but {problem}. Give its full path.") from error
 
 
 def cache_folder() -> Path:
@@ -43,9 +42,8 @@ def is_usable(path: Path) -> bool:
     """
     unsafe = find_unsafe(path, root=cache_root())
     if unsafe is None and path.is_dir():
-        unsafe = next(
-            filter(None, (find_unsafe(file, root=cache_root()) for file in path.iterdir())), None
-        )
+        problems = (find_unsafe(file, root=cache_root()) for file in path.iterdir())
+        unsafe = next(filter(None, problems), None)
     if unsafe is not None:
         logger.warning_once(_refuse(unsafe))
     return unsafe is None
@@ -70,10 +68,10 @@ def identity_of(step: nn.Module, *settings: Any) -> str:
     That are the names, types and shapes of its weights, and the values of quantized weights.
     """
     if Path("/proc/cpuinfo").is_file():
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
-        processor = "\n".join(
-            line for line in lines if line.startswith(("model name", "flags", "Features"))
-        )
+        cores = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")
+        names = ("model name", "flags", "Features")
+        facts_of_core = [line for line in cores[0].splitlines() if line.startswith(names)]
+        processor = "\n".join(facts_of_core)
     else:
         processor = platform.platform() + platform.processor()
     facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), processor
@@ -85,8 +83,13 @@ def identity_of(step: nn.Module, *settings: Any) -> str:
     return digest.hexdigest()[:32]
 
 
-def _quantized_parts(weight: Any) -> Iterator[Any]:
+def _quantized_parts(weight: Tensor) -> Iterator[Any]:
     """Yield the integers and scales of a quantized weight, and nothing for a plain one."""
     if is_traceable_wrapper_subclass(weight):
-        for part in (getattr(weight, name) for name in weight.__tensor_flatten__()[0]):
-            yield from _quantized_parts(part) if is_traceable_wrapper_subclass(part) else [part]
+        names, _ = weight.__tensor_flatten__()
+        for name in names:
+            part = getattr(weight, name)
+            if is_traceable_wrapper_subclass(part):
+                yield from _quantized_parts(part)
+            else:
+                yield part

@@ -21,6 +21,7 @@ import hashlib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -31,7 +32,7 @@ from vanilla_transformer.machine.transfers import to_device
 
 from .requests import Phrases
 from .search_options import SearchFeature
-from .search_state import Hypothesis
+from .search_state import Hypothesis, SearchState
 from .top_k import UNLIKELY, Candidates, argmax, pick
 
 
@@ -148,14 +149,14 @@ class PhraseTokens(NamedTuple):
 
 def phrase_rows(phrases: Phrases, room: int) -> list[list[int]]:
     """Return the row of each tensor of [`PhraseTokens`] for the phrases of a sentence."""
-    columns, ends = list[tuple[int, ...]](), dict[tuple[int, ...], int]()
+    columns = list[tuple[int, ...]]()
+    ends = dict[tuple[int, ...], int]()
     for phrase in phrases:
-        key, last, is_whole = tuple(phrase), len(phrase) - 1, isinstance(phrase, WholeWords)
+        key, last = tuple(phrase), len(phrase) - 1
         end, earlier = len(columns) + last, ends.get(key, -1)
-        columns += [
-            (token, index, end, earlier, int(is_whole and index == last))
-            for index, token in enumerate(key)
-        ]
+        for index, token in enumerate(key):
+            closes = isinstance(phrase, WholeWords) and index == last
+            columns.append((token, index, end, earlier, int(closes)))
         ends[key] = end
     columns += [(-1, 0, index, -1, 0) for index in range(len(columns), room)]
     return [*map(list, zip(*columns, strict=True))]
@@ -171,21 +172,18 @@ def check_phrases(phrases: Phrases, room: int, limit: int, tokens: Container[int
     """
     if not all(phrases):
         raise ConstraintError("A constraint must have a token, got none.")
-    wrong = [token for phrase in phrases for token in phrase if token not in tokens]
-    if wrong:
-        raise ConstraintError(
-            f"A constraint must have tokens of the vocabulary besides EOS, got {wrong[0]}."
-        )
+    for token in chain.from_iterable(phrases):
+        if token not in tokens:
+            requirement = "A constraint must have tokens of the vocabulary besides EOS"
+            raise ConstraintError(f"{requirement}, got {token}.")
     length = sum(map(len, phrases))
     if length > limit:
         hint = "Raise the limit of the length, or give fewer or shorter constraints."
-        raise ConstraintError(
-            f"A translation may have {limit} tokens, but its constraints have {length}. {hint}"
-        )
+        requirement = f"A translation may have {limit} tokens"
+        raise ConstraintError(f"{requirement}, but its constraints have {length}. {hint}")
     if length > room:
-        raise ConstraintError(
-            f"Constraints need an engine with `constraint_tokens={length}` or more, got {room}."
-        )
+        requirement = f"Constraints need an engine with `constraint_tokens={length}` or more"
+        raise ConstraintError(f"{requirement}, got {room}.")
 
 
 def _earlier_equals(keys: Tensor) -> Tensor:
@@ -254,7 +252,7 @@ class PhraseConstraints(SearchFeature):
         memory.prefix_lengths[slots] = to_device(lengths, memory.prefix_lengths.device)
 
     def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: Any, memory: PhraseMemory
+        self, logits: Tensor, log_norms: Tensor, state: SearchState, memory: PhraseMemory
     ) -> Tensor:
         is_incomplete = memory.phrases.missing(memory.progress) > 0
         for eos in (
@@ -273,7 +271,12 @@ class PhraseConstraints(SearchFeature):
         return logits
 
     def rank(
-        self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: PhraseMemory
+        self,
+        best: Candidates,
+        logits: Tensor,
+        log_scale: Tensor,
+        state: SearchState,
+        memory: PhraseMemory,
     ) -> Candidates:
         (slots, beams, _), phrases, progress = logits.shape, memory.phrases, memory.progress
         # The best token of each beam, and the tokens that continue a phrase, are candidates, too.
@@ -299,7 +302,9 @@ class PhraseConstraints(SearchFeature):
     def ends_now(self, memory: PhraseMemory) -> Tensor:
         return (memory.phrases.tokens >= 0).any(dim=1)
 
-    def follow(self, state: Any, memory: PhraseMemory, parents: Tensor, tokens: Tensor) -> None:
+    def follow(
+        self, state: SearchState, memory: PhraseMemory, parents: Tensor, tokens: Tensor
+    ) -> None:
         advanced = memory.phrases.advance(memory.progress, parents, tokens)
         for old, new in zip(memory.progress, advanced, strict=True):
             old.copy_(torch.where(state.done[:, None, None], old, new))

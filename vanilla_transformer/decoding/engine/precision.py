@@ -33,9 +33,10 @@ def check_precision(precision: str) -> None:
 
 def precision_of(model: "DecodedModel") -> str | None:
     """Return the precision of a model's weights, or None if the engine does not know it."""
-    return next(
-        (name for name, dtype in PRECISIONS.items() if dtype == getattr(model, "dtype", None)), None
-    )
+    for name, dtype in PRECISIONS.items():
+        if dtype == getattr(model, "dtype", None):
+            return name
+    return None
 
 
 def cast(model: _Model, precision: str) -> _Model:

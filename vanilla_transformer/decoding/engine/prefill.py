@@ -7,7 +7,7 @@ Letters in shapes: W sources in a batch, S source length, D d_model.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTran
 
 from .device_profile import profile_of
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
 _VECTOR = 16  # keys that attention on a CPU reads at once
@@ -54,12 +57,12 @@ def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -
     return [tensor for rows in read for tensor in rows]
 
 
-def padded_shape(config: Any, rows: int, length: int) -> tuple[int, int]:
+def padded_shape(config: "PreTrainedConfig", rows: int, length: int) -> tuple[int, int]:
     """Return a number of sources and a length, rounded up so that few are in use."""
     return 1 << (rows - 1).bit_length(), _fit(config, room_for(length))
 
 
-def _fit(config: Any, length: int) -> int:
+def _fit(config: "PreTrainedConfig", length: int) -> int:
     """Return a length, or the number of learned positions if there are fewer."""
     return (
         min(length, config.max_position_embeddings)

@@ -6,6 +6,7 @@ The feature looks at values, so its steps run eagerly.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
@@ -18,6 +19,7 @@ from .engine import Engine
 from .engine_pool import find_problem
 from .known_features import search_options
 from .search_options import SearchFeature, SearchOptions
+from .search_state import SearchState
 from .supported_models import SUPPORTED, kind_of
 from .top_k import UNLIKELY, top_continuations
 
@@ -81,16 +83,16 @@ def record_search(model: "DecodedModel", source: Sequence[int], **options: Any) 
     recorder = _Recorder(search_options(model, resolved))
     engine = Engine(model, resolved, slots=1, compile=False, features=(recorder,))
     ((*hypotheses,),) = engine.decode([source], resolved.num_beams or 1)
-    finished = {
-        candidate.tokens: candidate
-        for step in recorder.steps
-        for candidate in step
-        if candidate.state == "finished"
-    }
-    returned = [tuple(hypothesis.tokens) for hypothesis in hypotheses]
-    return RecordedSearch(
-        recorder.steps, [finished[tokens] for tokens in returned if tokens in finished]
-    )
+    finished = dict[tuple[int, ...], RecordedHypothesis]()
+    for candidate in chain.from_iterable(recorder.steps):
+        if candidate.state == "finished":
+            finished[candidate.tokens] = candidate
+    returned = []
+    for hypothesis in hypotheses:
+        tokens = tuple(hypothesis.tokens)
+        if tokens in finished:
+            returned.append(finished[tokens])
+    return RecordedSearch(recorder.steps, returned)
 
 
 class _Recorder(SearchFeature):
@@ -107,11 +109,11 @@ class _Recorder(SearchFeature):
         self._running: list[tuple[int, ...]] = [()] * options.num_beams
         self._compared: list[tuple[float, int, int]] = []  # score, beam and token
 
-    def observe(self, logits: Tensor, log_scale: Tensor, state: Any) -> None:
+    def observe(self, logits: Tensor, log_scale: Tensor, state: SearchState) -> None:
         best = top_continuations(logits, log_scale, self._options.candidates)
         self._compared = [*zip(*(values[0].tolist() for values in best), strict=True)]
 
-    def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
+    def follow(self, state: SearchState, memory: object, parents: Tensor, tokens: Tensor) -> None:
         if self._is_done:
             return
         self._is_done = bool(state.done[0])

@@ -92,7 +92,7 @@ def share_seed(options: Mapping[str, Any]) -> dict[str, Any]:
     return dict(options) if is_shared else {**options, "seed": SentenceSeeds(seed)}
 
 
-def check_seed(seed: Any) -> int:
+def check_seed(seed: object) -> int:
     """Return a seed."""
     if type(seed) is not int:
         raise UserError(f"`seed` must be an integer, got {seed!r}.")

@@ -118,7 +118,7 @@ class _StaticTopP(TopPLogitsWarper):
     host.
     """
 
-    def __call__(self, input_ids: Any, scores: Tensor) -> Tensor:
+    def __call__(self, input_ids: object, scores: Tensor) -> Tensor:
         ordered, order = scores.sort()
         improbable = ordered.softmax(dim=-1).cumsum(dim=-1) <= 1 - self.top_p
         is_best = torch.arange(scores.shape[1], device=scores.device) == scores.shape[1] - 1

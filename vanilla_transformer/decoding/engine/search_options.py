@@ -9,7 +9,7 @@ Letters in shapes: B slots, N beams, R room for positions, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .sampling import SamplingOptions
 from .top_k import Candidates
+
+if TYPE_CHECKING:
+    from .search_state import SearchState
 
 
 class SearchFeature:
@@ -48,7 +51,9 @@ class SearchFeature:
         slots.
         """
 
-    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: Any) -> Tensor:
+    def change_logits(
+        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: Any
+    ) -> Tensor:
         """Return the logits `(B, N, V)` by which the search chooses tokens; minus infinity forbids
         one.
 
@@ -58,7 +63,7 @@ class SearchFeature:
         """
         return logits
 
-    def observe(self, logits: Tensor, log_scale: Tensor, state: Any) -> None:
+    def observe(self, logits: Tensor, log_scale: Tensor, state: "SearchState") -> None:
         """Look at the tokens from which the search is about to choose.
 
         Args:
@@ -66,7 +71,7 @@ class SearchFeature:
         """
 
     def rank(
-        self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: Any
+        self, best: Candidates, logits: Tensor, log_scale: Tensor, state: "SearchState", memory: Any
     ) -> Candidates:
         """Return as many candidates of beam search as there are best ones, in the order in which
         they get beams.
@@ -94,7 +99,7 @@ class SearchFeature:
         """
         return None
 
-    def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
+    def follow(self, state: "SearchState", memory: Any, parents: Tensor, tokens: Tensor) -> None:
         """Update the memory of running hypotheses, given the beams and the tokens that were chosen,
         `(B, N)` each.
 

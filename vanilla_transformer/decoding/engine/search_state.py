@@ -72,7 +72,7 @@ class SearchState(NamedTuple):
         """Return a state in which all slots are empty."""
         beams = options.num_beams
 
-        def full(value: Any, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+        def full(value: bool | float, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
             return torch.full((slots, *shape), value, dtype=dtype, device=device)
 
         return cls(

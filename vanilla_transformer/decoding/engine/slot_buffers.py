@@ -190,7 +190,9 @@ def _rows(state: SearchState, memory: Memory) -> list[Tensor]:
     return pytree.tree_leaves((state, [memory_of_model[1:] for memory_of_model in memory]))
 
 
-def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:
+def _copy_rows(
+    source: Tensor, rows: "Tensor | slice", target: Tensor, places: "Tensor | slice"
+) -> None:
     """Copy rows of a tensor to the given places of another one, as far as their other sizes go."""
     common = tuple(
         slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True)

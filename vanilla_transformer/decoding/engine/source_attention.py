@@ -35,36 +35,35 @@ def alignment_heads_of(model: "DecodedModel") -> list[tuple[int, int]]:
     check_cross_attention(model)
     heads, config = getattr(model.config, "alignment_heads", None), model.config
     if not heads:
-        raise UserError(
-            f"The model's configuration must have `alignment_heads`, got none. {CHOOSE}"
-        )
+        requirement = "The model's configuration must have `alignment_heads`"
+        raise UserError(f"{requirement}, got none. {CHOOSE}")
     pairs = heads if isinstance(heads, list | tuple) else [heads]
     sizes = config.decoder_layers, config.decoder_attention_heads
-    are_pairs = all(
-        isinstance(pair, list | tuple) and [*map(type, pair)] == [int, int] for pair in pairs
-    )
-    if not are_pairs or any(
-        not (0 <= layer < sizes[0] and 0 <= head < sizes[1]) for layer, head in pairs
-    ):
+    layer_and_head = list[tuple[int, int]]()
+    for pair in pairs:
+        is_pair = isinstance(pair, list | tuple) and [*map(type, pair)] == [int, int]
+        if is_pair and 0 <= pair[0] < sizes[0] and 0 <= pair[1] < sizes[1]:
+            layer_and_head.append((pair[0], pair[1]))
+    if len(layer_and_head) < len(pairs):
         requirement = (
             f"[layer, head] pairs of {sizes[0]} layers and {sizes[1]} heads, counted from 0"
         )
         raise UserError(f"`alignment_heads` must be a list of {requirement}, got {heads!r}.")
-    return [(layer, head) for layer, head in pairs]
+    return layer_and_head
 
 
 def check_cross_attention(model: "DecodedModel") -> None:
     """Check that a model of this package attends to its source with weights that sum to 1."""
-    layers = getattr(model.get_decoder(), "layers", []) if hasattr(model, "get_decoder") else []
+    layers: Sequence[Any] = []
+    if hasattr(model, "get_decoder"):
+        layers = getattr(model.get_decoder(), "layers", [])
     kinds = {type(getattr(layer, "encoder_attn", None)) for layer in layers}
     if kinds != {VanillaTransformerAttention}:
-        names = (
-            ", ".join(sorted("none" if kind is type(None) else kind.__name__ for kind in kinds))
-            or "none"
-        )
-        raise UserError(
-            f"Alignments need a model of this package with softmax cross-attention, got {names}."
-        )
+        names = [kind.__name__ for kind in kinds - {type(None)}]
+        if type(None) in kinds or not kinds:
+            names.append("none")
+        requirement = "Alignments need a model of this package with softmax cross-attention"
+        raise UserError(f"{requirement}, got {', '.join(sorted(names))}.")
 
 
 def read_attention(

@@ -34,89 +34,65 @@ class SourceRules:
         margin = options.max_new_tokens_beyond_source
         self.has_encoder = model.config.is_encoder_decoder
         if margin is not None and not self.has_encoder:
-            raise UserError(
-                "`max_new_tokens_beyond_source` needs a model with an encoder. Give "
-                "`max_new_tokens`."
-            )
-        if margin is None and options.max_new_tokens is None and options.max_length is None:
-            limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
-            raise UserError(
-                f"One of {limits} must limit the number of new tokens. Give one of them."
-            )
-        self._model, self._options, self._margin, self._eos = (
-            model.config,
-            options,
-            margin,
-            search.eos_token_ids,
-        )
-        self._target_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self._eos}
+            requirement = "`max_new_tokens_beyond_source` needs a model with an encoder"
+            raise UserError(f"{requirement}. Give `max_new_tokens`.")
+        limits = (margin, options.max_new_tokens, options.max_length)
+        if limits == (None, None, None):
+            names = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
+            requirement = f"One of {names} must limit the number of new tokens"
+            raise UserError(f"{requirement}. Give one of them.")
+        self._model, self._options = model.config, options
+        self._margin, self._eos = margin, search.eos_token_ids
+        entries = len(model.get_output_embeddings().weight)
+        self._target_tokens = {*range(entries)} - {*self._eos}
         self._prefixed = options.is_prefixed
-        self._phrase_room = max(
-            [
-                0,
-                *(
-                    feature.room
-                    for feature in search.features
-                    if isinstance(feature, PhraseConstraints)
-                ),
-            ]
-        )
+        self._phrase_room = 0
+        for feature in search.features:
+            if isinstance(feature, PhraseConstraints):
+                self._phrase_room = max(self._phrase_room, feature.room)
 
     def check(self, position: int, request: DecodeRequest) -> None:
         """Check a request: its source, the prefix of its target, and the phrases in it."""
-        source, name, limit = (
-            request.source,
-            "source" if self.has_encoder else "prompt",
-            self.limit(request),
-        )
+        source, limit = request.source, self.limit(request)
+        name = "source" if self.has_encoder else "prompt"
         if not isinstance(source, Tensor):
             entries = self._model.vocab_size
             wrong = [token for token in source if not 0 <= token < entries]
             if wrong:
-                raise UserError(
-                    f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} "
-                    f"{position}."
-                )
+                requirement = f"Token ids must be from 0 to {entries - 1}"
+                raise UserError(f"{requirement}, got {wrong[0]} in {name} {position}.")
             longest, reason = len(source), ""
             if self._model.position_embedding_type == "learned":
-                longest, reason = (
-                    self._model.max_position_embeddings,
-                    ", as many as learned positions",
-                )
+                longest = self._model.max_position_embeddings
+                reason = ", as many as learned positions"
             most = self._options.max_length
-            is_limited = (
-                not self.has_encoder
-                and self._options.max_new_tokens is None
-                and request.limit is None
-            )
+            has_limit = self._options.max_new_tokens is not None or request.limit is not None
+            is_limited = not self.has_encoder and not has_limit
             if is_limited and most is not None and most <= longest:
                 longest, reason = most - 1, " before `max_length`"
             length = len(source if self.has_encoder else self.seen(request))
             if not 1 <= length <= max(1, longest):
-                requirement = (
-                    "at least 1 token" if not source else f"at most {longest} tokens{reason}"
-                )
-                raise OptionError(
-                    f"A {name} must have {requirement}, got {length} in {name} {position}."
-                )
+                requirement = "at least 1 token"
+                if source:
+                    requirement = f"at most {longest} tokens{reason}"
+                problem = f"got {length} in {name} {position}"
+                raise OptionError(f"A {name} must have {requirement}, {problem}.")
         # With EOS at its end, a prefix may be a complete target.
-        prefix, last = request.prefix, {*request.prefix[-1:]} & {*self._eos}
+        prefix = request.prefix
+        last = {*prefix[-1:]} & {*self._eos}
         if prefix and not self._prefixed:
             raise UserError("A prefix needs an engine with `target_prefix`.")
-        wrong = [
-            token for token in prefix if token not in self._target_tokens and token not in last
-        ]
+        known = self._target_tokens
+        wrong = [token for token in prefix if token not in known and token not in last]
         if wrong or len(last & {*prefix[:-1]}):
             requirement = "token ids of the vocabulary, and EOS only at its end"
-            raise ConstraintError(
-                f"A target prefix must have {requirement}, got {[*prefix]} for source {position}."
-            )
+            problem = f"got {[*prefix]} for source {position}"
+            raise ConstraintError(f"A target prefix must have {requirement}, {problem}.")
         if len(prefix) - len(last) >= limit:
             size = f"{len(prefix)} tokens for source {position}"
-            raise ConstraintError(
-                f"A target prefix must be shorter than the {limit} tokens of the limit, got {size}."
-            )
-        check_phrases(request.phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
+            requirement = f"shorter than the {limit} tokens of the limit"
+            raise ConstraintError(f"A target prefix must be {requirement}, got {size}.")
+        check_phrases(request.phrases, self._phrase_room, limit - len(prefix), known)
 
     def seen(self, request: DecodeRequest) -> Sequence[int] | Tensor:
         """Return the tokens that attention may see."""
@@ -124,11 +100,14 @@ class SourceRules:
         if request.limit is not None or isinstance(source, Tensor):
             return source
         if not self.has_encoder:
-            return source[:-1] if len(source) > 1 and source[-1] in self._eos else source
+            has_eos = len(source) > 1 and source[-1] in self._eos
+            return source[:-1] if has_eos else source
         if self._model.source_eos:
             return source
         eos = self._model.eos_token_id
-        return [token for token in source if token not in (eos if isinstance(eos, list) else [eos])]
+        if not isinstance(eos, list):
+            eos = [eos]
+        return [token for token in source if token not in eos]
 
     def limit(self, request: DecodeRequest) -> int:
         """Return how many tokens may be generated.

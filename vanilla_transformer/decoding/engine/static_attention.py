@@ -27,7 +27,7 @@ hashing rounds.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,10 @@ from torch import Tensor, nn
 from vanilla_transformer.decoding.weight_packing import PackedLinear, inputs_of
 from vanilla_transformer.linear_attention import feature_map
 from vanilla_transformer.lsh_attention import SELF_SCORE, hash_settings, nearest_buckets, rotations
+
+if TYPE_CHECKING:
+    from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
+    from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
 
 _UNSEEN = -1.0e9  # added to the scores of positions that must not be seen
 
@@ -83,11 +87,11 @@ class KeysAndValues(NamedTuple):
     values: Tensor
 
 
-def _heads(attention: Any) -> int:
+def _heads(attention: "VanillaTransformerAttention") -> int:
     return attention.out_proj.in_features // attention.value_dim
 
 
-def empty_keys(attention: Any, slots: int, *sizes: int) -> KeysAndValues:
+def empty_keys(attention: "VanillaTransformerAttention", slots: int, *sizes: int) -> KeysAndValues:
     """Return keys and values `(B, H, *sizes, K)` of zeros, of the type and on the device of an
     attention's weights.
     """
@@ -100,7 +104,7 @@ def empty_keys(attention: Any, slots: int, *sizes: int) -> KeysAndValues:
 class StaticSelfAttention(nn.Module):
     """The static form of softmax self-attention: the projections of one input are one product."""
 
-    def __init__(self, attention: Any):
+    def __init__(self, attention: "VanillaTransformerAttention"):
         super().__init__()
         self.qkv_proj = PackedLinear(*self.inputs_of(attention))
 
@@ -114,7 +118,7 @@ class StaticSelfAttention(nn.Module):
 
     def forward(
         self,
-        attention: Any,
+        attention: "VanillaTransformerAttention",
         states: Tensor,
         moment: Moment,
         memory: KeysAndValues,
@@ -151,7 +155,9 @@ class StaticCrossAttention(nn.Module):
     empty_memory = staticmethod(empty_keys)
 
     @staticmethod
-    def read_source(attention: Any, states: Tensor, lengths: Tensor) -> KeysAndValues:
+    def read_source(
+        attention: "VanillaTransformerAttention", states: Tensor, lengths: Tensor
+    ) -> KeysAndValues:
         """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`:
         `(W, H, S, K)`.
         """
@@ -159,7 +165,7 @@ class StaticCrossAttention(nn.Module):
 
     def forward(
         self,
-        attention: Any,
+        attention: "VanillaTransformerAttention",
         states: Tensor,
         moment: Moment,
         source: KeysAndValues,
@@ -183,7 +189,9 @@ class StaticCrossAttention(nn.Module):
         return f"kept_heads={self.kept_heads}" if self.kept_heads else ""
 
 
-def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
+def split_heads(
+    attention: "VanillaTransformerAttention", states: Tensor, parts: str
+) -> Sequence[Tensor]:
     """Split joined projections `(B, N, ·)` into `parts` of the letters q, k and v with their heads,
     `(B, H, N, K)`.
     """
@@ -309,7 +317,9 @@ class Sums(NamedTuple):
     sums: Tensor
 
 
-def _empty_sums(attention: Any, slots: int, room: int, *beams: int) -> Sums:
+def _empty_sums(
+    attention: "VanillaTransformerAttention", slots: int, room: int, *beams: int
+) -> Sums:
     weight, width = attention.out_proj.weight, attention.head_dim
     sizes = slots, *beams, _heads(attention), width, width + 1
     return Sums(
@@ -330,7 +340,12 @@ class StaticLinearAttention(StaticSelfAttention):
         return Sums(torch.cat([cache.values, cache.keys[..., None]], dim=-1))
 
     def forward(  # type: ignore[override]
-        self, attention: Any, states: Tensor, moment: Moment, memory: Sums, prompt: Sums | None
+        self,
+        attention: "VanillaTransformerAttention",
+        states: Tensor,
+        moment: Moment,
+        memory: Sums,
+        prompt: Sums | None,
     ) -> Tensor:
         query, key, value = (
             attention.split_heads(part, attention.head_dim)
@@ -358,7 +373,9 @@ class StaticLinearCrossAttention(nn.Module):
     empty_memory = staticmethod(_empty_sums)
 
     @staticmethod
-    def read_source(attention: Any, states: Tensor, lengths: Tensor) -> Sums:
+    def read_source(
+        attention: "VanillaTransformerAttention", states: Tensor, lengths: Tensor
+    ) -> Sums:
         """Return the sums over states `(W, S, D)`, of which attention may see `(W,)`:
         `(W, H, K, K + 1)`.
         """
@@ -369,7 +386,12 @@ class StaticLinearCrossAttention(nn.Module):
         )
 
     def forward(
-        self, attention: Any, states: Tensor, moment: Moment, source: Sums, *_: Any
+        self,
+        attention: "VanillaTransformerAttention",
+        states: Tensor,
+        moment: Moment,
+        source: Sums,
+        *_: Any,
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`."""
         query = attention.split_heads(attention.q_proj(states), attention.head_dim)  # (B, H, N, K)
@@ -412,19 +434,21 @@ class StaticLSHAttention(StaticSelfAttention):
     has_batched_products = True  # its rotations; see `kinds_of`
     rotations: Tensor
 
-    def __init__(self, attention: Any):
+    def __init__(self, attention: "VanillaTransformerLSHAttention"):
         super().__init__(attention)
         seed, rounds, buckets = hash_settings(attention)
         drawn = rotations(seed, _heads(attention), attention.head_dim, rounds, buckets)
         self.register_buffer("rotations", drawn)  # in the identity of a compiled step
 
     @staticmethod
-    def inputs_of(attention: Any) -> list[Any]:
+    def inputs_of(attention: "VanillaTransformerAttention") -> list[Any]:
         """Return the projections that become one product: queries are keys, too."""
         return [attention.q_proj, attention.v_proj]
 
     @staticmethod
-    def empty_memory(attention: Any, slots: int, *sizes: int) -> HashedKeys:  # type: ignore[override]
+    def empty_memory(  # type: ignore[override]
+        attention: "VanillaTransformerAttention", slots: int, *sizes: int
+    ) -> HashedKeys:
         keys, values = empty_keys(attention, slots, *sizes)
         shape = *keys.shape[:-1], attention.config.num_hashes
         return HashedKeys(keys, values, keys.new_zeros(shape, dtype=torch.int32))
@@ -439,7 +463,7 @@ class StaticLSHAttention(StaticSelfAttention):
 
     def forward(  # type: ignore[override]
         self,
-        attention: Any,
+        attention: "VanillaTransformerAttention",
         states: Tensor,
         moment: Moment,
         memory: HashedKeys,

@@ -69,21 +69,23 @@ class CompiledStep:
         constants = json.loads((folder / _CONSTANTS).read_text(encoding="utf-8"))
         if constants is not None:
             tensors = _tensors_of(step)
-            layers = {
-                id(layer.weight): layer
-                for layer in step.modules()
-                if isinstance(layer, PackedLinear)
-            }
-            self._weights = load_file(folder / _VALUES) if None in constants.values() else {}
+            layers = dict[int, PackedLinear]()
+            for layer in step.modules():
+                if isinstance(layer, PackedLinear):
+                    layers[id(layer.weight)] = layer
+            self._weights = dict[str, Tensor]()
+            if None in constants.values():
+                self._weights = load_file(folder / _VALUES)
             with torch.inference_mode():
                 for name, source in constants.items():
-                    if source is not None:
-                        weight, layout = tensors[source[0]], source[1]
+                    if source is None:
+                        continue
+                    weight, layout = tensors[source[0]], source[1]
+                    if layout == {"packed": True} and id(weight) in layers:
                         # The weight is shared with eager steps.
-                        shares = layout == {"packed": True} and id(weight) in layers
-                        self._weights[name] = (
-                            layers[id(weight)].packed() if shares else _in_layout(weight, **layout)
-                        )
+                        self._weights[name] = layers[id(weight)].packed()
+                    else:
+                        self._weights[name] = _in_layout(weight, **layout)
             # The package uses the weights where they are.
             self._loader.load_constants(self._weights, False, True, True)
         self._arguments: tuple[Any, ...] = ()
@@ -129,8 +131,8 @@ class StepCompiler:
         settings = {
             **_SETTINGS[kind],
             "cpp.threads": threads,
-            "cpp.dynamic_threads": threads
-            > 1,  # so that steps take as many as are set, up to these
+            # So that steps take as many as are set, up to these
+            "cpp.dynamic_threads": threads > 1,
             "freezing": True,
             # Also vectors of up to 8 numbers, which would become code
             "always_keep_tensor_constants": True,
@@ -144,20 +146,17 @@ class StepCompiler:
             torch._inductor.aoti_compile_and_package(
                 program, package_path=path, inductor_configs=settings
             )
+        constants: dict[str, Any] | None = None
+        stored = dict[str, Tensor]()
         names = _load(folder).get_constant_fqns()
-        constants = (
-            None
-            if is_quantized
-            else {name: _source_of(name, values, step, program) for name in names}
-        )
-        stored = {
-            name: values[name].clone()
-            for name, source in (constants or {}).items()
-            if source is None
-        }
+        if not is_quantized:
+            constants = {name: _source_of(name, values, step, program) for name in names}
+            lost = [name for name, source in constants.items() if source is None]
+            stored = {name: values[name].clone() for name in lost}
         if stored:
             save_file(stored, folder / _VALUES)
-        (folder / _CONSTANTS).write_text(json.dumps(constants, indent=0) + "\n", encoding="utf-8")
+        content = json.dumps(constants, indent=0) + "\n"
+        (folder / _CONSTANTS).write_text(content, encoding="utf-8")
 
     @cached_property
     def _traced(self) -> tuple[nn.Module, torch.export.ExportedProgram]:
@@ -191,11 +190,11 @@ def threads_for_few_rows(step: nn.Module, threads: int) -> int:
     Threads wait for each other in each operation, on busy cores for longer than one of them reads
     small weights.
     """
-    layers = [layer for decoder in getattr(step, "decoders", ()) for layer in decoder.layers]
-    is_small = all(
-        weight.numel() <= SMALL_WEIGHT for layer in layers for weight in layer.parameters()
-    )
-    return 1 if is_small else threads
+    for decoder in getattr(step, "decoders", ()):
+        for layer in decoder.layers:
+            if any(weight.numel() > SMALL_WEIGHT for weight in layer.parameters()):
+                return threads
+    return 1
 
 
 def _is_quantized(step: nn.Module) -> bool:
@@ -244,7 +243,7 @@ def tracing(step: nn.Module) -> Iterator[None]:
 class _FlatStep(nn.Module):
     """A step whose argument is one list of tensors: packages know no other types."""
 
-    def __init__(self, step: nn.Module, structure: Any):
+    def __init__(self, step: nn.Module, structure: pytree.TreeSpec):
         super().__init__()
         self.step, self.structure = step, structure
 
@@ -268,24 +267,22 @@ def _source_of(
     for source, tensor in tensors.items():
         layouts: list[dict[str, Any]] = []
         if tensor.numel() == values.numel() and tensor.dtype == values.dtype:
-            layouts = [
-                {},
-                *([{"transposed": True}] if tensor.dim() == 2 else []),
-                {"shape": [*values.shape]},
-            ]
-        if tensor.dim() == 2 and values.dim() == 3 and values.shape[1] == tensor.shape[1]:
-            layouts += [{"block": values.shape[2], "pairs": pairs} for pairs in (False, True)]
+            layouts.append({})
+            if tensor.dim() == 2:
+                layouts.append({"transposed": True})
+            layouts.append({"shape": [*values.shape]})
+        has_blocks = tensor.dim() == 2 and values.dim() == 3
+        if has_blocks and values.shape[1] == tensor.shape[1]:
+            block = values.shape[2]
+            layouts += [{"block": block, "pairs": pairs} for pairs in (False, True)]
         for layout in layouts:
             if torch.equal(_in_layout(tensor, **layout), values):
                 return source, layout | packed
-    if any(
-        torch.equal(tensor.to(values.dtype), values) for tensor in program.tensor_constants.values()
-    ):
-        return None
-    raise RuntimeError(
-        f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the "
-        "step."
-    )
+    for constant in program.tensor_constants.values():
+        if torch.equal(constant.to(values.dtype), values):
+            return None
+    shown = f"{name} of the compiled step, {tuple(values.shape)},"
+    raise RuntimeError(f"The constant {shown} is no tensor of the step.")
 
 
 def _in_layout(
@@ -309,16 +306,15 @@ def _in_layout(
     if block:
         columns = nn.functional.pad(tensor.t(), (0, -len(tensor) % block))
         blocks = columns.unflatten(1, (-1, block)).transpose(0, 1)
-        return (
-            blocks.unflatten(1, (-1, 2)).transpose(2, 3).reshape(blocks.shape) if pairs else blocks
-        ).contiguous()
+        if pairs:
+            of_pairs = blocks.unflatten(1, (-1, 2)).transpose(2, 3)
+            blocks = of_pairs.reshape(blocks.shape)
+        return blocks.contiguous()
     tensor = tensor.t().contiguous() if transposed else tensor
     return pack(tensor) if packed else tensor
 
 
 def _tensors_of(step: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a step by name."""
-    return {
-        **dict(step.named_parameters(remove_duplicate=False)),
-        **dict(step.named_buffers(remove_duplicate=False)),
-    }
+    parameters: dict[str, Tensor] = dict(step.named_parameters(remove_duplicate=False))
+    return parameters | dict(step.named_buffers(remove_duplicate=False))

@@ -1,6 +1,6 @@
 """Which models an engine decodes, and how an error names others."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -58,14 +58,11 @@ def is_supported(model: "DecodedModel") -> bool:
     ):
         return False
     decoder, config = model.get_decoder(), model.config
-    if type(decoder) not in _DECODERS or config._attn_implementation not in ("eager", "sdpa"):
+    is_known_attention = config._attn_implementation in ("eager", "sdpa")
+    if type(decoder) not in _DECODERS or not is_known_attention:
         return False
-    if (
-        model.training
-        or config.output_attentions
-        or config.output_hidden_states
-        or hasattr(model, "hf_device_map")
-    ):
+    returns_more = config.output_attentions or config.output_hidden_states
+    if model.training or returns_more or hasattr(model, "hf_device_map"):
         return False
     for layer in decoder.layers:
         cross_attention = type(layer.encoder_attn) if layer.has_cross_attention else None
@@ -73,10 +70,9 @@ def is_supported(model: "DecodedModel") -> bool:
             return False
         if cross_attention is not None and cross_attention not in CROSS_ATTENTIONS:
             return False
-        for linear in SELF_ATTENTIONS[type(layer.self_attn)].inputs_of(
-            layer.self_attn
-        ):  # whose weights are joined
-            # It may be an adapter, for example.
+        static_attention = SELF_ATTENTIONS[type(layer.self_attn)]
+        # The weights of these are joined. One may be an adapter, for example.
+        for linear in static_attention.inputs_of(layer.self_attn):
             if type(linear) is not nn.Linear or type(linear.weight) is not nn.Parameter:
                 return False
     # Processes that share a sharded model have to call it equally often.
@@ -84,9 +80,9 @@ def is_supported(model: "DecodedModel") -> bool:
     several = several and torch.distributed.get_world_size() > 1
     if several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model)):
         return False
-    return not any(map(is_hooked, model.modules())) and not any(
-        map(_replaces_method, (model, model.model))
-    )
+    if any(map(is_hooked, model.modules())):
+        return False
+    return not (_replaces_method(model) or _replaces_method(model.model))
 
 
 def _replaces_method(module: nn.Module) -> bool:
@@ -94,24 +90,23 @@ def _replaces_method(module: nn.Module) -> bool:
     decodes.
     """
     package, classes = __name__.partition(".")[0], type(module).__mro__
-    ours = next((base for base in classes if base.__module__.partition(".")[0] == package), None)
-    if ours is None or any(
-        not METHODS.isdisjoint(vars(base)) for base in classes[: classes.index(ours)]
-    ):
+    for base in classes:
+        if base.__module__.partition(".")[0] == package:
+            break
+        if not METHODS.isdisjoint(vars(base)):
+            return True
+    else:
         return True
-    replaced = {
-        name: value
-        for name, value in vars(module).items()
-        if name in METHODS and hasattr(ours, name)
-    }
-    # PEFT puts a bound method back.
-    return any(
-        getattr(value, "__func__", value) is not getattr(ours, name)
-        for name, value in replaced.items()
-    )
+    for name, value in vars(module).items():
+        if name not in METHODS or not hasattr(base, name):
+            continue
+        # PEFT puts a bound method back.
+        if getattr(value, "__func__", value) is not getattr(base, name):
+            return True
+    return False
 
 
-def is_hooked(module: Any) -> bool:
+def is_hooked(module: nn.Module) -> bool:
     """
     Tell whether anything runs around a module's `forward`, besides the library's own recording of
     outputs.
@@ -119,13 +114,11 @@ def is_hooked(module: Any) -> bool:
     The search here calls some modules of the decoder with other shapes, less often, or not at all.
     """
     hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-    hooks += [
-        *global_hooks._global_forward_hooks.values(),
-        *global_hooks._global_forward_pre_hooks.values(),
-    ]
-    return "forward" in vars(module) or any(
-        hook.__module__ != output_capturing.__name__ for hook in hooks
-    )
+    hooks += global_hooks._global_forward_hooks.values()
+    hooks += global_hooks._global_forward_pre_hooks.values()
+    if "forward" in vars(module):
+        return True
+    return any(hook.__module__ != output_capturing.__name__ for hook in hooks)
 
 
 def kind_of(model: "DecodedModel") -> str:
@@ -133,9 +126,10 @@ def kind_of(model: "DecodedModel") -> str:
     seen.
     """
     if isinstance(model, Ensemble):
-        return next(
-            (kind_of(member) for member in model.models if not is_supported(member)), "an ensemble"
-        )
+        for member in model.models:
+            if not is_supported(member):
+                return kind_of(member)
+        return "an ensemble"
     if not isinstance(model, nn.Module):
         return type(model).__name__
     config = getattr(model, "config", None)

@@ -6,7 +6,7 @@ Letters in shapes: B slots, N beams, R room for positions, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from torch import Tensor
 from vanilla_transformer.machine.transfers import copy_to_device, to_device
 
 from .search_options import SearchFeature
+
+if TYPE_CHECKING:
+    from .search_state import SearchState
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class ForcedToken(SearchFeature):
     changes_scores = True
 
     def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]
+        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: tuple[()]
     ) -> Tensor:
         is_token = torch.arange(logits.shape[2], device=logits.device) == self.token  # (V,)
         forced = torch.where(is_token, log_norms[..., None], -torch.inf)  # (B, N, V)
@@ -61,7 +64,7 @@ class TargetPrefix(SearchFeature):
         )
 
     def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: Any, memory: PrefixMemory
+        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: PrefixMemory
     ) -> Tensor:
         token = memory.tokens.gather(1, state.time[:, None])  # (B, 1)
         others = torch.arange(logits.shape[2], device=logits.device) != token  # (B, V)

@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation, join_pieces
@@ -17,7 +16,8 @@ def join_block(
     block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]
 ) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
-    pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
+    pieces = list[tuple[int, str, Translation]]()
+    kept = set[Range]()
     for start, sentence, translation in sentences:
         kept_here = set(sentence.kept or ())
         links = list(translation.alignment)
@@ -25,11 +25,13 @@ def join_block(
             # Words are linked also in the syntax of a message, which is linked as a whole.
             links = []
             for first, last, low, high, weight in translation.alignment:
-                for link in proportional_links(last - first, translation.text[low:high]):
+                words = translation.text[low:high]
+                for link in proportional_links(last - first, words):
                     links.append(link.shift(first, low)._replace(weight=weight))
         elif all(link[:2] in kept_here for link in links):  # and no words are linked
-            words = proportional_links(len(sentence.text), translation.text)
-            links += [link for link in words if not overlapping(link[:2], sentence.kept)]
+            for link in proportional_links(len(sentence.text), translation.text):
+                if not overlapping(link[:2], sentence.kept):
+                    links.append(link)
         translation = translation._replace(alignment=links)
         pieces.append((start, sentence.text, translation))
         kept |= {(start + low, start + high) for low, high in kept_here}
@@ -37,18 +39,17 @@ def join_block(
     is_open = any(translation.is_open for _, _, translation in pieces)
     if joined.text == block.text:  # its markup is where it was, also within words
         return replace(block, is_open=is_open)
-    fixed = [
-        ((start, end), (low, high))
-        for start, end, low, high, _ in joined.alignment
-        if (start, end) in kept
-    ]
-    ends = [start + len(text) for start, text, _ in pieces]
-    longer = [
-        *accumulate(
-            (len(translation.text) - len(text) for _, text, translation in pieces), initial=0
-        )
-    ]
-    fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in find_breaks(block)]
+    fixed = list[tuple[Range, Range]]()
+    for start, end, low, high, _ in joined.alignment:
+        if (start, end) in kept:
+            fixed.append(((start, end), (low, high)))
+    ends, longer = list[int](), [0]
+    for start, text, translation in pieces:
+        ends.append(start + len(text))
+        longer.append(longer[-1] + len(translation.text) - len(text))
+    for at in find_breaks(block):
+        moved = at + longer[bisect_right(ends, at)]
+        fixed.append(((at, at), (moved, moved)))
     try:
         spans = project(block.spans, block.text, joined.text, joined.alignment, fixed)
     except CrossingSpansError:

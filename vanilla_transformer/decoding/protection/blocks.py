@@ -24,7 +24,8 @@ from vanilla_transformer.text.protection import (
 
 BYTE_ORDER_MARK = "\ufeff"
 OPEN = "open"  # a message that has no translation yet
-LINE_END = r"\r{,3}\n"  # also of a file that was written several times in text mode of Windows
+# Also of a file that was written several times in text mode of Windows
+LINE_END = r"\r{,3}\n"
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _STARTS_WORD = regex.compile(r"[^\s.,:;!?…、。，：；！？\p{Pe}\p{Pf}]")
 _LONGEST_WORD = 64
@@ -148,11 +149,8 @@ def find_formulas(block: Block) -> list[Range]:
     formulas = list[Range]()
     for span in walk(block.spans):
         base = _LAST_WORD.search(block.text, 0, span.start)
-        if (
-            not span.fixed
-            and base
-            and is_part_of_word(base[0], block.text[span.start : span.end].strip())
-        ):
+        text = block.text[span.start : span.end].strip()
+        if not span.fixed and base and is_part_of_word(base[0], text):
             tail = _FIRST_WORD.match(block.text, span.end)
             formulas.append((base.start(), tail.end() if tail else span.end))
     return merge(formulas)
@@ -182,42 +180,41 @@ class SpanBuilder:
         text = text if self._keeps_space else _SPACE.sub(" ", text)
         self._part(text)
         # An empty span at the end notes the white space after it; an open one may stay a mark.
-        last = self._level[-1] if self._level else self._open[-1][0] if self._open else None
+        last = None
+        if self._level:
+            last = self._level[-1]
+        elif self._open:
+            last = self._open[-1][0]
+        is_after_space = self.end.endswith(" ")
         if last and last.start == self._length and text[0].isspace():
             last.space_after = True
-            if self.end.endswith(" ") and text[0] == " " and _STARTS_WORD.match(text, 1):
+            if is_after_space and text[0] == " " and _STARTS_WORD.match(text, 1):
                 text = text[1:]
-        is_after_space = self.end.endswith(" ") and not self._keeps_space
-        self._append(text.lstrip(" ") if is_after_space else text)
+        if is_after_space and not self._keeps_space:
+            text = text.lstrip(" ")
+        self._append(text)
 
-    def add_mark(self, payload: Any, text: str = "", breaks: bool = False) -> None:
+    def add_mark(self, payload: object, text: str = "", breaks: bool = False) -> None:
         """Append a mark that is written as it is, with text that is not translated."""
         self._part(text)
-        start, space_before = self._length, not text and self.end.endswith(" ")
+        span = Span(self._length, self._length, payload, fixed=True, breaks=breaks)
+        span.space_before = not text and self.end.endswith(" ")
         self._append(text)
-        span = Span(
-            start, self._length, payload, fixed=True, breaks=breaks, space_before=space_before
-        )
+        span.end = self._length
         self._level.append(span)
 
-    def open(self, name: Any, payload: Any, is_paired: bool = False) -> None:
+    def open(self, name: object, payload: object, is_paired: bool = False) -> None:
         """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
         if len(self._open) == _DEEPEST:
-            raise UserError(
-                f"Markup in a paragraph must be nested at most {_DEEPEST} deep, got more."
-            )
-        span = Span(
-            self._length,
-            self._length,
-            payload,
-            fixed=True,
-            space_before=self.end.endswith(" "),
-        )
+            requirement = f"Markup in a paragraph must be nested at most {_DEEPEST} deep"
+            raise UserError(f"{requirement}, got more.")
+        span = Span(self._length, self._length, payload, fixed=True)
+        span.space_before = self.end.endswith(" ")
         self._level.append(span)
         self._open.append((span, name, is_paired, self._level))
         self._level = span.children
 
-    def close(self, name: Any) -> Span | None:
+    def close(self, name: object) -> Span | None:
         """End the innermost span of this name and return it, or None if none is open."""
         for _, opened, is_paired, _ in reversed(self._open):
             if opened == name:
@@ -238,11 +235,9 @@ class SpanBuilder:
         km² and H₂O.
         """
         base = _LAST_WORD.search(self.end)
-        return (
-            not is_part_of_word(base[0] if base else "", text)
-            and bool(text)
-            and not _LETTER.search(text)
-        )
+        if not text or _LETTER.search(text):
+            return False
+        return not is_part_of_word(base[0] if base else "", text)
 
     def part(self) -> None:
         """Part the words before and after this place, which follows a mark or a span, for whatever

@@ -54,8 +54,10 @@ class Message:
         self._special = "{}#" if is_plural else "{}"
         shown = (match.span() for match in _STAND_IN.finditer(self.text))
         self.moved = [*zip(shown, places, strict=True)]
-        start, _, end = text.partition(self.text) if self.text else (text, "", "")
-        self.spaces = start, end
+        self.spaces = text, ""
+        if self.text:
+            start, _, end = text.partition(self.text)
+            self.spaces = start, end
 
     def messages(self) -> Iterator["Message"]:
         """Yield the message and its branches, with the branches of these."""
@@ -85,15 +87,17 @@ class Message:
             text += self._quote(message.text[end : match.start()], text, True)
             end, start = match.end(), len(text)
             for part in syntax[int(match[1])]:
-                tokens += [token._replace(end=token.end + len(text)) for token in part.tokens]
+                before = len(text)
+                tokens += [token._replace(end=token.end + before) for token in part.tokens]
                 text += part.text
             moved.append((match.span(), (start, len(text))))
         is_before_syntax = self._is_branch and not self.spaces[1]
         text += self._quote(message.text[end:], text, is_before_syntax) + self.spaces[1]
         # Some apostrophes are new.
-        before, after = message.text.replace("'", " "), text.replace("'", " ")
-        tokens += move_tokens(message.tokens, before, after, moved)
-        return Translation(text, tokens=sorted(tokens, key=lambda token: token.end)), moved
+        blank_message, blank_text = message.text.replace("'", " "), text.replace("'", " ")
+        tokens += move_tokens(message.tokens, blank_message, blank_text, moved)
+        tokens.sort(key=lambda token: token.end)
+        return Translation(text, tokens=tokens), moved
 
     def _render_parts(
         self, parts: "Sequence[str | Message]", translations: Iterator[Translation]
@@ -135,7 +139,8 @@ def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Mess
     """Return the message at a place, and where it ends: before a closing brace if it is a
     branch.
     """
-    shown, syntax, places = list[str](), list[list[str | Message]](), list[Range]()
+    shown, places = list[str](), list[Range]()
+    syntax = list[list[str | Message]]()
     while at < len(text) and not (depth and text[at] == "}"):
         start, parts = at, list[str | Message]()
         quoted = _QUOTED.match(text, at)
@@ -169,8 +174,9 @@ def _read_argument(
     """
     choice = _CHOICE.match(text, at)
     if choice and depth < _MOST_DEPTH:
+        has_number = is_plural or choice[1] != "select"
         try:
-            return _read_branches(text, at, choice, is_plural or choice[1] != "select", depth)
+            return _read_branches(text, at, choice, has_number, depth)
         except _UnknownSyntaxError:
             pass
     end, open_braces = at, 0
@@ -178,15 +184,19 @@ def _read_argument(
         if end >= len(text):
             raise _UnknownSyntaxError
         quoted = _QUOTED.match(text, end)
-        open_braces += 0 if quoted else {"{": 1, "}": -1}.get(text[end], 0)
-        end = quoted.end() if quoted else end + 1
+        if quoted:
+            end = quoted.end()
+            continue
+        open_braces += {"{": 1, "}": -1}.get(text[end], 0)
+        end += 1
     return [text[at:end]], end
 
 
 def _read_branches(
     text: str, at: int, choice: regex.Match[str], is_plural: bool, depth: int
 ) -> tuple[list["str | Message"], int]:
-    parts, start, end = list[str | Message](), at, choice.end()
+    parts = list[str | Message]()
+    start, end = at, choice.end()
     while branch := _BRANCH.match(text, end):
         message, end = _read_message(text, branch.end(), is_plural, depth + 1)
         if not text.startswith("}", end):

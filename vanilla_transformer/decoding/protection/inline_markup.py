@@ -11,10 +11,10 @@ import regex
 from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.token_texts import move_tokens
 from vanilla_transformer.decoding.translations import Link, Translation, copy_sentence, join_pieces
-from vanilla_transformer.text.protection import CODE_ELEMENT, adds_signs
+from vanilla_transformer.text.protection import CODE_ELEMENT, Range, adds_signs
 
-from .block_joining import join_block
-from .blocks import SpanBuilder, walk, write_block
+from .block_joining import find_breaks, join_block
+from .blocks import SpanBuilder, write_block
 
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
 # What no reader sees, of which each ends before the next one begins
@@ -52,11 +52,17 @@ class MarkedText:
     def __init__(
         self, text: str, tokens: Sequence[tuple[regex.Match[str], regex.Match[str] | None]]
     ):
-        edges = [0, *(edge for token, _ in tokens for edge in token.span()), len(text)]
-        outside = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-        self._bare, self._written = {*_CHARACTER.sub("", "".join(outside))}, dict[str, str]()
-        self._length, builder = len(text), SpanBuilder(keeps_space=True)
-        for (token, opening), before in zip([*tokens, (None, None)], outside, strict=True):
+        outside, end = list[str](), 0
+        for mark, _ in tokens:
+            outside.append(text[end : mark.start()])
+            end = mark.end()
+        outside.append(text[end:])
+        self._bare = {*_CHARACTER.sub("", "".join(outside))}
+        self._written = dict[str, str]()
+        self._length = len(text)
+        builder = SpanBuilder(keeps_space=True)
+        ended = [*tokens, (None, None)]
+        for (token, opening), before in zip(ended, outside, strict=True):
             builder.add_text(_CHARACTER.sub(self._read, before))
             if token and not opening:
                 builder.add_mark([token[0], ""], breaks=True)
@@ -65,13 +71,12 @@ class MarkedText:
             elif span := builder.close(opening):
                 span.payload.append(token[0])
         self._block = builder.finish()
-        borders = [
-            0,
-            *(span.start for span in walk(self._block.spans) if span.breaks),
-            len(self._block.text),
-        ]
-        matches = (_WORDS.search(self._block.text, low, high) for low, high in pairwise(borders))
-        self._parts = [(match.start(), Sentence(match[0], "", ())) for match in matches if match]
+        borders = [0, *find_breaks(self._block), len(self._block.text)]
+        self._parts = list[tuple[int, Sentence]]()
+        for low, high in pairwise(borders):
+            match = _WORDS.search(self._block.text, low, high)
+            if match:
+                self._parts.append((match.start(), Sentence(match[0], "", ())))
         self._parts = self._parts or [(0, Sentence("", "", ()))]
         self.is_plain = not (tokens or self._written)
 
@@ -80,12 +85,14 @@ class MarkedText:
         it is, too.
         """
         name, code = match.groups()
-        character = unescape(f"&{name};") if name else chr(int(code[1:], 16)) if code[1:] else code
-        if (
-            len(character) != 1
-            or character in self._bare
-            or not (character.isalpha() or character in "'\"&<>")
-        ):
+        character = code
+        if name:
+            character = unescape(f"&{name};")
+        elif code[1:]:
+            character = chr(int(code[1:], 16))
+        if len(character) != 1 or character in self._bare:
+            return match[0]
+        if not (character.isalpha() or character in "'\"&<>"):
             return match[0]
         self._written[character] = match[0]
         return character
@@ -100,37 +107,34 @@ class MarkedText:
         """
         sentences = list[tuple[int, Sentence, Translation]]()
         for (start, part), translation in zip(self._parts, translations, strict=True):
-            exact = [link for link in translation.alignment if link.weight == 1]
-            kept = [
-                link[:2]
-                for link in exact
-                if part.text[slice(*link[:2])] == translation.text[slice(*link[2:4])]
-            ]
+            kept = list[Range]()
+            for link in translation.alignment:
+                source_text = part.text[link.source_start : link.source_end]
+                target_text = translation.text[link.target_start : link.target_end]
+                if link.weight == 1 and source_text == target_text:
+                    kept.append(link[:2])
             sentences.append((start, part._replace(kept=kept), translation))
-        joined = join_pieces(
-            self._block.text,
-            [(start, part.text, translation) for start, part, translation in sentences],
-        )
+        pieces = [(start, part.text, translation) for start, part, translation in sentences]
+        joined = join_pieces(self._block.text, pieces)
         block = join_block(self._block, sentences)
         is_open = block is not None and adds_signs(self._block.text, block.text, _MARKUP)
         if block is None or is_open:
-            block, joined = self._block, copy_sentence(self._block.text, joined.tokens)
+            block = self._block
+            joined = copy_sentence(block.text, joined.tokens)
 
-        def write(written: dict[str, str], tag: Callable[[str], str]) -> str:
+        def write(written: dict[str, str], write_tag: Callable[[str], str]) -> str:
             table = str.maketrans(written)
-            return write_block(
-                block,
-                lambda it: it.translate(table),
-                lambda tags, it: (it or "").join(map(tag, tags)),
-            )
 
-        shown = write(
-            {
-                translation: translation.rjust(len(name))
-                for translation, name in self._written.items()
-            },
-            lambda it: " " * len(it),
-        )
+            def write_span(tags: Sequence[str], content: str | None) -> str:
+                return (content or "").join(map(write_tag, tags))
+
+            return write_block(block, lambda text: text.translate(table), write_span)
+
+        # The text with white space for tags, as wide as it is written
+        widened = {}
+        for character, name in self._written.items():
+            widened[character] = character.rjust(len(name))
+        shown = write(widened, lambda tag: " " * len(tag))
         text = write(self._written, str)
         links = [Link(0, self._length, 0, len(text), 1.0)]
         tokens = move_tokens(joined.tokens, joined.text, shown)
@@ -144,25 +148,20 @@ def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:
     """
     if not regex.search(r"[<&\\]", text):
         return None
-    tokens, opened = (
-        list[tuple[regex.Match[str], regex.Match[str] | None]](),
-        list[regex.Match[str]](),
-    )
+    tokens = list[tuple[regex.Match[str], regex.Match[str] | None]]()
+    opened = list[regex.Match[str]]()
     for token in _TOKEN.finditer(text):
         if token["code"]:
             continue  # which survives as it is
-        at = max(
-            (
-                at
-                for at, opening in enumerate(opened)
-                if token["end"] and opening["name"] == token["name"]
-            ),
-            default=-1,
-        )
+        at = -1
+        for number, opening in enumerate(opened):
+            if token["end"] and opening["name"] == token["name"]:
+                at = number
         if not token["name"]:
             tokens.append((token, None))
         elif at >= 0:
-            tokens += [(opened[at], opened[at]), (token, opened[at])]
+            opening = opened[at]
+            tokens += [(opening, opening), (token, opening)]
             del opened[at:]
         elif not token["end"] and token[0] not in marks and len(opened) < _DEEPEST:
             opened.append(token)

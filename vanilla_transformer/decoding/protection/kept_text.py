@@ -17,11 +17,10 @@ from vanilla_transformer.text.protection import (
 # A letter beside which there is a space. Korean attaches particles, and Hebrew a letter that is a
 # preposition.
 _LETTER = rf"(?V1)[{WORD_CHARACTER}--[\p{{Hangul}}\p{{M}}]]"
-_BEGINS_WORD, _ENDS_WORD = (
-    regex.compile(_LETTER),
-    regex.compile(rf"(?!\b\p{{Hebrew}}$){_LETTER}\p{{M}}*$"),
-)
-_JOINS = regex.compile(r"[\w'’]")  # a letter may touch what touches one of these in the source
+_BEGINS_WORD = regex.compile(_LETTER)
+_ENDS_WORD = regex.compile(rf"(?!\b\p{{Hebrew}}$){_LETTER}\p{{M}}*$")
+# A letter may touch what touches one of these in the source.
+_JOINS = regex.compile(r"[\w'’]")
 
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # Fields without names or numbers, which are filled in the order in which they come; and codes that
@@ -46,12 +45,14 @@ def has_others(translation: str, protected: Sequence[Range], kept: Sequence[Rang
         found: Places where [`find_protected`] finds text to keep.
         kept: Places in order.
     """
-    for start, end in [*protected, *(match.span() for match in MASK.finditer(translation))]:
+    masks = [match.span() for match in MASK.finditer(translation)]
+    for start, end in [*protected, *masks]:
         inside = overlapping((start, end), kept)
         if not inside and not _ONLY_NUMBERS.fullmatch(translation, start, end):
             return True
-        edges = [start, *(edge for kept_range in inside for edge in kept_range), end]
-        if inside and any(low < high for low, high in zip(edges[::2], edges[1::2], strict=True)):
+        edges = [start, *chain.from_iterable(inside), end]
+        gaps = zip(edges[::2], edges[1::2], strict=True)
+        if inside and any(low < high for low, high in gaps):
             return True
     return False
 
@@ -67,7 +68,8 @@ def keeps_order(texts: Sequence[str], order: Sequence[int]) -> bool:
     """
     for expression in _ORDERED:
         fields = [expression.findall(text) for text in texts]
-        if [*chain(*fields)] != [*chain(*(fields[index] for index in order))]:
+        in_new_order = [fields[index] for index in order]
+        if [*chain(*fields)] != [*chain(*in_new_order)]:
             return False
     return True
 
@@ -90,16 +92,16 @@ def space_gap(gap: str, after: str | None, before: str | None) -> str:
         return "" if after[:1].strip() and before[-1:].strip() else " "
     if after is not None and _BEGINS_WORD.match(gap):
         gap = _space(after[:1]) + gap
-    elif after and (unit := _UNIT.match(after)) and regex.match(rf"\s+{_whole(unit[0])}", gap):
-        gap = gap.lstrip()
+    elif after:
+        unit = _UNIT.match(after)
+        if unit and regex.match(rf"\s+{_whole(unit[0])}", gap):
+            gap = gap.lstrip()
     if before is not None and _ENDS_WORD.search(gap):
         gap += _space(before[-1:])
-    elif (
-        before
-        and (unit := _LAST_UNIT.search(before))
-        and regex.search(rf"{_whole(unit[0])}\s+$", gap)
-    ):
-        gap = gap.rstrip()
+    elif before:
+        unit = _LAST_UNIT.search(before)
+        if unit and regex.search(rf"{_whole(unit[0])}\s+$", gap):
+            gap = gap.rstrip()
     return gap
 
 
@@ -110,13 +112,9 @@ def _space(character: str) -> str:
     """Return white space of the source as it is, nothing for a letter or an apostrophe, and a space
     for all else.
     """
-    return (
-        character
-        if character in ("\t", "\u00a0", "\u202f")
-        else ""
-        if _JOINS.match(character)
-        else " "
-    )
+    if character in ("\t", "\u00a0", "\u202f"):
+        return character
+    return "" if _JOINS.match(character) else " "
 
 
 def _whole(unit: str) -> str:

@@ -41,9 +41,8 @@ def proportional_links(source_length: int, target: str) -> list[Link]:
     links = list[Link]()
     for match in _UNIT.finditer(target):
         start = min(round(match.start() * ratio), source_length - 1)
-        links.append(
-            Link(start, max(round(match.end() * ratio), start + 1), match.start(), match.end(), 1.0)
-        )
+        end = max(round(match.end() * ratio), start + 1)
+        links.append(Link(start, end, match.start(), match.end(), 1.0))
     return links
 
 
@@ -65,15 +64,21 @@ def project(
         fixed: Equal ranges of source and target: text that was not translated, and places that
             belong together.
     """
-    edges = sorted({edge for span in walk(spans) for edge in (span.start, span.end)})
-    fixed, taken = [*fixed], sorted(there for _, there in fixed)
+    edges_of_spans = set[int]()
+    for span in walk(spans):
+        edges_of_spans |= {span.start, span.end}
+    edges = sorted(edges_of_spans)
+    fixed = [*fixed]
+    taken = sorted(there for _, there in fixed)
     known = sorted(here for here, _ in fixed)
 
     def inner_edges(start: int, end: int) -> list[int]:
         return edges[bisect_right(edges, start) : bisect_left(edges, end)]
 
-    words, sources = defaultdict[str, list[Range]](list), _Overlaps([link[:4] for link in links])
-    first_free = Counter[str]()  # the number of the first place of a word that may not be taken
+    sources = _Overlaps([link[:4] for link in links])
+    words = defaultdict[str, list[Range]](list)
+    # The number of the first place of a word that may not be taken
+    first_free = Counter[str]()
     for other in _UNIT.finditer(target):
         words[other[0]].append(other.span())
     # Words of the source in which markup begins or ends, and which are also in the target
@@ -81,9 +86,13 @@ def project(
         here = word.span()
         if overlapping(here, known) or not inner_edges(*here):
             continue
-        equal, near = words.get(word[0], []), [link[2:4] for link in sources.find(*here)]
-        linked = [unit for link in near for unit in overlapping(link, equal)]
-        there = min((unit for unit in linked if not overlapping(unit, taken)), default=None)
+        equal = words.get(word[0], [])
+        linked = list[Range]()
+        for link in sources.find(*here):
+            for unit in overlapping(link[2:4], equal):
+                if not overlapping(unit, taken):
+                    linked.append(unit)
+        there = min(linked, default=None)
         while there is None and first_free[word[0]] < len(equal):
             unit = equal[first_free[word[0]]]
             first_free[word[0]] += 1
@@ -94,9 +103,12 @@ def project(
     # Markup may begin and end within equal ranges.
     pieces = list[tuple[Range, Range]]()
     for (start, end), (begin, _) in fixed:
-        shift, borders = begin - start, [start, *inner_edges(start, end), end]
-        pieces += [((low, high), (low + shift, high + shift)) for low, high in pairwise(borders)]
-    return _Projection(source, target, links, pieces).place(spans, (0, len(source)), None)
+        shift = begin - start
+        borders = [start, *inner_edges(start, end), end]
+        for low, high in pairwise(borders):
+            pieces.append(((low, high), (low + shift, high + shift)))
+    projection = _Projection(source, target, links, pieces)
+    return projection.place(spans, (0, len(source)), None)
 
 
 class _Overlaps:
@@ -105,7 +117,8 @@ class _Overlaps:
     def __init__(self, ranges: Sequence[Any]):
         self._ranges = sorted(ranges)
         # The largest end of a range and of those before it
-        self._ends = [*accumulate((end for _, end, *_ in self._ranges), max)]
+        ends = [end for _, end, *_ in self._ranges]
+        self._ends = [*accumulate(ends, max)]
 
     def find(self, start: int, end: int) -> list[Any]:
         """Return those that share characters with a range."""
@@ -121,21 +134,22 @@ class _Projection:
         self.source, self.target = source, target
         self.words = [match.span() for match in _WORD.finditer(source)]
         self.fixed = dict(fixed)
-        kept = sorted(end for end in self.fixed.values() if end[1] > end[0])
-        borders = [
-            0,
-            *sorted(start for start, end in self.fixed.values() if start == end),
-            len(target),
-        ]
-        inside = [
-            (low + match.start(), low + match.end())
-            for low, high in pairwise(borders)
-            for match in _UNIT.finditer(target[low:high])
-        ]
-        self.units = sorted([*(unit for unit in inside if not overlapping(unit, kept)), *kept])
+        kept, places = list[Range](), list[int]()
+        for start, end in sorted(self.fixed.values()):
+            if end > start:
+                kept.append((start, end))
+            elif end == start:
+                places.append(start)
+        units = [*kept]
+        for low, high in pairwise([0, *places, len(target)]):
+            for match in _UNIT.finditer(target[low:high]):
+                unit = low + match.start(), low + match.end()
+                if not overlapping(unit, kept):
+                    units.append(unit)
+        self.units = sorted(units)
         self.numbers = {unit: number for number, unit in enumerate(self.units)}
         self.edges = [edge for unit in self.units for edge in unit] or [0]
-        exact = [Link(*start, *end, 1.0) for start, end in fixed if start[1] > start[0]]
+        exact = [Link(*here, *there, 1.0) for here, there in fixed if here[1] > here[0]]
         known = sorted(self.fixed)
         free = [link for link in links if not overlapping(link[:2], known)]
         of_units = dict[Range, list[Link]]()
@@ -158,8 +172,12 @@ class _Projection:
         low, high = interval or (0, len(self.units))
         left, right = self._edges(interval)
         wide = [span for span in spans if self.source[span.start : span.end].strip()]
-        runs = {id(span): run for span, run in zip(wide, self._runs(wide, low, high), strict=True)}
-        covered = [(*self._edges(run), span) for span in wide if (run := runs[id(span)])]
+        runs = dict[int, Range]()
+        covered = list[tuple[int, int, Span]]()
+        for span, run in zip(wide, self._runs(wide, low, high), strict=True):
+            if run:
+                runs[id(span)] = run
+                covered.append((*self._edges(run), span))
         covered.sort(key=itemgetter(0))
         placed = list[tuple[Span, int]]()
         for position, span in enumerate(spans):
@@ -169,13 +187,14 @@ class _Projection:
                 is_last = self._next_word(span.end) >= outer[1]
                 if not span.fixed and len(spans) == 1 and is_first and is_last:
                     start, end = left, right
-                children = (
-                    [] if span.fixed else self.place(span.children, (span.start, span.end), run)
-                )
+                children = list[Span]()
+                if not span.fixed:
+                    children = self.place(span.children, (span.start, span.end), run)
             else:
                 start = end = self._point(span, outer, (left, right), covered)
                 children = [_collapse(child, start) for child in span.children]
-            placed.append((replace(span, start=start, end=end, children=children), position))
+            moved = replace(span, start=start, end=end, children=children)
+            placed.append((moved, position))
         placed.sort(key=lambda item: (item[0].start, item[0].end, item[1]))
         return [span for span, _ in placed]
 
@@ -184,17 +203,16 @@ class _Projection:
         space.
         """
         number = bisect_right(self.words, position, key=itemgetter(1))
-        return (
-            max(position, self.words[number][0]) if number < len(self.words) else len(self.source)
-        )
+        if number == len(self.words):
+            return len(self.source)
+        return max(position, self.words[number][0])
 
     def _edges(self, run: Range | None) -> Range:
         """Return the characters of a run of units; the whole target for None."""
-        return (
-            (0, len(self.target))
-            if run is None
-            else (self.units[run[0]][0], self.units[run[1] - 1][1])
-        )
+        if run is None:
+            return 0, len(self.target)
+        first, last = self.units[run[0]], self.units[run[1] - 1]
+        return first[0], last[1]
 
     def _runs(self, spans: Sequence[Span], low: int, high: int) -> list[Range | None]:
         """Return the run of units of each span, or None. Runs do not overlap."""
@@ -210,16 +228,18 @@ class _Projection:
                     weights[index] += weight * shared / max(1, end - start)
             inside = [weights[index] for index in sorted(weights)]
             best = max(sorted(weights), key=weights.__getitem__, default=-1)
-            is_aligned = best >= 0 and weights[best] > 0 and weights[best] >= total - sum(inside)
+            outside = total - sum(inside)
+            is_aligned = best >= 0 and weights[best] > 0 and weights[best] >= outside
             labels.append(best if is_aligned else -1)
             aligned[labels[-1]].append(unit)
         owners = [-1] * (high - low)
         hulls = list[Range | None]()
         for index, span in enumerate(spans):
-            kept = {
-                self.fixed[inner.start, inner.end] for inner in walk([span]) if self._is_kept(inner)
-            }
-            places = [self.numbers[unit_range] - low for unit_range in kept]
+            places = list[int]()
+            for inner in walk([span]):
+                if self._is_kept(inner):
+                    unit_range = self.fixed[inner.start, inner.end]
+                    places.append(self.numbers[unit_range] - low)
             if not all(0 <= unit < high - low for unit in places):
                 raise CrossingSpansError
             hulls.append((min(places), max(places) + 1) if places else None)
@@ -228,22 +248,22 @@ class _Projection:
                     raise CrossingSpansError
                 owners[unit] = index
         runs = list[Range | None]([None] * len(spans))
-        for index in sorted(
-            range(len(spans)), key=lambda index: spans[index].start - spans[index].end
-        ):
+        lengths = [span.end - span.start for span in spans]
+        for index in sorted(range(len(spans)), key=lambda index: -lengths[index]):
             if self._is_kept(spans[index]):
                 run = hulls[index]
             else:
-                reach = [*aligned[index], *(hulls[index] or ())]  # a run ends at one of these
+                # A run ends at one of these.
+                reach = [*aligned[index], *(hulls[index] or ())]
                 begin, end = min(reach, default=0), max(reach, default=-1) + 1
-                gains = [
-                    float("-inf")
-                    if owner not in (-1, index)
-                    else 1.0
-                    if label == index
-                    else -0.5 - (label >= 0) / 2
-                    for label, owner in zip(labels[begin:end], owners[begin:end], strict=True)
-                ]
+                gains = list[float]()
+                for label, owner in zip(labels[begin:end], owners[begin:end], strict=True):
+                    if owner not in (-1, index):
+                        gains.append(float("-inf"))
+                    elif label == index:
+                        gains.append(1.0)
+                    else:  # less if it is aligned with another span
+                        gains.append(-1.0 if label >= 0 else -0.5)
                 run = _best_run(gains, hulls[index], begin)
             if run:
                 owners[run[0] : run[1]] = [index] * (run[1] - run[0])
@@ -280,9 +300,8 @@ class _Projection:
             else:
                 guess = origin * len(self.target) / len(self.source)
                 at = bisect_left(self.edges, guess)
-                position = min(
-                    self.edges[max(0, at - 1) : at + 1], key=lambda edge: abs(edge - guess)
-                )
+                beside = self.edges[max(0, at - 1) : at + 1]
+                position = min(beside, key=lambda edge: abs(edge - guess))
         position = min(max(position, left), right)
         before = bisect_left(covered, position, key=itemgetter(0))
         for start, end, other in covered[max(0, before - 1) : before]:
@@ -301,10 +320,9 @@ def _best_run(gains: Sequence[float], core: Range | None, first: int) -> Range |
     `core`, or None.
     """
     if core:
-        sides = gains[: core[0] - first][::-1], gains[core[1] - first :]
-        sums = [[0.0, *accumulate(side)] for side in sides]
-        before, after = (side.index(max(side)) for side in sums)
-        return core[0] - before, core[1] + after
+        before = [0.0, *accumulate(gains[: core[0] - first][::-1])]
+        after = [0.0, *accumulate(gains[core[1] - first :])]
+        return core[0] - before.index(max(before)), core[1] + after.index(max(after))
     best, run, total, begin = 0.0, None, 0.0, 0
     for unit, gain in enumerate(gains, first):
         if total <= 0:

@@ -75,15 +75,16 @@ class _Protected:
         self.shown_texts = _texts_at(self.shown.text, self._places)
         edges = [0, *chain.from_iterable(kept), len(self._source)]
         gaps = zip(edges[::2], edges[1::2], strict=True)
-        self.is_kept = not any(_LETTER.search(self._source, low, high) for low, high in gaps)
+        letters = [_LETTER.search(self._source, low, high) for low, high in gaps]
+        self.is_kept = not any(letters)
 
     def around(self) -> list[Sentence]:
         """Return the sentences between the text that must survive."""
         sentences = []
         for _, text, is_kept in self._pieces():
             if not is_kept and _LETTER.search(text):
-                part = self._sentence._replace(text=text, separator="", tokens=(), kept=())
-                sentences.append(part)
+                part = self._sentence._replace(text=text, separator="")
+                sentences.append(part._replace(tokens=(), kept=()))
         return sentences
 
     def _pieces(self) -> Iterator[tuple[int, str, bool]]:
@@ -126,7 +127,8 @@ class _Protected:
             return None
         shown_spans = [spans[index] for index in order]
         edges = [0, *chain.from_iterable(shown_spans), len(shown)]
-        gaps = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+        gap_ranges = zip(edges[::2], edges[1::2], strict=True)
+        gaps = [shown[start:end] for start, end in gap_ranges]
         leads: list[int] = []
         pieces: list[str] = []
         moved: list[Range] = []
@@ -134,9 +136,10 @@ class _Protected:
         for gap, left, right in zip(gaps, [None, *order], [*order, None], strict=True):
             after = None if left is None else source[self._kept[left][1] :]
             before = None if right is None else source[: self._kept[right][0]]
-            pieces.append(space_gap(gap, after, before))
-            leads.append(len(pieces[-1].rstrip()) - len(gap.rstrip()))
-            start += len(pieces[-1])
+            spaced = space_gap(gap, after, before)
+            pieces.append(spaced)
+            leads.append(len(spaced.rstrip()) - len(gap.rstrip()))
+            start += len(spaced)
             if right is not None:
                 pieces.append(self._kept_texts[right])
                 moved.append((start, start := start + len(pieces[-1])))
@@ -148,8 +151,8 @@ class _Protected:
             target_shifts.append((old, new - old + lead))
         apart = []
         for link in translation.alignment:
-            is_of_kept = overlapping(link[:2], self._places) or overlapping(link[2:4], shown_spans)
-            if not is_of_kept:
+            is_of_source = overlapping(link[:2], self._places)
+            if not is_of_source and not overlapping(link[2:4], shown_spans):
                 apart.append(link)
         source_shifts = _shifts(zip(self._places, self._kept, strict=True))
         links = _move(apart, source_shifts, target_shifts)
@@ -198,7 +201,8 @@ class _Protected:
                     link_at[position] = link
         sources: list[float] = []
         for start, end in spans:
-            links = [link_at[position] for position in range(start, end) if position in link_at]
+            linked = [position for position in range(start, end) if position in link_at]
+            links = [link_at[position] for position in linked]
             if links:
                 sources.append(max(links, key=lambda link: link.weight).source_start)
             else:
@@ -234,7 +238,8 @@ class _Protected:
         for start, text, is_kept in self._pieces():
             answer = copy_sentence(text)
             if is_kept:
-                answer = answer._replace(alignment=[Link(0, len(text), 0, len(text), 1.0)])
+                whole = Link(0, len(text), 0, len(text), 1.0)
+                answer = answer._replace(alignment=[whole])
             elif _LETTER.search(text):
                 answer = next(answers)
                 places = find_protected(answer.text, self._protect)
@@ -341,9 +346,10 @@ class ProtectedSearch:
         parts: list[Sentence] = []
         for sentence in sentences:
             is_bound = sentence.prefix or sentence.phrases or sentence.kept is not None
-            whole = None
+            whole: Message | MarkedText | None = None
             if self.options.protect and not is_bound:
-                whole = parse_message(sentence.text) or parse_markup(sentence.text, self.marks)
+                whole = parse_message(sentence.text)
+                whole = whole or parse_markup(sentence.text, self.marks)
             parsed.append(whole)
             if whole is None:
                 plain.append(sentence)
@@ -373,7 +379,8 @@ class ProtectedSearch:
                     links = _move(first, _shifts(whole.moved), _shifts(moved))
                     answer = answer._replace(alignment=links)
                 is_copy = [translation.text for translation in translations] == texts
-                if is_copy and answer.text != sentence.text:  # which the source writes in two ways
+                # The source writes a character in two ways.
+                if is_copy and answer.text != sentence.text:
                     answer = copy_sentence(sentence.text, answer.tokens)
                 joined.append(_join_scores(answer, translations))
             answers.append(joined)
@@ -401,7 +408,8 @@ class ProtectedSearch:
             again = self.constrain([parts[at].shown for at in lost], texts)
             for at, row in zip(lost, again, strict=True):
                 read[at] = None if row is None else parts[at].read(row)
-        apart = [at for at in lost if read[at] is None and not parts[at].shown.phrases]
+        still_lost = [at for at in lost if read[at] is None]
+        apart = [at for at in still_lost if not parts[at].shown.phrases]
         around = self.translate_around([sentences[at] for at in apart])
         for at, row in zip(apart, around, strict=True):
             read[at] = row
@@ -421,7 +429,8 @@ class ProtectedSearch:
         answers = []
         for part, part_pieces in zip(parts, pieces, strict=True):
             piece_rows = [next(rows) for _ in part_pieces]
-            joined = [part.join(translations) for translations in zip(*piece_rows, strict=True)]
+            candidates = zip(*piece_rows, strict=True)
+            joined = [part.join(translations) for translations in candidates]
             answers.append(joined or [part.join()] * self.options.count)
         return answers
 
@@ -443,7 +452,8 @@ def remove_masks(decode: Decode) -> Decode:
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         answers = list[list[Translation]]()
-        for sentence, row in zip(sentences, decode(sentences, options, report), strict=True):
+        rows = decode(sentences, options, report)
+        for sentence, row in zip(sentences, rows, strict=True):
             answers.append([])
             for answer in row:
                 masks = []
@@ -454,7 +464,10 @@ def remove_masks(decode: Decode) -> Decode:
                     text, removed = mask(answer.text, masks, [""] * len(masks))
                     spaces = [" " * (end - start) for start, end in masks]
                     blank, _ = mask(answer.text, masks, spaces)
-                    apart = [link for link in answer.alignment if not overlapping(link[2:4], masks)]
+                    apart = []
+                    for link in answer.alignment:
+                        if not overlapping(link[2:4], masks):
+                            apart.append(link)
                     links = _move(apart, [], _shifts(zip(masks, removed, strict=True)))
                     tokens = move_tokens(answer.tokens, blank, text)
                     answer = answer._replace(text=text, tokens=tokens, alignment=links)

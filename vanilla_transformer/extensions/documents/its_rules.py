@@ -73,11 +73,9 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
     """
     values, length = defaultdict[str, dict[Any, str]](dict), 0
     for its_rule in root.iter(*(_ITS + name for name in _VALUES)):
-        name, rules, selector = (
-            _VALUES[local_name(its_rule)],
-            its_rule.getparent(),
-            its_rule.get("selector", ""),
-        )
+        name = _VALUES[local_name(its_rule)]
+        rules = its_rule.getparent()
+        selector = its_rule.get("selector", "")
         parameters = {
             parameter.get("name", ""): parameter.text or ""
             for parameter in rules.iterchildren(f"{_ITS}param")
@@ -91,9 +89,10 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
             )
         for node in _select(its_rule, selector, parameters):
             is_attribute = isinstance(node, str)
-            key: Any = (
-                (node.getparent(), node.attrname.rpartition("}")[2]) if is_attribute else node
-            )
+            if is_attribute:
+                key: Any = (node.getparent(), node.attrname.rpartition("}")[2])
+            else:
+                key = node
             values[name][key] = its_rule.get(name)
     return values
 
@@ -136,4 +135,5 @@ def _one_step(path: regex.Match[str]) -> str:
             element = f"{step}[ancestor::{element}]"
     if path["last"] == "//":
         element = f"*[ancestor-or-self::{element}]" if element else "*"
-    return f"/descendant::{element}" + (f"/{path['attribute_']}" if path["last"] else "")
+    attribute = f"/{path['attribute_']}" if path["last"] else ""
+    return f"/descendant::{element}{attribute}"

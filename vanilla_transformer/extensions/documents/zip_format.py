@@ -45,7 +45,8 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/xhtml+xml": HtmlDocument,
     "application/x-dtbncx+xml": XmlDocument,
 }
-_BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}  # fields begin and end where they did
+# Fields begin and end where they did.
+_BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}
 # Readers see nothing of these.
 _OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}
 # Names of elements and attributes while they are translated; no file may have such names.
@@ -54,7 +55,8 @@ _KEPT, _STYLE = f"{_OURS}kept", f"{_OURS}style"
 _SPAN, _MARK, _END, _PLAIN = (f"{_OURS}{name}" for name in ("span", "mark", "end", "plain"))
 _HAS_OURS = f"starts-with(local-name(), '{_OURS}')"
 _PARAGRAPHS = "/descendant::*[local-name() = 'p' and descendant::*[local-name() = 'r']]"
-_LONGEST_PROPERTIES = 10_000  # bytes of the properties of a run, which each piece of its text gets
+# Bytes of the properties of a run, which each piece of its text gets.
+_LONGEST_PROPERTIES = 10_000
 _UNREADABLE = (RuntimeError, EOFError, OSError, KeyError, UnicodeError, zlib.error, lzma.LZMAError)
 
 
@@ -74,7 +76,8 @@ class ZipDocument(Document):
             content = text.encode("latin-1")
             self._archive = ZipFile(BytesIO(content))
             size = sum(info.file_size for info in self._archive.infolist())
-            if size > (largest := max(_LARGEST_EXPANSION * len(content), _LEAST_EXPANSION)):
+            largest = max(_LARGEST_EXPANSION * len(content), _LEAST_EXPANSION)
+            if size > largest:
                 raise BadZipFile(
                     f"it has {size:,} bytes unpacked, more than the limit of {largest:,}"
                 )
@@ -109,30 +112,29 @@ class ZipDocument(Document):
             archive.comment = self._archive.comment
             for info in self._archive.infolist():
                 content = rendered.get(info.filename)
-                archive.writestr(
-                    copy(info), self._archive.read(info) if content is None else content
-                )
+                new_content = self._archive.read(info) if content is None else content
+                archive.writestr(copy(info), new_content)
         return written.getvalue().decode("latin-1")
 
     def _find_parts(self, form: str) -> dict[str, Any]:
         """Return the members that are translated, with the classes that read them."""
         names, read = dict.fromkeys(self._archive.namelist()), self._archive.read
         kind = XmlDocument if form == "odf" else RunDocument
-        parts: dict[str, Any] = {
-            name: kind for name in names if re.fullmatch(_ZIP_FORMATS[form][2], name)
-        }
+        parts = dict[str, Any]()
+        for name in names:
+            if re.fullmatch(_ZIP_FORMATS[form][2], name):
+                parts[name] = kind
         packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if form == "epub" else ()
         for package in [rootfile.get("full-path", "") for rootfile in packages]:
             parts[package] = PackageDocument
             for item in parse_xml(read(package)).iter("{*}item"):
-                path = posixpath.join(posixpath.dirname(package), unquote(item.get("href", "")))
-                if (name := posixpath.normpath(path)) in names and item.get(
-                    "media-type"
-                ) in _OF_EPUB:
-                    parts[name] = _OF_EPUB[item.get("media-type")]
-        listed = "".join(
-            read(name).decode(errors="replace") for name in _ENCRYPTIONS if name in names
-        )
+                folder = posixpath.dirname(package)
+                path = posixpath.join(folder, unquote(item.get("href", "")))
+                name, media_type = posixpath.normpath(path), item.get("media-type")
+                if name in names and media_type in _OF_EPUB:
+                    parts[name] = _OF_EPUB[media_type]
+        encryptions = [name for name in _ENCRYPTIONS if name in names]
+        listed = "".join(read(name).decode(errors="replace") for name in encryptions)
         encrypted = {*re.findall('URI="([^"]*)"', listed)}
         if "encryption-data" in listed or not encrypted.isdisjoint(parts):
             raise BadZipFile("it is encrypted")
@@ -150,7 +152,8 @@ class PackageDocument(XmlDocument):
             if (token.kind, token.name) == ("open", "dc:language")
         )
         if direction.target and (token := next(named, None)) and token.kind == "text":
-            self.replaced.append((token.start, token.end, name_language(direction.target)))
+            language = name_language(direction.target)
+            self.replaced.append((token.start, token.end, language))
 
 
 class RunDocument(XmlDocument):
@@ -193,7 +196,8 @@ class RunDocument(XmlDocument):
         for paragraph in root.xpath(f"/descendant::*[local-name() = 'p' and @{_KEPT}]"):
             space = paragraph.tag.removesuffix("p")
             self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
-            etree.strip_tags(paragraph, *(f"{space}{name}" for name in (_SPAN, _MARK, _END)))
+            names = [f"{space}{name}" for name in (_SPAN, _MARK, _END)]
+            etree.strip_tags(paragraph, *names)
         return self._declaration + etree.tostring(root, encoding="unicode")
 
     def _keep_ends(self, paragraph: Any, space: str) -> None:
@@ -212,10 +216,8 @@ class RunDocument(XmlDocument):
 
     def _simplify(self, parent: Any, space: str, texts: dict[Any, list[str]]) -> None:
         """Replace runs by spans, which neighbors with the same properties share, and by marks."""
-        children, properties = (
-            [*parent],
-            [child for child in parent if local_name(child).endswith("Pr")],
-        )
+        children = [*parent]
+        properties = [child for child in parent if local_name(child).endswith("Pr")]
         parent[:], parent.text = [], None
         parent.set(_KEPT, self._keep(properties))
         for child in children:
@@ -245,7 +247,8 @@ class RunDocument(XmlDocument):
 
     def _add_mark(self, parent: Any, space: str, element: Any, name: str) -> None:
         if name in _BREAKS:
-            parent.append(parent.makeelement(f"{space}br", {_KEPT: self._keep([element])}))
+            kept = self._keep([element])
+            parent.append(parent.makeelement(f"{space}br", {_KEPT: kept}))
         else:  # there may be paragraphs in it; the outer one may become an end
             parent.append(parent.makeelement(f"{space}{_MARK}"))
             parent[-1].append(parent.makeelement(f"{space}{_MARK}"))
@@ -300,7 +303,8 @@ class RunDocument(XmlDocument):
             add_run(tail)
         kept = self._kept[int(parent.attrib.pop(_KEPT, "0"))]
         first = [element for element in kept if local_name(element) != "endParaRPr"]
-        parent[:], parent.text = [*first, *pieces, *kept[len(first) :]], None
+        parent[:] = [*first, *pieces, *kept[len(first) :]]
+        parent.text = None
 
 
 def _check_names(root: Any) -> None:

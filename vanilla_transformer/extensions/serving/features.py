@@ -32,10 +32,8 @@ _OTHERS = (
     *RISK,
     *RERANKING,
 )
-ENGINE_OPTIONS = (
-    *_FEATURES,
-    *(name for name in options_of(JSON) if name not in (*_FEATURES, *_OTHERS)),
-)
+_NAMED = (*_FEATURES, *_OTHERS)
+ENGINE_OPTIONS = (*_FEATURES, *(name for name in options_of(JSON) if name not in _NAMED))
 # Missing features of a model that does not know an option.
 _LACKING = {name: f"no {name.removeprefix('return_')}" for name in RETURNED}
 _LACKING |= dict.fromkeys(("glossary", "constraints"), "no beam search with constraints")
@@ -48,9 +46,9 @@ def known_options(translate: Any) -> list[str]:
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     config = getattr(translate.model, "config", None)
     has = {name: bool(getattr(config, entry, None)) for name, entry in needed.items()}
-    names = (
-        [name for name in ENGINE_OPTIONS if has.get(name, True)] if translate.uses_engine else []
-    )
+    names = list[str]()
+    if translate.uses_engine:
+        names = [name for name in ENGINE_OPTIONS if has.get(name, True)]
     if names and translate.reranks:
         names = [name for name in names if name not in ("do_sample", "alternatives")]
         names += translate.reranker.options

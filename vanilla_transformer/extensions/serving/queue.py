@@ -301,7 +301,9 @@ class Batcher:
                 entries = deque[QueuedText]()
                 for text, count, required, prefix in columns:
                     future = asyncio.Future[list[Any]]()
-                    entry = QueuedText(text, count, future, options, format, required, prefix, arrived)
+                    entry = QueuedText(
+                        text, count, future, options, format, required, prefix, arrived
+                    )
                     entries.append(entry)
                 return await self._wait_for_translations(QueuedRequest(client, entries))
         except TimeoutError as error:

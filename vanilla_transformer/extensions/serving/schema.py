@@ -263,7 +263,10 @@ _REFUSALS = {
     503: "Too many texts wait, the model is still loading, or the time is up.",
 }
 # FastAPI knows models of fields only.
-_MODELS = {"TranslationRequest": TranslationRequest, "Question": Question}
+_MODELS: dict[str, type[BaseModel]] = {
+    "TranslationRequest": TranslationRequest,
+    "Question": Question,
+}
 BODIES = {
     name: jsonable_encoder(model.model_json_schema(), exclude_none=True)
     for name, model in _MODELS.items()

@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.xml_tree import local_name
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 _ITS = "{http://www.w3.org/2005/11/its}"
 _VALUES = {
@@ -64,7 +67,7 @@ _PATH = regex.compile(
 )
 
 
-def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
+def find_its_rules(root: "_Element") -> dict[str, dict[Any, str]]:
     """
     Return the values of `translate`, `withinText` and `space` of the elements that the rules of a
     document name.
@@ -97,7 +100,7 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
     return values
 
 
-def _select(its_rule: Any, selector: str, parameters: dict[str, str]) -> Iterator[Any]:
+def _select(its_rule: "_Element", selector: str, parameters: dict[str, str]) -> Iterator[Any]:
     """Yield the elements and the attributes that a rule names."""
     from lxml import etree
 

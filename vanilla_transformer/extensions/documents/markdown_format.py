@@ -7,12 +7,12 @@ import json
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate, pairwise, repeat
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import regex
 import yaml
@@ -26,6 +26,12 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+
+if TYPE_CHECKING:
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_core import StateCore
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"
@@ -311,7 +317,7 @@ def _block_signature(text: str, spans: Sequence[Span], start: int, end: int) -> 
     yield "text", text[start:end]
 
 
-def _token_signature(token: Any) -> tuple:
+def _token_signature(token: "Token") -> tuple:
     if token.type in ("text", "text_special", "softbreak"):
         return "text", token.content
     attributes = sorted((name, value) for name, value in token.attrs.items())
@@ -327,7 +333,7 @@ def _as_html(signatures: Sequence[tuple]) -> list[tuple]:
     return [("html",) if signature[0] in names else signature for signature in signatures]
 
 
-def _join_texts(signatures: Any) -> list[tuple]:
+def _join_texts(signatures: Iterable[tuple]) -> list[tuple]:
     """Join texts that follow each other, without white space, which Markdown does not tell
     apart.
     """
@@ -399,7 +405,7 @@ def _build_parser() -> Any:
     return parser.disable("expression")
 
 
-def _add_titles(state: Any) -> None:
+def _add_titles(state: "StateCore") -> None:
     """Parse the titles of admonitions, tabs and containers."""
     from markdown_it.token import Token
 
@@ -408,7 +414,7 @@ def _add_titles(state: Any) -> None:
         tokens.append(token)
         is_container = token.nesting > 0 and token.type.startswith("container_")
         is_open = is_container or token.type == "admonition_open"
-        match = _TITLE.match(lines[token.map[0]]) if is_open else None
+        match = _TITLE.match(lines[token.map[0]]) if is_open and token.map else None
         if match:
             content = match[match.lastindex or 0]
             title = Token("inline", "", 0, map=token.map, content=content, children=[])
@@ -426,7 +432,7 @@ def _read_destination(text: str, start: int, end: int) -> Any:
     return SimpleNamespace(ok=True, pos=match.end(), str=match[0])
 
 
-def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
+def _keep_lines(state: "StateBlock", first: int, end: int, silent: bool) -> bool:
     """Parse lines that are no text, such as shortcodes and JavaScript, or a formula between
     brackets.
     """
@@ -445,7 +451,9 @@ def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
     return True
 
 
-def _read_html(parse: Callable[..., bool], state: Any, first: int, end: int, silent: bool) -> bool:
+def _read_html(
+    parse: Callable[..., bool], state: "StateBlock", first: int, end: int, silent: bool
+) -> bool:
     """Parse a block of HTML, but not a comment before text."""
     start = state.bMarks[first] + state.tShift[first]
     if _IS_COMMENTED.match(state.src, start, state.eMarks[first]):
@@ -454,7 +462,7 @@ def _read_html(parse: Callable[..., bool], state: Any, first: int, end: int, sil
 
 
 def _start_definition(
-    parse_list: Callable[..., bool], state: Any, first: int, end: int, silent: bool
+    parse_list: Callable[..., bool], state: "StateBlock", first: int, end: int, silent: bool
 ) -> bool:
     """Parse a definition whose term is not above it, such as one after a comment, as an item of a
     list.
@@ -468,7 +476,7 @@ def _start_definition(
     return is_item
 
 
-def _keep(pattern: Any, state: Any, silent: bool) -> bool:
+def _keep(pattern: "re.Pattern[str] | regex.Pattern[str]", state: Any, silent: bool) -> bool:
     """Parse a shortcode, attributes, a formula between brackets and other marks, and the alias of a
     wikilink.
     """
@@ -490,7 +498,9 @@ def _keep(pattern: Any, state: Any, silent: bool) -> bool:
     return True
 
 
-def _note_source(inline_rule: Callable[[Any, bool], bool], state: Any, silent: bool) -> bool:
+def _note_source(
+    inline_rule: Callable[["StateInline", bool], bool], state: "StateInline", silent: bool
+) -> bool:
     """Parse by a rule.
 
     Note the source of the first token that is not text, and the parts after the text of a link.
@@ -506,7 +516,7 @@ def _note_source(inline_rule: Callable[[Any, bool], bool], state: Any, silent: b
             end = state.md.helpers.parseLinkLabel(state, start, True)
             label = state.src[start + 1 : end]
             rest = state.src[end : state.pos]
-            title = token.attrs.get("title", "")
+            title = str(token.attrs.get("title", ""))
             source_title = title if title in rest else ""
             token.meta |= {"source_label": label, "source_end": rest, "source_title": source_title}
     return True
@@ -615,7 +625,7 @@ class MarkdownDocument(Document):
             self.blocks.append(block)
         return has_letters
 
-    def _find_lines(self, number: int, content: str, opening: Any) -> _Place:
+    def _find_lines(self, number: int, content: str, opening: "Token") -> _Place:
         """Return where a paragraph or a heading is that begins in a line or after it."""
         parts = content.split("\n")
         # The parser strips lines of white space such as U+2028.

@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.data.readers.xliff import (
     PLACEHOLDERS,
@@ -33,6 +33,9 @@ from vanilla_transformer.text.xml_tree import local_name, translate_value
 
 from .source_text import Edit, Place, Token
 from .xml_format import ENTITY, HIDDEN, XML_SPACE, MarkupDocument
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code
 # Codes that begin and end a span.
@@ -246,7 +249,7 @@ class XliffDocument(MarkupDocument):
         return pairs
 
     def _edit_unit(
-        self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]
+        self, unit: "_Element", segments: Sequence[XliffSegment], texts: Sequence[str | None]
     ) -> Iterator[Edit]:
         """Yield what changes in a unit of which the segments with a text have been translated."""
         translated = []
@@ -294,7 +297,7 @@ class XliffDocument(MarkupDocument):
             yield from self._set(unit, {"approved": "no"})
 
     def _join(
-        self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]
+        self, unit: "_Element", segments: Sequence[XliffSegment], texts: Sequence[str | None]
     ) -> str:
         """Return the content of a target: of its only segment, or of all segments as `<seg-source>`
         has them.
@@ -308,13 +311,13 @@ class XliffDocument(MarkupDocument):
             edits.append(self._fill(segment.source, text or ""))
         return self.splice(edits, *self._content(find_child(unit, "seg-source")))
 
-    def _content(self, element: Any) -> tuple[int, int]:
+    def _content(self, element: "_Element") -> tuple[int, int]:
         token = self.tokens[self._numbers[element]]
         if token.is_empty:
             return token.end, token.end
         return token.end, self.tokens[token.after - 1].start
 
-    def _fill(self, element: Any, inner: str) -> Edit:
+    def _fill(self, element: "_Element", inner: str) -> Edit:
         """Return the edit that replaces the content of an element."""
         token = self.tokens[self._numbers[element]]
         if not token.is_empty:
@@ -322,7 +325,7 @@ class XliffDocument(MarkupDocument):
         tag = self.text[token.start : token.end].removesuffix("/>").rstrip()
         return token.start + len(tag), token.end, f">{inner}</{token.name}>"
 
-    def _set(self, element: Any, values: Mapping[str, str]) -> list[Edit]:
+    def _set(self, element: "_Element", values: Mapping[str, str]) -> list[Edit]:
         """Return the edits that set attributes to values without special characters; new ones are
         the last ones.
         """
@@ -339,6 +342,6 @@ class XliffDocument(MarkupDocument):
         return [*edits, (end, end, added)] if added else edits
 
 
-def _shown(code: Any) -> str:
+def _shown(code: "_Element") -> str:
     """Return what the file says a code stands for."""
     return code.get("equiv-text") or code.get("equiv") or code.get("disp") or ""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from html import escape
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.text.protection import SIGN
@@ -17,6 +17,9 @@ from .its_rules import find_its_rules
 from .paragraphs import Context, PageDocument
 from .source_text import CDATA, TEMPLATE, Place, SourceDocument, Token, read_tokens, unescape_xml
 from .vocabularies import HTML, VOCABULARIES, Vocabulary
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 _ENCODING = re.compile(r"encoding\s*=\s*[\"']([^\"']*)[\"']")
 ENTITY = r"&(?!(?:amp|lt|gt|quot|apos);)[^\s#;&]+;"
@@ -193,7 +196,7 @@ class XmlDocument(MarkupDocument, PageDocument):
         return "break" if is_alone and token.role == "inline" else token.role
 
 
-def _find_vocabulary(element: Any, root: Any) -> Vocabulary:
+def _find_vocabulary(element: "_Element", root: "_Element") -> Vocabulary:
     """Return the vocabulary of the namespace of an element, or else the one of a root without a
     namespace.
     """

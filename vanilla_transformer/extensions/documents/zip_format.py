@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy, deepcopy
 from io import BytesIO
 from itertools import islice, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zipfile import BadZipFile, ZipFile
 
@@ -24,6 +24,9 @@ from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 from .html_format import HtmlDocument
 from .source_text import SourceDocument
 from .xml_format import XML_SPACE, XmlDocument
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 # Bytes in any case, and times the bytes of the file
 _LEAST_EXPANSION, _LARGEST_EXPANSION = 2**20, 100
@@ -200,7 +203,7 @@ class RunDocument(XmlDocument):
             etree.strip_tags(paragraph, *names)
         return self._declaration + etree.tostring(root, encoding="unicode")
 
-    def _keep_ends(self, paragraph: Any, space: str) -> None:
+    def _keep_ends(self, paragraph: "_Element", space: str) -> None:
         """Let marks before and after all else in a paragraph stay there."""
         marks, end = {f"{space}{_MARK}", f"{space}{_END}"}, f"{space}{_END}"
         for mark in paragraph if not paragraph.text else ():
@@ -214,7 +217,7 @@ class RunDocument(XmlDocument):
                 break
             mark.tag = end
 
-    def _simplify(self, parent: Any, space: str, texts: dict[Any, list[str]]) -> None:
+    def _simplify(self, parent: "_Element", space: str, texts: dict[Any, list[str]]) -> None:
         """Replace runs by spans, which neighbors with the same properties share, and by marks."""
         children = [*parent]
         properties = [child for child in parent if local_name(child).endswith("Pr")]
@@ -230,7 +233,9 @@ class RunDocument(XmlDocument):
             elif not name.endswith("Pr") and name != "proofErr":
                 self._add_mark(parent, space, child, name)
 
-    def _simplify_run(self, parent: Any, space: str, run: Any, texts: dict[Any, list[str]]) -> None:
+    def _simplify_run(
+        self, parent: "_Element", space: str, run: "_Element", texts: dict[Any, list[str]]
+    ) -> None:
         style = self._find_style(run)
         for piece in [piece for piece in run if local_name(piece) not in ("", "rPr")]:
             piece.tail = None
@@ -245,7 +250,7 @@ class RunDocument(XmlDocument):
                 part.extend([*map(deepcopy, run.iterchildren(f"{space}rPr")), piece])
                 self._add_mark(parent, space, part, local_name(piece))
 
-    def _add_mark(self, parent: Any, space: str, element: Any, name: str) -> None:
+    def _add_mark(self, parent: "_Element", space: str, element: "_Element", name: str) -> None:
         if name in _BREAKS:
             kept = self._keep([element])
             parent.append(parent.makeelement(f"{space}br", {_KEPT: kept}))
@@ -254,7 +259,7 @@ class RunDocument(XmlDocument):
             parent[-1].append(parent.makeelement(f"{space}{_MARK}"))
             parent[-1][0].append(element)
 
-    def _find_style(self, run: Any) -> str:
+    def _find_style(self, run: "_Element") -> str:
         """Return the number of the properties of a run that readers see."""
         from lxml import etree
 
@@ -278,7 +283,7 @@ class RunDocument(XmlDocument):
         self._kept.append(elements)
         return str(len(self._kept) - 1)
 
-    def _restore(self, parent: Any, space: str, style: str) -> None:
+    def _restore(self, parent: "_Element", space: str, style: str) -> None:
         """Write the text of a simplified element in runs of a style again."""
         from lxml import etree
 
@@ -307,7 +312,7 @@ class RunDocument(XmlDocument):
         parent.text = None
 
 
-def _check_names(root: Any) -> None:
+def _check_names(root: "_Element") -> None:
     """Refuse elements and attributes with names of this module, and entities, which
     Office has not.
     """

@@ -1,7 +1,7 @@
 """The options of requests that a model knows, by their names."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.decoding.options import (
     EXACT,
@@ -16,6 +16,9 @@ from vanilla_transformer.decoding.options import (
 )
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import find_languages
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
 SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
 LANGUAGES = ("src_lang", "tgt_lang")
@@ -41,7 +44,7 @@ _LACKING |= dict.fromkeys(LANGUAGES, "only one direction")
 _LACKING |= {"do_sample": "no sampling", "split_sentences": "no sentence splitter"}
 
 
-def known_options(translate: Any) -> list[str]:
+def known_options(translate: "TranslationPipeline") -> list[str]:
     """Return the options of requests that a service accepts for a [`TranslationPipeline`]."""
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     config = getattr(translate.model, "config", None)

@@ -639,8 +639,11 @@ def translate_with(
         answers = pipeline(list(texts), progress_bar=False, **options.given)
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
         if options.returned:
-            return [[rename_text(answer) for answer in row] for row in rows]
-        return [[hypothesis["translation_text"] for hypothesis in row] for row in rows]
+            return [[*map(rename_text, row)] for row in rows]
+        texts_of_rows = []
+        for row in rows:
+            texts_of_rows.append([answer["translation_text"] for answer in row])
+        return texts_of_rows
 
     return translate
 

@@ -132,9 +132,9 @@ def explain(
     options |= forced_language(tokenizer, direction)
     longest = getattr(model.config, "max_source_length", None)
     if longest is not None and len(source) > longest:
-        found = f"got {len(source)}, so its sentences are translated one by one"
+        actual = f"got {len(source)}, so its sentences are translated one by one"
         raise UserError(
-            f"The text must have at most {longest} tokens, the longest in training; {found}. "
+            f"The text must have at most {longest} tokens, the longest in training; {actual}. "
             f"{_PART}"
         )
     forced = None

@@ -290,9 +290,9 @@ class Batcher:
                         plain = text.text if isinstance(text, Sentence) else text
                         counts.append(1 + len(plain) // _CHARACTERS_PER_TOKEN)
                 for start in range(len(counts), len(texts), _TEXTS_TO_COUNT):
-                    some = texts[start : start + _TEXTS_TO_COUNT]
+                    chunk = texts[start : start + _TEXTS_TO_COUNT]
                     counts += await loop.run_in_executor(
-                        self._counting_thread, self._count_tokens, some
+                        self._counting_thread, self._count_tokens, chunk
                     )
                     self.limits.check_tokens(counts)
                 phrases, arrived = constraints or [()] * len(texts), time.monotonic()

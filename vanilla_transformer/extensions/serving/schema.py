@@ -137,9 +137,9 @@ class TranslationRequest(_Entries):
         if "mbr" in options:
             num_samples = options.setdefault("mbr_samples", min(MBR_SAMPLES, max_samples))
         if num_samples > max_samples:
-            found = f"got {options['mbr_samples']}"
+            actual = f"got {options['mbr_samples']}"
             raise OptionError(
-                f"`mbr_samples` may be at most {max_samples} (--max_mbr_samples), {found}."
+                f"`mbr_samples` may be at most {max_samples} (--max_mbr_samples), {actual}."
             )
         if options.get("num_return_sequences") == 1:
             del options["num_return_sequences"]  # which needs no beam search

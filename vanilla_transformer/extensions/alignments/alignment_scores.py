@@ -49,15 +49,16 @@ def score_alignments(
         sure += len(theirs.sure)
         found_sure += len(ours & theirs.sure)
         found_possible += len(ours & theirs.possible)
-    error_rate = 1.0 - (found_sure + found_possible) / (links + sure) if links + sure else 0.0
-    return AlignmentScores(
-        error_rate,
-        precision=found_possible / links if links else 1.0,
-        recall=found_sure / sure if sure else 1.0,
-    )
+    error_rate = 0.0
+    if links + sure:
+        error_rate = 1.0 - (found_sure + found_possible) / (links + sure)
+    precision = found_possible / links if links else 1.0
+    recall = found_sure / sure if sure else 1.0
+    return AlignmentScores(error_rate, precision, recall)
 
 
-Heads = Sequence[tuple[int, int]]  # the layer and the number of each; their attention is averaged
+# The layer and the number of each; their attention is averaged.
+Heads = Sequence[tuple[int, int]]
 
 
 class HeadsError(NamedTuple):
@@ -178,4 +179,5 @@ def cross_attentions(
 
 def store_alignment_heads(folder: str | Path, heads: Heads) -> None:
     """Write `alignment_heads` to the configuration of a model folder."""
-    update_json(Path(folder) / CONFIG_NAME, {"alignment_heads": [[*head] for head in heads]})
+    rows = [[*head] for head in heads]
+    update_json(Path(folder) / CONFIG_NAME, {"alignment_heads": rows})

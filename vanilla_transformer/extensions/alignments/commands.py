@@ -136,7 +136,9 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     from .word_alignments import read_alignments
 
     pairs = [*stream_text_files(options.source, options.target)]
-    expected = None if options.alignments is None else read_alignments(options.alignments, pairs)
+    expected = None
+    if options.alignments is not None:
+        expected = read_alignments(options.alignments, pairs)
     model = load_pretrained(AutoModelForSeq2SeqLM, folder)
     best, *others = rank_alignment_heads(model, load_tokenizer(folder), pairs, expected)
     store_alignment_heads(folder, best.heads)
@@ -144,7 +146,8 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     for choice in (best, *others[:4]):
         names = ", ".join(f"{layer}-{head}" for layer, head in choice.heads)
         print(f"layer and head {names}: alignment error rate {choice.error:.1%} against {against}")
-    print(f"{folder}/config.json has `alignment_heads` {[[*head] for head in best.heads]}.")
+    rows = [[*head] for head in best.heads]
+    print(f"{folder}/config.json has `alignment_heads` {rows}.")
 
 
 class WriteAlignmentsArguments(ParallelTextArguments, ThreadArguments, OverwriteArguments):
@@ -174,9 +177,10 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
 
         from .alignment_scores import align_by_heads
 
-        model, *reverse = (
-            (load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in options.models
-        )
+        models = []
+        for name in options.models:
+            models.append((load_seq2seq(name, "aligns words"), load_tokenizer(name)))
+        model, *reverse = models
         links = align_by_heads(*model, pairs, *reverse)
     else:
         from .word_alignments import align_lexically

@@ -75,7 +75,8 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
                 ]
                 file.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
 
-    dataset = open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write))
+    folder = cached_folder(texts.cache_dir, f"alignments-{key}", write)
+    dataset = open_arrow_files(folder)
     words_of_rows = TokenColumn(dataset.data.column("words"))
     link_pairs = partial(_link_pairs, tokenizer=tokenizer)
     return TokenLinks(dataset.select_columns("links"), words_of_rows, link_pairs)
@@ -100,7 +101,8 @@ def _find_links(
     sources = token_spans(tokenizer, [pair.source for pair in pairs])
     targets = token_spans(tokenizer, [pair.target for pair in pairs])
     rows = []
-    for pair, source, target, word_pairs in zip(pairs, sources, targets, words, strict=True):
+    sentences = zip(pairs, sources, targets, words, strict=True)
+    for pair, source, target, word_pairs in sentences:
         links = align_tokens(pair, source, target, word_pairs)
         rows.append(list(chain.from_iterable(links)))
     return rows
@@ -126,7 +128,8 @@ def _read(path: str, files: Sequence[Path]) -> Iterator[set[WordPair]]:
 
 def _batches(dataset: datasets.Dataset) -> Iterator[list[SentencePair]]:
     for table in dataset.with_format("arrow").iter(ROWS_PER_BATCH):
-        yield [*map(SentencePair, table["source"].to_pylist(), table["target"].to_pylist())]
+        sources, targets = table["source"].to_pylist(), table["target"].to_pylist()
+        yield [*map(SentencePair, sources, targets)]
 
 
 def align_tokens(

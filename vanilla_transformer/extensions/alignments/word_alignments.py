@@ -115,7 +115,8 @@ def grow_diagonally(
     return rows
 
 
-FITTED_PAIRS = 100_000  # at most; further pairs are aligned by the probabilities of these
+# Further pairs are aligned by the probabilities of these.
+FITTED_PAIRS = 100_000
 _ITERATIONS = 5  # of model 1, and then with the prior
 # Of the prior: weak, since few pairs suffice to choose a head, and other languages have other
 # orders
@@ -173,7 +174,8 @@ def _align(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> list[set
     for chunk_sources, chunk_targets in chunks:
         cells = _cells(chunk_sources, chunk_targets)
         index = np.searchsorted(known, cells.keys).clip(max=len(known) - 1)
-        joint = np.where(known[index] == cells.keys, probabilities[index], 0.0) * cells.prior
+        fitted = np.where(known[index] == cells.keys, probabilities[index], 0.0)
+        joint = fitted * cells.prior
         start = 0
         for source, target in zip(chunk_sources, chunk_targets, strict=True):
             end = start + (len(source) + 1) * len(target)
@@ -198,7 +200,8 @@ def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
     for iteration in range(2 * _ITERATIONS):
         counts = np.zeros(len(known))
         for chunk, index in zip(chunks, indices, strict=True):
-            joint = probabilities[index] * (1.0 if iteration < _ITERATIONS else chunk.prior)
+            prior = 1.0 if iteration < _ITERATIONS else chunk.prior
+            joint = probabilities[index] * prior
             totals = np.add.reduceat(joint, np.cumsum(chunk.sizes) - chunk.sizes)
             # (C,): that the word of a row comes from the cell
             posterior = joint / np.repeat(totals, chunk.sizes)

@@ -25,9 +25,8 @@ def change_corpus(
         augment = find_augmentations(
             requested, training.dataset, training.key, texts.cache_dir, tags
         )
-        corpus = AugmentedCorpus(
-            corpus, augment, partial(encode_sentences, tokenizer), seed, max_tokens
-        )
+        encode = partial(encode_sentences, tokenizer)
+        corpus = AugmentedCorpus(corpus, augment, encode, seed, max_tokens)
     if data.bpe_dropout:
         corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, max_tokens)
     return corpus

@@ -97,7 +97,8 @@ def insert_inline_terms(
     terms = list(_join(pair, _find_terms(pair, lexicon), random))
     if not terms:
         return pair
-    chosen = [term for term in terms if random.random() < _ANNOTATED] or [random.choice(terms)]
+    chosen = [term for term in terms if random.random() < _ANNOTATED]
+    chosen = chosen or [random.choice(terms)]
     target = pair.target
     hidden: set[int] = set()
     matches: list[Match] = []
@@ -145,7 +146,10 @@ def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:
     names = [match.span() for match in _NAME.finditer(source)]
     ranges = merge([*find_protected(source), *names])
     counts = Counter(source[start:end] for start, end in ranges)
-    shared = {text for text, count in counts.items() if locate([text] * count, target) is not None}
+    shared = set()
+    for text, count in counts.items():
+        if locate([text] * count, target) is not None:
+            shared.add(text)
     kept = [span for span in ranges if source[slice(*span)] in shared]
     kept = kept[: len(MASKS)]
     target_ranges = locate([source[start:end] for start, end in kept], target)
@@ -180,7 +184,8 @@ def _words_by_form(text: str, casefold: bool) -> dict[str, list[tuple[int, int]]
     ranges: dict[str, list[tuple[int, int]]] = {}
     for start, end in split_units(text):
         word = text[start:end]
-        ranges.setdefault(word.casefold() if casefold else word, []).append((start, end))
+        key = word.casefold() if casefold else word
+        ranges.setdefault(key, []).append((start, end))
     return ranges
 
 

@@ -93,14 +93,16 @@ class AugmentedCorpus(DerivedCorpus):
         for name in self.texts.column_names:
             columns[name] = [row[name] for row in changed.values()]
         texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
-        tokens = encode_texts(texts, partial(encode_sides, encode=self.encode), num_proc=1)
+        encode_pairs = partial(encode_sides, encode=self.encode)
+        tokens = encode_texts(texts, encode_pairs, num_proc=1)
         if self.links is not None:
             changed_pairs = list(map(SentencePair, columns["source"], columns["target"]))
             words = [row[_ALIGNED_WORDS] for row in changed.values()]
             links = self.links.find(changed_pairs, words)
             tokens = datasets.concatenate_datasets([tokens, links], axis=1)
         encoded = EncodedPairs(TokenTable(tokens))
-        kept = np.maximum(encoded.source_lengths, encoded.target_lengths) <= self.max_tokens
+        lengths = np.maximum(encoded.source_lengths, encoded.target_lengths)
+        kept = lengths <= self.max_tokens
         rows = pairs.rows.copy()
         rows[np.array(list(changed))[kept]] = len(pairs.table) + np.flatnonzero(kept)
         self.texts = datasets.concatenate_datasets([self.texts, texts])
@@ -122,7 +124,8 @@ class AugmentedCorpus(DerivedCorpus):
             words = set[WordPair]()
             if self.links is not None:
                 values, _ = self.links.words.read(np.array([pairs.rows[index]]))
-                words = {(source, target) for source, target in values.reshape(-1, 2).tolist()}
+                rows = values.reshape(-1, 2).tolist()
+                words = {(source, target) for source, target in rows}
             random = Random(f"{self.seed} {epoch} augment {index}")
             for function, is_drawn in zip(self.augment, drawn[index], strict=True):
                 if is_drawn:
@@ -201,7 +204,8 @@ def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon
         content = json.dumps(lexicon, ensure_ascii=False)
         (folder / _LEXICON_FILE).write_text(content, encoding="utf-8")
 
-    folder = cached_folder(cache_dir, f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}", write)
+    name = f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}"
+    folder = cached_folder(cache_dir, name, write)
     lexicon = json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))
     if not lexicon:
         raise UserError(

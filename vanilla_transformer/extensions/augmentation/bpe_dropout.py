@@ -124,7 +124,8 @@ class BpeDropout:
         """Apply the rule, with a queue of pairs by (rank, position) and a linked list of
         symbols.
         """
-        symbols: list[int | None] = list(word)  # None: merged into the symbol on its left
+        # None: merged into the symbol on its left.
+        symbols: list[int | None] = list(word)
         following = list(range(1, len(word) + 1))
         preceding = list(range(-1, len(word) - 1))
         # (rank, merged symbol, position of the left symbol); ranks are unique, so the symbol never
@@ -228,7 +229,8 @@ class BpeDropoutCorpus(DerivedCorpus):
             epoch=epoch,
             limit=self.max_tokens,
         )
-        return EncodedPairs(TokenTable(encode_texts(self.texts, encode, with_indices=True)))
+        tokens = encode_texts(self.texts, encode, with_indices=True)
+        return EncodedPairs(TokenTable(tokens))
 
 
 def _encode_batch(

@@ -40,7 +40,8 @@ def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
     sentence = np.repeat(np.arange(len(sizes)), sizes)
     (source, target), forward, counts = _fit_lexicon(source_cells, target_cells, sentence)
     (back_target, back_source), backward, _ = _fit_lexicon(target_cells, source_cells, sentence)
-    backward = backward[np.lexsort((back_target, back_source))]  # in the order of `forward`
+    # In the order of `forward`.
+    backward = backward[np.lexsort((back_target, back_source))]
     kept = (forward >= _LEAST_PROBABILITY) & (backward >= _LEAST_PROBABILITY)
     kept &= counts >= _LEAST_COUNT
     probabilities: dict[str, dict[str, float]] = {}
@@ -49,7 +50,9 @@ def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
         forms[target_words[target[index]]] = float(forward[index])
     lexicon: Lexicon = {}
     for word, forms in probabilities.items():
-        starts = {form: "".join(split_graphemes(form)[:_SHARED_START]).casefold() for form in forms}
+        starts = {}
+        for form in forms:
+            starts[form] = "".join(split_graphemes(form)[:_SHARED_START]).casefold()
         likeliest: dict[str, str] = {}  # form of each start
         for form in sorted(forms, key=lambda form: (forms[form], form), reverse=True):
             likeliest.setdefault(starts[form], form)

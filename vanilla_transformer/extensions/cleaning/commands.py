@@ -76,7 +76,8 @@ def _key(name: str) -> Any:
     declared = copy(DataArguments.model_fields[name])
     declared.default = _DEFAULTS.get(name, declared.default)
     if name == "drop":
-        declared.description = f"{str(declared.description).partition('. ')[0]}. {_USUAL}"
+        first_sentence = str(declared.description).partition(". ")[0]
+        declared.description = f"{first_sentence}. {_USUAL}"
     return declared.rebuild_annotation(), declared
 
 
@@ -99,17 +100,22 @@ class CleanCorpusArguments(_CleaningKeys):
 def clean_corpus_command(arguments: Sequence[str]) -> None:
     flag_words = [word for word in arguments if word.startswith("--")]
     flag_names = {word[2:].partition("=")[0].replace("-", "_") for word in flag_words}
-    for flag, other in zip(ON_TOKENS, ("max_characters", "max_character_ratio"), strict=True):
+    limits = ("max_characters", "max_character_ratio")
+    for flag, other in zip(ON_TOKENS, limits, strict=True):
         if flag in flag_names:
             raise UserError(
                 f"--{flag} must be given to `train`, which counts tokens, got it in clean-corpus. "
                 f"Move it, or limit characters by --{other}."
             )
     groups = group_fields(CleanCorpusArguments)
-    flags = CommandLine(groups, "vanilla-transformer clean-corpus", _MAIN).read(arguments)
+    command_line = CommandLine(groups, "vanilla-transformer clean-corpus", _MAIN)
+    flags = command_line.read(arguments)
     keys = {} if "recipe" not in flags else read_keys(flags["recipe"], keeps_null=True)
     # null turns a rule off
-    chosen = {name: keys[name] for name in keys if keys[name] is not None or name in _RULE_KEYS}
+    chosen = {}
+    for name in keys:
+        if keys[name] is not None or name in _RULE_KEYS:
+            chosen[name] = keys[name]
     if "drop" in chosen and chosen["drop"] is None:
         chosen["drop"] = []
     options = CleanCorpusArguments(**select(CleanCorpusArguments, chosen) | flags)

@@ -45,7 +45,8 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
     directions = [spec.direction for spec in texts.specs]
     names = {*chain.from_iterable(map(_text_file_names, directions))}
     outputs = [Path(folder) / name for name in names]
-    check_outputs(outputs, list(chain.from_iterable(spec.files for spec in texts.specs)))
+    inputs = chain.from_iterable(spec.files for spec in texts.specs)
+    check_outputs(outputs, list(inputs))
     check_output_dir(folder, own=[REPORT_FILE, *names])
     with atomic_folder(folder) as aside:
         with ExitStack() as stack:
@@ -54,10 +55,12 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
                 file = (aside / name).open("w", encoding="utf-8")
                 files[name] = stack.enter_context(file)
             for corpus, pair in texts.training.pairs():
-                for name, text in zip(_text_file_names(directions[corpus]), pair, strict=True):
+                names_of_pair = _text_file_names(directions[corpus])
+                for name, text in zip(names_of_pair, pair, strict=True):
                     files[name].write(" ".join(text.splitlines()) + "\n")
         report = {"cleaning": texts.training.report.to_dict()}
-        (aside / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        entries = json.dumps(report, indent=2) + "\n"
+        (aside / REPORT_FILE).write_text(entries, encoding="utf-8")
     return sorted(outputs)
 
 
@@ -66,4 +69,5 @@ def _text_file_names(direction: Direction) -> tuple[str, str]:
         return "train.source", "train.target"
     if direction.source == direction.target:
         return f"train.{direction}.source", f"train.{direction}.target"
-    return f"train.{direction}.{direction.source}", f"train.{direction}.{direction.target}"
+    stem = f"train.{direction}"
+    return f"{stem}.{direction.source}", f"{stem}.{direction.target}"

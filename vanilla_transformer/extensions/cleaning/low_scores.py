@@ -53,7 +53,8 @@ def drop_low_scores(
         write = partial(
             _write_scores, texts=texts, rows=rows, direction=direction, models=score_rule.models
         )
-        scores = np.load(cached_folder(cache_dir, f"scores-{name}", write) / _SCORES_FILE)
+        folder = cached_folder(cache_dir, f"scores-{name}", write)
+        scores = np.load(folder / _SCORES_FILE)
         kept[rows[scores < score_rule.threshold(scores.tolist())]] = False
     key = hash_json(texts.key, keys)
     write_kept = partial(_write_kept, texts=texts, kept=kept)
@@ -81,7 +82,8 @@ def _model_keys(score_rule: ScoreRule) -> list[Any]:
             keys.append(name)
             continue
         # The weights of a COMET model are in a folder.
-        paths = sorted([*Path(name).glob("*.*"), *Path(name).glob("checkpoints/*.ckpt")])
+        files, checkpoints = Path(name).glob("*.*"), Path(name).glob("checkpoints/*.ckpt")
+        paths = sorted([*files, *checkpoints])
         keys.append([hash_file(path) for path in paths if path.is_file()])
     return keys
 
@@ -91,7 +93,8 @@ def _write_kept(folder: Path, texts: CachedTexts, kept: np.ndarray) -> None:
     report.add_rows("score", texts.dataset, np.flatnonzero(~kept))
     for side, counts in count_lengths(texts.dataset, kept).items():
         earlier = np.array(report.histograms[side]["dropped"])
-        report.histograms[side] = counts | {"dropped": (earlier + counts["dropped"]).tolist()}
+        dropped = (earlier + counts["dropped"]).tolist()
+        report.histograms[side] = counts | {"dropped": dropped}
     report.check_kept()
     write_texts(folder, texts.dataset, kept, report)
 
@@ -132,7 +135,8 @@ def dual_scores(
     """
     reverse = Direction(direction.target, direction.source)
     forth = cross_entropies(forward, pairs, direction)
-    back = cross_entropies(backward, [(target, source) for source, target in pairs], reverse)
+    swapped = [(target, source) for source, target in pairs]
+    back = cross_entropies(backward, swapped, reverse)
     return np.exp(-(np.abs(forth - back) + (forth + back) / 2))
 
 
@@ -149,7 +153,6 @@ def cross_entropies(
     tokenizer = load_tokenizer(name)
     if find_languages(tokenizer) is None:
         direction = NO_DIRECTION
-    scored = score_pairs(
-        model, tokenizer, map(SentencePair._make, pairs), total=len(pairs), direction=direction
-    )
+    rows, total = map(SentencePair._make, pairs), len(pairs)
+    scored = score_pairs(model, tokenizer, rows, total=total, direction=direction)
     return np.array([-pair.log_probability / len(pair.tokens) for pair in scored])

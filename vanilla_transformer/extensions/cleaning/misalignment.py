@@ -102,10 +102,12 @@ def find_threshold(scores: np.ndarray, shuffled: np.ndarray) -> float:
     """
     scores = np.sort(scores)
     share = np.arange(1, len(scores) + 1) / len(scores)
-    of_shuffled = np.searchsorted(np.sort(shuffled), scores, side="right") / len(shuffled)
+    ranks = np.searchsorted(np.sort(shuffled), scores, side="right")
+    of_shuffled = ranks / len(shuffled)
     most = of_shuffled >= 0.5  # where few pairs are below, their share is uncertain
     misaligned = np.min(share[most] / of_shuffled[most], initial=1.0)
-    dropped = np.flatnonzero((share - misaligned * of_shuffled <= _MOST_LOST) & (scores < 0))
+    is_most_lost = share - misaligned * of_shuffled <= _MOST_LOST
+    dropped = np.flatnonzero(is_most_lost & (scores < 0))
     if not len(dropped):
         return -np.inf
     return float(np.nextafter(scores[dropped[-1]], np.inf))
@@ -172,7 +174,8 @@ def _fit_lexicon(sources: Sequence[Sentence], targets: Sequence[Sentence], words
         totals = np.add.reduceat(joint, starts)
         counts = np.bincount(cells, joint / np.repeat(totals, sizes), len(known))
         probabilities = counts / np.bincount(source_words, counts)[source_words]
-    counts = np.bincount(np.concatenate([target[1:] for target in targets]), minlength=words)
+    target_words = np.concatenate([target[1:] for target in targets])
+    counts = np.bincount(target_words, minlength=words)
     return _Lexicon(known, probabilities, counts / max(1, counts.sum()))
 
 
@@ -209,8 +212,10 @@ def _score_targets(
     joint = np.where(lexicon.keys[index] == keys, lexicon.probabilities[index], 0.0)
     starts = np.cumsum(sizes) - sizes
     by_themselves = lexicon.by_themselves[keys[starts] & (2**32 - 1)]
-    likely = (1 - _SMOOTHING) * np.add.reduceat(joint, starts) / sizes + _SMOOTHING * by_themselves
+    sums = np.add.reduceat(joint, starts)
+    likely = (1 - _SMOOTHING) * sums / sizes + _SMOOTHING * by_themselves
     filled = lengths > 0
     first = (np.cumsum(lengths) - lengths)[filled]
-    scores[filled] = np.add.reduceat(np.log(likely / by_themselves), first) / lengths[filled]
+    gains = np.log(likely / by_themselves)
+    scores[filled] = np.add.reduceat(gains, first) / lengths[filled]
     return scores

@@ -58,8 +58,8 @@ WRITERS: dict[str, Converter] = {
     "ctranslate2-float16": partial(_write_ctranslate2, quantization="float16"),
     "ctranslate2-int8": partial(_write_ctranslate2, quantization="int8"),
     # Int8 needs sentences to translate, here the ones to compare both models on.
-    "bergamot": lambda *given, **text: _write(
-        "bergamot.write_bergamot", *given, calibration=given[-1], **text
+    "bergamot": lambda *arguments, **text: _write(
+        "bergamot.write_bergamot", *arguments, calibration=arguments[-1], **text
     ),
     "onnx": partial(_write, "onnx.write_onnx", extra="onnx"),
     "transformers.js": partial(_write, "transformers_js.write_transformers_js", extra="onnx"),

@@ -98,20 +98,19 @@ def write_bergamot(
     ours.load_state_dict(weights, strict=False)  # without biases they are zero
     start_from_zero(ours)
     options, arrays = marian_options(config), marian_weights(ours)
-    item = {OPTIONS_ITEM: np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)}
+    written_options = yaml.safe_dump(options).encode() + b"\0"
+    item = {OPTIONS_ITEM: np.frombuffer(written_options, np.int8)}
     write_bin(folder / _FLOAT32, arrays | item)
     alphas = find_alphas(ours, lambda: _translate(ours, tokenizer, calibration))
-    arrays |= {
-        f"{name}_QuantMultA": np.array([alpha], np.float32) for name, alpha in alphas.items()
-    }
+    for name, alpha in alphas.items():
+        arrays[f"{name}_QuantMultA"] = np.array([alpha], np.float32)
     # The name of the array where there is a shortlist
     arrays["none_QuantMultA"] = arrays[f"{EMBEDDING}_QuantMultA"]
     write_bin(folder / _INT8, dict(sorted(arrays.items())) | item, alphas)
     statistics = Counter(parameters=sum(array.size for array in arrays.values()))
     for name, array in arrays.items():
-        part = next(
-            (part for part in ("encoder", "decoder") if name.startswith(part)), "embeddings"
-        )
+        parts = (part for part in ("encoder", "decoder") if name.startswith(part))
+        part = next(parts, "embeddings")
         statistics[f"{part}_parameters"] += array.size
         statistics[f"{part}_bytes"] += array.size if name in alphas else array.nbytes
     direction = NO_DIRECTION if find_languages(tokenizer) else find_direction(tokenizer)
@@ -127,9 +126,8 @@ def write_bergamot(
         "sourceLanguage": direction.source,
         "targetLanguage": direction.target,
     }
-    (folder / "metadata.json").write_text(
-        json.dumps(description, indent=2) + "\n", encoding="utf-8"
-    )
+    text = json.dumps(description, indent=2) + "\n"
+    (folder / "metadata.json").write_text(text, encoding="utf-8")
     original = partial(_translate, model, tokenizer)
     return ((dtype, translate, original) for dtype, translate in _find_engines(folder))
 
@@ -145,7 +143,9 @@ def find_vocabulary(
     # Marian's tokenizer has such files.
     files = [*{Path(path).read_bytes() for path in getattr(tokenizer, "spm_files", ())}]
     files = files if of_ours is None else [of_ours]
-    spm: Any = sentencepiece.SentencePieceProcessor(model_proto=files[0]) if len(files) == 1 else ()
+    spm: Any = ()
+    if len(files) == 1:
+        spm = sentencepiece.SentencePieceProcessor(model_proto=files[0])
     pieces = [spm.id_to_piece(index) for index in range(len(spm))]
     tokens = tokenizer.convert_ids_to_tokens([*range(len(tokenizer))])
     is_padded = tokenizer.pad_token_id == config.pad_token_id == len(pieces)
@@ -155,7 +155,8 @@ def find_vocabulary(
     has_rest = len(pieces) % _MULTIPLE > 0
     reasons = option_reasons(config.to_dict(), _FIELDS)
     for name in _WIDTHS:
-        reasons[f"`{name}` is no multiple of {_MULTIPLE}"] = getattr(config, name) % _MULTIPLE > 0
+        has_rest_of_size = getattr(config, name) % _MULTIPLE > 0
+        reasons[f"`{name}` is no multiple of {_MULTIPLE}"] = has_rest_of_size
     heads = "encoder and decoder have different numbers of heads (`decoder_attention_heads`)"
     reasons |= {
         heads: has_other_heads,
@@ -191,17 +192,17 @@ def marian_options(config: VanillaTransformerConfig) -> dict[str, Any]:
 
 def marian_weights(model: VanillaTransformerForConditionalGeneration) -> dict[str, np.ndarray]:
     """Return the weights by Marian's names in their order, without padding."""
-    weights = {
-        rename(name, _NAMES): weight
-        for name, weight in model.state_dict().items()
-        if "positions" not in name
-    }
+    weights = {}
+    for name, weight in model.state_dict().items():
+        if "positions" not in name:
+            weights[rename(name, _NAMES)] = weight
     for name, weight in weights.items():
         if name in (EMBEDDING, _OUTPUT_BIAS):
             weight = weight[: model.config.pad_token_id]
-        weights[name] = (
-            weight[None] if weight.dim() == 1 else weight if name == EMBEDDING else weight.T
-        )
+        if weight.dim() == 1:
+            weights[name] = weight[None]
+        else:
+            weights[name] = weight if name == EMBEDDING else weight.T
     return {name: weight.contiguous().numpy() for name, weight in sorted(weights.items())}
 
 
@@ -219,11 +220,12 @@ def find_alphas(model: nn.Module, translate: Callable[[], object]) -> dict[str, 
 
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            module.register_forward_pre_hook(partial(record, rename(f"{name}.weight", _NAMES)))
+            renamed = rename(f"{name}.weight", _NAMES)
+            module.register_forward_pre_hook(partial(record, renamed))
     translate()
-    limits = {
-        name: float(np.mean(largest) + 1.1 * np.std(largest)) for name, largest in maxima.items()
-    }
+    limits = {}
+    for name, largest in maxima.items():
+        limits[name] = float(np.mean(largest) + 1.1 * np.std(largest))
     return {name: 127 / (limit or 1.0) for name, limit in limits.items()}
 
 
@@ -235,9 +237,11 @@ def _translate(
     """Translate as Marian does: without `<unk>`, and to the limit for the length of the source."""
     limits = [_LENGTH_FACTOR * len(ids) for ids in tokenizer([*sentences])["input_ids"]]
     banned = {"suppress_tokens": [model.config.pad_token_id, tokenizer.unk_token_id]}
-    rows = greedy_translator(model, tokenizer, **banned, max_new_tokens=max(limits))(sentences)
+    translate = greedy_translator(model, tokenizer, **banned, max_new_tokens=max(limits))
+    rows = translate(sentences)
     rows = [row[:limit] for row, limit in zip(rows, limits, strict=True)]
-    return [text.strip() for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
+    texts = tokenizer.batch_decode(rows, skip_special_tokens=True)
+    return [text.strip() for text in texts]
 
 
 def _find_engines(folder: Path) -> Iterator[tuple[str, Translator]]:
@@ -253,7 +257,8 @@ def _find_engines(folder: Path) -> Iterator[tuple[str, Translator]]:
         and subprocess.run([node, "-p", search], capture_output=True).returncode == 0
     ):
         for dtype in ("float32", "int8"):
-            yield dtype, partial(_translate_in_node, [node, str(folder / _PROGRAM), dtype])
+            command = [node, str(folder / _PROGRAM), dtype]
+            yield dtype, partial(_translate_in_node, command)
     elif importlib.util.find_spec("pymarian") is not None:
         from pymarian import Translator as Marian
 

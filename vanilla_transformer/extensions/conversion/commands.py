@@ -82,12 +82,13 @@ class ConvertArguments(ThreadArguments):
 
 def convert_command(arguments: Sequence[str]) -> None:
     options = parse(ConvertArguments, arguments)
-    convert = (
-        READERS[options.source_format]
-        if options.source_format
-        else WRITERS[str(options.target_format)]
-    )
-    further: dict[str, Any] = {} if options.languages is None else {"languages": options.languages}
+    if options.source_format:
+        convert = READERS[options.source_format]
+    else:
+        convert = WRITERS[str(options.target_format)]
+    further: dict[str, Any] = {}
+    if options.languages is not None:
+        further["languages"] = options.languages
     if options.shortlist is not None:
         from .shortlist import read_shortlist_text
 

@@ -66,11 +66,10 @@ def reading(source: str | Path, toolkit: str) -> Iterator[None]:
         kind = UserFileError if isinstance(error, OSError) else UserError
         raise kind(f"Cannot convert {source}: {' '.join(str(error).split())}") from error
     except _ERRORS_OF_PARSERS as error:
-        reason = (
-            f"an entry {error} is missing"
-            if isinstance(error, KeyError)
-            else " ".join(str(error).split())
-        )
+        if isinstance(error, KeyError):
+            reason = f"an entry {error} is missing"
+        else:
+            reason = " ".join(str(error).split())
         requirement = (
             f"it must be a complete model of {toolkit}, but a file is damaged or of another format"
         )
@@ -156,10 +155,11 @@ def side_reasons(
     encoder: Mapping[str, Any], decoder: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, bool]:
     """Return a reason for each of these options of encoder and decoder."""
-    return {
-        f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name)
-        for name in names
-    }
+    reasons = {}
+    for name in names:
+        is_other = encoder.get(name) != decoder.get(name)
+        reasons[f"`{name}` of encoder and decoder differ"] = is_other
+    return reasons
 
 
 def target_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
@@ -168,9 +168,9 @@ def target_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
     """
     heads = config.encoder_attention_heads, config.decoder_attention_heads
     widths = [number * width for number in heads for width in config.head_dims(number)]
+    has_widths = {*widths} != {config.d_model}
     return {
-        "its heads have separate widths (`attention_key_dim`, `attention_value_dim`)": {*widths}
-        != {config.d_model},
+        "its heads have separate widths (`attention_key_dim`, `attention_value_dim`)": has_widths,
         SOURCES_WITHOUT_EOS: not config.source_eos,
     }
 
@@ -248,26 +248,27 @@ def build_model(
             f"and at least {declared:,} values, got {len(weights):,} arrays with {stored:,} "
             "values. Correct the options."
         )
-    if (
-        config.position_embedding_type == "learned"
-        and config.max_position_embeddings > _MAX_POSITIONS
-    ):
+    is_learned = config.position_embedding_type == "learned"
+    if is_learned and config.max_position_embeddings > _MAX_POSITIONS:
         raise UserError(
             f"The options must declare at most {_MAX_POSITIONS:,} positions, got "
             f"{config.max_position_embeddings:,}."
         )
     model = VanillaTransformerForConditionalGeneration(config).eval()
-    foreign, tensors, missing = ForeignWeights(weights), dict[str, torch.Tensor](), list[str]()
+    foreign = ForeignWeights(weights)
+    tensors, missing = dict[str, torch.Tensor](), list[str]()
     initial = model.state_dict()
     for name, tensor in initial.items():
         try:
             tensors[name] = find(name, tensor, foreign)
         except KeyError as error:
             missing.append(error.args[0])
-    other = [name for name, tensor in tensors.items() if tensor.shape != initial[name].shape]
-    unknown = sorted(
-        name for name in foreign.keys() - foreign.read if not re.fullmatch(unused, name)
-    )
+    other = []
+    for name, tensor in tensors.items():
+        if tensor.shape != initial[name].shape:
+            other.append(name)
+    unread = foreign.keys() - foreign.read
+    unknown = sorted(name for name in unread if not re.fullmatch(unused, name))
     check_supported(
         "This package",
         {

@@ -29,7 +29,8 @@ MAX_NEW_TOKENS = 128
 _MAX_LOGIT_DIFFERENCE = 0.05
 _MIN_IDENTICAL = 0.9  # rounding decides between tokens that are about equally likely
 _ADDED_TOKENS = 8  # in a sentence
-_FLOAT32 = ("float32", "fp32")  # names of data types in which a converted model must be the same
+# Names of data types in which a converted model must be the same.
+_FLOAT32 = ("float32", "fp32")
 
 
 class Comparison(NamedTuple):
@@ -109,10 +110,8 @@ def convert_to(
         None if no converted model can run here.
     """
     check_output_dir_is_empty(output_dir)
-    original, tokenizer = (
-        load_model(VanillaTransformerForConditionalGeneration, folder),
-        load_tokenizer(folder),
-    )
+    original = load_model(VanillaTransformerForConditionalGeneration, folder)
+    tokenizer = load_tokenizer(folder)
     comparisons = Comparisons()
     with atomic_folder(output_dir) as temporary:
         for dtype, converted, *limited in write(original, tokenizer, temporary, **options):
@@ -153,10 +152,8 @@ def compare(
                 )
     named = tokenizer.special_tokens_map.values()
     added = [token for token in tokenizer.get_added_vocab() if token not in named]
-    marked = [
-        " ".join(added[start : start + _ADDED_TOKENS])
-        for start in range(0, len(added), _ADDED_TOKENS)
-    ]
+    starts = range(0, len(added), _ADDED_TOKENS)
+    marked = [" ".join(added[start : start + _ADDED_TOKENS]) for start in starts]
     texts, outputs, seconds = [*sentences, *marked], [], []
     translators = [
         greedy_translator(side, tokenizer) if isinstance(side, PreTrainedModel) else side
@@ -174,8 +171,11 @@ def compare(
         for rows in outputs
     )
     chrf = sacrebleu.corpus_chrf(after, [before]).score
-    difference = _max_logit_difference(models, tokenizer, sentences) if len(models) == 2 else None
-    return Comparison(len(texts), num_identical, difference, seconds[0] / seconds[1], chrf)
+    difference: float | None = None
+    if len(models) == 2:
+        difference = _max_logit_difference(models, tokenizer, sentences)
+    ratio = seconds[0] / seconds[1]
+    return Comparison(len(texts), num_identical, difference, ratio, chrf)
 
 
 def require_same(
@@ -200,7 +200,8 @@ def require_same(
             "Nothing was written. Report this with the options of the model."
         )
     first_sentences = sentences[: 2 * BATCH_SIZE]
-    options = TranslationOptions.resolve(_greedy_options(ours), None, ours.generation_config)
+    greedy = _greedy_options(ours)
+    options = TranslationOptions.resolve(greedy, None, ours.generation_config)
     engine = EnginePool(ours.eval(), compile=False).find(options)
     if engine is None:  # which does not follow an option of the model
         return
@@ -222,9 +223,8 @@ def tokenized_batches(
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Yield `input_ids` and `attention_mask` of `BATCH_SIZE` sentences at a time."""
     for start in range(0, len(sentences), BATCH_SIZE):
-        batch = tokenizer(
-            list(sentences[start : start + BATCH_SIZE]), padding=True, return_tensors="pt"
-        )
+        texts = list(sentences[start : start + BATCH_SIZE])
+        batch = tokenizer(texts, padding=True, return_tensors="pt")
         yield {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
 
 
@@ -284,17 +284,20 @@ def _max_logit_difference(
         tokens = original.eval().generate(**inputs, **_greedy_options(original))
         kept = tokens.ne(original.config.pad_token_id)
         kept[:, 0] = True  # Marian's start token is padding
-        first, second = (
-            model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept]
-            for model in models
-        )
+        logits_of_models = []
+        for model in models:
+            outputs = model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False)
+            logits_of_models.append(outputs.logits[kept])
+        first, second = logits_of_models
         # One may have more entries, and a number that all logits of a token share changes no
         # probability.
         size = min(first.shape[-1], second.shape[-1])
-        first, second = (logits[:, :size].log_softmax(dim=-1) for logits in (first, second))
+        first = first[:, :size].log_softmax(dim=-1)
+        second = second[:, :size].log_softmax(dim=-1)
         # A bias of minus infinity bans a token.
         finite = torch.isfinite(first) & torch.isfinite(second)
-        if not torch.equal(torch.isfinite(first), torch.isfinite(second)) or first.isnan().any():
+        has_same_finite = torch.equal(torch.isfinite(first), torch.isfinite(second))
+        if not has_same_finite or first.isnan().any():
             return float("inf")
         largest = max(largest, float((first - second)[finite].abs().max()))
     return largest

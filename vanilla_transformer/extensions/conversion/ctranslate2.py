@@ -65,7 +65,8 @@ class VanillaTransformerLoader(BartLoader):
         self.set_decoder(spec.decoder, model.model.decoder)
         self.set_linear(spec.decoder.projection, model.lm_head)
         rows = _start_first(config)
-        for layer in (*spec.encoder.embeddings, spec.decoder.embeddings, spec.decoder.projection):
+        encoder, decoder = spec.encoder, spec.decoder
+        for layer in (*encoder.embeddings, decoder.embeddings, decoder.projection):
             layer.weight = layer.weight[rows]
         if model.lm_head.bias is not None:
             spec.decoder.projection.bias = model.lm_head.bias[rows]
@@ -84,7 +85,8 @@ class VanillaTransformerLoader(BartLoader):
             sinusoids = sinusoidal_positions(positions, config.d_model, config.sinusoid_layout)
             spec.position_encodings.encodings = sinusoids
         shared = isinstance(spec.embeddings, list)
-        self.set_embeddings(spec.embeddings[0] if shared else spec.embeddings, module.embed_tokens)
+        embeddings = spec.embeddings[0] if shared else spec.embeddings
+        self.set_embeddings(embeddings, module.embed_tokens)
         if module.layer_norm is not None:
             self.set_layer_norm(spec.layer_norm, module.layer_norm)
 
@@ -97,7 +99,8 @@ class VanillaTransformerLoader(BartLoader):
         config.eos_token = tokenizer.eos_token
         # Byte-level tokenizers have no unknown token.
         config.unk_token = tokenizer.unk_token or tokenizer.pad_token
-        config.decoder_start_token = token_names(tokenizer)[model.config.decoder_start_token_id]
+        start_id = model.config.decoder_start_token_id
+        config.decoder_start_token = token_names(tokenizer)[start_id]
         config.layer_norm_epsilon = model.config.layer_norm_eps
 
     def get_vocabulary(
@@ -105,7 +108,8 @@ class VanillaTransformerLoader(BartLoader):
     ) -> list[str]:
         """Return a unique name for each row of the embedding, also for rows without a token."""
         names = token_names(tokenizer)
-        return [names.get(index, f"<unused{index}>") for index in _start_first(model.config)]
+        ids = _start_first(model.config)
+        return [names.get(index, f"<unused{index}>") for index in ids]
 
 
 def _start_first(config: PreTrainedConfig) -> list[int]:
@@ -145,18 +149,16 @@ def write_ctranslate2(
         },
     )
     converter = TransformersConverter(model.name_or_path, copy_files=list(_TOKENIZER_FILES))
-    converter.convert(
-        str(folder), quantization=None if quantization == "float32" else quantization, force=True
-    )
+    dtype = None if quantization == "float32" else quantization
+    converter.convert(str(folder), quantization=dtype, force=True)
     if shortlist_text:
-        write_vocabulary_map(
-            count_shortlist(tokenizer, shortlist_text), token_names(tokenizer), folder / "vmap.txt"
-        )
+        shortlist = count_shortlist(tokenizer, shortlist_text)
+        write_vocabulary_map(shortlist, token_names(tokenizer), folder / "vmap.txt")
     translator = ctranslate2.Translator(str(folder))
     forced = model.generation_config.forced_bos_token_id
-    ways = {quantization: False} | (
-        {f"{quantization} with the shortlist": True} if shortlist_text else {}
-    )
+    ways = {quantization: False}
+    if shortlist_text:
+        ways[f"{quantization} with the shortlist"] = True
     return [
         (name, ctranslate2_greedy_translator(translator, tokenizer, forced, use_vmap))
         for name, use_vmap in ways.items()

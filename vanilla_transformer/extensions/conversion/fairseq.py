@@ -34,7 +34,8 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 from .common import ForeignWeights, option_reasons, read_lines, side_reasons
 from .formats import Checkpoint, Format, Options, library_search, read_library_model
 
-_SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of every fairseq dictionary
+# Ids 0 to 3 of every fairseq dictionary.
+_SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _BOS, PAD, _EOS, _ = range(len(_SPECIAL_TOKENS))
 _TOKEN_IDS = {
     "pad_token_id": PAD,
@@ -155,10 +156,9 @@ def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> 
         if not _BUFFERS.fullmatch(name):
             weights[name] = tensor.float()
     source, target = languages or _find_languages(folder, options, weights)
-    tokens = (
-        _read_dictionary(folder / f"dict.{source}.txt"),
-        _read_dictionary(folder / f"dict.{target}.txt"),
-    )
+    source_tokens = _read_dictionary(folder / f"dict.{source}.txt")
+    target_tokens = _read_dictionary(folder / f"dict.{target}.txt")
+    tokens = (source_tokens, target_tokens)
     lines = read_lines(folder / "bpecodes", _MERGE, "two pieces that merge, or the version")
     merges = [" ".join(line.groups()) for line in lines if line[1]]
     build_tokenizer = partial(_build_tokenizer, [source, target], tokens, merges)
@@ -195,10 +195,8 @@ def _read_dictionary(path: Path) -> list[str]:
 
     Each line has a token and its count.
     """
-    return [
-        *_SPECIAL_TOKENS,
-        *(line[1] for line in read_lines(path, _ENTRY, "a token and its count")),
-    ]
+    lines = read_lines(path, _ENTRY, "a token and its count")
+    return [*_SPECIAL_TOKENS, *(line[1] for line in lines)]
 
 
 def _reasons(checkpoint: Checkpoint) -> dict[str, bool]:
@@ -212,7 +210,9 @@ def _reasons(checkpoint: Checkpoint) -> dict[str, bool]:
 def _fields(checkpoint: Checkpoint) -> Options:
     source, target = checkpoint.tokens
     options: Options = {**_DEFAULTS, **checkpoint.options}
-    limits = [options[f"max_{side}_positions"] or _MAX_POSITIONS for side in ("source", "target")]
+    limits = []
+    for side in ("source", "target"):
+        limits.append(options[f"max_{side}_positions"] or _MAX_POSITIONS)
     is_shared = bool(options["share_all_embeddings"])
     return {
         **{ours: options[theirs] for ours, theirs in _FIELDS.items()},
@@ -255,7 +255,8 @@ def find_fairseq_weight(
     count = config.max_position_embeddings
     if checkpoint.options.get("encoder_learned_pos"):
         return weights.first(theirs)[PAD + 1 :][:count]
-    return sinusoidal_positions(torch.arange(count) + PAD + 1, config.d_model, "tensor2tensor")
+    positions = torch.arange(count) + PAD + 1
+    return sinusoidal_positions(positions, config.d_model, "tensor2tensor")
 
 
 def _build_tokenizer(
@@ -271,13 +272,13 @@ def _build_tokenizer(
 
     with tempfile.TemporaryDirectory() as folder:
         files = {"merges_file": str(Path(folder, "merges.txt"))}
-        Path(files["merges_file"]).write_text(
-            "".join(f"{merge}\n" for merge in merges), encoding="utf-8"
-        )
+        lines = "".join(f"{merge}\n" for merge in merges)
+        Path(files["merges_file"]).write_text(lines, encoding="utf-8")
         for name, side in zip(("src_vocab_file", "tgt_vocab_file"), tokens, strict=True):
             files[name] = str(Path(folder, f"{name}.json"))
             entries = {mark(token): index for index, token in enumerate(side)}
-            Path(files[name]).write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
+            text = json.dumps(entries, ensure_ascii=False)
+            Path(files[name]).write_text(text, encoding="utf-8")
         tokenizer = FSMTTokenizer(languages, **files)
     tokenizer.eos_token = tokenizer.sep_token
     return tokenizer

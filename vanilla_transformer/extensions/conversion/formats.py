@@ -137,16 +137,17 @@ def read_library_model(
 ) -> Checkpoint:
     """Read a model of transformers: a folder, or a name on the Hub."""
     original = load_model(model_class, name)
-    return library_checkpoint(original)._replace(build_tokenizer=partial(load_tokenizer, name))
+    build_tokenizer = partial(load_tokenizer, name)
+    return library_checkpoint(original)._replace(build_tokenizer=build_tokenizer)
 
 
 def library_checkpoint(original: PreTrainedModel) -> Checkpoint:
     """Return a model of transformers as a checkpoint. Its options have all of their names."""
     config = original.config
     aliases = {name: getattr(config, name) for name in config.attribute_map}
-    weights = {
-        name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()
-    }
+    weights = {}
+    for name, tensor in original.state_dict().items():
+        weights[name.removeprefix("model.")] = tensor
     return Checkpoint({**vars(config), **aliases}, weights, original=original)
 
 

@@ -61,7 +61,8 @@ def convert_in_memory(original: Any) -> Any:
     bare = merge_adapters(original)
     weights, modules = bare.state_dict(), [*original.modules(), *bare.modules()]
     sources = {module.__module__.partition(".")[0] for module in bare.modules()}
-    is_changed = bool(sources - {"torch", "transformers"}) or not METHODS.isdisjoint(vars(bare))
+    has_methods = not METHODS.isdisjoint(vars(bare))
+    is_changed = bool(sources - {"torch", "transformers"}) or has_methods
     dtypes = {parameter.dtype for parameter in bare.parameters()}
     with (
         reading(type(original).__name__, "transformers"),
@@ -84,7 +85,8 @@ def convert_in_memory(original: Any) -> Any:
             model(ids, decoder_input_ids=ids, use_cache=False).logits for model in models
         )
         tolerance = torch.finfo(original.dtype).eps ** 0.5
-        is_same = torch.allclose(before, after, tolerance, tolerance * before.abs().median().item())
+        absolute = tolerance * before.abs().median().item()
+        is_same = torch.allclose(before, after, tolerance, absolute)
         check_supported("This package", {"it computes something else": not is_same})
     for name, weight in converted.named_parameters():
         if torch.equal(same := weights.get(name, weight), weight):
@@ -97,15 +99,17 @@ def merge_adapters(model: PreTrainedModel) -> Any:
     adapters itself.
     """
     bare = model.get_base_model() if hasattr(model, "get_base_model") else model
-    layers = {
-        name: module
-        for name, module in bare.named_modules()
-        if hasattr(module, "get_base_layer") and hasattr(module, "merge")
-    }
+    layers = {}
+    for name, module in bare.named_modules():
+        if hasattr(module, "get_base_layer") and hasattr(module, "merge"):
+            layers[name] = module
     if not layers:
         return model
     changed = {id(weight) for layer in layers.values() for weight in layer.parameters()}
-    shared = {id(weight): weight for weight in bare.parameters() if id(weight) not in changed}
+    shared = {}
+    for weight in bare.parameters():
+        if id(weight) not in changed:
+            shared[id(weight)] = weight
     merged = copy.deepcopy(bare, shared)
     for name in layers:
         layer, (parent, _, child) = merged.get_submodule(name), name.rpartition(".")
@@ -130,7 +134,8 @@ def load_converted(
             f"{name} must be a translation model of type {known}, got type {config.model_type!r}."
         )
     model_class, _ = _FORMATS[config.model_type]
-    tokenizer = load_fsmt_tokenizer(name) if config.model_type == "fsmt" else load_tokenizer(name)
+    load = load_fsmt_tokenizer if config.model_type == "fsmt" else load_tokenizer
+    tokenizer = load(name)
     if isinstance(tokenizer, FSMTTokenizer) and tokenizer.encoder != {
         v: k for k, v in tokenizer.decoder.items()
     }:

@@ -105,20 +105,20 @@ def _reasons(checkpoint: Checkpoint) -> dict[str, bool]:
     model, data = checkpoint.options["model"], checkpoint.options["data"]
     encoder, decoder = (_REQUIRED | model[stack] for stack in ("encoder", "decoder"))
     scales = {bool(stack["embeddings"].get("scale")) for stack in (encoder, decoder)}
-    is_shared, is_tied = (model.get(f"tied_{name}") for name in ("embeddings", "softmax"))
+    is_shared, is_tied = model.get("tied_embeddings"), model.get("tied_softmax")
     reasons: dict[str, bool] = {}
     for side in _SIDES:
-        tokenizer = {"level": None, **data[side], **(data[side].get("tokenizer_cfg") or {})}
+        further = data[side].get("tokenizer_cfg") or {}
+        tokenizer = {"level": None, **data[side], **further}
         reasons |= option_reasons(tokenizer, _TOKENIZER_OPTIONS)
+    is_untied = bool(is_shared and not is_tied)
     return {
         **reasons,
         **option_reasons(encoder, _OPTIONS),
         **option_reasons(decoder, _OPTIONS),
         **side_reasons(encoder, decoder, ["activation", "hidden_size", "layer_norm"]),
         "only one of the embeddings is scaled": len(scales) > 1,
-        "source and target embeddings are shared, but not tied to the softmax": bool(
-            is_shared and not is_tied
-        ),
+        "source and target embeddings are shared, but not tied to the softmax": is_untied,
     }
 
 
@@ -130,17 +130,16 @@ def _fields(checkpoint: Checkpoint) -> Options:
     symbols = checkpoint.options["data"].get("special_symbols") or {}
     fields = {ours: options[theirs] for ours, theirs in _FIELDS.items()}
     for name in ("pad", "bos", "eos"):
-        fields[f"{name}_token_id"] = symbols.get(f"{name}_id", _SPECIAL_SYMBOLS[name][1])
+        default = _SPECIAL_SYMBOLS[name][1]
+        fields[f"{name}_token_id"] = symbols.get(f"{name}_id", default)
+    # This package shares source and target embeddings only with a tied output projection.
+    is_shared = bool(model.get("tied_embeddings")) and is_tied and source == target
     return {
         **fields,
         "decoder_start_token_id": fields["bos_token_id"],
         "vocab_size": len(source),
         "decoder_vocab_size": len(target),
-        # This package shares source and target embeddings only if the output projection is tied as
-        # well.
-        "share_encoder_decoder_embeddings": bool(model.get("tied_embeddings"))
-        and is_tied
-        and source == target,
+        "share_encoder_decoder_embeddings": is_shared,
         "tie_word_embeddings": is_tied,
         "activation_function": _ACTIVATIONS[str(options["encoder.activation"])],
         "normalize_before": options["encoder.layer_norm"] == "pre",

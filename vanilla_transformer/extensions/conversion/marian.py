@@ -133,9 +133,8 @@ def write_marian(
     path = folder / "tokenizer_config.json"
     words = json.loads(path.read_text(encoding="utf-8"))
     words["additional_special_tokens"] = words.pop("extra_special_tokens", [])
-    words["tokenizer_class"] = words["tokenizer_class"].replace(
-        "TokenizersBackend", "PreTrainedTokenizerFast"
-    )
+    name = words["tokenizer_class"]
+    words["tokenizer_class"] = name.replace("TokenizersBackend", "PreTrainedTokenizerFast")
     path.write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
     converted.generation_config.max_length = None  # a comparison has a limit of its own
     return [("float32", converted)]
@@ -158,27 +157,27 @@ def _append_padding(
         if name.endswith(("embed_tokens.weight", "lm_head.weight", "lm_head.bias")):
             tensor[size] = tensor[start]  # which no translation has either
     model.config.pad_token_id = model.generation_config.pad_token_id = size
-    state = tokenizer.backend_tokenizer.to_str().replace(
-        json.dumps(tokenizer.pad_token), '"<unused>"'
-    )
+    padding = json.dumps(tokenizer.pad_token)
+    state = tokenizer.backend_tokenizer.to_str().replace(padding, '"<unused>"')
     backend = Tokenizer.from_str(state)
-    backend.add_special_tokens(
-        [f"<unused{index}>" for index in range(backend.get_vocab_size(), size)]
-    )
-    words = {"pad_token": "<pad>", "unk_token": tokenizer.unk_token or tokenizer.bos_token}
-    return model, library_tokenizer(tokenizer, tokenizer_object=backend, **words, **_INPUTS)
+    numbers = range(backend.get_vocab_size(), size)
+    backend.add_special_tokens([f"<unused{number}>" for number in numbers])
+    unknown = tokenizer.unk_token or tokenizer.bos_token
+    words = {"pad_token": "<pad>", "unk_token": unknown}
+    options = {"tokenizer_object": backend, **words, **_INPUTS}
+    return model, library_tokenizer(tokenizer, **options)
 
 
 def marian_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
     """Return the reasons why `MarianMTModel` might not represent a model, and whether each
     applies.
     """
+    is_no_sinusoid = config.position_embedding_type != "sinusoidal"
+    has_other_layout = config.sinusoid_layout == "tensor2tensor"
     return {
         "it normalizes before each sub-layer (`normalize_before`)": config.normalize_before,
-        "its positions are no sinusoids (`position_embedding_type`)": config.position_embedding_type
-        != "sinusoidal",
-        "its sinusoids are not the paper's (`sinusoid_layout`)": config.sinusoid_layout
-        == "tensor2tensor",
+        "its positions are no sinusoids (`position_embedding_type`)": is_no_sinusoid,
+        "its sinusoids are not the paper's (`sinusoid_layout`)": has_other_layout,
         **target_reasons(config),
     }
 
@@ -187,11 +186,8 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
     """Return the same model as `MarianMTModel` with copies of the parameters."""
     config = original.config
     check_supported("MarianMTModel", marian_reasons(config))
-    model = MarianMTModel(
-        MarianConfig(
-            **{name: getattr(config, name) for name in SHARED_FIELDS}, forced_eos_token_id=None
-        )
-    )
+    fields = {name: getattr(config, name) for name in SHARED_FIELDS}
+    model = MarianMTModel(MarianConfig(**fields, forced_eos_token_id=None))
     weights = original.state_dict()
     if config.sinusoid_layout == "interleaved":
         weights = _put_sines_first(weights, config.d_model)

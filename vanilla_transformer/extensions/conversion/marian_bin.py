@@ -54,7 +54,8 @@ def read_bin(path: Path) -> dict[str, np.ndarray]:
             take(f"{length}x")
             values = np.frombuffer(content, _DTYPES[kind], size, start)
             if kind == _QUANTIZED:
-                values = values / np.float32(struct.unpack_from("<f", content, start + size)[0])
+                (factor,) = struct.unpack_from("<f", content, start + size)
+                values = values / np.float32(factor)
                 if name != EMBEDDING:
                     values = values.reshape(shape[::-1]).T
             arrays[name] = values.reshape(shape)
@@ -75,12 +76,14 @@ def write_bin(
     """
     kinds, contents = [], []
     for name, array in arrays.items():
-        kinds.append(
-            _QUANTIZED if name in quantized else _INT8 if array.dtype == np.int8 else _FLOAT32
-        )
+        if name in quantized:
+            kinds.append(_QUANTIZED)
+        else:
+            kinds.append(_INT8 if array.dtype == np.int8 else _FLOAT32)
         if name in quantized:
             factor = np.float32(127) / (np.abs(array).max() or np.float32(1))
-            rounded = np.rint((array if name == EMBEDDING else array.T) * factor).clip(-127, 127)
+            oriented = array if name == EMBEDDING else array.T
+            rounded = np.rint(oriented * factor).clip(-127, 127)
             content = rounded.astype(np.int8).tobytes() + struct.pack("<f", factor)
         else:
             content = array.astype(_DTYPES[kinds[-1]]).tobytes()
@@ -89,9 +92,9 @@ def write_bin(
     head = struct.pack("<QQ", 1, len(arrays))
     for title, kind, array, content in zip(encoded, kinds, arrays.values(), contents, strict=True):
         head += struct.pack("<4Q", len(title), kind, array.ndim, len(content))
-    head += b"".join(encoded) + b"".join(
-        struct.pack(f"<{array.ndim}i", *array.shape) for array in arrays.values()
-    )
-    gap = _ALIGNMENT - (len(head) + 8) % _ALIGNMENT  # 256 rather than none, as Marian writes it
+    shapes = [struct.pack(f"<{array.ndim}i", *array.shape) for array in arrays.values()]
+    head += b"".join(encoded) + b"".join(shapes)
+    # 256 rather than none, as Marian writes it.
+    gap = _ALIGNMENT - (len(head) + 8) % _ALIGNMENT
     with path.open("wb") as file:
         file.writelines([head, struct.pack("<Q", gap), bytes(gap), *contents])

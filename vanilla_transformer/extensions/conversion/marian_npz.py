@@ -145,17 +145,19 @@ def _reasons(checkpoint: Checkpoint) -> dict[str, bool]:
     norms = tuple(options.get(f"transformer-{place}") or "" for place in NORM_PLACES)
     required = {"type": None, "transformer-ffn-activation": None}
     is_other = norms not in (POST_NORM, _PRE_NORM)
+    sizes = {*options.get("dim-vocabs", [0])}
     return {
         **option_reasons({**required, **options}, OPTIONS),
         f"its normalization is {norms}, not {POST_NORM} or {_PRE_NORM}": is_other,
-        "source and target have different vocabularies": len({*options.get("dim-vocabs", [0])}) > 1,
+        "source and target have different vocabularies": len(sizes) > 1,
         f"its vocabulary has no {_EOS}": _EOS not in checkpoint.tokens[0],
     }
 
 
 def _fields(checkpoint: Checkpoint) -> Options:
     """Return the fields of a model with one more vocabulary entry."""
-    options, weights, tokens = checkpoint.options, checkpoint.weights, checkpoint.tokens[0]
+    options, weights = checkpoint.options, checkpoint.weights
+    tokens = checkpoint.tokens[0]
     positions: Options = {"sinusoid_layout": "tensor2tensor"}
     if "Wpos" in weights:
         count = len(weights["Wpos"])
@@ -212,7 +214,9 @@ def _find_weight(
         return weights.first("Wpos")
     if "_ln_" in theirs:
         return weights.first(f"{theirs}_pre", theirs).flatten()
-    return weights.first(theirs).flatten() if name.endswith(".bias") else weights.first(theirs).T
+    if name.endswith(".bias"):
+        return weights.first(theirs).flatten()
+    return weights.first(theirs).T
 
 
 def _add_zero_row(matrix: torch.Tensor) -> torch.Tensor:

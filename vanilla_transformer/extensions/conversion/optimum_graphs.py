@@ -54,12 +54,8 @@ def to_proto(exported: onnx_ir.Model) -> ModelProto:
     for value in proto.graph.value_info:
         if value.type.tensor_type.elem_type == TensorProto.DOUBLE:
             value.type.tensor_type.elem_type = TensorProto.FLOAT
-    for attribute in (
-        attribute
-        for node in proto.graph.node
-        if node.op_type == "Cast"
-        for attribute in node.attribute
-    ):
+    casts = [node for node in proto.graph.node if node.op_type == "Cast"]
+    for attribute in (attribute for node in casts for attribute in node.attribute):
         if attribute.name == "to" and attribute.i == TensorProto.DOUBLE:
             attribute.i = TensorProto.FLOAT
     return proto
@@ -73,7 +69,8 @@ def to_optimum_decoder(exported: onnx_ir.Model, config: VanillaTransformerConfig
     model = exported.clone()
     graph = model.graph
     graph.outputs[:] = [value for value in graph.outputs if value.name != _ENCODER_OUTPUT]
-    batch, source, target = "batch_size", "encoder_sequence_length", "decoder_sequence_length"
+    batch = "batch_size"
+    source, target = "encoder_sequence_length", "decoder_sequence_length"
     heads = config.decoder_attention_heads
     widths = dict(zip(("key", "value"), config.head_dims(heads), strict=True))
     shapes: dict[str, tuple[str | int, ...]] = {
@@ -114,18 +111,16 @@ def repeat_eos(model: ModelProto, eos_token_id: int) -> ModelProto:
         "last_axis": np.array([-1]),
         "lowest": np.finfo(np.float32).min,
     }
-    graph.initializer.extend(
-        numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()
+    for name, value in constants.items():
+        graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    nodes = (
+        ("Equal", ["input_ids", "eos_token_id"], "finished"),
+        ("Unsqueeze", ["finished", "last_axis"], "finished_rows"),
+        ("And", ["finished_rows", "other_tokens"], "forbidden"),
+        ("Where", ["forbidden", "lowest", "logits_of_model"], "logits"),
     )
-    graph.node.extend(
-        helper.make_node(operator, inputs, [output])
-        for operator, inputs, output in (
-            ("Equal", ["input_ids", "eos_token_id"], "finished"),
-            ("Unsqueeze", ["finished", "last_axis"], "finished_rows"),
-            ("And", ["finished_rows", "other_tokens"], "forbidden"),
-            ("Where", ["forbidden", "lowest", "logits_of_model"], "logits"),
-        )
-    )
+    for operator, inputs, output in nodes:
+        graph.node.append(helper.make_node(operator, inputs, [output]))
     return changed
 
 
@@ -143,21 +138,16 @@ def merge_decoders(first: ModelProto, further: ModelProto) -> ModelProto:
         then_branch=_branch(further.graph, "further", weights),
         else_branch=_branch(first.graph, "first", weights),
     )
-    inputs = [
-        *further.graph.input,
-        helper.make_tensor_value_info(USE_CACHE_BRANCH, TensorProto.BOOL, [1]),
-    ]
-    graph = helper.make_graph(
-        [decide], "decoder_model_merged", inputs, first.graph.output, list(weights.values())
-    )
-    opsets = {
-        opset.domain: opset.version for model in (first, further) for opset in model.opset_import
-    }
-    model = helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets.items()],
-        ir_version=max(first.ir_version, further.ir_version),
-    )
+    branch = helper.make_tensor_value_info(USE_CACHE_BRANCH, TensorProto.BOOL, [1])
+    inputs = [*further.graph.input, branch]
+    name, outputs = "decoder_model_merged", first.graph.output
+    graph = helper.make_graph([decide], name, inputs, outputs, list(weights.values()))
+    opsets = {}
+    for opset in (*first.opset_import, *further.opset_import):
+        opsets[opset.domain] = opset.version
+    imports = [helper.make_opsetid(*opset) for opset in opsets.items()]
+    version = max(first.ir_version, further.ir_version)
+    model = helper.make_model(graph, opset_imports=imports, ir_version=version)
     onnx.checker.check_model(model)
     return model
 
@@ -179,21 +169,21 @@ def _branch(graph: GraphProto, name: str, weights: dict[bytes, TensorProto]) -> 
         renamed = NodeProto()
         renamed.CopyFrom(node)
         renamed.name = node.name and f"{name}.{node.name}"
-        renamed.input[:], renamed.output[:] = rename(list(node.input)), rename(list(node.output))
+        renamed.input[:] = rename(list(node.input))
+        renamed.output[:] = rename(list(node.output))
         nodes.append(renamed)
-    outputs = [
-        helper.make_tensor_value_info(
-            f"{name}.{output.name}", output.type.tensor_type.elem_type, None
-        )
-        for output in graph.output
-    ]
+    outputs = []
+    for output in graph.output:
+        dtype = output.type.tensor_type.elem_type
+        outputs.append(helper.make_tensor_value_info(f"{name}.{output.name}", dtype, None))
     return helper.make_graph(nodes, name, [], outputs)
 
 
 def _share(tensor: TensorProto, name: str, weights: dict[bytes, TensorProto]) -> str:
     """Return the name of an equal tensor in `weights`, or add this one as `name`."""
     content = numpy_helper.to_array(tensor).tobytes()
-    key = hashlib.sha256(repr((tensor.data_type, list(tensor.dims))).encode() + content).digest()
+    form = repr((tensor.data_type, list(tensor.dims))).encode()
+    key = hashlib.sha256(form + content).digest()
     if key not in weights:
         weights[key] = helper.make_tensor(name, tensor.data_type, tensor.dims, content, raw=True)
     return weights[key].name
@@ -207,27 +197,26 @@ def to_int8(model: ModelProto) -> ModelProto:
     """
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
-    weights |= {
-        node.output[0]
-        for node in graph.node
-        if node.op_type == "Transpose" and node.input[0] in weights
-    }
+    transposed = set()
+    for node in graph.node:
+        if node.op_type == "Transpose" and node.input[0] in weights:
+            transposed.add(node.output[0])
+    weights |= transposed
     # Attention scores and averages are products without a weight.
-    products = [
-        node.name
-        for node in graph.node
-        if node.op_type == "MatMul" and node.input[1] not in weights
-    ]
+    products = []
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] not in weights:
+            products.append(node.name)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
+        # Or it skips the output projection, a transposed embedding.
+        options = {"MatMulConstBOnly": False}
         quantize_dynamic(
             model,
             path,
             weight_type=QuantType.QUInt8,
             nodes_to_exclude=products,
-            extra_options={
-                "MatMulConstBOnly": False
-            },  # or it skips the output projection, a transposed embedding
+            extra_options=options,
         )
         return onnx.load(path)
 

@@ -23,12 +23,14 @@ _MOST_PAIRS = 200_000  # that are read
 _MAGIC = 0xF11A48D5013417F5
 _SEPARATORS = {*" \t\r\n"}
 
-Shortlist = Mapping[int, Sequence[int]]  # target tokens by source token, in ascending order
+# Target tokens by source token, in ascending order.
+Shortlist = Mapping[int, Sequence[int]]
 
 
 def read_shortlist_text(files: Sequence[str | Path]) -> list[SentencePair]:
     """Return the first pairs of two parallel files whose sides are not blank."""
-    pairs = [*islice((pair for pair in stream_text_files(*files) if all(pair)), _MOST_PAIRS)]
+    filled = (pair for pair in stream_text_files(*files) if all(pair))
+    pairs = [*islice(filled, _MOST_PAIRS)]
     if not pairs:
         raise UserError(
             f"A shortlist needs pairs of sentences, got none in {files[0]} and {files[1]}."
@@ -50,10 +52,12 @@ def count_shortlist(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[Sentence
     for source, target in zip(sources, targets, strict=True):
         token_pairs.append(SentencePair(_write_ids(source[:-1]), _write_ids(target[:-1])))
     counts = Counter[tuple[int, int]]()
-    for source, target, links in zip(sources, targets, align_lexically(token_pairs), strict=True):
+    alignments = align_lexically(token_pairs)
+    for source, target, links in zip(sources, targets, alignments, strict=True):
         counts.update((source[here], target[there]) for here, there in links)
     best = defaultdict[int, list[int]](list)
-    for source_token, target_token in sorted(counts, key=lambda link: (-counts[link], link)):
+    most_frequent = sorted(counts, key=lambda link: (-counts[link], link))
+    for source_token, target_token in most_frequent:
         if len(best[source_token]) < _BEST:
             best[source_token].append(target_token)
     shortlist = {source_token: sorted(tokens) for source_token, tokens in best.items()}
@@ -75,7 +79,9 @@ def write_vocabulary_map(shortlist: Shortlist, names: Mapping[int, str], path: P
             names.
     """
     spelled = {token: name for token, name in names.items() if not _SEPARATORS & {*name}}
-    rows = {token: {token, *shortlist.get(token, ())} & spelled.keys() for token in spelled}
+    rows = {}
+    for token in spelled:
+        rows[token] = {token, *shortlist.get(token, ())} & spelled.keys()
     lines = []
     for source, tokens in rows.items():
         targets = " ".join(spelled[token] for token in sorted(tokens))
@@ -92,11 +98,11 @@ def write_bergamot_shortlist(shortlist: Shortlist, vocab_size: int, path: Path) 
     """
     rows = []
     for source in range(vocab_size):
-        rows.append([token for token in shortlist.get(source, ()) if token < vocab_size])
+        targets = shortlist.get(source, ())
+        rows.append([token for token in targets if token < vocab_size])
     offsets = [0, *accumulate(map(len, rows))]
-    content = struct.pack(
-        f"<4Q{len(offsets)}Q", _FREQUENT, _BEST, len(offsets), offsets[-1], *offsets
-    )
+    form = f"<4Q{len(offsets)}Q"
+    content = struct.pack(form, _FREQUENT, _BEST, len(offsets), offsets[-1], *offsets)
     content += struct.pack(f"<{offsets[-1]}I", *chain.from_iterable(rows))
     path.write_bytes(struct.pack("<2Q", _MAGIC, _checksum(content)) + content)
 

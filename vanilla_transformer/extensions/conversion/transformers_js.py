@@ -65,25 +65,23 @@ def write_transformers_js(
     transformers.js has no beam search, so the folder asks for greedy search.
     """
     config = model.config
+    size = 4 * model.num_parameters() + _MAX_BYTES_OF_GRAPH
     check_supported(
         "transformers.js",
         {
             **target_reasons(config),
             "it has several EOS tokens": not isinstance(config.eos_token_id, int),
             NO_TOKENIZER_JSON: not hasattr(tokenizer, "backend_tokenizer"),
-            "its weights take more than 2 GB": 4 * model.num_parameters() + _MAX_BYTES_OF_GRAPH
-            > _MAX_BYTES,
+            "its weights take more than 2 GB": size > _MAX_BYTES,
         },
     )
     assert isinstance(config.eos_token_id, int)
     write_settings(model, tokenizer, folder)
-    programs = {
-        name: component.program for name, component in export_graphs(model).components.items()
-    }
+    components = export_graphs(model).components
+    programs = {name: component.program for name, component in components.items()}
     encoder = to_proto(programs[ENCODER])
-    first, further = (
-        to_optimum_decoder(programs[name], config) for name in (DECODER, DECODER_WITH_PAST)
-    )
+    first = to_optimum_decoder(programs[DECODER], config)
+    further = to_optimum_decoder(programs[DECODER_WITH_PAST], config)
     further = repeat_eos(further, config.eos_token_id)
     (folder / "onnx").mkdir()
     with silence_exporters():
@@ -101,7 +99,8 @@ def write_settings(
 ) -> None:
     """Write `config.json`, `generation_config.json` and the tokenizer."""
     fields = {name: getattr(model.config, name) for name in SHARED_FIELDS}
-    if model.config.position_embedding_type == "sinusoidal":  # which have no last position
+    # Sinusoids have no last position.
+    if model.config.position_embedding_type == "sinusoidal":
         del fields["max_position_embeddings"]
     kind = {"model_type": "marian", "architectures": ["MarianMTModel"], "is_encoder_decoder": True}
     _write_json(folder / "config.json", kind | fields)
@@ -114,7 +113,8 @@ def write_settings(
     library_tokenizer(tokenizer).save_pretrained(folder)
     path = folder / "tokenizer_config.json"
     # The class of transformers.js for every `tokenizer.json`.
-    _write_json(path, json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizer"})
+    entries = json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizer"}
+    _write_json(path, entries)
     (folder / "README.md").write_text(_CARD)
 
 
@@ -129,14 +129,16 @@ def merged_greedy_translator(
     greedy search.
     """
     suffix, _ = DTYPES[dtype]
-    encoder, decoder = (
-        InferenceSession(Path(folder) / "onnx" / f"{name}{suffix}.onnx")
-        for name in (ENCODER, MERGED_DECODER)
-    )
-    caches = [
-        tensor for tensor in decoder.get_inputs() if tensor.name.startswith("past_key_values")
-    ]
-    names = [output.name.replace("present", "past_key_values") for output in decoder.get_outputs()]
+    graphs = Path(folder) / "onnx"
+    encoder = InferenceSession(graphs / f"{ENCODER}{suffix}.onnx")
+    decoder = InferenceSession(graphs / f"{MERGED_DECODER}{suffix}.onnx")
+    caches = []
+    for tensor in decoder.get_inputs():
+        if tensor.name.startswith("past_key_values"):
+            caches.append(tensor)
+    names = []
+    for output in decoder.get_outputs():
+        names.append(output.name.replace("present", "past_key_values"))
     config = GenerationConfig.from_pretrained(folder)
 
     def decode(hidden: np.ndarray, mask: np.ndarray) -> list[list[int]]:
@@ -145,13 +147,12 @@ def merged_greedy_translator(
         for tensor in caches:  # as in transformers.js, the first cache has no positions
             shape = (len(mask), tensor.shape[1], 0, tensor.shape[3])
             inputs[tensor.name] = np.zeros(shape, dtype=np.float32)
-        tokens, generated = (
-            np.full((len(mask), 1), config.decoder_start_token_id),
-            list[np.ndarray](),
-        )
+        tokens = np.full((len(mask), 1), config.decoder_start_token_id)
+        generated = list[np.ndarray]()
         finished = np.zeros(len(mask), dtype=bool)
         while len(generated) < MAX_NEW_TOKENS and not finished.all():
-            inputs |= {"input_ids": tokens, USE_CACHE_BRANCH: np.array([bool(generated)])}
+            inputs["input_ids"] = tokens
+            inputs[USE_CACHE_BRANCH] = np.array([bool(generated)])
             outputs = dict(zip(names, decoder.run(None, inputs), strict=True))
             scores = outputs.pop("logits")[:, -1]  # (batch_size, vocab_size)
             scores[:, config.pad_token_id] = -np.inf  # no translation contains padding

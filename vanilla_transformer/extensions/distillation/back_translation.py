@@ -65,21 +65,26 @@ def back_translate(
         keep_warnings: Keep translations with a warning, see [`find_warnings`].
         resume: Continue an interrupted run.
     """
-    shards = CorpusShards.beside(output, {"input": hash_file(text), **origin}, SHARD_LINES)
+    described = {"input": hash_file(text), **origin}
+    shards = CorpusShards.beside(output, described, SHARD_LINES)
     total = sum(1 for _ in stream_lines(text))
     seed = translate.default_options.get("seed")
 
     def work(shard: Shard) -> list[str]:
         shard_seed = None if seed is None else seed + shard.number
         answers = translate(shard.lines, batch_size, False, seed=shard_seed)
-        return [json.dumps(answer["translation_text"], ensure_ascii=False) for answer in answers]
+        lines = []
+        for answer in answers:
+            lines.append(json.dumps(answer["translation_text"], ensure_ascii=False))
+        return lines
 
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
     before = "" if tag is None else f"{tag} "
     as_line = as_tsv if file_format(output.name) == TSV else _as_json
 
     def kept_lines() -> Iterator[str]:
-        pairs = zip(map(json.loads, shards.result_lines(total)), stream_lines(text), strict=True)
+        results = map(json.loads, shards.result_lines(total))
+        pairs = zip(results, stream_lines(text), strict=True)
         for source, line in pairs:
             reasons: list[str] = []
             if not source.strip() or not line.strip():

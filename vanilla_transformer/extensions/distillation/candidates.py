@@ -82,7 +82,10 @@ def read_candidates(path: str) -> Iterator[Entry]:
                 f"Line {number} of {path} must be JSON such as {_EXAMPLE}, but: {reason}."
             ) from error
         texts = [candidate.text for candidate in line.candidates]
-        scores = [candidate.score for candidate in line.candidates if candidate.score is not None]
+        scores = []
+        for candidate in line.candidates:
+            if candidate.score is not None:
+                scores.append(candidate.score)
         if line.candidates:
             scored = bool(scores) if scored is None else scored
             if len(scores) != scored * len(texts):

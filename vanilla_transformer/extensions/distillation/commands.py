@@ -35,7 +35,8 @@ def distill_command(arguments: Sequence[str]) -> None:
     with show_progress():
         distilled = distill(recipe, options)
     print(distilled.table, end="")
-    print(f"The student is in {distilled.folder}, and a report in {distilled.folder / TABLE_FILE}.")
+    table = distilled.folder / TABLE_FILE
+    print(f"The student is in {distilled.folder}, and a report in {table}.")
 
 
 class BackTranslateArguments(TranslationArguments, OverwriteArguments):
@@ -66,9 +67,8 @@ class BackTranslateArguments(TranslationArguments, OverwriteArguments):
 
 def back_translate_command(arguments: Sequence[str]) -> None:
     options = parse(BackTranslateArguments, arguments)
-    if options.seed is None and (
-        options.do_sample or (options.mbr is not None and options.num_beams is None)
-    ):
+    has_mbr_samples = options.mbr is not None and options.num_beams is None
+    if options.seed is None and (options.do_sample or has_mbr_samples):
         options.seed = 0  # by which a run that continues draws the same samples
     opening = open_model(options)
     if options.quiet:
@@ -79,9 +79,8 @@ def back_translate_command(arguments: Sequence[str]) -> None:
     check_output(output, options.tag)
     with opening as translate:
         origin, kept = translation_origin(options), options.keep_warnings
-        result = back_translate(
-            translate, text, output, origin, options.tag, kept, options.resume, options.batch_size
-        )
+        tag, resume, batch_size = options.tag, options.resume, options.batch_size
+        result = back_translate(translate, text, output, origin, tag, kept, resume, batch_size)
     counts = [f"{count:,} {reason}" for reason, count in result.dropped.items()]
     dropped = ", ".join(counts) or "none"
     print(f"{result.pairs:,} pairs of {result.lines:,} lines are in {output}. Dropped: {dropped}.")

@@ -98,7 +98,8 @@ def distill(
         raise UserError(
             f"distill needs one process, got {processes} of `accelerate launch`. {hint}."
         )
-    for name in filter(None, [*options.teacher, options.reverse_model, options.quality_model]):
+    models = [*options.teacher, options.reverse_model, options.quality_model]
+    for name in filter(None, models):
         refuse_model_inside(name, Path(recipe.output.output_dir))
     if options.teacher_precision is not None:
         check_precision(options.teacher_precision)
@@ -107,7 +108,8 @@ def distill(
         hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
         raise UserError(f"distill needs text of one direction, got several. {hint}.")
     if options.teacher:
-        language_options(load_models(options.teacher, options.teacher_weights)[1], direction)
+        tokenizer = load_models(options.teacher, options.teacher_weights)[1]
+        language_options(tokenizer, direction)
     if options.reverse_model or options.quality_model:
         load_scorers(options, direction)
     if recipe.fine_tuning.init_from is not None:
@@ -132,7 +134,8 @@ def distill(
         raise UserError(
             "Teacher and student are compared on test text, but the dataset has no split `test`."
         )
-    limits = WarningLimits.from_config(load_config(options.teacher[0]) if options.teacher else None)
+    config = load_config(options.teacher[0]) if options.teacher else None
+    limits = WarningLimits.from_config(config)
     held_out_pairs = [validation_set.pairs for validation_set in validation]
     targets = (pair.target for pair in chain(*held_out_pairs, test))
     scripts = None if limits.scripts else find_scripts(targets, USED_SHARE)
@@ -141,7 +144,8 @@ def distill(
     RunFolder(student)  # fails now if the folder holds another run
 
     def rows() -> Iterator[Row]:
-        for corpus, source, candidates in map(json.loads, shards.result_lines(text.total)):
+        results = map(json.loads, shards.result_lines(text.total))
+        for corpus, source, candidates in results:
             yield Row(corpus, source, [Candidate(*fields) for fields in candidates])
 
     with lock_output_dir(folder):
@@ -150,7 +154,8 @@ def distill(
             made = "Translating %s sentences with the teacher …"
             logger.info(made if options.teacher else "Scoring %s sentences …", f"{text.total:,}")
             translate_text(shards, text, options, direction, limits, test)
-        report = write_student_corpora(folder / Path(CORPUS_FILE).parent, rows, corpora, options)
+        corpora_folder = folder / Path(CORPUS_FILE).parent
+        report = write_student_corpora(corpora_folder, rows, corpora, options)
         kept, made = f"{report.kept:,}", f"{report.translations:,}"
         logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
         train(student, evaluate)
@@ -207,7 +212,8 @@ def compare(
     def translate_test(name: str, translate: TranslationPipeline, **search: Any) -> None:
         search |= language_options(translate.tokenizer, direction)
         texts, scores[name] = translate_and_score(translate, pairs, **search)
-        write_text_atomically(run / FOLDER / f"test.{name}.txt", (f"{text}\n" for text in texts))
+        lines = (f"{text}\n" for text in texts)
+        write_text_atomically(run / FOLDER / f"test.{name}.txt", lines)
 
     if options.teacher:
         with open_teacher(options) as translate:

@@ -16,7 +16,8 @@ Targets = Literal["beam", "n_best", "interpolated", "best"]
 BEAM, N_BEST, INTERPOLATED, BEST = get_args(Targets)
 # The section of these keys in a recipe, and their folder within that of the run
 DISTILLATION = "distillation"
-CORPUS_FILE = "corpora/corpus-{}.tsv"  # in this folder: the training text of the student
+# The training text of the student, in this folder.
+CORPUS_FILE = "corpora/corpus-{}.tsv"
 _MAIN_KEYS = (
     *(
         "teacher",
@@ -130,13 +131,15 @@ class DistillationArguments(Schema):
                 raise UserError(
                     f"`{name}` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out."
                 )
-        if self.teacher_num_beams is not None and self.hypotheses > self.teacher_num_beams:
+        num_beams = self.teacher_num_beams
+        if num_beams is not None and self.hypotheses > num_beams:
             raise UserError(
                 "`teacher_n_best` must be at most `teacher_num_beams`="
                 f"{self.teacher_num_beams}, got {self.teacher_n_best}."
             )
-        if self.teacher_weights is not None and len(self.teacher_weights) != len(self.teacher):
-            count = len(self.teacher_weights)
+        weights = self.teacher_weights
+        if weights is not None and len(weights) != len(self.teacher):
+            count = len(weights)
             raise UserError(
                 f"`teacher_weights` must have {len(self.teacher)} numbers, got {count}."
             )
@@ -184,11 +187,10 @@ def parse_distillation(
             )
         if "candidates" not in values and named != ["teacher", "train_source"]:
             return values
-        corpus = Path(str(values.get("output_dir"))) / DISTILLATION / CORPUS_FILE.format(0)
-        return {
-            "candidates": values.pop("train_source", None),
-            "corpora": [{"file": str(corpus)}],
-        } | values
+        folder = Path(str(values.get("output_dir"))) / DISTILLATION
+        corpus = folder / CORPUS_FILE.format(0)
+        candidates, corpora = values.pop("train_source", None), [{"file": str(corpus)}]
+        return {"candidates": candidates, "corpora": corpora} | values
 
     sections = {DISTILLATION: DistillationArguments}
     recipe, options = parse_recipe_with(sections, arguments, program, _MAIN_KEYS, complete)

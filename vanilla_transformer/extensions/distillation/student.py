@@ -104,7 +104,11 @@ def write_student_corpora(
 
     def usable(row: Row) -> list[Candidate]:
         drops = options.drop_warnings
-        return [candidate for candidate in row.candidates if not is_dropped(candidate, drops)]
+        candidates = []
+        for candidate in row.candidates:
+            if not is_dropped(candidate, drops):
+                candidates.append(candidate)
+        return candidates
 
     score = combine_scores(chain.from_iterable(map(usable, rows())))
 
@@ -119,7 +123,9 @@ def write_student_corpora(
         report.least_score = float(np.partition(scores, count)[count])
     empty = {*range(corpora)}
     with atomic_folder(folder) as temporary, ExitStack() as stack:
-        paths = [temporary / Path(CORPUS_FILE.format(number)).name for number in range(corpora)]
+        paths = []
+        for number in range(corpora):
+            paths.append(temporary / Path(CORPUS_FILE.format(number)).name)
         files = []
         for path in paths:
             file = path.open("w", encoding="utf-8", newline="\n")
@@ -148,7 +154,8 @@ def write_student_corpora(
                 report.dropped[reason] = report.dropped.get(reason, 0) + 1
                 examples = report.examples.setdefault(reason, [])
                 if len(examples) < _EXAMPLES:
-                    examples.append([abbreviate(row.source), abbreviate(candidate.target)])
+                    example = [abbreviate(row.source), abbreviate(candidate.target)]
+                    examples.append(example)
         if empty:
             raise UserError(
                 "Filtering must leave translations of each corpus to train on, but it leaves none "
@@ -168,9 +175,14 @@ def combine_scores(candidates: Iterable[Candidate]) -> Callable[[Candidate], flo
     first = next(scored, [])
     if len(first) < 2:
         return lambda candidate: sum(candidate.scores)
-    table = np.fromiter(chain(first, chain.from_iterable(scored)), float).reshape(-1, len(first))
+    values = chain(first, chain.from_iterable(scored))
+    table = np.fromiter(values, float).reshape(-1, len(first))
     mean, deviation = table.mean(axis=0), table.std(axis=0)
     deviation[deviation == 0] = 1
-    return lambda candidate: (
-        float(((candidate.scores - mean) / deviation).mean()) if candidate.scores else 0.0
-    )
+
+    def score(candidate: Candidate) -> float:
+        if not candidate.scores:
+            return 0.0
+        return float(((candidate.scores - mean) / deviation).mean())
+
+    return score

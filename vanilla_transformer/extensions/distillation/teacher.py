@@ -41,7 +41,8 @@ UNUSABLE = EMPTY, REPEATED = "empty", "repeated"
 PLACEHOLDER = "placeholder"
 # Characters of numbers, which languages write differently.
 _NUMBER = " 0123456789.,:/'’()+-\u00a0\u202f"
-DIRECTION_SAMPLE = 64  # pairs by whose translation a teacher of another direction is noticed
+# Pairs by whose translation a teacher of another direction is noticed.
+DIRECTION_SAMPLE = 64
 logger = logging.getLogger(__name__)
 _BLEU = BLEU(effective_order=True)
 
@@ -80,7 +81,8 @@ def load_models(names: Sequence[str], weights: Sequence[float] | None) -> tuple[
     """Return a model, or an ensemble, and its tokenizer."""
     first, *others = names
     model, tokenizer = load_seq2seq(first, "translates"), load_tokenizer(first)
-    return load_ensemble(model, tokenizer, others or None, weights if others else None), tokenizer
+    ensemble = load_ensemble(model, tokenizer, others or None, weights if others else None)
+    return ensemble, tokenizer
 
 
 def open_shards(
@@ -101,7 +103,8 @@ def open_shards(
         "teacher_targets",
     ]
     names = names if options.teacher else ["drop_warnings"]
-    origin: dict[str, Any] = {"text": text_key, "teacher": [*map(hash_model, options.teacher)]}
+    models = [*map(hash_model, options.teacher)]
+    origin: dict[str, Any] = {"text": text_key, "teacher": models}
     for name in ("reverse_model", "quality_model"):
         model = getattr(options, name)
         origin[name] = None if model is None else hash_model(model)
@@ -152,8 +155,10 @@ def translate_text(
                 sources = [entry.source for entry in entries]
                 search = search_options(options) | languages
                 answers = translate(sources, options.teacher_batch_size, False, **search)
-                for number, (entry, answer) in enumerate(zip(entries, answers, strict=True)):
-                    texts = choose_targets(answer, entry.reference or "", options.teacher_targets)
+                rows = zip(entries, answers, strict=True)
+                for number, (entry, answer) in enumerate(rows):
+                    reference = entry.reference or ""
+                    texts = choose_targets(answer, reference, options.teacher_targets)
                     entries[number] = entry._replace(candidates=texts)
             drop_warnings = options.drop_warnings and not translate
             measured = measure_candidates(entries, limits, scorers, drop_warnings)
@@ -197,7 +202,8 @@ def check_direction(
     """
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
-    texts = [answer["translation_text"] for answer in translate(sources, num_beams=1, **languages)]
+    answers = translate(sources, num_beams=1, **languages)
+    texts = [answer["translation_text"] for answer in answers]
     teacher, copies = score(texts, references).chrf, score(sources, references).chrf
     if teacher < copies:
         raise UserError(
@@ -273,10 +279,12 @@ def load_scorers(options: DistillationArguments, direction: Direction) -> list[S
     """Return functions for the scores of pairs: by the reverse model and the quality model, or by
     the teacher.
     """
-    name, device, scorers = options.reverse_model, process_state().device, list[Scorer]()
+    name, scorers = options.reverse_model, list[Scorer]()
+    device = process_state().device
     needs_teacher = options.teacher and options.quality_model is None and options.needs_scores
     if name is not None or needs_teacher:
-        model, tokenizer = load_models([name] if name else options.teacher, options.teacher_weights)
+        models = [name] if name else options.teacher
+        model, tokenizer = load_models(models, options.teacher_weights)
         model = model.to(device)
         if name is not None:
             direction = Direction(direction.target, direction.source)

@@ -38,7 +38,8 @@ _OFTEN = 5
 # A number of forms; the languages that gettext knows have up to 6.
 _COUNT = re.compile(r"\s*0*+([1-9]|10)\s*")
 
-_FORMAT = regex.compile(r"(?<!no-)\b\w++(?:-brace)?-format\b")  # the flag of a message in PO
+# The flag of a message in PO.
+_FORMAT = regex.compile(r"(?<!no-)\b\w++(?:-brace)?-format\b")
 # What gettext takes for a field where a message has such a flag: in "50% of" a space is a flag of
 # the conversion o.
 _FIELD = regex.compile(
@@ -62,13 +63,13 @@ class CatalogDocument(Document):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "po"):
         self._mark, self._line_end, self._text = unify_line_ends(text)
         self._store, self._form, self.blocks = read_catalog(self._text, form), form, []
-        self._units, self._counts = list[tuple[Any, int, Sequence[int]]](), Counter[str]()
+        self._units = list[tuple[Any, int, Sequence[int]]]()
+        self._counts = Counter[str]()
         named = find_catalog_languages(self._store, form)
         check_direction(named, direction)
-        self.directions, self._target = (
-            [named],
-            (named.target or name_language(direction.target or "")).replace("-", "_"),
-        )
+        language = named.target or name_language(direction.target or "")
+        self.directions = [named]
+        self._target = language.replace("-", "_")
         if form == "ts":
             self._store.settargetlanguage(None if named.target else self._target)
         for unit in self._store.units:
@@ -77,11 +78,12 @@ class CatalogDocument(Document):
             if kind == OPEN:
                 forms = self._plural_forms(unit) if unit.hasplural() else [0]
                 used, sources = sorted({*forms}), strings_of(unit.source)
-                self._units.append((unit, len(self.blocks), [used.index(form) for form in forms]))
+                positions = [used.index(form) for form in forms]
+                self._units.append((unit, len(self.blocks), positions))
                 marks = f"{LINE_BREAK}|{ACCELERATOR}"
-                self.blocks += [
-                    add_lines(SpanBuilder(True), sources[index], marks).finish() for index in used
-                ]
+                for index in used:
+                    builder = add_lines(SpanBuilder(True), sources[index], marks)
+                    self.blocks.append(builder.finish())
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -98,9 +100,13 @@ class CatalogDocument(Document):
             ):
                 count += 1
                 continue
-            unit.target = [written[at] for at in numbers] if unit.hasplural() else written[number]
+            if unit.hasplural():
+                unit.target = [written[at] for at in numbers]
+            else:
+                unit.target = written[number]
             unit.markfuzzy()
-        done, total = self._counts[OPEN] - count, self._counts.total() - self._counts[""]
+        done = self._counts[OPEN] - count
+        total = self._counts.total() - self._counts[""]
         done_of_all = f"Translated {done} of {total} messages."
         self.summary = summarize(done_of_all, count if blocks else None, self._counts)
         if count == len(self._units):
@@ -115,7 +121,9 @@ class CatalogDocument(Document):
 
     def _name_language(self) -> None:
         """Fill the language and the encoding into the header of PO if it is a template."""
-        fields = {} if self.directions[0].target or not self._target else {"Language": self._target}
+        fields = {}
+        if self._target and not self.directions[0].target:
+            fields["Language"] = self._target
         if self._store.parseheader().get("Content-Type", "").endswith("=CHARSET"):
             fields["Content_Type"] = "text/plain; charset=UTF-8"
         if fields:
@@ -124,9 +132,8 @@ class CatalogDocument(Document):
     def _plural_forms(self, unit: Any) -> Sequence[int]:
         """Return the number of the source of each plural form."""
         if self._form == "ts":
-            return [0] * max(
-                len(strings_of(unit.target)), self._store.nplural() if self._target else 1
-            )
+            num_forms = self._store.nplural() if self._target else 1
+            return [0] * max(len(strings_of(unit.target)), num_forms)
         count, equation = self._store.getheaderplural()
         if count is None or equation is None:
             from translate.lang.factory import getlanguage
@@ -154,7 +161,8 @@ class CatalogDocument(Document):
         for text in strings_of(unit.source):
             kept.append({text[start:end] for start, end in find_protected(text)})
         is_often = numbers[form_of(1)] >= _OFTEN
-        singular = -1 if int(count) == 1 or (is_often and kept[1] - kept[0]) else form_of(1)
+        has_all = int(count) == 1 or (is_often and kept[1] - kept[0])
+        singular = -1 if has_all else form_of(1)
         return [int(form != singular) for form in range(int(count))]
 
 

@@ -36,7 +36,8 @@ _MODULES = [
     *{f"{__package__}.{FORMATS[name].reader.partition(':')[0]}" for name in DOCUMENT_FORMATS},
 ]
 _REQUIREMENT = "The document must be read and written"
-_MOST_SENTENCES = 1024  # in a question, so that reading it does not hold Python's lock for long
+# In a question, so that reading it does not hold Python's lock for long.
+_MOST_SENTENCES = 1024
 _starting = threading.Lock()
 
 

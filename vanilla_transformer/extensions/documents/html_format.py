@@ -61,19 +61,21 @@ class HtmlDocument(PageDocument):
 
     def enter(self, index: int, around: Context) -> Context:
         token = self.tokens[index]
-        values = {
-            name: attribute.value.strip().lower()
-            for name, attribute in self.attributes(token).items()
-        }
-        translate = {"": True, "yes": True, "no": False}.get(values.get("translate", "inherited"))
+        values = {}
+        for name, attribute in self.attributes(token).items():
+            values[name] = attribute.value.strip().lower()
+        verdicts = {"": True, "yes": True, "no": False}
+        translate = verdicts.get(values.get("translate", "inherited"))
         if "notranslate" in values.get("class", "").split():
             translate = False
         seen = HTML.attributes_of(token.name)
         if token.name == "input" and values.get("type") in _BUTTONS:
             seen.add("value")
-        if token.name == "meta" and {values.get("name"), values.get("property")} & _DESCRIPTIONS:
+        names = {values.get("name"), values.get("property")}
+        if token.name == "meta" and names & _DESCRIPTIONS:
             seen.add("content")
-        return self.judge(token, around, HTML, HTML.level(token.name) or "block", translate, seen)
+        level = HTML.level(token.name) or "block"
+        return self.judge(token, around, HTML, level, translate, seen)
 
     def role_of(self, token: Token) -> str:
         if token.role == "opaque" and token.name not in _INVISIBLE:
@@ -114,6 +116,7 @@ def _pair(tokens: Sequence[Token]) -> None:
 
 def _innermost(opened: Sequence[Token]) -> int:
     """Return the position of the innermost open element that is no markup of a paragraph, or -1."""
-    return next(
-        (at for at in reversed(range(len(opened))) if HTML.level(opened[at].name) != "inline"), -1
-    )
+    for at in reversed(range(len(opened))):
+        if HTML.level(opened[at].name) != "inline":
+            return at
+    return -1

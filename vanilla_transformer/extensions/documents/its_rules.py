@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.xml_tree import local_name
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 _ITS = "{http://www.w3.org/2005/11/its}"
 _VALUES = {
@@ -64,7 +67,7 @@ _PATH = regex.compile(
 )
 
 
-def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
+def find_its_rules(root: "_Element") -> dict[str, dict[Any, str]]:
     """
     Return the values of `translate`, `withinText` and `space` of the elements that the rules of a
     document name.
@@ -73,11 +76,9 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
     """
     values, length = defaultdict[str, dict[Any, str]](dict), 0
     for its_rule in root.iter(*(_ITS + name for name in _VALUES)):
-        name, rules, selector = (
-            _VALUES[local_name(its_rule)],
-            its_rule.getparent(),
-            its_rule.get("selector", ""),
-        )
+        name = _VALUES[local_name(its_rule)]
+        rules = its_rule.getparent()
+        selector = its_rule.get("selector", "")
         parameters = {
             parameter.get("name", ""): parameter.text or ""
             for parameter in rules.iterchildren(f"{_ITS}param")
@@ -91,14 +92,15 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
             )
         for node in _select(its_rule, selector, parameters):
             is_attribute = isinstance(node, str)
-            key: Any = (
-                (node.getparent(), node.attrname.rpartition("}")[2]) if is_attribute else node
-            )
+            if is_attribute:
+                key: Any = (node.getparent(), node.attrname.rpartition("}")[2])
+            else:
+                key = node
             values[name][key] = its_rule.get(name)
     return values
 
 
-def _select(its_rule: Any, selector: str, parameters: dict[str, str]) -> Iterator[Any]:
+def _select(its_rule: "_Element", selector: str, parameters: dict[str, str]) -> Iterator[Any]:
     """Yield the elements and the attributes that a rule names."""
     from lxml import etree
 
@@ -136,4 +138,5 @@ def _one_step(path: regex.Match[str]) -> str:
             element = f"{step}[ancestor::{element}]"
     if path["last"] == "//":
         element = f"*[ancestor-or-self::{element}]" if element else "*"
-    return f"/descendant::{element}" + (f"/{path['attribute_']}" if path["last"] else "")
+    attribute = f"/{path['attribute_']}" if path["last"] else ""
+    return f"/descendant::{element}{attribute}"

@@ -7,7 +7,8 @@ import regex
 
 from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 
-_CHARACTER = r"[\p{Han}\p{Hiragana}\p{Katakana}]"  # before and after which a line may break
+# Before and after such a character a line may break.
+_CHARACTER = r"[\p{Han}\p{Hiragana}\p{Katakana}]"
 _OPENING = r"[\p{Ps}\p{Pi}]"
 # A piece that no line break divides: a word, or a character of a script without spaces. White space
 # may precede it.
@@ -30,7 +31,8 @@ def join_lines(lines: Iterable[str]) -> str:
         if text.endswith("\u00ad"):
             text = text.removesuffix("\u00ad")
         elif text and line:
-            end = text[-_LONGEST_END:]  # or long texts would take time that grows with its square
+            # Or long texts would take time that grows with its square.
+            end = text[-_LONGEST_END:]
             is_compound = _COMPOUND_END.search(end) and line[0].islower()
             if not is_compound and not (_UNSPACED_END.search(end) and STARTS_UNSPACED.match(line)):
                 text += " "

@@ -7,12 +7,12 @@ import json
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate, pairwise, repeat
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import regex
 import yaml
@@ -27,6 +27,12 @@ from vanilla_transformer.decoding.protection.blocks import (
 )
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
+if TYPE_CHECKING:
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_core import StateCore
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
+
 _SPECIAL = re.compile(
     r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"
 )
@@ -37,7 +43,8 @@ _NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
 _HTML_NAMES = {"em": "em", "strong": "strong", "s": "del", "link": "a"}
 _UNESCAPED = re.compile(r"[^\w\s]|_")
 _HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*).*?(/?)>", re.DOTALL)
-_FIRST_MARK = re.compile(r"\[[ xX]\](?=\s)|\[!\w+\][-+]?(?=\s|$)")  # of a task or an alert
+# The mark of a task or an alert.
+_FIRST_MARK = re.compile(r"\[[ xX]\](?=\s)|\[!\w+\][-+]?(?=\s|$)")
 _VOID = {
     "area",
     "base",
@@ -135,11 +142,13 @@ _OPTIONS = re.compile(
 )
 # Other brackets are escaped ones of text.
 _IS_MATH = re.compile(r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL)
-_IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\|!?\[|\+\+|\{[\w.]+\}")  # of what stands for a word
+# What stands for a word.
+_IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\|!?\[|\+\+|\{[\w.]+\}")
 # Without its indentation, such a tag would end no paragraph.
 _DEEP_TAG = re.compile(r"^(?: {,3}\t| {4})[ \t]*(?=</?[A-Z>])", re.MULTILINE)
 _IS_MDX = re.compile(r"import|export|.*(?:/>|</)", re.DOTALL)
-_IS_COMMENTED = re.compile(r"(?:<!--(?:(?!-->).)*-->[ \t]*)+[^\s<]")  # text after a comment
+# Text after a comment.
+_IS_COMMENTED = re.compile(r"(?:<!--(?:(?!-->).)*-->[ \t]*)+[^\s<]")
 _DEPTHS = {"[": 1, "{": 1, "]": -1, "}": -1}  # what a bracket adds to the depth of YAML
 _DEEPEST_FRONT = 50
 # How values of the front matter are read: of TOML and of YAML, and lines, which are as they are.
@@ -182,7 +191,8 @@ class MarkdownWriter:
             return ""
 
         write_block(block, collect, lambda tokens, content: "")
-        expected = _join_texts(_block_signature(block.text, block.spans, 0, len(block.text)))
+        signatures = _block_signature(block.text, block.spans, 0, len(block.text))
+        expected = _join_texts(signatures)
         as_source = _repeat_forms(forms, texts)
         escaped = [_SPECIAL.sub(r"\\\g<0>", text) for text in texts]
         numeric = [_UNESCAPED.sub(lambda match: f"&#{ord(match[0])};", text) for text in texts]
@@ -196,12 +206,12 @@ class MarkdownWriter:
         ):
             left = iter(spelled)
             written = write_block(block, lambda text, left=left: next(left), mark).strip(" ")  # type: ignore[misc]
-            if context != "cell" and is_guarded:  # what would begin another kind of block
+            # What would begin another kind of block.
+            if context != "cell" and is_guarded:
                 written = _NUMBERED.sub(r"\1\\\2", _LINE_START.sub(r"\1\\\2", written))
             signature = self._signature(written, context)
-            if signature == expected or (
-                mark is _html_mark and _as_html(signature) == _as_html(expected)
-            ):
+            is_same = signature == expected
+            if is_same or (mark is _html_mark and _as_html(signature) == _as_html(expected)):
                 break
         return written.replace("|", "\\|") if context == "cell" else written
 
@@ -211,15 +221,11 @@ class MarkdownWriter:
         if context == "cell":
             (inline,) = self._parser.parseInline(text, known)
         else:
-            tokens = self._parser.parse(
-                f"# {text}" if context == "heading" else f"a\n\n{text}", known
-            )
+            marked = f"# {text}" if context == "heading" else f"a\n\n{text}"
+            tokens = self._parser.parse(marked, known)
             tokens = tokens if context == "heading" else tokens[3:]
-            if [token.type for token in tokens] != [
-                f"{context}_open",
-                "inline",
-                f"{context}_close",
-            ]:
+            kinds = [token.type for token in tokens]
+            if kinds != [f"{context}_open", "inline", f"{context}_close"]:
                 return []
             inline = tokens[1]
         return _join_texts([_token_signature(token) for token in inline.children])
@@ -233,14 +239,16 @@ def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[
     left = {}
     for character, spellings in forms.items():
         is_same = sum(text.count(character) for text in texts) == len(spellings)
-        left[character] = (
-            iter(spellings)
-            if is_same
-            else repeat(next(form for form in spellings if form != character))
-        )
+        if is_same:
+            left[character] = iter(spellings)
+        else:
+            escape = next(form for form in spellings if form != character)
+            left[character] = repeat(escape)
     escaped = []
     for text in texts:
-        written = [next(left[character]) if character in left else character for character in text]
+        written = []
+        for character in text:
+            written.append(next(left[character]) if character in left else character)
         escaped.append("".join(written))
     return escaped
 
@@ -256,14 +264,13 @@ def _mark(tokens: Sequence[Any], content: str | None) -> str:
     if kind == "hardbreak":
         return "\\\n" if first.meta["source"].startswith("\\") else "  \n"
     if kind == "link" and content is not None:
-        end, label, title = (
-            first.meta["source_end"],
-            first.meta["source_label"],
-            first.meta["source_title"],
-        )
+        end = first.meta["source_end"]
+        label = first.meta["source_label"]
+        title = first.meta["source_title"]
         if title and title != first.attrs["title"]:
             start, _, rest = end.rpartition(title)
-            end = start + re.sub(rf"[\\()\{rest[0]}]", r"\\\g<0>", str(first.attrs["title"])) + rest
+            written_title = re.sub(rf"[\\()\{rest[0]}]", r"\\\g<0>", str(first.attrs["title"]))
+            end = start + written_title + rest
         # The label of a reference is written if it was the text, which has changed.
         is_label_lost = end in ("]", "][]") and label.casefold() != content.casefold()
         return f"[{content}][{label}]" if is_label_lost else f"[{content}{end}"
@@ -278,12 +285,15 @@ def _html_mark(tokens: Sequence[Any], content: str | None) -> str:
     """Return a span as HTML."""
     first = tokens[0]
     kind = first if isinstance(first, str) else first.type.removesuffix("_open")
-    if kind in ("html_inline", "wiki", "image", *_HTML_NAMES) and not isinstance(first, str):
-        attributes = "".join(
-            f' {name}="{html.escape(str(value))}"' for name, value in first.attrs.items() if value
-        )
+    is_tag = not isinstance(first, str)
+    if is_tag and kind in ("html_inline", "wiki", "image", *_HTML_NAMES):
+        attributes = ""
+        for name, value in first.attrs.items():
+            if value:
+                attributes += f' {name}="{html.escape(str(value))}"'
         if kind in ("html_inline", "wiki"):
-            return first.content + (content or "") + (tokens[1].content if len(tokens) > 1 else "")
+            closing = tokens[1].content if len(tokens) > 1 else ""
+            return first.content + (content or "") + closing
         if kind == "image":
             alt = "".join(child.content for child in first.children or ())
             return f'<img{attributes} alt="{html.escape(alt)}">'
@@ -307,29 +317,23 @@ def _block_signature(text: str, spans: Sequence[Span], start: int, end: int) -> 
     yield "text", text[start:end]
 
 
-def _token_signature(token: Any) -> tuple:
+def _token_signature(token: "Token") -> tuple:
     if token.type in ("text", "text_special", "softbreak"):
         return "text", token.content
-    return (
-        token.type,
-        token.content,
-        tuple(sorted((name, value) for name, value in token.attrs.items())),
-    )
+    attributes = sorted((name, value) for name, value in token.attrs.items())
+    return token.type, token.content, tuple(attributes)
 
 
 def _as_html(signatures: Sequence[tuple]) -> list[tuple]:
     """Return signatures in which tags of HTML and the markup that they can stand for are the
     same.
     """
-    names = (
-        "html_inline",
-        "image",
-        *(f"{name}_{end}" for name in _HTML_NAMES for end in ("open", "close")),
-    )
+    tags = [f"{name}_{end}" for name in _HTML_NAMES for end in ("open", "close")]
+    names = ("html_inline", "image", *tags)
     return [("html",) if signature[0] in names else signature for signature in signatures]
 
 
-def _join_texts(signatures: Any) -> list[tuple]:
+def _join_texts(signatures: Iterable[tuple]) -> list[tuple]:
     """Join texts that follow each other, without white space, which Markdown does not tell
     apart.
     """
@@ -358,7 +362,8 @@ class _Place(NamedTuple):
     context: str
     # The forms of characters that are escaped or a character reference somewhere
     forms: Mapping[str, Sequence[str]] = {}
-    link: Any = None  # of which the text is the title; the paragraph is the text before it
+    # Of the link the text is the title; the paragraph is the text before it.
+    link: Any = None
 
 
 def _build_parser() -> Any:
@@ -371,7 +376,8 @@ def _build_parser() -> Any:
     from mdit_py_plugins.dollarmath import dollarmath_plugin
     from mdit_py_plugins.footnote import footnote_plugin
 
-    parser: Any = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    parser: Any = MarkdownIt("commonmark")
+    parser.enable(["table", "strikethrough"]).disable("text_join")
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.use(admon_plugin).use(deflist_plugin).use(amsmath_plugin)
     for mark, kind in _CONTAINERS.items():
@@ -382,9 +388,8 @@ def _build_parser() -> Any:
             validate=lambda text, _, kind=kind: bool(kind.match(text)),
         )
     parser.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
-    parser.helpers = SimpleNamespace(
-        **vars(parser.helpers) | {"parseLinkDestination": _read_destination}
-    )
+    helpers = vars(parser.helpers) | {"parseLinkDestination": _read_destination}
+    parser.helpers = SimpleNamespace(**helpers)
     parser.core.ruler.after("block", "titles", _add_titles)
     blocks, inline = parser.block.ruler, parser.inline.ruler
     rules = dict(zip(blocks.get_active_rules(), blocks.getRules(""), strict=True))
@@ -394,26 +399,25 @@ def _build_parser() -> Any:
     blocks.before("list", "definition", partial(_start_definition, rules["list"]))
     inline.before("newline", "kept", partial(_keep, _KEPT))
     inline.before("newline", "expression", partial(_keep, re.compile(_BRACES)))
-    for name, inline_rule in zip(inline.get_active_rules(), inline.getRules(""), strict=True):
+    active = zip(inline.get_active_rules(), inline.getRules(""), strict=True)
+    for name, inline_rule in active:
         inline.at(name, partial(_note_source, inline_rule))
     return parser.disable("expression")
 
 
-def _add_titles(state: Any) -> None:
+def _add_titles(state: "StateCore") -> None:
     """Parse the titles of admonitions, tabs and containers."""
     from markdown_it.token import Token
 
     lines, tokens = state.src.split("\n"), []
     for token in state.tokens:
         tokens.append(token)
-        is_open = token.type == "admonition_open" or (
-            token.nesting > 0 and token.type.startswith("container_")
-        )
-        match = _TITLE.match(lines[token.map[0]]) if is_open else None
+        is_container = token.nesting > 0 and token.type.startswith("container_")
+        is_open = is_container or token.type == "admonition_open"
+        match = _TITLE.match(lines[token.map[0]]) if is_open and token.map else None
         if match:
-            title = Token(
-                "inline", "", 0, map=token.map, content=match[match.lastindex or 0], children=[]
-            )
+            content = match[match.lastindex or 0]
+            title = Token("inline", "", 0, map=token.map, content=content, children=[])
             tokens += [Token("title_open", "", 1), title, Token("title_close", "", -1)]
     state.tokens = tokens
 
@@ -428,40 +432,37 @@ def _read_destination(text: str, start: int, end: int) -> Any:
     return SimpleNamespace(ok=True, pos=match.end(), str=match[0])
 
 
-def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
+def _keep_lines(state: "StateBlock", first: int, end: int, silent: bool) -> bool:
     """Parse lines that are no text, such as shortcodes and JavaScript, or a formula between
     brackets.
     """
     start = state.bMarks[first] + state.tShift[first]
-    match = (
-        None
-        if state.is_code_block(first) or (silent and _FIRST_LINE.match(state.src, start))
-        else _KEPT_LINES.match(state.src, start, state.eMarks[end - 1])
-    )
+    match = None
+    if not state.is_code_block(first) and not (silent and _FIRST_LINE.match(state.src, start)):
+        match = _KEPT_LINES.match(state.src, start, state.eMarks[end - 1])
     if not match or (match["formula"] and not _IS_MATH.search(match["formula"])):
         return False
     if not silent:
-        state.line = (
-            next(line for line in range(first, end) if state.eMarks[line] >= match.end()) + 1
-        )
+        last = next(line for line in range(first, end) if state.eMarks[line] >= match.end())
+        state.line = last + 1
         token = state.push("kept_lines", "", 0)
-        token.map, token.info = (
-            [first, state.line],
-            "mdx" if _IS_MDX.match(match["mdx"] or "") else "",
-        )
+        token.map = [first, state.line]
+        token.info = "mdx" if _IS_MDX.match(match["mdx"] or "") else ""
     return True
 
 
-def _read_html(parse: Callable[..., bool], state: Any, first: int, end: int, silent: bool) -> bool:
+def _read_html(
+    parse: Callable[..., bool], state: "StateBlock", first: int, end: int, silent: bool
+) -> bool:
     """Parse a block of HTML, but not a comment before text."""
     start = state.bMarks[first] + state.tShift[first]
-    return not _IS_COMMENTED.match(state.src, start, state.eMarks[first]) and parse(
-        state, first, end, silent
-    )
+    if _IS_COMMENTED.match(state.src, start, state.eMarks[first]):
+        return False
+    return parse(state, first, end, silent)
 
 
 def _start_definition(
-    parse_list: Callable[..., bool], state: Any, first: int, end: int, silent: bool
+    parse_list: Callable[..., bool], state: "StateBlock", first: int, end: int, silent: bool
 ) -> bool:
     """Parse a definition whose term is not above it, such as one after a comment, as an item of a
     list.
@@ -475,7 +476,7 @@ def _start_definition(
     return is_item
 
 
-def _keep(pattern: Any, state: Any, silent: bool) -> bool:
+def _keep(pattern: "re.Pattern[str] | regex.Pattern[str]", state: Any, silent: bool) -> bool:
     """Parse a shortcode, attributes, a formula between brackets and other marks, and the alias of a
     wikilink.
     """
@@ -487,21 +488,19 @@ def _keep(pattern: Any, state: Any, silent: bool) -> bool:
     is_link = bool(page) and normalizeReference(page) in state.env.get("references", ())
     if not match or is_link or (formula and not _IS_MATH.search(formula)):
         return False
-    tokens = (
-        [("wiki_open", 1, groups["open"]), ("text", 0, alias), ("wiki_close", -1, "]]")]
-        if alias
-        else []
-    )
-    for kind, nesting, content in tokens or [
-        ("html_inline" if groups.get("jsx") else "kept", 0, match[0])
-    ]:
+    tokens = [("html_inline" if groups.get("jsx") else "kept", 0, match[0])]
+    if alias:
+        tokens = [("wiki_open", 1, groups["open"]), ("text", 0, alias), ("wiki_close", -1, "]]")]
+    for kind, nesting, content in tokens:
         if not silent:
             state.push(kind, "", nesting).content = content
     state.pos = match.end()
     return True
 
 
-def _note_source(inline_rule: Callable[[Any, bool], bool], state: Any, silent: bool) -> bool:
+def _note_source(
+    inline_rule: Callable[["StateInline", bool], bool], state: "StateInline", silent: bool
+) -> bool:
     """Parse by a rule.
 
     Note the source of the first token that is not text, and the parts after the text of a link.
@@ -509,21 +508,17 @@ def _note_source(inline_rule: Callable[[Any, bool], bool], state: Any, silent: b
     start, count = state.pos, len(state.tokens)
     if not inline_rule(state, silent):
         return False
-    token = next((token for token in state.tokens[count:] if token.type != "text"), None)
+    added = state.tokens[count:]
+    token = next((token for token in added if token.type != "text"), None)
     if token and not silent:
         token.meta["source"] = state.src[start : state.pos]
         if token.type == "link_open" and token.markup != "autolink":
             end = state.md.helpers.parseLinkLabel(state, start, True)
-            label, rest, title = (
-                state.src[start + 1 : end],
-                state.src[end : state.pos],
-                token.attrs.get("title", ""),
-            )
-            token.meta |= {
-                "source_label": label,
-                "source_end": rest,
-                "source_title": title if title in rest else "",
-            }
+            label = state.src[start + 1 : end]
+            rest = state.src[end : state.pos]
+            title = str(token.attrs.get("title", ""))
+            source_title = title if title in rest else ""
+            token.meta |= {"source_label": label, "source_end": rest, "source_title": source_title}
     return True
 
 
@@ -551,7 +546,8 @@ class MarkdownDocument(Document):
         text = _TAB.sub(r"\1!!!", text)
         text = _OPTIONS.sub(lambda match: match[1] + "\n" * match[2].count("\n"), text)
         tokens = self._parser.parse(text, self._environment)
-        if any(token.info == "mdx" for token in tokens):  # MDX has expressions and no indented code
+        # MDX has expressions and no indented code.
+        if any(token.info == "mdx" for token in tokens):
             self._parser.enable("expression").disable("code")
             tokens = self._parser.parse(_DEEP_TAG.sub("   ", text), self._environment)
         cell_line, cursor = -1, 0
@@ -561,14 +557,17 @@ class MarkdownDocument(Document):
             first = token.map[0]
             if before.type in ("th_open", "td_open"):
                 raw = token.content.replace("|", "\\|")
-                start = self._lines[first].index(raw, cursor if first == cell_line else 0)
-                block_place = _Place(first, start, start + len(raw), first + 1, "", "cell")
+                cursor_of_line = cursor if first == cell_line else 0
+                start = self._lines[first].index(raw, cursor_of_line)
+                end = start + len(raw)
+                block_place = _Place(first, start, end, first + 1, "", "cell")
                 cell_line, cursor = first, block_place.end
             elif before.type == "admonition_title_open":
                 continue  # also where it is only the kind
             else:
                 block_place = self._find_lines(first, token.content, before)
-            block = _build_block(token.children, is_item=before.type == "paragraph_open")
+            is_item = before.type == "paragraph_open"
+            block = _build_block(token.children, is_item)
             forms = defaultdict[str, list[str]](list)
             for child in token.children:
                 if child.type == "text_special" and len(child.content) == 1:
@@ -576,23 +575,23 @@ class MarkdownDocument(Document):
                 elif child.type in ("text", "text_special"):
                     for character in child.content:
                         forms[character].append(character)
-            special = {
-                character: spellings
-                for character, spellings in forms.items()
-                if set(spellings) != {character}
-            }
+            special = {}
+            for character, spellings in forms.items():
+                if set(spellings) != {character}:
+                    special[character] = spellings
             if self._add(block_place._replace(forms=special), block):
-                for child in (child for child in token.children if child.meta.get("source_title")):
-                    self._add(block_place._replace(link=child), Block(child.meta["source_title"]))
+                for child in token.children:
+                    title = child.meta.get("source_title")
+                    if title:
+                        self._add(block_place._replace(link=child), Block(title))
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         lines = list(self._lines)
         writer = MarkdownWriter(self._parser, self._environment.get("references", {}))
         has_new_title = False
-        for block_place, source, block in reversed(
-            [*zip(self._places, self.blocks, blocks, strict=True)]
-        ):
+        rows = [*zip(self._places, self.blocks, blocks, strict=True)]
+        for block_place, source, block in reversed(rows):
             if block_place.link is not None:
                 has_new_title |= block != source
                 block_place.link.attrs["title"] = block.text
@@ -602,16 +601,19 @@ class MarkdownDocument(Document):
             has_new_title = False
             line, last = lines[block_place.line], lines[block_place.last - 1]
             if block_place.context in _VALUES:
-                written = [_write_value(block_place.context, line[block_place.start], block.text)]
+                quote = line[block_place.start]
+                written = [_write_value(block_place.context, quote, block.text)]
             else:
-                context = "paragraph" if block_place.context == "title" else block_place.context
+                context = block_place.context
+                if context == "title":
+                    context = "paragraph"
                 written = writer.write(block, context, block_place.forms).split("\n")
             written[1:] = [block_place.indent + more for more in written[1:]]
-            after = last[block_place.end :] if block_place.context != "paragraph" else ""
-            lines[block_place.line : block_place.last] = [
-                line[: block_place.start] + written[0],
-                *written[1:],
-            ]
+            after = ""
+            if block_place.context != "paragraph":
+                after = last[block_place.end :]
+            first_line = line[: block_place.start] + written[0]
+            lines[block_place.line : block_place.last] = [first_line, *written[1:]]
             lines[block_place.line + len(written) - 1] += after
         return self._mark + "\n".join(lines).replace("\n", self._line_end)
 
@@ -623,7 +625,7 @@ class MarkdownDocument(Document):
             self.blocks.append(block)
         return has_letters
 
-    def _find_lines(self, number: int, content: str, opening: Any) -> _Place:
+    def _find_lines(self, number: int, content: str, opening: "Token") -> _Place:
         """Return where a paragraph or a heading is that begins in a line or after it."""
         parts = content.split("\n")
         # The parser strips lines of white space such as U+2028.
@@ -634,14 +636,14 @@ class MarkdownDocument(Document):
         indent = ""
         if len(parts) > 1:
             following = self._lines[number + 1]
-            indent = following[: following.rindex(parts[1].lstrip()) if parts[1].strip() else 0]
-        context = (
-            "heading"
-            if opening.type == "heading_open" and opening.markup.startswith("#")
-            else "paragraph"
-        )
+            text_start = following.rindex(parts[1].lstrip()) if parts[1].strip() else 0
+            indent = following[:text_start]
+        context = "paragraph"
+        if opening.type == "heading_open" and opening.markup.startswith("#"):
+            context = "heading"
         context = "title" if opening.type == "title_open" else context
-        return _Place(number, start, start + len(parts[0]), number + len(parts), indent, context)
+        end, last = start + len(parts[0]), number + len(parts)
+        return _Place(number, start, end, last, indent, context)
 
 
 def _read_front(front: str) -> Iterator[tuple[_Place, str]]:
@@ -650,31 +652,29 @@ def _read_front(front: str) -> Iterator[tuple[_Place, str]]:
     if front.startswith("+++"):
         for number, match in enumerate(map(_TOML_VALUE.match, lines)):
             if match:
-                yield (
-                    _Place(number, *match.span(1), number + 1, "", "toml"),
-                    _VALUES["toml"](match[1]),
-                )
+                value_place = _Place(number, *match.span(1), number + 1, "", "toml")
+                yield value_place, _VALUES["toml"](match[1])
         return
     brackets = accumulate(_DEPTHS.get(character, 0) for character in front)
-    if max(brackets, default=0) > _DEEPEST_FRONT:  # for which PyYAML needs quadratic time
+    # PyYAML needs quadratic time for more.
+    if max(brackets, default=0) > _DEEPEST_FRONT:
         return
     try:
-        root = yaml.compose(
-            front.rstrip().removesuffix("---").replace("\t", " "), Loader=yaml.SafeLoader
-        )
+        content_of_front = front.rstrip().removesuffix("---").replace("\t", " ")
+        root = yaml.compose(content_of_front, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
         return
     for node in {node.start_mark.index: node for node in _find_text(root)}.values():
         first, last, text = node.start_mark, node.end_mark, " ".join(node.value.split())
         if node.style in ("|", ">"):
             content = "\n".join(lines[first.line + 1 : last.line]).rstrip().split("\n")
-            start, end = len(content[0]) - len(content[0].lstrip()), len(content[-1])
-            yield (
-                _Place(first.line + 1, start, end, first.line + 1 + len(content), "", "lines"),
-                text,
-            )
+            start = len(content[0]) - len(content[0].lstrip())
+            end = len(content[-1])
+            number = first.line + 1
+            yield _Place(number, start, end, number + len(content), "", "lines"), text
         elif front[first.index] != "&":  # which names the value for others
-            yield _Place(first.line, first.column, last.column, last.line + 1, "", "yaml"), text
+            value_place = _Place(first.line, first.column, last.column, last.line + 1, "", "yaml")
+            yield value_place, text
 
 
 def _find_text(node: Any) -> Iterator[Any]:
@@ -685,17 +685,16 @@ def _find_text(node: Any) -> Iterator[Any]:
         name, value = child if isinstance(node, yaml.MappingNode) else (None, child)
         if not isinstance(value, yaml.ScalarNode):
             yield from _find_text(value)
-        elif (
-            name
-            and re.fullmatch(_TEXT_KEYS, str(name.value))
-            and (value.style or not node.flow_style)
-        ):
+        elif not name or not re.fullmatch(_TEXT_KEYS, str(name.value)):
+            continue
+        elif value.style or not node.flow_style:
             yield from [value] * value.tag.endswith(":str")
 
 
 def _write_value(context: str, quote: str, text: str) -> str:
     """Return a value of the front matter, in its own quotes if they can have it."""
-    same = f"{quote}{text}{quote}" if quote in ("'", '"') and context != "lines" else text
+    is_quoted = quote in ("'", '"') and context != "lines"
+    same = f"{quote}{text}{quote}" if is_quoted else text
     with suppress(ValueError, KeyError, TypeError, yaml.YAMLError):
         if _VALUES[context](same) == text:
             return same
@@ -710,11 +709,10 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
     while index < len(tokens):
         token = tokens[index]
         index += 1
-        mark = (
-            _FIRST_MARK.match(token.content)
-            if index == 1 and is_item and token.type == "text"
-            else None
-        )
+        mark = None
+        if index == 1 and is_item and token.type == "text":
+            mark = _FIRST_MARK.match(token.content)
+        is_named = token.type == "kept" and _IS_NAME.match(token.content)
         if mark:
             builder.add_mark([mark[0]])
             builder.add_text(token.content[mark.end() :])
@@ -727,9 +725,7 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             builder.add_text(" ")
         elif token.type == "code_inline":
             builder.add_mark([token], token.content)
-        elif token.type.startswith("math_inline") or (
-            token.type == "kept" and _IS_NAME.match(token.content)
-        ):
+        elif token.type.startswith("math_inline") or is_named:
             builder.add_mark([token], " ".join(token.meta["source"].split()))
         elif token.type == "link_open" and token.markup == "autolink":
             builder.add_mark(tokens[index - 1 : index + 2], tokens[index].content)
@@ -741,7 +737,9 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             assert span is not None
             span.payload.append(token)
         else:  # an image, a line break, or a tag of HTML, which may have a partner
-            tag = _HTML_TAG.fullmatch(token.content) if token.type == "html_inline" else None
+            tag = None
+            if token.type == "html_inline":
+                tag = _HTML_TAG.fullmatch(token.content)
             name = tag[2].lower() if tag else ""
             span = builder.close(name) if tag and tag[1] else None
             if span is not None:
@@ -749,9 +747,8 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             elif tag and not tag[1] and not tag[3] and name not in _VOID:
                 builder.open(name, [token])
             else:
-                is_break = token.type == "hardbreak" or (
-                    token.type == "kept" and token.content.startswith("\n")
-                )
+                is_kept_break = token.type == "kept" and token.content.startswith("\n")
+                is_break = is_kept_break or token.type == "hardbreak"
                 breaks = is_break or (name == "br" and not (tag and tag[1]))
                 builder.add_mark([token], breaks=breaks)
     return builder.finish()

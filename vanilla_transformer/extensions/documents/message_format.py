@@ -24,7 +24,8 @@ from vanilla_transformer.text.protection import SIGN
 from .source_text import Place, SourceDocument
 from .xml_format import MarkupDocument
 
-LINE_BREAK = r"(?<!\s)(?:\A\s++|[^\S\n]*+\n\s*+|\s++\Z)"  # looked for once in a run of spaces
+# Looked for once in a run of spaces.
+LINE_BREAK = r"(?<!\s)(?:\A\s++|[^\S\n]*+\n\s*+|\s++\Z)"
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _VALUES = {  # each value, with its quotation marks, after its key
     "json": re.compile(rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}]", re.DOTALL),
@@ -51,9 +52,8 @@ def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanB
     from vanilla_transformer.decoding.protection.inline_markup import HIDDEN
 
     end = 0
-    for match in regex.finditer(
-        rf"(?P<hidden>{HIDDEN})|(?P<tag></?[A-Za-z][^<>]*+>)|{marks}", text
-    ):
+    pattern = rf"(?P<hidden>{HIDDEN})|(?P<tag></?[A-Za-z][^<>]*+>)|{marks}"
+    for match in regex.finditer(pattern, text):
         if match["tag"]:
             continue
         builder.add_text(text[end : match.start()])
@@ -85,9 +85,8 @@ class MessageDocument(SourceDocument):
         def write_mark(mark: Any, content: str | None) -> str:
             return mark if isinstance(mark, str) else self.slice(*mark)
 
-        return self.escape(
-            write_block(block, lambda text: text.translate(self.characters), write_mark), place
-        )
+        written = write_block(block, lambda text: text.translate(self.characters), write_mark)
+        return self.escape(written, place)
 
     def error(self, form: str, at: int) -> UserError:
         """Return the error for a text that is not of its format from a place on."""
@@ -117,10 +116,12 @@ class ValuesDocument(MessageDocument):
         values = _VALUES[form].findall(self.text) if form == "properties" else []
         formats = "".join(filter(MESSAGE_FORMAT.search, values))
         # As Java reads them, unless all of the file has single ones
-        self._doubles_apostrophes = form == "properties" and ("''" in formats or "'" not in formats)
+        has_doubled = "''" in formats or "'" not in formats
+        self._doubles_apostrophes = form == "properties" and has_doubled
         if form == "json":
             try:
-                json.loads(self.text, parse_int=str)  # since int() takes no more than 4,300 digits
+                # int() takes no more than 4,300 digits.
+                json.loads(self.text, parse_int=str)
             except (ValueError, RecursionError) as error:
                 raise UserError(f"The text must be JSON: {error}.") from None
         for match in _VALUES[form].finditer(self.text):
@@ -133,13 +134,13 @@ class ValuesDocument(MessageDocument):
                 keys[-1] = json.loads(match["key"])
             elif value is not None and not any(key.startswith("@") for key in keys):
                 message = self._read(value, match.start("value"))
-                if not has_invalid_unicode(message):  # such as half an emoji, which no model reads
+                # Such as half an emoji, which no model reads.
+                if not has_invalid_unicode(message):
                     builder = add_lines(SpanBuilder(keeps_space=True), message)
                     self._add_block(builder, Place(*match.span("value")))
             elif keys[-1] == "@@locale" and value and direction.target:
-                self.replaced.append(
-                    (*match.span(), f'"{name_language(direction.target).replace("-", "_")}"')
-                )
+                language = name_language(direction.target).replace("-", "_")
+                self.replaced.append((*match.span(), f'"{language}"'))
 
     def escape(self, text: str, place: Place) -> str:
         raw, is_java = self.text[place.start : place.end], self._form == "properties"
@@ -152,9 +153,9 @@ class ValuesDocument(MessageDocument):
             if character not in bare:  # or the value would have it in two ways
                 escapes[character] = match[0]
         pieces = re.split(f"([{re.escape(''.join(escapes))}])", text)
-        written = "".join(
-            escapes.get(piece) or json.dumps(piece, ensure_ascii=in_ascii)[1:-1] for piece in pieces
-        )
+        written = ""
+        for piece in pieces:
+            written += escapes.get(piece) or json.dumps(piece, ensure_ascii=in_ascii)[1:-1]
         return re.sub(r"\A(?= )", r"\\", written) if is_java else f'"{written}"'
 
     def _read(self, raw: str, start: int) -> str:
@@ -164,7 +165,9 @@ class ValuesDocument(MessageDocument):
             letter = match["letter"]
             if letter is None:
                 return '\\"' if match[0] == '"' else ""
-            return match[0] if letter in 'nrtfbu"\\' else "\\u" if letter == "U" else letter
+            if letter in 'nrtfbu"\\':
+                return match[0]
+            return "\\u" if letter == "U" else letter
 
         quote = '"' * raw.startswith('"') * (self._form != "properties")
         inner = _ESCAPE.sub(write_json, raw[len(quote) : len(raw) - len(quote)])
@@ -181,7 +184,8 @@ class FluentDocument(MessageDocument):
     `-brand-…`.
     """
 
-    signs = regex.compile(r"[%<>$&]|\s{2,}+")  # but no braces, which are written as text
+    # But no braces, which are written as text.
+    signs = regex.compile(r"[%<>$&]|\s{2,}+")
     characters = str.maketrans({brace: f'{{"{brace}"}}' for brace in "{}"})
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -204,11 +208,14 @@ class FluentDocument(MessageDocument):
                 for element in pattern.elements:
                     mark = element.span.start, element.span.end
                     if isinstance(element, ast.TextElement):
-                        add_lines(builder, element.value.replace("\n\n", "\n\n    "), r"\n\n+ *")
+                        value = element.value.replace("\n\n", "\n\n    ")
+                        add_lines(builder, value, r"\n\n+ *")
                     else:
                         is_choice = isinstance(element.expression, ast.SelectExpression)
-                        builder.add_mark(mark, "" if is_choice else document.text[slice(*mark)])
-                place = Place(pattern.elements[0].span.start, pattern.elements[-1].span.end)
+                        content = "" if is_choice else document.text[slice(*mark)]
+                        builder.add_mark(mark, content)
+                first, last = pattern.elements[0], pattern.elements[-1]
+                place = Place(first.span.start, last.span.end)
                 document._add_block(builder, place)
 
         Patterns().visit(FluentParser().parse(self.text))

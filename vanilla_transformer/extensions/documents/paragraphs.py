@@ -50,15 +50,15 @@ class PageDocument(SourceDocument):
         paragraphs, before it.
         """
         context, first = Context(keeps_space=keeps_space), 0
-        opened = list[tuple[Token, Context, int | None]]()  # with what holds around them
+        # Elements with what holds around them.
+        opened = list[tuple[Token, Context, int | None]]()
 
         def add(last: int) -> None:
             if context.is_translated:
                 self.add_run(first, last, context.keeps_space)
 
-        for index, token in enumerate(
-            [*self.tokens, Token("other", len(self.text), len(self.text))]
-        ):
+        end_of_text = Token("other", len(self.text), len(self.text))
+        for index, token in enumerate([*self.tokens, end_of_text]):
             while opened and opened[-1][0].after == index:
                 element, around, before = opened.pop()
                 if before is not None or context.level == "block":
@@ -72,16 +72,12 @@ class PageDocument(SourceDocument):
                 around, inside = context, self.enter(index, context)
                 if inside.level == "block":
                     add(index)
-                token.role = (
-                    "opaque"
-                    if inside.level == "nested"
-                    else inside.level
-                    if inside.is_translated
-                    else "fixed"
-                )
-                is_apart = inside.level != "block" and (
-                    token.role != "inline" or not around.is_translated
-                )
+                if inside.level == "nested":
+                    token.role = "opaque"
+                else:
+                    token.role = inside.level if inside.is_translated else "fixed"
+                is_fixed = token.role != "inline" or not around.is_translated
+                is_apart = inside.level != "block" and is_fixed
                 opened.append((token, around, first if is_apart else None))
                 first = index + 1 if is_apart or inside.level == "block" else first
                 context = inside
@@ -105,30 +101,29 @@ class PageDocument(SourceDocument):
         """Return what holds for an element, given what it says itself of its text, and translate
         some attributes.
         """
-        kind, languages, is_page = (
-            vocabulary.kinds.get(token.local_name),
-            self._languages(token),
-            token.start in self._pages,
-        )
-        is_other = not is_page and self._is_other(languages[0]) if languages else around.is_other
+        kind = vocabulary.kinds.get(token.local_name)
+        languages = self._languages(token)
+        is_page = token.start in self._pages
+        is_other = around.is_other
+        if languages:
+            is_other = not is_page and self._is_other(languages[0])
         by_kind = vocabulary.translates(token.local_name)
         marked = translate if translate is not None else by_kind or None
-        translates = next(
-            value for value in (translate, by_kind, around.translates) if value is not None
-        )
+        verdicts = (translate, by_kind, around.translates)
+        translates = next(verdict for verdict in verdicts if verdict is not None)
         has_attributes = around.has_attributes if marked is None else marked
         if has_attributes and not is_other:
             for language in languages if self._target else ():
-                if language.value.strip() and (
-                    is_page or (self._source and not self._is_other(language))
-                ):
+                is_source = is_page or (self._source and not self._is_other(language))
+                if language.value.strip() and is_source:
                     self.replaced.append(language.edit(self._target))
             for name, attribute in self.attributes(token).items():
                 if name in attributes:
                     self.add_attribute(attribute)
         has_attributes &= translates or kind not in ("hidden", "listing")
         keeps_space = around.keeps_space or kind in ("lines", "listing")
-        return Context(level, translates, has_attributes, is_other, keeps_space, level == "inline")
+        has_text = level == "inline"
+        return Context(level, translates, has_attributes, is_other, keeps_space, has_text)
 
     def find_languages(
         self, pages: Sequence[Token], names: Sequence[str], direction: Direction
@@ -144,9 +139,8 @@ class PageDocument(SourceDocument):
         """
         self._pages, self._names = {page.start for page in pages}, names
         self._target = name_language(direction.target or "")
-        named = (
-            [attribute.value.strip() for attribute in self._languages(pages[0])] if pages else []
-        )
+        languages = self._languages(pages[0]) if pages else []
+        named = [language.value.strip() for language in languages]
         self._source = direction.source or next(iter(named), None)
 
     def _languages(self, token: Token) -> list[Attribute]:
@@ -156,4 +150,5 @@ class PageDocument(SourceDocument):
 
     def _is_other(self, attribute: Attribute) -> bool:
         code = attribute.value.strip()
-        return bool(code and self._source) and not is_same_language(code, str(self._source))
+        has_source = bool(code and self._source)
+        return has_source and not is_same_language(code, str(self._source))

@@ -61,12 +61,15 @@ _SIDE_BY_SIDE = {
 TEMPLATE = rf"(?P<kept>{_CODE})"
 _ATTRIBUTE = re.compile(rf"{_CODE}|([^\s/>=]++)(?:\s*+=\s*+({_QUOTED}|[^\s>]*+))?+", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[xX]?[0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
-_NUMBER = re.compile(r"&#0*([0-9]{1,8})[0-9]*")  # of which eight digits stand for no character
+# Eight digits stand for no character.
+_NUMBER = re.compile(r"&#0*([0-9]{1,8})[0-9]*")
 _UNQUOTED_END = re.compile(r"=\s*+[^\s\"'>=]+/>\Z")
 _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
-_NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of XML
+# Characters that XML does not allow.
+_NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPACE = " \t\r\n\f"
-Edit = tuple[int, int, str]  # the start and the end of a range of the source, and what replaces it
+# The start and the end of a range of the source, and what replaces it.
+Edit = tuple[int, int, str]
 
 
 @dataclass
@@ -133,9 +136,11 @@ def read_tokens(text: str, raw: Mapping[str, str] | None = None) -> Iterator[Tok
             continue
         name = match["name"] if raw is None else match["name"].lower()
         is_empty = match[0].endswith("/>") and not _UNQUOTED_END.search(match[0])
-        yield Token("close" if match["slash"] else "open", match.start(), end, name, is_empty)
+        kind = "close" if match["slash"] else "open"
+        yield Token(kind, match.start(), end, name, is_empty)
         if raw and name in raw and not (match["slash"] or is_empty):
-            closing = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, end)
+            closing_tag = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
+            closing = closing_tag.search(text, end)
             start, end = end, closing.start() if closing else len(text)
             if end > start:
                 yield Token(raw[name], start, end)
@@ -161,7 +166,8 @@ def unescape_xml(text: str) -> str:
             # int() takes no more than 4,300 digits.
             digits = reference[1:].lstrip("0")
             return chr(int(reference[2:], 16) if reference[1] == "x" else int(digits))
-        return {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}.get(reference, match[0])
+        characters = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+        return characters.get(reference, match[0])
 
     return _REFERENCE.sub(character, text)
 
@@ -212,7 +218,8 @@ class SourceDocument(Document):
     signs: regex.Pattern[str] | None = None
 
     def __init__(self, text: str, tokens: Iterable[Token], read: Callable[[str], str] = read_html):
-        self.text, self.tokens, self.read, self.is_xml = text, [*tokens], read, read is unescape_xml
+        self.text, self.tokens = text, [*tokens]
+        self.read, self.is_xml = read, read is unescape_xml
         self.blocks = list[Block]()
         self.places = list[Place]()
         self.replaced = list[Edit]()
@@ -241,9 +248,9 @@ class SourceDocument(Document):
             place.references.setdefault(">", "&gt;")
             builder.add_text(section[1])
         else:
-            text = (
-                "" if self.is_blank(token) else " ".join(self.text[token.start : token.end].split())
-            )
+            text = ""
+            if not self.is_blank(token):
+                text = " ".join(self.text[token.start : token.end].split())
             builder.add_mark(self.span_of(index, index + 1), text)
         return index + 1
 
@@ -258,9 +265,11 @@ class SourceDocument(Document):
             builder.add_mark(mark)
             builder.part()
         elif role == "inline" and not token.is_empty:
-            if before.kind == "close" and {before.local_name, token.local_name} <= _SIDE_BY_SIDE:
+            names = {before.local_name, token.local_name}
+            if before.kind == "close" and names <= _SIDE_BY_SIDE:
                 builder.part()
-            builder.open(token.name, [(token.start, token.end), None], is_paired=self.is_xml)
+            opening = (token.start, token.end)
+            builder.open(token.name, [opening, None], is_paired=self.is_xml)
             return index + 1
         else:
             builder.add_mark(mark, breaks=role == "break")
@@ -298,9 +307,8 @@ class SourceDocument(Document):
 
         def write_span(tags: Any, content: str | None) -> str:
             opening, closing = tags
-            return self.slice(*opening) + (
-                "" if closing is None else f"{content}{self.slice(*closing)}"
-            )
+            written = self.slice(*opening)
+            return written if closing is None else f"{written}{content}{self.slice(*closing)}"
 
         if block == source:
             return self.slice(place.start, place.end)
@@ -313,7 +321,8 @@ class SourceDocument(Document):
         for first, last, new in sorted(edits, key=lambda edit: edit[:2]):
             pieces += [self.slice(start, first), new]
             start = last
-        return "".join([*pieces, self.slice(start, len(self.text) if end is None else end)])
+        rest = self.slice(start, len(self.text) if end is None else end)
+        return "".join([*pieces, rest])
 
     def slice(self, start: int, end: int) -> str:
         """Return a part of the text with its edits."""
@@ -333,14 +342,16 @@ class SourceDocument(Document):
         if token.start in self._attributes:
             return self._attributes[token.start]
         attributes = self._attributes[token.start] = {}
-        for match in _ATTRIBUTE.finditer(self.text, token.start + 1 + len(token.name), token.end):
+        after_name = token.start + 1 + len(token.name)
+        for match in _ATTRIBUTE.finditer(self.text, after_name, token.end):
             if match[1] is None:
                 continue
             name = match[1].lower() if not self.is_xml else match[1]
             raw = match[2] or ""
             quote = raw[:1] if raw[:1] in ("'", '"') else ""
             value = raw[len(quote) : len(raw) - len(quote)]
-            attributes.setdefault(name, Attribute(self.read(value), *match.span(2), quote))
+            attribute = Attribute(self.read(value), *match.span(2), quote)
+            attributes.setdefault(name, attribute)
         return attributes
 
     def end(self, token: Token) -> int:
@@ -351,9 +362,8 @@ class SourceDocument(Document):
     def add_attribute(self, attribute: Attribute) -> None:
         """Translate the value of an attribute."""
         builder, margin = SpanBuilder(), len(attribute.quote)
-        place = self.spelling(
-            attribute.start + margin, attribute.end - margin, quote=attribute.quote
-        )
+        start, end = attribute.start + margin, attribute.end - margin
+        place = self.spelling(start, end, quote=attribute.quote)
         self.add_text(builder, Token("text", place.start, place.end), place)
         self._add_block(builder, place)
 
@@ -381,12 +391,15 @@ class SourceDocument(Document):
             return
         start, end = self.tokens[first].start, self.tokens[last - 1].end
         if self.tokens[first].kind == "text" and not keeps_space:
-            start += len(self.text[start:end]) - len(self.text[start:end].lstrip(_SPACE))
+            content = self.text[start:end]
+            start += len(content) - len(content.lstrip(_SPACE))
         if self.tokens[last - 1].kind == "text" and not keeps_space:
-            end -= len(self.text[start:end]) - len(self.text[start:end].rstrip(_SPACE))
+            content = self.text[start:end]
+            end -= len(content) - len(content.rstrip(_SPACE))
         place, builder = self.spelling(start, end), SpanBuilder(keeps_space)
         if keeps_space and breaks:
-            place.special = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+)|{place.special}"
+            line_break = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+)"
+            place.special = rf"{line_break}|{place.special}"
         while first < last:
             first = self.add_token(builder, first, place)
         self._add_block(builder, place, needs_letters)
@@ -400,7 +413,8 @@ class SourceDocument(Document):
     def add_text(self, builder: SpanBuilder, token: Token, place: Place) -> None:
         """Add the text of a token to a block."""
         start, end = max(token.start, place.start), min(token.end, place.end)
-        for match in re.compile(place.special, re.DOTALL).finditer(self.text, start, end):
+        special = re.compile(place.special, re.DOTALL)
+        for match in special.finditer(self.text, start, end):
             self._add_plain_text(builder, self.text[start : match.start()], place)
             self._add_special_text(builder, match, place)
             start = match.end()
@@ -410,19 +424,17 @@ class SourceDocument(Document):
         for reference in _REFERENCE.findall(raw):
             character = self.read(reference)
             if len(character) == 1:
-                place.references.setdefault(
-                    character, reference if reference.endswith(";") else f"{reference};"
-                )
+                ended = reference if reference.endswith(";") else f"{reference};"
+                place.references.setdefault(character, ended)
         builder.add_text(self.read(raw))
 
     def _add_special_text(self, builder: SpanBuilder, match: re.Match, place: Place) -> None:
         raw, group, mark = match[0], match.lastgroup, [match.span(), None]
         if group == "letter":
-            letter = (
-                chr(int(raw[2:], 16))
-                if len(raw) == len(r"\u0000") and raw[1] == "u"
-                else self.read(raw[1:])
-            )
+            if len(raw) == len(r"\u0000") and raw[1] == "u":
+                letter = chr(int(raw[2:], 16))
+            else:
+                letter = self.read(raw[1:])
             place.references.setdefault(letter, raw)
             builder.add_text(letter)
         elif group == "plain":
@@ -436,11 +448,10 @@ class SourceDocument(Document):
 
     def text_of(self, first: int, last: int) -> str:
         """Return the text of some tokens, with white space as one space."""
-        pieces = [
-            self.text[token.start : token.end]
-            for token in self.tokens[first:last]
-            if token.kind == "text"
-        ]
+        pieces = []
+        for token in self.tokens[first:last]:
+            if token.kind == "text":
+                pieces.append(self.text[token.start : token.end])
         return " ".join(self.read("".join(pieces)).split())
 
     def span_of(self, first: int, last: int) -> list[Range | None]:
@@ -463,9 +474,8 @@ def _escape(place: Place, text: str) -> str:
     references = {"&": "&amp;", "<": "&lt;"} | place.references
     if place.quote:
         references.setdefault(place.quote, "&quot;" if place.quote == '"' else "&#39;")
-    text = "".join(
-        references.get(character, character) for character in _NO_CHARACTER.sub("", text)
-    )
+    characters = _NO_CHARACTER.sub("", text)
+    text = "".join(references.get(character, character) for character in characters)
     return text.replace("]]>", "]]&gt;")  # which may end a section only
 
 

@@ -80,9 +80,8 @@ class SrtDocument(Document):
         self._cues = [*self._read_cues()]
         self._speeches = [_split_speeches(cue.content) for cue in self._cues]
         speeches = [speech for speeches_of_cue in self._speeches for speech in speeches_of_cue]
-        has_stops = 3 * sum(bool(_FULL_STOP.search(_end(speech))) for speech in speeches) >= len(
-            speeches
-        )
+        num_stops = sum(bool(_FULL_STOP.search(_end(speech))) for speech in speeches)
+        has_stops = 3 * num_stops >= len(speeches)
         runs, end = list[list[str]](), None
         for cue, (first, *others) in zip(self._cues, self._speeches, strict=True):
             is_near = end is not None and 0 <= round(cue.start - end, 3) <= _PAUSE
@@ -94,14 +93,20 @@ class SrtDocument(Document):
             end = cue.end
         self._sentences = list[list[str]]()  # the speeches that are translated as one
         for run in runs:
-            self._sentences += [run] if len(run) <= _MOST_CUES else [[speech] for speech in run]
-        texts = (join_lines("\n".join(sentence).split("\n")) for sentence in self._sentences)
-        self.blocks = [_build_block(text, read_html if self.escapes else str) for text in texts]
+            if len(run) <= _MOST_CUES:
+                self._sentences.append(run)
+            else:
+                self._sentences += [[speech] for speech in run]
+        joined = ("\n".join(sentence) for sentence in self._sentences)
+        texts = (join_lines(text.split("\n")) for text in joined)
+        read = read_html if self.escapes else str
+        self.blocks = [_build_block(text, read) for text in texts]
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         written = list[str]()
-        for sentence, source, block in zip(self._sentences, self.blocks, blocks, strict=True):
+        rows = zip(self._sentences, self.blocks, blocks, strict=True)
+        for sentence, source, block in rows:
             if block == source:
                 written += sentence
                 continue
@@ -111,10 +116,8 @@ class SrtDocument(Document):
                 lambda tags, content: tags[0] + (content or "") + tags[1],
             )
             parts = _divide(text, [len(speech) for speech in sentence])
-            written += [
-                _wrap(part, speech.count("\n") + 1)
-                for part, speech in zip(parts, sentence, strict=True)
-            ]
+            for part, speech in zip(parts, sentence, strict=True):
+                written.append(_wrap(part, speech.count("\n") + 1))
         left, lines, end = iter(written), list[str](), 0
         for cue, speeches in zip(self._cues, self._speeches, strict=True):
             content = "\n".join(islice(left, len(speeches)))
@@ -128,27 +131,25 @@ class SrtDocument(Document):
 
     def _read_cues(self) -> Iterator[_Cue]:
         lines = self._lines
-        times = {
-            number: match for number, line in enumerate(lines) if (match := _TIMES.fullmatch(line))
-        }
-        starts = [
-            number - bool(number and _NUMBER.fullmatch(lines[number - 1])) for number in times
-        ]
-        first, wanted = (
-            min(starts, default=len(lines)),
-            "times such as 00:00:01,000 --> 00:00:02,000",
-        )
-        wrong = [
-            number
-            for number, line in enumerate(lines)
-            if _LIKE_TIMES.match(line) and number not in times
-        ]
+        times = {}
+        for number, line in enumerate(lines):
+            match = _TIMES.fullmatch(line)
+            if match:
+                times[number] = match
+        starts = []
+        for number in times:
+            is_numbered = number > 0 and _NUMBER.fullmatch(lines[number - 1])
+            starts.append(number - bool(is_numbered))
+        first = min(starts, default=len(lines))
+        wanted = "times such as 00:00:01,000 --> 00:00:02,000"
+        wrong = []
+        for number, line in enumerate(lines):
+            if _LIKE_TIMES.match(line) and number not in times:
+                wrong.append(number)
         if not self.header:
-            wrong += [
-                number
-                for number, line in enumerate(lines[:first])
-                if line.strip(" \t\r\n0123456789")
-            ]
+            for number, line in enumerate(lines[:first]):
+                if line.strip(" \t\r\n0123456789"):
+                    wrong.append(number)
         elif lines and lines[0].split()[:1] != [self.header]:
             wrong, wanted = [0], self.header
         if wrong:
@@ -156,21 +157,22 @@ class SrtDocument(Document):
             raise UserError(
                 f"The text must be {self.name} subtitles, but {reason} instead of {wanted}."
             )
-        for (number, match), last in zip(times.items(), [*starts, len(lines)][1:], strict=True):
-            filled = [
-                line_number for line_number in range(number + 1, last) if lines[line_number].strip()
-            ]
+        ends = [*starts, len(lines)][1:]
+        for (number, match), last in zip(times.items(), ends, strict=True):
+            within = range(number + 1, last)
+            filled = [line_number for line_number in within if lines[line_number].strip()]
             if self.header:  # a blank line ends a cue
                 filled = [
                     line_number
                     for index, line_number in enumerate(filled, number + 1)
                     if line_number == index
                 ]
-            first, end = (filled[0], filled[-1] + 1) if filled else (number + 1, number + 1)
+            first = end = number + 1
+            if filled:
+                first, end = filled[0], filled[-1] + 1
             content = "\n".join(line.rstrip("\r\n") for line in lines[first:end])
-            yield _Cue(
-                _seconds(match[1], match[2]), _seconds(match[3], match[4]), first, end, content
-            )
+            start_time, end_time = _seconds(match[1], match[2]), _seconds(match[3], match[4])
+            yield _Cue(start_time, end_time, first, end, content)
 
 
 class VttDocument(SrtDocument):
@@ -191,9 +193,8 @@ class VttDocument(SrtDocument):
 
 def _seconds(clock: str, fraction: str | None) -> float:
     parts = reversed(re.split("[:：]", clock))
-    return sum(60**power * int(part) for power, part in enumerate(parts)) + float(
-        f"0.{fraction or 0}"
-    )
+    seconds = sum(60**power * int(part) for power, part in enumerate(parts))
+    return seconds + float(f"0.{fraction or 0}")
 
 
 def _split_speeches(content: str) -> list[str]:
@@ -205,7 +206,8 @@ def _split_speeches(content: str) -> list[str]:
     def part(gap: re.Match[str]) -> str:
         return gap[0] if gap["dash"] is None else gap[0].replace("\n", "\r")
 
-    return _BEFORE_DASH.sub(part, content).split("\r")  # which ends no line within a cue
+    # A carriage return ends no line within a cue.
+    return _BEFORE_DASH.sub(part, content).split("\r")
 
 
 def _end(text: str) -> str:
@@ -223,7 +225,8 @@ def _continues(speech: str, following: str, has_stops: bool) -> bool:
     if _APART.search(speech) or _APART.search(following) or not _OPEN_END.search(end):
         return False
     is_within = bool(_COMMA_END.search(end)) or (has_stops and not start.isupper())
-    return start.islower() or (start.isalnum() and is_within and not _SPEAKER.match(following))
+    is_name = start.isalnum() and is_within and not _SPEAKER.match(following)
+    return start.islower() or is_name
 
 
 def _divide(text: str, lengths: Sequence[int]) -> list[str]:
@@ -240,9 +243,8 @@ def _divide(text: str, lengths: Sequence[int]) -> list[str]:
         able = able[: max(1, len(able) - (len(lengths) - 1 - count))]
         costs = list[tuple[float, int]]()
         for cut in able:
-            is_after_clause = bool(
-                _CLAUSE_END.search(text[max(0, cut - _LONGEST_END) : cut].rstrip())
-            )
+            clause = text[max(0, cut - _LONGEST_END) : cut].rstrip()
+            is_after_clause = bool(_CLAUSE_END.search(clause))
             costs.append((abs(cut - goal) - _CLAUSE * is_after_clause, cut))
         _, end = min(costs, default=(0, len(text)))
         parts.append(text[start:end].rstrip())
@@ -282,4 +284,5 @@ def _wrap(text: str, count: int) -> str:
     if least == len(widths):
         return text
     left = iter(words)
-    return "\n".join(" ".join(islice(left, len(line.split()))) for line in wrap(widths[least]))
+    counts = [len(line.split()) for line in wrap(widths[least])]
+    return "\n".join(" ".join(islice(left, count)) for count in counts)

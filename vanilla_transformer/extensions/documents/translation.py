@@ -57,7 +57,9 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
     try:
         with requires_extra(row.extra, f"The format {format}"):
             read = find_reader(row)
-            return read(text, direction, form=format) if row.is_shared else read(text, direction)
+            if row.is_shared:
+                return read(text, direction, form=format)
+            return read(text, direction)
     except RecursionError as error:
         raise UserError("A document must not be nested as deeply as one that was given.") from error
 

@@ -43,24 +43,27 @@ class Vocabulary(NamedTuple):
 
     def attributes_of(self, name: str) -> set[str]:
         """Return the names of the attributes of an element that are translated."""
-        return {*self.attributes.get("*", "").split(), *self.attributes.get(name, "").split()}
+        of_all, of_name = self.attributes.get("*", ""), self.attributes.get(name, "")
+        return {*of_all.split(), *of_name.split()}
 
 
 def _read(entry: dict[str, Any]) -> dict[str, Vocabulary]:
     """Return a vocabulary by its namespaces and roots."""
-    roots, attributes, has_html = (
-        entry.pop("of"),
-        entry.pop("attributes", {}),
-        entry.pop("has_html", False),
-    )
-    of_elements = {
-        name: value for elements, value in attributes.items() for name in elements.split()
-    }
-    kinds = {name: kind for kind, elements in entry.items() for name in elements.split()}
+    roots = entry.pop("of")
+    attributes = entry.pop("attributes", {})
+    has_html = entry.pop("has_html", False)
+    of_elements = {}
+    for elements, value in attributes.items():
+        of_elements.update(dict.fromkeys(elements.split(), value))
+    kinds = {}
+    for kind, elements in entry.items():
+        kinds.update(dict.fromkeys(elements.split(), kind))
     return dict.fromkeys(roots.split(), Vocabulary(kinds, of_elements, has_html))
 
 
 _ENTRIES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 HTML_PARSER = _ENTRIES[0].pop("parser")
-VOCABULARIES = {root: vocabulary for entry in _ENTRIES for root, vocabulary in _read(entry).items()}
+VOCABULARIES: dict[str, Vocabulary] = {}
+for _entry in _ENTRIES:
+    VOCABULARIES |= _read(_entry)
 HTML = VOCABULARIES["html"]

@@ -15,7 +15,8 @@ _LINE = re.compile(
 )
 _ROW = re.compile(r"\||.*\S(?:\t|\s{3}|\s\|\s)\s*\S")  # of a table
 _LEAST = 3  # breaks within paragraphs that tell a width
-_LONGEST_UNSPACED = 8  # columns that a word of a script without spaces has, at most, nearly always
+# Columns that a word of a script without spaces has, at most, nearly always.
+_LONGEST_UNSPACED = 8
 _NARROWEST = 20  # columns: narrower lines are lists of words
 
 
@@ -46,11 +47,11 @@ class WrappedText(Document):
         # The widest lines have the width, without one of 20 and lines of which a word, such as a
         # URL, is half.
         filled = [line.rstrip() for line in lines if line.strip()]
-        plain = [
-            line
-            for line in filled
-            if 2 * max(map(count_columns, line.split())) <= count_columns(line)
-        ]
+        plain = []
+        for content in filled:
+            longest = max(map(count_columns, content.split()))
+            if 2 * longest <= count_columns(content):
+                plain.append(content)
         widths = sorted(map(count_columns, plain or filled or [""]))
         self.width = widths[-1 - len(widths) // 20]
         self._lines = []
@@ -62,7 +63,8 @@ class WrappedText(Document):
         for before, line in pairwise(self._lines):
             paragraph = self._paragraphs[-1]
             is_outdented = len(paragraph) > 1 and len(line.indent) < len(before.indent)
-            if _can_be_one(before, line) and not is_outdented and self._continues(before, line):
+            can_be_one = _can_be_one(before, line) and not is_outdented
+            if can_be_one and self._continues(before, line):
                 paragraph.append(line)
             else:
                 self._paragraphs.append([line])
@@ -76,26 +78,30 @@ class WrappedText(Document):
         sentence.
         """
         pairs = [pair for pair in pairwise(self._lines) if _can_be_one(*pair)]
-        full = [
-            before.content
-            for before, line in pairs
-            if find_cuts(before.content) and self._is_full(before, line)
-        ]
-        is_filled = len(full) >= max(_LEAST, 0.8 * len(pairs)) and self.width >= _NARROWEST
+        full = []
+        for before, line in pairs:
+            if find_cuts(before.content) and self._is_full(before, line):
+                full.append(before.content)
+        has_full = len(full) >= max(_LEAST, 0.8 * len(pairs))
+        is_filled = has_full and self.width >= _NARROWEST
         return is_filled and 2 * sum(map(ends_sentence, full)) < len(full)
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         written = list[str]()
-        for lines, source, block in zip(self._paragraphs, self.blocks, blocks, strict=True):
+        rows = zip(self._paragraphs, self.blocks, blocks, strict=True)
+        for lines, source, block in rows:
             first = lines[0]
-            further = lines[1].indent if len(lines) > 1 else first.indent + " " * len(first.mark)
+            further = first.indent + " " * len(first.mark)
+            if len(lines) > 1:
+                further = lines[1].indent
             if block == source:
                 written += map("".join, lines)
             elif first.is_alone:
                 written.append(first.indent + first.mark + block.text)
             else:
-                written += wrap(block.text, self.width, first.indent + first.mark, further)
+                start = first.indent + first.mark
+                written += wrap(block.text, self.width, start, further)
         return self._mark + self._line_end.join(written)
 
     def _continues(self, before: _Line, line: _Line) -> bool:
@@ -110,17 +116,15 @@ class WrappedText(Document):
     def _is_full(self, before: _Line, line: _Line) -> bool:
         """Return whether a line has no space for the first word of the next one."""
         word = line.content.split(maxsplit=1)[0]
-        needed = _LONGEST_UNSPACED if STARTS_UNSPACED.match(word) else 1 + count_columns(word)
+        needed = 1 + count_columns(word)
+        if STARTS_UNSPACED.match(word):
+            needed = _LONGEST_UNSPACED
         return count_columns("".join(before)) + needed > self.width
 
 
 def _can_be_one(before: _Line, line: _Line) -> bool:
     """Return whether two lines can be of one paragraph, by their form."""
-    if (
-        before.is_alone
-        or line.is_alone
-        or line.mark
-        or line.indent.count(">") != before.indent.count(">")
-    ):
+    is_in_other_quote = line.indent.count(">") != before.indent.count(">")
+    if before.is_alone or line.is_alone or line.mark or is_in_other_quote:
         return False
     return bool(before.mark) or len(line.indent) <= len(before.indent)

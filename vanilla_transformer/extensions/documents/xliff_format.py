@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.data.readers.xliff import (
     PLACEHOLDERS,
@@ -34,9 +34,14 @@ from vanilla_transformer.text.xml_tree import local_name, translate_value
 from .source_text import Edit, Place, Token
 from .xml_format import ENTITY, HIDDEN, XML_SPACE, MarkupDocument
 
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code
-_PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end a span
-_CODES_OF_TAGS = PLACEHOLDERS | {"it"}  # which may hold an opening or a closing tag of the original
+# Codes that begin and end a span.
+_PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}
+# Codes that may hold an opening or a closing tag of the original.
+_CODES_OF_TAGS = PLACEHOLDERS | {"it"}
 _TAG = re.compile(r"\s*<(?P<slash>/?)(?P<name>[^\s/<>]+)(?:\s[^<>]*)?(?<!/)>\s*")
 _HALF_OF_ANGULAR = re.compile(r"(?:START|(?P<slash>CLOSE))_(?P<name>\w+?)(?:_\d+)?")
 # Escaped line breaks, but not in paths, and lines of a text that may be wrapped
@@ -107,17 +112,21 @@ class XliffDocument(MarkupDocument):
                 f"{requirement}. Add it, or name the language by --target_language."
             )
         parts = [root] if self._is_new else [*root.iter("{*}file")]
-        names = ("srcLang", "trgLang") if self._is_new else ("source-language", "target-language")
+        names = ("source-language", "target-language")
+        if self._is_new:
+            names = ("srcLang", "trgLang")
         self.directions = [Direction(*map(part.get, names)) for part in parts]
         for named in self.directions:
             check_direction(named, direction)
-        self._numbers = {
-            token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"
-        }
+        self._numbers = dict[Any, int]()
+        for index, token in enumerate(self.tokens):
+            if token.kind == "open":
+                self._numbers[token.element] = index
         target = {names[1]: name_language(direction.target)} if direction.target else {}
-        self._named = [
-            edit for part in parts if not part.get(names[1]) for edit in self._set(part, target)
-        ]
+        self._named = list[Edit]()
+        for part in parts:
+            if not part.get(names[1]):
+                self._named += self._set(part, target)
         self._pairs = self._find_pairs()
         self._counts = Counter[str]()
         # The segments of each unit, with the numbers of their blocks
@@ -128,10 +137,8 @@ class XliffDocument(MarkupDocument):
                 kind, number = _KINDS[segment.status], len(self.blocks)
                 if kind == OPEN:
                     index = self._numbers[segment.source]
-                    spaces = (
-                        element.get(XML_SPACE)
-                        for element in (segment.source, *segment.source.iterancestors())
-                    )
+                    elements = (segment.source, *segment.source.iterancestors())
+                    spaces = (element.get(XML_SPACE) for element in elements)
                     breaks = next(filter(None, spaces), "default") == "preserve"
                     last = self.end(self.tokens[index])
                     self.add_run(
@@ -147,7 +154,8 @@ class XliffDocument(MarkupDocument):
         """Return the text with translated blocks as targets."""
         self.edits = sorted(self.replaced)
         blocks = leave_open(self.blocks, blocks)
-        written = [self.write(*row) for row in zip(self.places, self.blocks, blocks, strict=True)]
+        rows = zip(self.places, self.blocks, blocks, strict=True)
+        written = [self.write(*row) for row in rows]
         edits, longer = self._named if blocks else list[Edit](), 0
         for unit, segments, numbers in self._units:
             texts = list[str | None]()
@@ -155,11 +163,13 @@ class XliffDocument(MarkupDocument):
                 if number is None or blocks[number].is_open:
                     texts.append(None)
                 else:  # markup around the text of the block stays
-                    edit = self.places[number].start, self.places[number].end, written[number]
+                    place = self.places[number]
+                    edit = place.start, place.end, written[number]
                     texts.append(self.splice([edit], *self._content(segment.source)))
             if any(text is not None for text in texts):
                 edits = [*edits, *self._edit_unit(unit, segments, texts)]
-            length = sum(len(blocks[number].text) for number in numbers if number is not None)
+            numbers_of_blocks = [number for number in numbers if number is not None]
+            length = sum(len(blocks[number].text) for number in numbers_of_blocks)
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
             if _WIDTH.fullmatch(limit):
                 longer += length > int(limit)
@@ -167,21 +177,25 @@ class XliffDocument(MarkupDocument):
         done = "No segment is open, so the file stays as it is."
         if blocks:
             count = sum(block.is_open for block in blocks)
-            done = f"Translated {len(blocks) - count} of {self._counts.total()} segments."
+            num_translated = len(blocks) - count
+            done = f"Translated {num_translated} of {self._counts.total()} segments."
         self.summary = summarize(done, count, self._counts)
         self.summary += f" Longer than their maxwidth: {longer}." if longer else ""
         return self.splice(edits)
 
     def role_of(self, token: Token) -> str:
         attributes, name = token.element.attrib, token.local_name
-        if translate_value(token.element) == "no" or attributes.get("mtype") == "protected":
+        is_protected = attributes.get("mtype") == "protected"
+        if is_protected or translate_value(token.element) == "no":
             return "fixed"
         if name in _INLINE:
             return "inline"
         if name not in PLACEHOLDERS:
             return "opaque"
         is_break = attributes.get("ctype") == "lb" or attributes.get("subType") == "xlf:lb"
-        return "break" if is_break or _LINE_BREAK.fullmatch(_shown(token.element)) else "parting"
+        if is_break or _LINE_BREAK.fullmatch(_shown(token.element)):
+            return "break"
+        return "parting"
 
     def add_element(self, builder: SpanBuilder, index: int) -> int:
         """Add an element.
@@ -190,15 +204,18 @@ class XliffDocument(MarkupDocument):
         """
         token = self.tokens[index]
         name = token.local_name
-        key = next(filter(None, map(token.element.get, ("startRef", "rid", "id"))), None)
+        keys = map(token.element.get, ("startRef", "rid", "id"))
+        key = next(filter(None, keys), None)
         first, number = self._pairs.get(token.element, (None, 0))
-        if (key is not None and name in _PAIRS) or (
-            first is token.element and not builder.end[-1:].isalnum()
-        ):
-            builder.open((_PAIRS.get(name), number or key), self.span_of(index, token.after))
+        is_code = key is not None and name in _PAIRS
+        if is_code or (first is token.element and not builder.end[-1:].isalnum()):
+            of_span = (_PAIRS.get(name), number or key)
+            builder.open(of_span, self.span_of(index, token.after))
             return token.after
         is_last = name in _PAIRS.values() or (number and first is not token.element)
-        span = builder.close((None, number) if number else (name, key)) if is_last else None
+        span = None
+        if is_last:
+            span = builder.close((None, number) if number else (name, key))
         if span is None:
             return super().add_element(builder, index)
         span.payload[1], _ = self.span_of(index, token.after)
@@ -212,14 +229,15 @@ class XliffDocument(MarkupDocument):
 
         Both are children of one element.
         """
-        pairs, opened = dict[Any, tuple[Any, int]](), defaultdict[Any, list[Any]](list)
+        pairs = dict[Any, tuple[Any, int]]()
+        opened = defaultdict[Any, list[Any]](list)
         for token in self.tokens:
             if token.kind != "open" or token.local_name not in _CODES_OF_TAGS:
                 continue
             code = token.element
-            half = _HALF_OF_ANGULAR.fullmatch(code.get("id", "")) or _TAG.fullmatch(
-                _shown(code) or code.text or ""
-            )
+            half = _HALF_OF_ANGULAR.fullmatch(code.get("id", ""))
+            if half is None:
+                half = _TAG.fullmatch(_shown(code) or code.text or "")
             if half is None:
                 continue
             before = opened[code.getparent(), half["name"].lower()]
@@ -231,35 +249,43 @@ class XliffDocument(MarkupDocument):
         return pairs
 
     def _edit_unit(
-        self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]
+        self, unit: "_Element", segments: Sequence[XliffSegment], texts: Sequence[str | None]
     ) -> Iterator[Edit]:
         """Yield what changes in a unit of which the segments with a text have been translated."""
-        translated = [
-            (segment, text)
-            for segment, text in zip(segments, texts, strict=True)
-            if text is not None
-        ]
+        translated = []
+        for segment, text in zip(segments, texts, strict=True):
+            if text is not None:
+                translated.append((segment, text))
         target, mark = find_child(unit, "target"), {} if self._is_new else _MARK
         if target is None:  # after the source, on another line if the source begins one
             index = self._numbers[find_child(unit, "source")]
             source, before = self.tokens[index], self.tokens[index - 1]
-            space = self.text[before.start : before.end] if before.kind == "text" else ""
+            space = ""
+            if before.kind == "text":
+                space = self.text[before.start : before.end]
             kept = self.attributes(source).get("xml:space")
-            raw = {} if kept is None else {"xml:space": self.text[kept.start : kept.end]}
+            raw = {}
+            if kept is not None:
+                raw["xml:space"] = self.text[kept.start : kept.end]
             raw |= {name: f'"{value}"' for name, value in mark.items()}
             tag = "".join(f" {name}={value}" for name, value in raw.items())
             name = source.name.removesuffix("source") + "target"
             segmented = find_child(unit, "seg-source")
-            last = source if segmented is None else self.tokens[self._numbers[segmented]]
+            last = source
+            if segmented is not None:
+                last = self.tokens[self._numbers[segmented]]
             at = self.tokens[last.after - 1].end
             inner = self._join(unit, segments, texts)
-            yield at, at, f"{space if space.isspace() else ''}<{name}{tag}>{inner}</{name}>"
+            indent = space if space.isspace() else ""
+            yield at, at, f"{indent}<{name}{tag}>{inner}</{name}>"
         else:
             yield from self._set(target, mark)
-            if any(segment.target is None or segment.target is target for segment, _ in translated):
+            targets = [segment.target for segment, _ in translated]
+            if any(other is None or other is target for other in targets):
                 yield self._fill(target, self._join(unit, segments, texts))
             else:
-                yield from (self._fill(segment.target, text) for segment, text in translated)
+                for segment, text in translated:
+                    yield self._fill(segment.target, text)
         definitions = read_definitions(unit)
         for segment, _ in translated:
             definition = definitions.get(segment.source.get("mid", ""))
@@ -271,7 +297,7 @@ class XliffDocument(MarkupDocument):
             yield from self._set(unit, {"approved": "no"})
 
     def _join(
-        self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]
+        self, unit: "_Element", segments: Sequence[XliffSegment], texts: Sequence[str | None]
     ) -> str:
         """Return the content of a target: of its only segment, or of all segments as `<seg-source>`
         has them.
@@ -285,11 +311,13 @@ class XliffDocument(MarkupDocument):
             edits.append(self._fill(segment.source, text or ""))
         return self.splice(edits, *self._content(find_child(unit, "seg-source")))
 
-    def _content(self, element: Any) -> tuple[int, int]:
+    def _content(self, element: "_Element") -> tuple[int, int]:
         token = self.tokens[self._numbers[element]]
-        return token.end, token.end if token.is_empty else self.tokens[token.after - 1].start
+        if token.is_empty:
+            return token.end, token.end
+        return token.end, self.tokens[token.after - 1].start
 
-    def _fill(self, element: Any, inner: str) -> Edit:
+    def _fill(self, element: "_Element", inner: str) -> Edit:
         """Return the edit that replaces the content of an element."""
         token = self.tokens[self._numbers[element]]
         if not token.is_empty:
@@ -297,27 +325,23 @@ class XliffDocument(MarkupDocument):
         tag = self.text[token.start : token.end].removesuffix("/>").rstrip()
         return token.start + len(tag), token.end, f">{inner}</{token.name}>"
 
-    def _set(self, element: Any, values: Mapping[str, str]) -> list[Edit]:
+    def _set(self, element: "_Element", values: Mapping[str, str]) -> list[Edit]:
         """Return the edits that set attributes to values without special characters; new ones are
         the last ones.
         """
         token = self.tokens[self._numbers[element]]
         attributes = self.attributes(token)
-        end = max(
-            [
-                token.start + 1 + len(token.name),
-                *(attribute.end for attribute in attributes.values()),
-            ]
-        )
-        added = "".join(
-            f' {name}="{value}"' for name, value in values.items() if name not in attributes
-        )
-        edits = [
-            attributes[name].edit(value) for name, value in values.items() if name in attributes
-        ]
+        ends = [attribute.end for attribute in attributes.values()]
+        end = max([token.start + 1 + len(token.name), *ends])
+        added, edits = "", []
+        for name, value in values.items():
+            if name in attributes:
+                edits.append(attributes[name].edit(value))
+            else:
+                added += f' {name}="{value}"'
         return [*edits, (end, end, added)] if added else edits
 
 
-def _shown(code: Any) -> str:
+def _shown(code: "_Element") -> str:
     """Return what the file says a code stands for."""
     return code.get("equiv-text") or code.get("equiv") or code.get("disp") or ""

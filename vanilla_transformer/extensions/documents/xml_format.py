@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from html import escape
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.text.protection import SIGN
@@ -17,6 +17,9 @@ from .its_rules import find_its_rules
 from .paragraphs import Context, PageDocument
 from .source_text import CDATA, TEMPLATE, Place, SourceDocument, Token, read_tokens, unescape_xml
 from .vocabularies import HTML, VOCABULARIES, Vocabulary
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 _ENCODING = re.compile(r"encoding\s*=\s*[\"']([^\"']*)[\"']")
 ENTITY = r"&(?!(?:amp|lt|gt|quot|apos);)[^\s#;&]+;"
@@ -44,9 +47,8 @@ _ANDROID = (
 
 
 def _place_android(start: int, end: int, quote: str | None = None) -> Place:
-    return Place(
-        start, end, {character: f"\\{character}" for character in "'\"\\"}, quote, _ANDROID
-    )
+    escapes = {character: f"\\{character}" for character in "'\"\\"}
+    return Place(start, end, escapes, quote, _ANDROID)
 
 
 class MarkupDocument(SourceDocument, ABC):
@@ -55,7 +57,8 @@ class MarkupDocument(SourceDocument, ABC):
     def __init__(self, text: str):
         elements = parse_xml(text).getroot().iter("*")
         super().__init__(text, read_tokens(text), unescape_xml)
-        self.spelling = partial(Place, special=f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})")
+        special = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
+        self.spelling = partial(Place, special=special)
         opened = list[Token]()
         for index, token in enumerate(self.tokens):
             if token.kind == "close":
@@ -63,7 +66,8 @@ class MarkupDocument(SourceDocument, ABC):
             elif token.kind == "open":
                 token.after, token.element = index + 1, next(elements)
                 opened += [] if token.is_empty else [token]
-        self.root = next(index for index, token in enumerate(self.tokens) if token.kind == "open")
+        kinds = [token.kind for token in self.tokens]
+        self.root = kinds.index("open")
         declaration = DECLARATION.match(text)
         encoding = _ENCODING.search(declaration[0]) if declaration else None
         if encoding and encoding[1].lower() not in ("utf-8", "utf8"):
@@ -87,9 +91,8 @@ class XmlDocument(MarkupDocument, PageDocument):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
         self._direction, root = direction, self.tokens[self.root].element
-        self._vocabularies = {
-            element: _find_vocabulary(element, root) for element in root.iter("*")
-        }
+        elements = root.iter("*")
+        self._vocabularies = {element: _find_vocabulary(element, root) for element in elements}
         self._rules = find_its_rules(root)
         self._texts, self._levels = set[Any](), dict[Any, str]()
         self._html_spelling: Callable[..., Place] = partial(Place, special=_SHORTCODES)
@@ -109,77 +112,70 @@ class XmlDocument(MarkupDocument, PageDocument):
         element, on another line, in an element without text.
         """
         filled, beside = set[Any](), set[str]()
-        elements = [
-            (element, [*element.iterchildren("*")]) for element in reversed(self._vocabularies)
-        ]
+        elements = []
+        for element in reversed(self._vocabularies):
+            elements.append((element, [*element.iterchildren("*")]))
         for element, children in elements:
-            text = "".join([element.text or "", *(child.tail or "" for child in element)])
+            tails = [child.tail or "" for child in element]
+            text = "".join([element.text or "", *tails])
             if any(map(str.isalpha, text)):
                 self._texts.add(element)
             else:
                 pairs = [pair for pair in pairwise(children) if {*pair} <= filled]
-                beside |= {
-                    element.tag
-                    for pair in pairs
-                    if not pair[0].tail or "\n" in pair[0].tail
-                    for element in pair
-                }
+                for pair in pairs:
+                    if not pair[0].tail or "\n" in pair[0].tail:
+                        beside |= {element.tag for element in pair}
             if element in self._texts or not filled.isdisjoint(children):
                 filled.add(element)
         for element, children in elements:
-            within = element.get(
-                "{http://www.w3.org/2005/11/its}withinText", self._rules["withinText"].get(element)
-            )
-            level = _LEVELS.get(within) or self._vocabularies[element].level(local_name(element))
-            has_blocks = level != "nested" and "block" in map(self._levels.get, children)
-            self._levels[element] = (
-                "block" if has_blocks or (not level and element.tag in beside) else level
-            )
+            by_rule = self._rules["withinText"].get(element)
+            within = element.get("{http://www.w3.org/2005/11/its}withinText", by_rule)
+            vocabulary = self._vocabularies[element]
+            level = _LEVELS.get(within) or vocabulary.level(local_name(element))
+            levels = map(self._levels.get, children)
+            has_blocks = level != "nested" and "block" in levels
+            if has_blocks or (not level and element.tag in beside):
+                level = "block"
+            self._levels[element] = level
 
     def enter(self, index: int, around: Context) -> Context:
         token = self.tokens[index]
         element, vocabulary = token.element, self._vocabularies[token.element]
-        level = self._levels[element] or (
-            "inline" if around.has_text and vocabulary is not HTML else "block"
-        )
+        by_text = "inline" if around.has_text and vocabulary is not HTML else "block"
+        level = self._levels[element] or by_text
         value, rules = translate_value(element), self._rules["translate"]
-        value = value or {"false": "no"}.get(element.get("translatable")) or rules.get(element)
+        of_android = {"false": "no"}.get(element.get("translatable"))
+        value = value or of_android or rules.get(element)
         attributes = vocabulary.attributes_of(token.local_name)
         for name in self.attributes(token):
             verdict = rules.get((element, name.rpartition(":")[2]))
-            attributes = (
-                attributes | {name}
-                if verdict == "yes"
-                else attributes - {name}
-                if verdict == "no"
-                else attributes
-            )
-        context = self.judge(
-            token,
-            around,
-            vocabulary,
-            level,
-            {"yes": True, "no": False}.get(value or ""),
-            attributes,
-        )
+            if verdict == "yes":
+                attributes = attributes | {name}
+            elif verdict == "no":
+                attributes = attributes - {name}
+        translate = {"yes": True, "no": False}.get(value or "")
+        context = self.judge(token, around, vocabulary, level, translate, attributes)
         if context.is_translated and self._add_html(index):
             context = context._replace(translates=False)
         space = element.get(XML_SPACE) or self._rules["space"].get(element)
         keeps_space = context.keeps_space if space is None else space == "preserve"
-        return context._replace(
-            keeps_space=keeps_space, has_text=context.has_text or element in self._texts
-        )
+        has_text = context.has_text or element in self._texts
+        return context._replace(keeps_space=keeps_space, has_text=has_text)
 
     def _add_html(self, index: int) -> bool:
         """Translate the HTML that is the text of an element.
 
         Return whether the text is no text of XML.
         """
-        token, vocabulary = self.tokens[index], self._vocabularies[self.tokens[index].element]
-        inner = self.tokens[index + 1 : token.after - 1] if len(token.element) == 0 else []
+        token = self.tokens[index]
+        vocabulary = self._vocabularies[token.element]
+        inner = []
+        if len(token.element) == 0:
+            inner = self.tokens[index + 1 : token.after - 1]
         pieces = [token for token in inner if not self.is_blank(token)]
         if len(pieces) != 1:
-            return vocabulary.has_html and len(pieces) > 1  # whose tags may be in several sections
+            # Its tags may be in several sections.
+            return vocabulary.has_html and len(pieces) > 1
         start, end = pieces[0].start, pieces[0].end
         if section := CDATA.fullmatch(self.text, start, end):
             start, end = section.span(1)
@@ -188,18 +184,19 @@ class XmlDocument(MarkupDocument, PageDocument):
             return False
         has_lines = vocabulary is VOCABULARIES["rss"] and not _PARAGRAPH.search(text)
         part = HtmlDocument(text, self._direction, self._html_spelling, has_lines)
-        self.parts.append((start, end, str if section else partial(escape, quote=False), part))
+        escaped = str if section else partial(escape, quote=False)
+        self.parts.append((start, end, escaped, part))
         return True
 
     def role_of(self, token: Token) -> str:
         has_content = not (token.is_empty or self.text.startswith("</", token.end))
-        is_break = token.local_name == "br" or (
-            token.local_name in _BREAKS and not self._levels[token.element]
-        )
-        return "break" if is_break and token.role == "inline" and not has_content else token.role
+        is_named = token.local_name in _BREAKS and not self._levels[token.element]
+        is_break = is_named or token.local_name == "br"
+        is_alone = is_break and not has_content
+        return "break" if is_alone and token.role == "inline" else token.role
 
 
-def _find_vocabulary(element: Any, root: Any) -> Vocabulary:
+def _find_vocabulary(element: "_Element", root: "_Element") -> Vocabulary:
     """Return the vocabulary of the namespace of an element, or else the one of a root without a
     namespace.
     """

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy, deepcopy
 from io import BytesIO
 from itertools import islice, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zipfile import BadZipFile, ZipFile
 
@@ -24,6 +24,9 @@ from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 from .html_format import HtmlDocument
 from .source_text import SourceDocument
 from .xml_format import XML_SPACE, XmlDocument
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
 
 # Bytes in any case, and times the bytes of the file
 _LEAST_EXPANSION, _LARGEST_EXPANSION = 2**20, 100
@@ -45,7 +48,8 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/xhtml+xml": HtmlDocument,
     "application/x-dtbncx+xml": XmlDocument,
 }
-_BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}  # fields begin and end where they did
+# Fields begin and end where they did.
+_BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}
 # Readers see nothing of these.
 _OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}
 # Names of elements and attributes while they are translated; no file may have such names.
@@ -54,7 +58,8 @@ _KEPT, _STYLE = f"{_OURS}kept", f"{_OURS}style"
 _SPAN, _MARK, _END, _PLAIN = (f"{_OURS}{name}" for name in ("span", "mark", "end", "plain"))
 _HAS_OURS = f"starts-with(local-name(), '{_OURS}')"
 _PARAGRAPHS = "/descendant::*[local-name() = 'p' and descendant::*[local-name() = 'r']]"
-_LONGEST_PROPERTIES = 10_000  # bytes of the properties of a run, which each piece of its text gets
+# Bytes of the properties of a run, which each piece of its text gets.
+_LONGEST_PROPERTIES = 10_000
 _UNREADABLE = (RuntimeError, EOFError, OSError, KeyError, UnicodeError, zlib.error, lzma.LZMAError)
 
 
@@ -74,7 +79,8 @@ class ZipDocument(Document):
             content = text.encode("latin-1")
             self._archive = ZipFile(BytesIO(content))
             size = sum(info.file_size for info in self._archive.infolist())
-            if size > (largest := max(_LARGEST_EXPANSION * len(content), _LEAST_EXPANSION)):
+            largest = max(_LARGEST_EXPANSION * len(content), _LEAST_EXPANSION)
+            if size > largest:
                 raise BadZipFile(
                     f"it has {size:,} bytes unpacked, more than the limit of {largest:,}"
                 )
@@ -109,30 +115,29 @@ class ZipDocument(Document):
             archive.comment = self._archive.comment
             for info in self._archive.infolist():
                 content = rendered.get(info.filename)
-                archive.writestr(
-                    copy(info), self._archive.read(info) if content is None else content
-                )
+                new_content = self._archive.read(info) if content is None else content
+                archive.writestr(copy(info), new_content)
         return written.getvalue().decode("latin-1")
 
     def _find_parts(self, form: str) -> dict[str, Any]:
         """Return the members that are translated, with the classes that read them."""
         names, read = dict.fromkeys(self._archive.namelist()), self._archive.read
         kind = XmlDocument if form == "odf" else RunDocument
-        parts: dict[str, Any] = {
-            name: kind for name in names if re.fullmatch(_ZIP_FORMATS[form][2], name)
-        }
+        parts = dict[str, Any]()
+        for name in names:
+            if re.fullmatch(_ZIP_FORMATS[form][2], name):
+                parts[name] = kind
         packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if form == "epub" else ()
         for package in [rootfile.get("full-path", "") for rootfile in packages]:
             parts[package] = PackageDocument
             for item in parse_xml(read(package)).iter("{*}item"):
-                path = posixpath.join(posixpath.dirname(package), unquote(item.get("href", "")))
-                if (name := posixpath.normpath(path)) in names and item.get(
-                    "media-type"
-                ) in _OF_EPUB:
-                    parts[name] = _OF_EPUB[item.get("media-type")]
-        listed = "".join(
-            read(name).decode(errors="replace") for name in _ENCRYPTIONS if name in names
-        )
+                folder = posixpath.dirname(package)
+                path = posixpath.join(folder, unquote(item.get("href", "")))
+                name, media_type = posixpath.normpath(path), item.get("media-type")
+                if name in names and media_type in _OF_EPUB:
+                    parts[name] = _OF_EPUB[media_type]
+        encryptions = [name for name in _ENCRYPTIONS if name in names]
+        listed = "".join(read(name).decode(errors="replace") for name in encryptions)
         encrypted = {*re.findall('URI="([^"]*)"', listed)}
         if "encryption-data" in listed or not encrypted.isdisjoint(parts):
             raise BadZipFile("it is encrypted")
@@ -150,7 +155,8 @@ class PackageDocument(XmlDocument):
             if (token.kind, token.name) == ("open", "dc:language")
         )
         if direction.target and (token := next(named, None)) and token.kind == "text":
-            self.replaced.append((token.start, token.end, name_language(direction.target)))
+            language = name_language(direction.target)
+            self.replaced.append((token.start, token.end, language))
 
 
 class RunDocument(XmlDocument):
@@ -193,10 +199,11 @@ class RunDocument(XmlDocument):
         for paragraph in root.xpath(f"/descendant::*[local-name() = 'p' and @{_KEPT}]"):
             space = paragraph.tag.removesuffix("p")
             self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
-            etree.strip_tags(paragraph, *(f"{space}{name}" for name in (_SPAN, _MARK, _END)))
+            names = [f"{space}{name}" for name in (_SPAN, _MARK, _END)]
+            etree.strip_tags(paragraph, *names)
         return self._declaration + etree.tostring(root, encoding="unicode")
 
-    def _keep_ends(self, paragraph: Any, space: str) -> None:
+    def _keep_ends(self, paragraph: "_Element", space: str) -> None:
         """Let marks before and after all else in a paragraph stay there."""
         marks, end = {f"{space}{_MARK}", f"{space}{_END}"}, f"{space}{_END}"
         for mark in paragraph if not paragraph.text else ():
@@ -210,12 +217,10 @@ class RunDocument(XmlDocument):
                 break
             mark.tag = end
 
-    def _simplify(self, parent: Any, space: str, texts: dict[Any, list[str]]) -> None:
+    def _simplify(self, parent: "_Element", space: str, texts: dict[Any, list[str]]) -> None:
         """Replace runs by spans, which neighbors with the same properties share, and by marks."""
-        children, properties = (
-            [*parent],
-            [child for child in parent if local_name(child).endswith("Pr")],
-        )
+        children = [*parent]
+        properties = [child for child in parent if local_name(child).endswith("Pr")]
         parent[:], parent.text = [], None
         parent.set(_KEPT, self._keep(properties))
         for child in children:
@@ -228,7 +233,9 @@ class RunDocument(XmlDocument):
             elif not name.endswith("Pr") and name != "proofErr":
                 self._add_mark(parent, space, child, name)
 
-    def _simplify_run(self, parent: Any, space: str, run: Any, texts: dict[Any, list[str]]) -> None:
+    def _simplify_run(
+        self, parent: "_Element", space: str, run: "_Element", texts: dict[Any, list[str]]
+    ) -> None:
         style = self._find_style(run)
         for piece in [piece for piece in run if local_name(piece) not in ("", "rPr")]:
             piece.tail = None
@@ -243,15 +250,16 @@ class RunDocument(XmlDocument):
                 part.extend([*map(deepcopy, run.iterchildren(f"{space}rPr")), piece])
                 self._add_mark(parent, space, part, local_name(piece))
 
-    def _add_mark(self, parent: Any, space: str, element: Any, name: str) -> None:
+    def _add_mark(self, parent: "_Element", space: str, element: "_Element", name: str) -> None:
         if name in _BREAKS:
-            parent.append(parent.makeelement(f"{space}br", {_KEPT: self._keep([element])}))
+            kept = self._keep([element])
+            parent.append(parent.makeelement(f"{space}br", {_KEPT: kept}))
         else:  # there may be paragraphs in it; the outer one may become an end
             parent.append(parent.makeelement(f"{space}{_MARK}"))
             parent[-1].append(parent.makeelement(f"{space}{_MARK}"))
             parent[-1][0].append(element)
 
-    def _find_style(self, run: Any) -> str:
+    def _find_style(self, run: "_Element") -> str:
         """Return the number of the properties of a run that readers see."""
         from lxml import etree
 
@@ -275,7 +283,7 @@ class RunDocument(XmlDocument):
         self._kept.append(elements)
         return str(len(self._kept) - 1)
 
-    def _restore(self, parent: Any, space: str, style: str) -> None:
+    def _restore(self, parent: "_Element", space: str, style: str) -> None:
         """Write the text of a simplified element in runs of a style again."""
         from lxml import etree
 
@@ -300,10 +308,11 @@ class RunDocument(XmlDocument):
             add_run(tail)
         kept = self._kept[int(parent.attrib.pop(_KEPT, "0"))]
         first = [element for element in kept if local_name(element) != "endParaRPr"]
-        parent[:], parent.text = [*first, *pieces, *kept[len(first) :]], None
+        parent[:] = [*first, *pieces, *kept[len(first) :]]
+        parent.text = None
 
 
-def _check_names(root: Any) -> None:
+def _check_names(root: "_Element") -> None:
     """Refuse elements and attributes with names of this module, and entities, which
     Office has not.
     """

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
 LEAST_SENTENCES = 100
-_PER_POINT = 10  # sentences whose mean is one point of the curve before it is made monotone
+# Sentences whose mean is one point of the curve before it is made monotone.
+_PER_POINT = 10
 _FOLDS = 5
 _GROUPS = 10
 _DIGITS = 5
@@ -151,7 +152,8 @@ def measure_agreement(confidences: Sequence[float], scores: Sequence[float]) -> 
     """Compare confidences with scores. The correlation is NaN if one of them never differs."""
     groups = group_means(confidences, scores, _GROUPS)
     errors = [abs(confidence - score) for confidence, score in groups]
-    return Agreement(spearman_correlation(confidences, scores), sum(errors) / len(errors))
+    error = sum(errors) / len(errors)
+    return Agreement(spearman_correlation(confidences, scores), error)
 
 
 def group_means(

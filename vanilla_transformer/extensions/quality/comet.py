@@ -110,7 +110,8 @@ class Comet(nn.Module):
         folder = Path(name)
         if not folder.is_dir():
             try:
-                folder = Path(snapshot_download(str(name), allow_patterns=[*COMET_FILES]))
+                snapshot = snapshot_download(str(name), allow_patterns=[*COMET_FILES])
+                folder = Path(snapshot)
             # Of the Hub library, of the network, or of a name that no model can have.
             except Exception as error:
                 reason = next(iter(str(error).splitlines()), "") or type(error).__name__
@@ -140,7 +141,8 @@ class Comet(nn.Module):
             model = cls(str(name), options, encoder, tokenizer)
         weights = {key: value.float() for key, value in content["state_dict"].items()}
         try:
-            missing = model.load_state_dict(weights, strict=False, assign=True).missing_keys
+            keys = model.load_state_dict(weights, strict=False, assign=True)
+            missing = keys.missing_keys
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:200]
             raise UserFileError(
@@ -223,7 +225,8 @@ class Comet(nn.Module):
         pad = self.tokenizer.pad_token_id
         device = self.layerwise_attention.gamma.device
         rows = [torch.tensor(text) for text in texts]
-        ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(device)
+        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+        ids = padded.to(device)
         lengths = torch.tensor([len(text) for text in texts], device=device)
         mask = torch.arange(ids.shape[1], device=device) < lengths[:, None]
         outputs = self.encoder["model"](
@@ -243,7 +246,8 @@ class LayerMix(nn.Module):
 
     def __init__(self, num_layers: int, options: Mapping[str, Any]):
         super().__init__()
-        self.scalar_parameters = nn.ParameterList([torch.zeros(1) for _ in range(num_layers)])
+        scalars = [torch.zeros(1) for _ in range(num_layers)]
+        self.scalar_parameters = nn.ParameterList(scalars)
         self.gamma = nn.Parameter(torch.ones(1))
         self.normalizes = options["layer_norm"]
         self.transformation = options["layer_transformation"]
@@ -256,7 +260,8 @@ class LayerMix(nn.Module):
         weights = sparsemax(scores) if self.transformation == "sparsemax" else scores.softmax(0)
         if self.normalizes:
             hidden = [_normalize(states, mask) for states in hidden]
-        weighted = (weight * states for weight, states in zip(weights, hidden, strict=True))
+        pairs = zip(weights, hidden, strict=True)
+        weighted = (weight * states for weight, states in pairs)
         return self.gamma * sum(weighted)
 
 
@@ -274,7 +279,8 @@ def sparsemax(scores: Tensor) -> Tensor:
     Astudillo, 2016).
     """
     descending, _ = scores.sort(descending=True)
-    thresholds = (descending.cumsum(0) - 1) / torch.arange(1, len(scores) + 1, device=scores.device)
+    ranks = torch.arange(1, len(scores) + 1, device=scores.device)
+    thresholds = (descending.cumsum(0) - 1) / ranks
     support = int((descending > thresholds).sum())
     return (scores - thresholds[support - 1]).clamp(min=0)
 
@@ -288,7 +294,9 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
             f"{path} must be YAML of plain values: {' '.join(str(error).split())[:200]}"
         ) from error
     if not isinstance(stored, dict) or stored.get("class_identifier") not in _OPTIONS:
-        kind = stored.get("class_identifier") if isinstance(stored, dict) else type(stored).__name__
+        kind: object = type(stored).__name__
+        if isinstance(stored, dict):
+            kind = stored.get("class_identifier")
         raise UserError(
             f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {kind!r}. "
             f"{_ELSEWHERE}"
@@ -296,7 +304,8 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
     known = _OPTIONS[stored["class_identifier"]]
     options = {key: default for key, (default, _) in known.items()}
     options["hidden_sizes"] = [3072, 1024]
-    options |= stored | dict(of_checkpoint) | {"class_identifier": stored["class_identifier"]}
+    identifier = {"class_identifier": stored["class_identifier"]}
+    options |= stored | dict(of_checkpoint) | identifier
     if _PATCH in (stored.get("layer_transformation"), options["layer_transformation"]):
         options["layer_transformation"] = "softmax"
     for key, (_, values) in known.items():

@@ -119,17 +119,20 @@ def check_language_command(arguments: Sequence[str]) -> None:
         for spec in specs:
             with open_corpus(spec) as corpus:
                 for number, pair, _ in read_rows(corpus):
-                    bad = [side for side, text in enumerate(pair) if has_invalid_unicode(text)]
+                    bad = []
+                    for side, text in enumerate(pair):
+                        if has_invalid_unicode(text):
+                            bad.append(side)
                     if not bad:
                         yield pair
                     for side in bad:
-                        error = invalid_unicode_error(number, spec.location(side), pair[side])
+                        location = spec.location(side)
+                        error = invalid_unicode_error(number, location, pair[side])
                         invalid.append(str(error))
 
-    languages = {
-        name: getattr(options, name) or getattr(data, name)
-        for name in ("source_language", "target_language")
-    }
+    languages = {}
+    for name in ("source_language", "target_language"):
+        languages[name] = getattr(options, name) or getattr(data, name)
     if files:
         corpora = [CorpusSpec(source=files[0], target=files[1], **languages)]
     else:

@@ -93,7 +93,9 @@ class Side:
 
     def column(self) -> dict[str, str]:
         """Return the names and values of this side's column on the page."""
-        per_word = "no spaces" if self.tokens_per_word is None else f"{self.tokens_per_word:.2f}"
+        per_word = "no spaces"
+        if self.tokens_per_word is not None:
+            per_word = f"{self.tokens_per_word:.2f}"
         return {
             "language": self.language or "not given",
             "scripts": ", ".join(self.scripts) or "none",
@@ -262,7 +264,11 @@ def _read(pairs: Iterable[SentencePair]) -> tuple[list[Numbered], list[Numbered]
 
 
 def _describe(text: _Text, index: int) -> Side:
-    texts = [numbered.pair[index] for numbered in text.sample if numbered.pair[index].strip()]
+    texts = []
+    for numbered in text.sample:
+        sentence = numbered.pair[index]
+        if sentence.strip():
+            texts.append(sentence)
     ids = text.tokenizer(texts, add_special_tokens=False)["input_ids"]
     tokens = sum(map(len, ids))
     words = sum(len(line.split()) for line in texts)
@@ -270,7 +276,10 @@ def _describe(text: _Text, index: int) -> Side:
     scripts = find_scripts(texts)
     is_spaced = not UNSPACED & {*scripts}
     normal = [load_normalizer().normalize_str(line) for line in texts]
-    changed = [pair for pair in zip(texts, normal, strict=True) if pair[0] != pair[1]]
+    changed = []
+    for sentence, normal_form in zip(texts, normal, strict=True):
+        if sentence != normal_form:
+            changed.append((sentence, normal_form))
     changes = Counter[str]()
     for before, after in changed:
         for character, times in (Counter(before) - Counter(after)).items():
@@ -323,7 +332,8 @@ def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
             normal = normalize(sentence)
             if normal == sentence:
                 continue
-            if text.tokenizer(sentence)["input_ids"] != text.tokenizer(normal)["input_ids"]:
+            ids = text.tokenizer(sentence)["input_ids"]
+            if ids != text.tokenizer(normal)["input_ids"]:
                 other.append(numbered)
         if other:
             words = (
@@ -346,7 +356,8 @@ def _check_scores(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     extras = sorted({needed[script] for script in sides[1].scripts if script in needed})
     if extras and sides[1].bleu_tokenizer == "char":
         words = "BLEU counts characters, because the tokenizer of this language is not installed."
-        yield Finding("bleu", words, text.sample[0].show(), f"pip install 'sacrebleu[{extras[0]}]'")
+        remedy = f"pip install 'sacrebleu[{extras[0]}]'"
+        yield Finding("bleu", words, text.sample[0].show(), remedy)
 
 
 def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -354,15 +365,13 @@ def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     sources = [numbered.pair.source.strip() for numbered in text.sample]
     ends = Counter(source[-1] for source in sources if source)
     for mark, count in ends.items():
-        is_usual = (
-            count > _USUAL_END * len(text.sample)
-            and unicodedata.category(mark) == "Po"
-            and mark not in ":;,"
-        )
+        is_end = unicodedata.category(mark) == "Po" and mark not in ":;,"
+        is_usual = is_end and count > _USUAL_END * len(text.sample)
         if is_usual and len(split_simply(f"A{mark} B")) == 1:
-            ending = [
-                numbered for numbered in text.sample if numbered.pair.source.strip().endswith(mark)
-            ]
+            ending = []
+            for numbered in text.sample:
+                if numbered.pair.source.strip().endswith(mark):
+                    ending.append(numbered)
             words = f"end in {mark}, at which lines are not split into sentences"
             remedy = "sentence_splitter='my_module:split' of the pipeline"
             yield from text.finding("sentences", ending, words, remedy)
@@ -376,7 +385,10 @@ def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
         change = PERTURBATIONS.get(name)
         if change is None:
             continue
-        unsuited = [numbered for numbered in text.sample if not change.suits(numbered.pair.source)]
+        unsuited = []
+        for numbered in text.sample:
+            if not change.suits(numbered.pair.source):
+                unsuited.append(numbered)
         if 2 * len(unsuited) > len(text.sample):
             words, remedy = "have a source without them", f"`augment` without {name}"
             (finding,) = text.finding("augmentation", unsuited, words, remedy)
@@ -389,7 +401,10 @@ def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
         return
     identified = text.sample[:: max(1, len(text.sample) // _IDENTIFIED)]
     names = [language_code(code) or "" for code in codes]
-    other = [numbered for numbered in identified if is_in_other_languages(numbered.pair, names)]
+    other = []
+    for numbered in identified:
+        if is_in_other_languages(numbered.pair, names):
+            other.append(numbered)
     words = f"are in another language than {' and '.join(codes)}, by their letters"
     remedy = text.remedy("drop", "other_languages")
     yield from text.finding("other_languages", other, words, remedy, identified)
@@ -399,7 +414,8 @@ def _check_quotes(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find a target with several kinds of quotation marks, among which a model can only guess."""
     openings = [_OPENING.search(numbered.pair.target) for numbered in text.sample]
     kinds = Counter(mark[0] for mark in openings if mark)
-    rare = [kind for kind, count in kinds.most_common()[1:] if count > _MIXED * kinds.total()]
+    least = _MIXED * kinds.total()
+    rare = [kind for kind, count in kinds.most_common()[1:] if count > least]
     if rare:
         usual = kinds.most_common(1)[0][0]
         shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in (usual, *rare))
@@ -438,8 +454,9 @@ def _has_other_placeholders(pair: SentencePair) -> bool:
     """Return whether one side has protected text that the other one lacks, besides numbers and
     markup.
     """
-    source = Counter(pair.source[start:end] for start, end in find_protected(pair.source))
-    target = Counter(pair.target[start:end] for start, end in find_protected(pair.target))
+    source_spans, target_spans = find_protected(pair.source), find_protected(pair.target)
+    source = Counter(pair.source[start:end] for start, end in source_spans)
+    target = Counter(pair.target[start:end] for start, end in target_spans)
     for piece in (source - target) + (target - source):
         if not has_markup(piece) and not any(map(str.isdecimal, piece)):
             return True

@@ -84,7 +84,10 @@ def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[Stres
     yield StressText(PLAIN, [*pairs], [*range(len(pairs))])
     for name in PERTURBATIONS:
         perturbed = [perturb(name, pair, f"{seed} {row}") for row, pair in enumerate(pairs)]
-        rows = [row for row, pair in enumerate(pairs) if perturbed[row].source != pair.source]
+        rows = []
+        for row, pair in enumerate(pairs):
+            if perturbed[row].source != pair.source:
+                rows.append(row)
         yield StressText(name, [perturbed[row] for row in rows], rows)
     by_length = sorted(range(len(pairs)), key=lambda row: len(pairs[row].source))
     rows = sorted(by_length[: -(-len(pairs) // _SHORT_SHARE)])
@@ -133,7 +136,8 @@ def measure_stress(
             if math.isnan(correlation):
                 correlation = None
             if name == PLAIN:
-                groups = group_means(confidences, [value / 100 for value in chrf], _GROUPS)
+                shares = [value / 100 for value in chrf]
+                groups = group_means(confidences, shares, _GROUPS)
         bleu_change = chrf_change = None
         if name == PLAIN:
             plain = texts

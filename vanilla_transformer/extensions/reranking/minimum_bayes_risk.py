@@ -22,12 +22,16 @@ def risk_candidates(options: TranslationOptions) -> TranslationOptions:
     """Return the options of a search for candidates: the n-best list with `num_beams`, or
     samples.
     """
-    if options.is_given("num_return_sequences") and (options.num_return_sequences or 1) > 1:
+    num_returned = options.num_return_sequences or 1
+    if options.is_given("num_return_sequences") and num_returned > 1:
         raise OptionError("With `mbr` there is one translation. Leave out `num_return_sequences`.")
     beams = options.num_beams if options.is_given("num_beams") else None
     if beams is None or _samples(options):
         count = MBR_SAMPLES if options.mbr_samples is None else options.mbr_samples
-        missing = {name: value for name, value in _SAMPLING.items() if not options.is_given(name)}
+        missing = {}
+        for name, value in _SAMPLING.items():
+            if not options.is_given(name):
+                missing[name] = value
         return options.override(**missing, num_return_sequences=count)
     if options.mbr_samples is not None:
         raise OptionError(

@@ -35,7 +35,8 @@ REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5  # by default
 
 def steps(pipeline: "TranslationPipeline", options: TranslationOptions) -> Iterator[Step]:
     """Yield the steps that choose among the candidates of each sentence."""
-    weight = next((name for name in RERANKING if getattr(options, name) is not None), None)
+    weights = (name for name in RERANKING if getattr(options, name) is not None)
+    weight = next(weights, None)
     if weight is not None and weight not in getattr(pipeline.reranker, "options", ()):
         raise OptionError(f"`{weight}` needs `rerank_reverse`, a model of the other direction.")
     if options.mbr is not None:
@@ -126,7 +127,8 @@ class Reranker:
         pairs = []
         for sentence, translations in zip(sentences, candidates, strict=True):
             pairs += [(translation.text, sentence) for translation in translations]
-        different = list(dict.fromkeys(pairs))  # several candidates may have the same text
+        # Several candidates may have the same text.
+        different = list(dict.fromkeys(pairs))
         texts = [text for text, _ in different]
         sources = [source for _, source in different]
         encoded = encode_as_trained(self.model, self.tokenizer, texts, sources, direction)

@@ -24,7 +24,8 @@ def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
     for counters in zip(*ngrams, strict=True):
         matches, totals = _matches(counters)
         counts = (totals[:, None] > 0) & (totals > 0)
-        precision += np.divide(matches, totals[:, None], out=np.zeros_like(precision), where=counts)
+        zeros = np.zeros_like(precision)
+        precision += np.divide(matches, totals[:, None], out=zeros, where=counts)
         recall += np.divide(matches, totals, out=np.zeros_like(recall), where=counts)
         orders += counts
     precision /= orders.clip(min=1)
@@ -74,4 +75,5 @@ def _matches(counters: Sequence[Counter]) -> tuple[np.ndarray, np.ndarray]:
     counts = np.zeros((len(counters), len(columns)), dtype=np.int64)  # (K, G)
     for row, counter in enumerate(counters):
         counts[row, [columns[ngram] for ngram in counter]] = list(counter.values())
-    return np.stack([np.minimum(row, counts).sum(axis=1) for row in counts]), counts.sum(axis=1)
+    matches = [np.minimum(row, counts).sum(axis=1) for row in counts]
+    return np.stack(matches), counts.sum(axis=1)

@@ -58,14 +58,16 @@ def tune_reranking(
             f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}."
         )
     options: dict[str, Any] = {"num_beams": num_beams, "num_return_sequences": num_beams}
-    options |= {"protect": False, "src_lang": direction.source, "tgt_lang": direction.target}
+    languages = {"src_lang": direction.source, "tgt_lang": direction.target}
+    options |= {"protect": False, **languages}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
     texts = []
     candidates = []
     for n_best in answers:
         texts.append([answer["translation_text"] for answer in n_best])
         candidates.append([_to_translation(answer) for answer in n_best])
-    features = reranker.features(sources, candidates, Direction(direction.target, direction.source))
+    backward = Direction(direction.target, direction.source)
+    features = reranker.features(sources, candidates, backward)
     return choose_weights(texts, features, references)
 
 
@@ -97,13 +99,15 @@ def choose_weights(
     sentences = np.arange(len(references))
 
     def bleu_of(chosen: np.ndarray | int) -> float:
-        *total, length, reference_length = counts[sentences, chosen].sum(axis=0).tolist()
+        totals = counts[sentences, chosen].sum(axis=0)
+        *total, length, reference_length = totals.tolist()
         return sacrebleu.BLEU.compute_bleu(
             total[:4], total[4:], length, reference_length, smooth_method="exp"
         ).score
 
     def bleu_with(weights: tuple[float, float]) -> float:
-        return bleu_of((forward + weights[0] * reverse + weights[1] * lengths).argmax(axis=1))
+        scores = forward + weights[0] * reverse + weights[1] * lengths
+        return bleu_of(scores.argmax(axis=1))
 
     grid = list(product(_REVERSE_WEIGHTS.tolist(), _LENGTH_WEIGHTS.tolist()))
     grid.sort(key=lambda weights: (weights[0], abs(weights[1])))

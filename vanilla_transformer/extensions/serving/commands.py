@@ -183,11 +183,8 @@ def serve_command(arguments: Sequence[str]) -> None:
                 file=sys.stderr,
             )
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        print(
-            f"Serving {options.name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops "
-            "it).",
-            flush=True,
-        )
+        served = options.name or ", ".join(map(str, folders))
+        print(f"Serving {served} at {address} (Ctrl-C stops it).", flush=True)
         run_server(service, listener, options)
 
 
@@ -197,7 +194,8 @@ def find_hosts(options: ServeArguments, address: str) -> list[str]:
 
     On all interfaces, other machines may know this one by any name.
     """
-    if ipaddress.ip_address(address.split("%")[0]).is_unspecified and options.hosts is None:
+    host = ipaddress.ip_address(address.split("%")[0])
+    if host.is_unspecified and options.hosts is None:
         return ["*"]
     bound = [f"[{name}]" if ":" in name else name for name in (options.host, address)]
     return [*_LOOPBACK, *bound, *(options.hosts or [])]
@@ -282,7 +280,8 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         choices = directions = [known] if all(known) else []
         default = known if all(known) else NO_DIRECTION
     glossary, files = None, options.glossary or []
-    if len(files) > 1 or (files and languages is not None and "tgt_lang" not in settings):
+    lacks_language = languages is not None and "tgt_lang" not in settings
+    if len(files) > 1 or (files and lacks_language):
         requirement = (
             "must be one file and, for a model of several languages, given with --target_language"
         )
@@ -291,10 +290,10 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         )
     if files:
         source = default.source or options.source_language or DEFAULT_LANGUAGE
-        glossary = read_glossary(files[0], source, default.target or options.target_language)
-    model = _wrap(
-        translate, settings, options.source_language or default.source, default, options, glossary
-    )
+        target = default.target or options.target_language
+        glossary = read_glossary(files[0], source, target)
+    spoken = options.source_language or default.source
+    model = _wrap(translate, settings, spoken, default, options, glossary)
     folder = Path(options.name).name
     served = ServedModel(
         flag or folder, options, loaded=model, directions=directions, default=default
@@ -313,16 +312,16 @@ def _several_models(
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
         translate = load_pipeline(folder, options.precision, normalize=options.normalize)
-        find_direction(translate.tokenizer, *direction)  # refuses a model of other languages
+        # This refuses a model of other languages.
+        find_direction(translate.tokenizer, *direction)
         languages = {}
         if find_languages(translate.tokenizer) is not None:
             flags = LanguageArguments(
                 source_language=direction.source, target_language=direction.target
             )
             languages = language_settings(translate.tokenizer, flags)
-        return _wrap(
-            translate, languages, direction.source, direction, options, glossaries.get(direction)
-        )
+        glossary = glossaries.get(direction)
+        return _wrap(translate, languages, direction.source, direction, options, glossary)
 
     glossaries: dict[Direction, Any] = {}
     for assignment in options.glossary or []:
@@ -333,12 +332,11 @@ def _several_models(
             raise UserError(f"With --model, `glossary` must be {requirement}, got {assignment!r}.")
         glossaries[direction] = read_glossary(file, *direction)
     loader = ModelLoader(options.max_loaded)
-    models = [
-        ServedModel(
-            str(direction), options, partial(load, direction, folder), None, [direction], loader
-        )
-        for direction, folder in folders.items()
-    ]
+    models = []
+    for direction, folder in folders.items():
+        load_model = partial(load, direction, folder)
+        name = str(direction)
+        models.append(ServedModel(name, options, load_model, None, [direction], loader))
     return models, {"title": "vanilla-transformer"}
 
 
@@ -362,7 +360,8 @@ def _wrap(
     from .models import LoadedModel
     from .service import count_tokens_with, translate_with
 
-    documents, known = DocumentTranslator(translate, spoken, direction), known_options(translate)
+    documents = DocumentTranslator(translate, spoken, direction)
+    known = known_options(translate)
     if glossary is not None:
         find_term_mode(None, known)  # refuses a model that knows no terms
     usual_languages = Direction(languages.get("src_lang"), languages.get("tgt_lang"))

@@ -94,9 +94,11 @@ class DocumentProcesses:
         """
         await self.start()
         deadline = asyncio.get_running_loop().time() + self._limits.request_seconds
-        turns = self._turns_of_clients.setdefault(client, asyncio.Semaphore(_MOST_OF_A_CLIENT))
+        semaphore = asyncio.Semaphore(_MOST_OF_A_CLIENT)
+        turns = self._turns_of_clients.setdefault(client, semaphore)
         try:
-            async with asyncio.timeout_at(deadline + _SECONDS_TO_REFUSE), turns, self._turns:
+            refused_at = deadline + _SECONDS_TO_REFUSE
+            async with asyncio.timeout_at(refused_at), turns, self._turns:
                 return await self._run(deadline, answer, function, *arguments)
         except TimeoutError as error:
             raise self._limits.late() from error
@@ -140,7 +142,8 @@ class DocumentProcesses:
             position = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
             reason = f"{str(error)[: 2 * LONGEST_REASON]}{position}"
         except RuntimeError as error:  # a bug
-            logging.getLogger(__name__).error("A document cannot be translated: %s", error)
+            logger = logging.getLogger(__name__)
+            logger.error("A document cannot be translated: %s", error)
             raise ModelFailure(f"A document cannot be translated: {error}") from error
         finally:
             self._running.remove(process)

@@ -1,7 +1,7 @@
 """The options of requests that a model knows, by their names."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.decoding.options import (
     EXACT,
@@ -16,6 +16,9 @@ from vanilla_transformer.decoding.options import (
 )
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import find_languages
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
 SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
 LANGUAGES = ("src_lang", "tgt_lang")
@@ -32,10 +35,8 @@ _OTHERS = (
     *RISK,
     *RERANKING,
 )
-ENGINE_OPTIONS = (
-    *_FEATURES,
-    *(name for name in options_of(JSON) if name not in (*_FEATURES, *_OTHERS)),
-)
+_NAMED = (*_FEATURES, *_OTHERS)
+ENGINE_OPTIONS = (*_FEATURES, *(name for name in options_of(JSON) if name not in _NAMED))
 # Missing features of a model that does not know an option.
 _LACKING = {name: f"no {name.removeprefix('return_')}" for name in RETURNED}
 _LACKING |= dict.fromkeys(("glossary", "constraints"), "no beam search with constraints")
@@ -43,14 +44,14 @@ _LACKING |= dict.fromkeys(LANGUAGES, "only one direction")
 _LACKING |= {"do_sample": "no sampling", "split_sentences": "no sentence splitter"}
 
 
-def known_options(translate: Any) -> list[str]:
+def known_options(translate: "TranslationPipeline") -> list[str]:
     """Return the options of requests that a service accepts for a [`TranslationPipeline`]."""
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     config = getattr(translate.model, "config", None)
     has = {name: bool(getattr(config, entry, None)) for name, entry in needed.items()}
-    names = (
-        [name for name in ENGINE_OPTIONS if has.get(name, True)] if translate.uses_engine else []
-    )
+    names = list[str]()
+    if translate.uses_engine:
+        names = [name for name in ENGINE_OPTIONS if has.get(name, True)]
     if names and translate.reranks:
         names = [name for name in names if name not in ("do_sample", "alternatives")]
         names += translate.reranker.options

@@ -30,7 +30,8 @@ async def unless_disconnected(request: Request, work: Awaitable[Result]) -> Resu
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    tasks = working, _ = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
+    working = asyncio.ensure_future(work)
+    tasks = (working, asyncio.ensure_future(wait_for_disconnect()))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -62,12 +63,13 @@ class BodyLimit:
                 "A request may have one of `Content-Length` and `Transfer-Encoding`, but it "
                 "has both."
             )
-            return await JSONResponse({"detail": reason}, 400, {"Connection": "close"})(
-                scope, receive, send
-            )
-        name = "max_document_bytes" if scope["path"] in self._paths else "max_body_bytes"
+            response = JSONResponse({"detail": reason}, 400, {"Connection": "close"})
+            return await response(scope, receive, send)
+        is_document = scope["path"] in self._paths
+        name = "max_document_bytes" if is_document else "max_body_bytes"
         most = max(limits.max_body_bytes, getattr(limits, name))
-        read, more, deadline = 0, True, asyncio.get_running_loop().time() + limits.client_seconds
+        read, more = 0, True
+        deadline = asyncio.get_running_loop().time() + limits.client_seconds
 
         async def receive_within_limits() -> Message:
             nonlocal read, more
@@ -110,16 +112,20 @@ async def read_content(request: Request, processes: DocumentProcesses, most: int
             raise
         reason = str(error)
     form = await read_form(request)
-    if _content_type(request) != MULTIPART and not form.keys() & Question.model_fields.keys():
+    has_entries = form.keys() & Question.model_fields.keys()
+    if _content_type(request) != MULTIPART and not has_entries:
         raise Refusal(422, reason)
     request.state.is_libretranslate = True
-    entries = {name: read_texts(form, name) for name in Question.model_fields if name in form}
+    entries = {}
+    for name in Question.model_fields:
+        if name in form:
+            entries[name] = read_texts(form, name)
     if "q" not in entries:
         raise Refusal(422, "The form must have the entry `q`.")
     texts = entries.pop("q")
-    return {name: values[-1] for name, values in entries.items()} | {
-        "q": texts if len(texts) > 1 else texts[0]
-    }
+    question: dict[str, Any] = {name: values[-1] for name, values in entries.items()}
+    question["q"] = texts if len(texts) > 1 else texts[0]
+    return question
 
 
 async def read_form(request: Request) -> dict[str, list[Any]]:
@@ -136,7 +142,8 @@ async def read_form(request: Request) -> dict[str, list[Any]]:
         request.state.is_libretranslate = True
         # Starlette takes text for Latin-1 if it is not of the charset, so each byte is a letter at
         # first.
-        headers = Headers({"content-type": request.headers["content-type"] + "; charset=latin-1"})
+        content_type = request.headers["content-type"] + "; charset=latin-1"
+        headers = Headers({"content-type": content_type})
         try:
             parts = await MultiPartParser(headers, request.stream()).parse()
         except MultiPartException as error:

@@ -39,14 +39,13 @@ def closest_languages(code: str, known: Iterable[str]) -> list[str]:
 
     def distance(fitting: str) -> tuple[Any, ...]:
         subtags = _subtags(fitting)
-        unusual = [mine not in (None, other) for mine, other in zip(subtags, usual, strict=True)]
+        pairs = zip(subtags, usual, strict=True)
+        unusual = [mine not in (None, other) for mine, other in pairs]
         return fitting != code, subtags != asked, *unusual, subtags.count(None)
 
     def agrees(other: str) -> bool:
-        return all(
-            part == its or None in (part, its)
-            for part, its in zip(_subtags(other), asked, strict=True)
-        )
+        pairs = zip(_subtags(other), asked, strict=True)
+        return all(part == wanted or None in (part, wanted) for part, wanted in pairs)
 
     return sorted(filter(agrees, known), key=distance)
 
@@ -66,7 +65,8 @@ def _subtags(code: str) -> _Subtags:
     # Babel adds territories to some codes, such as Taiwan to `zho_Hant`, and drops scripts, such as
     # of `srp_Latn`.
     parts = re.split("[-_]", code.title())[1:]
-    script = next((part for part in parts if len(part) == 4 and part.isalpha()), locale.script)
+    scripts = (part for part in parts if len(part) == 4 and part.isalpha())
+    script = next(scripts, locale.script)
     territory = locale.territory if str(locale.territory).title() in parts else None
     return _Subtags(locale.language, script, territory)
 
@@ -98,10 +98,11 @@ def detect_languages(text: str) -> list[Detected]:
     one.
     """
     ranked = load_identifier().rank(text[:_ENOUGH])
-    return [
-        Detected(language=code, confidence=round(100 * probability, 1))
-        for code, probability in ranked
-    ]
+    detected = []
+    for code, probability in ranked:
+        confidence = round(100 * probability, 1)
+        detected.append(Detected(language=code, confidence=confidence))
+    return detected
 
 
 def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:
@@ -109,8 +110,8 @@ def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detec
     `deu_Latn`.
     """
     confidences = {language["language"]: language["confidence"] for language in detected}
-    known = [
-        Detected(language=code, confidence=confidences.get(language_code(code) or "", 0.0))
-        for code in codes
-    ]
+    known = []
+    for code in codes:
+        confidence = confidences.get(language_code(code) or "", 0.0)
+        known.append(Detected(language=code, confidence=confidence))
     return max(known, key=lambda language: language["confidence"])

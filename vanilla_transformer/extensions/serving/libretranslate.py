@@ -59,11 +59,11 @@ class TranslatedFiles:
             sizes[file.client] += len(file.content)
         while sizes.total() > self._limits.max_file_bytes:
             ((largest, _),) = sizes.most_common(1)
-            oldest = next(token for token, file in self._files.items() if file.client == largest)
+            tokens = (token for token, file in self._files.items() if file.client == largest)
+            oldest = next(tokens)
             sizes[largest] -= len(self._files.pop(oldest).content)
-        asyncio.get_running_loop().call_later(
-            self._limits.file_seconds, self._files.pop, token, None
-        )
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._limits.file_seconds, self._files.pop, token, None)
         return f"{token}.{name}"
 
     def find(self, name: str) -> TranslatedFile:
@@ -81,9 +81,8 @@ class TranslatedFiles:
 def name_translation(name: str, language: str) -> str:
     """Return the name of the translation of a file, which has only harmless characters."""
     path = PurePosixPath(name.replace("\\", "/"))
-    stem, code = (
-        regex.sub(r"[^\w\p{N}-]+", "_", text)[:_LONGEST_NAME] for text in (path.stem, language)
-    )
+    names = (path.stem, language)
+    stem, code = (regex.sub(r"[^\w\p{N}-]+", "_", name)[:_LONGEST_NAME] for name in names)
     return f"{stem}.{code}{path.suffix.lower()}"
 
 
@@ -137,9 +136,15 @@ class Question(BaseModel):
 
         The answer is None without any. The texts were checked.
         """
-        target = next(iter(closest_languages(str(self.target), _targets(directions))), None)
-        sources = [str(direction.source) for direction in directions if direction.target == target]
-        return [choose_language(detect(text), sources) for text in self.texts] if sources else None
+        codes = closest_languages(str(self.target), _targets(directions))
+        target = next(iter(codes), None)
+        sources = []
+        for direction in directions:
+            if direction.target == target:
+                sources.append(str(direction.source))
+        if not sources:
+            return None
+        return [choose_language(detect(text), sources) for text in self.texts]
 
     def find_direction(self, directions: Sequence[Direction]) -> Direction | None:
         """Return the one of `directions` that the request asks for, or None if there are none."""
@@ -149,23 +154,17 @@ class Question(BaseModel):
         if not directions:
             return None
         for code in closest_languages(target, _targets(directions)):
-            sources = [
-                str(direction.source) for direction in directions if direction.target == code
-            ]
+            pairs = [pair for pair in directions if pair.target == code]
+            sources = [str(pair.source) for pair in pairs]
             if self.asks_for_detection and len(sources) > 1:
                 raise Refusal(
                     422, "`source` must be given: the detection of languages is not installed."
                 )
-            if (
-                fitting := sources
-                if self.asks_for_detection
-                else closest_languages(source, sources)
-            ):
-                return next(
-                    pair
-                    for pair in directions
-                    if pair.target == code and str(pair.source) == fitting[0]
-                )
+            fitting = sources
+            if not self.asks_for_detection:
+                fitting = closest_languages(source, sources)
+            if fitting:
+                return pairs[sources.index(fitting[0])]
         known = ", ".join(map(str, directions[:12]))
         raise Refusal(422, f"`source` and `target` must be a direction of this service: {known}.")
 
@@ -177,15 +176,14 @@ class Question(BaseModel):
         Args:
             detected: The source language of each text, if they were detected.
         """
-        columns: dict[str, list[Any]] = {"translatedText": [row[0] for row in translations]}
+        columns: dict[str, list[Any]] = {}
+        columns["translatedText"] = [row[0] for row in translations]
         if detected is not None:
             columns["detectedLanguage"] = list(detected)
         if self.num_hypotheses > 1:
             columns["alternatives"] = [list(row[1:]) for row in translations]
-        return {
-            name: values if isinstance(self.q, list) else values[0]
-            for name, values in columns.items()
-        }
+        is_list = isinstance(self.q, list)
+        return {name: values if is_list else values[0] for name, values in columns.items()}
 
 
 def _targets(directions: Sequence[Direction]) -> list[str]:

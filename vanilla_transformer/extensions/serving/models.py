@@ -89,11 +89,10 @@ class ModelLoader:
 
         async with self._lock:
             while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
-                idle = [
-                    model
-                    for model in self._loaded
-                    if model.requests == 0 and model.batcher.busy_seconds == 0
-                ]
+                idle = []
+                for other in self._loaded:
+                    if other.requests == 0 and other.batcher.busy_seconds == 0:
+                        idle.append(other)
                 if not idle:
                     reason = (
                         "The models in memory are at work, with no room for more "
@@ -181,7 +180,8 @@ class ServedModel:
             status = "slow"
         elif self.loaded is None:
             status = "not loaded" if self._loading is None else "loading"
-        failures = {"failures": self.batcher.failures, "last_failure": self.batcher.last_failure}
+        batcher = self.batcher
+        failures = {"failures": batcher.failures, "last_failure": batcher.last_failure}
         return {"status": status, **failures, "sha256": self.sha256}
 
     async def load(self) -> None:
@@ -230,7 +230,8 @@ class ServedModel:
             most = min(limits.max_batch_size, limits.max_texts, limits.max_waiting_per_client)
             for start in range(0, len(sentences), most):
                 chunk = by_length[start : start + most]
-                part = request._replace(texts=[sentences[position] for position in chunk])
+                texts = [sentences[position] for position in chunk]
+                part = request._replace(texts=texts)
                 rows = await self.batcher.translate(part)
                 answers |= zip(chunk, [row[0] for row in rows], strict=True)
             return [answers[position] for position in range(len(sentences))]
@@ -258,9 +259,8 @@ class ServedModel:
         except ModelFailure as failure:
             kind = self.batcher.last_failure = type(failure.__cause__).__name__
             # The reason may name files, which are not for clients.
-            logging.getLogger(__name__).error(
-                "The model %s cannot be loaded: %s", self.name, failure
-            )
+            logger = logging.getLogger(__name__)
+            logger.error("The model %s cannot be loaded: %s", self.name, failure)
             return Refusal(
                 500,
                 f"The model {self.name} cannot be loaded ({kind}). The log of the service has the "
@@ -275,7 +275,8 @@ def hash_models(models: Sequence[ServedModel], names: Sequence[str]) -> None:
     for model, name in zip(models, names, strict=True):
         with suppress(OSError, UserError):  # loading reports them
             files = hash_model(name).items()
-            model.sha256 = " ".join(value for file, value in files if Path(file).suffix in _WEIGHTS)
+            hashes = [value for file, value in files if Path(file).suffix in _WEIGHTS]
+            model.sha256 = " ".join(hashes)
 
 
 class Models:
@@ -320,19 +321,14 @@ class Models:
     def health(self) -> tuple[dict[str, Any], int]:
         """Describe the state of the models, and return the HTTP status that fits."""
         states = {model.name: model.health() for model in self}
-        statuses, failures, kinds, hashes = zip(
-            *(state.values() for state in states.values()), strict=True
-        )
+        rows = [state.values() for state in states.values()]
+        statuses, failures, kinds, hashes = zip(*rows, strict=True)
         status = next((status for status in _UNAVAILABLE if status in statuses), "ok")
-        content = {
-            "status": status,
-            "failures": sum(failures),
-            "last_failure": next(filter(None, kinds), None),
-        }
+        last_failure = next(filter(None, kinds), None)
+        content = {"status": status, "failures": sum(failures), "last_failure": last_failure}
         content["version"] = VERSION
-        content |= (
-            {"models": states}
-            if len(states) > 1
-            else {"model": next(iter(states)), "sha256": hashes[0]}
-        )
+        if len(states) > 1:
+            content["models"] = states
+        else:
+            content |= {"model": next(iter(states)), "sha256": hashes[0]}
         return content, 200 if status == "ok" else 503

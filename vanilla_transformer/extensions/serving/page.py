@@ -62,18 +62,21 @@ def add_page(
     model_names = dict[str, str]()
     if loaded is None:
         for model in models:
-            model_names |= {str(direction): model.name for direction in model.directions}
+            for direction in model.directions:
+                model_names[str(direction)] = model.name
+    has_documents = loaded is None or "format" in loaded.known
+    codes = (*filter(None, by_source), *targets)
     settings = {
         "models": model_names,
         "features": list(loaded.known) if loaded else None,
         "returned": _RETURNED,
         "warnings": WARNINGS,
         "num_hypotheses": min(_NUM_HYPOTHESES, limits.max_hypotheses),
-        "endings": DOCUMENT_ENDINGS if loaded is None or "format" in loaded.known else {},
+        "endings": DOCUMENT_ENDINGS if has_documents else {},
         "needs_key": bool(service.state.api_keys),
         "default": dict(default or {}),
         "limits": {name: getattr(limits, name) for name in _SHOWN_LIMITS},
-        "names": {code: language_name(code) for code in (*filter(None, by_source), *targets)},
+        "names": {code: language_name(code) for code in codes},
         "sources": list(by_source),
         "targets": targets,
         "targets_of": targets_of,

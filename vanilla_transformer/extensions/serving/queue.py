@@ -97,10 +97,8 @@ class FairQueue:
         texts = [*self._small.waiting(request.client), *request.texts]
         is_small = sum(text.tokens for text in texts) <= _TOKENS_OF_SMALL_REQUESTS
         lane = self._small if is_small else self._large
-        if (
-            len(lane.waiting(request.client)) + len(request.texts)
-            > self._limits.max_waiting_per_client
-        ):
+        num_waiting = len(lane.waiting(request.client)) + len(request.texts)
+        if num_waiting > self._limits.max_waiting_per_client:
             raise Refusal(
                 503, "Too many of your texts wait (--max_waiting_per_client). Try again later."
             )
@@ -292,26 +290,21 @@ class Batcher:
                         plain = text.text if isinstance(text, Sentence) else text
                         counts.append(1 + len(plain) // _CHARACTERS_PER_TOKEN)
                 for start in range(len(counts), len(texts), _TEXTS_TO_COUNT):
-                    some = texts[start : start + _TEXTS_TO_COUNT]
+                    chunk = texts[start : start + _TEXTS_TO_COUNT]
                     counts += await loop.run_in_executor(
-                        self._counting_thread, self._count_tokens, some
+                        self._counting_thread, self._count_tokens, chunk
                     )
                     self.limits.check_tokens(counts)
                 phrases, arrived = constraints or [()] * len(texts), time.monotonic()
-                columns = zip(texts, counts, phrases, prefixes or [None] * len(texts), strict=True)
-                entries = deque(
-                    QueuedText(
-                        text,
-                        count,
-                        asyncio.Future(),
-                        options,
-                        format,
-                        required,
-                        prefix,
-                        arrived,
+                all_prefixes = prefixes or [None] * len(texts)
+                columns = zip(texts, counts, phrases, all_prefixes, strict=True)
+                entries = deque[QueuedText]()
+                for text, count, required, prefix in columns:
+                    future = asyncio.Future[list[Any]]()
+                    entry = QueuedText(
+                        text, count, future, options, format, required, prefix, arrived
                     )
-                    for text, count, required, prefix in columns
-                )
+                    entries.append(entry)
                 return await self._wait_for_translations(QueuedRequest(client, entries))
         except TimeoutError as error:
             raise self.limits.late() from error
@@ -339,12 +332,9 @@ class Batcher:
             while not self.broken:
                 groups: dict[Any, list[QueuedText]] = {}  # with the same options
                 for text in self._queue.take():
-                    key = (
-                        text.options,
-                        text.format,
-                        bool(text.constraints),
-                        text.target_prefix is not None,
-                    )
+                    is_constrained = bool(text.constraints)
+                    has_prefix = text.target_prefix is not None
+                    key = (text.options, text.format, is_constrained, has_prefix)
                     groups.setdefault(key, []).append(text)
                 for group in groups.values():
                     self.batches += 1
@@ -449,7 +439,8 @@ class Batcher:
             return
         languages = TranslationOptions(src_lang=options.src_lang, tgt_lang=options.tgt_lang)
         try:
-            await self._call_model([QueuedText(_HARMLESS_TEXT, 1, asyncio.Future(), languages)])
+            text = QueuedText(_HARMLESS_TEXT, 1, asyncio.Future(), languages)
+            await self._call_model([text])
         except ModelFailure:
             self._break()
 

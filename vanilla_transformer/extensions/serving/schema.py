@@ -73,15 +73,18 @@ class TranslationRequest(_Entries):
         for number, name in enumerate(content, start=1):
             if name in cls.model_fields:
                 continue
-            requirement = "The body has an unknown entry"  # whose name the answer does not repeat
+            # The answer does not repeat its name.
+            requirement = "The body has an unknown entry"
             nearest = find_nearest(name[:_LONGEST_NAME], cls.model_fields)
             if nearest:
                 raise OptionError(f"{requirement}. Did you mean `{nearest}`?")
             hint = "Correct its name, or leave it out."
             raise OptionError(f"{requirement}, number {number} of {len(content)}. {hint}")
-        return {
-            name: value for name, value in content.items() if value is not None or name == "text"
-        }
+        entries = {}
+        for name, value in content.items():
+            if value is not None or name == "text":
+                entries[name] = value
+        return entries
 
     @model_validator(mode="after")
     def _check_options(self) -> "TranslationRequest":
@@ -91,7 +94,8 @@ class TranslationRequest(_Entries):
         # A string would be the path of a file.
         if given.glossary is not None and not isinstance(given.glossary, dict):
             raise OptionError("`glossary` must be an object of terms with their translations.")
-        alone = next((name for name in SAMPLING if getattr(given, name) is not None), None)
+        names = (name for name in SAMPLING if getattr(given, name) is not None)
+        alone = next(names, None)
         if alone is not None and not given.do_sample and given.mbr is None:
             raise OptionError(
                 f"`{alone}` is an option of sampling. Add `do_sample` or leave it out."
@@ -110,13 +114,13 @@ class TranslationRequest(_Entries):
             max_samples: Maximum number of samples from which `mbr` chooses.
         """
         fields = options_of(BODY)
-        options = {
-            name: value
-            for name, value in self
-            if name in self.model_fields_set & fields.keys()
-            and (value is not False or fields[name].default)
-            and (name != "constraints" or value != [])
-        }
+        options = {}
+        for name, value in self:
+            is_default = name not in self.model_fields_set & fields.keys()
+            if is_default or (name == "constraints" and value == []):
+                continue
+            if value is not False or fields[name].default:
+                options[name] = value
         texts = [self.text] if isinstance(self.text, str) else self.text
         check_known(options, known)
         if options.keys() & {"do_sample", "mbr"}:
@@ -127,14 +131,15 @@ class TranslationRequest(_Entries):
                 raise OptionError(
                     f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out."
                 )
-            options |= {"glossary": tuple(options["glossary"].items()), "term_mode": mode}
-        if (
-            "mbr" in options
-            and options.setdefault("mbr_samples", min(MBR_SAMPLES, max_samples)) > max_samples
-        ):
-            found = f"got {options['mbr_samples']}"
+            options["glossary"] = tuple(options["glossary"].items())
+            options["term_mode"] = mode
+        num_samples = 0
+        if "mbr" in options:
+            num_samples = options.setdefault("mbr_samples", min(MBR_SAMPLES, max_samples))
+        if num_samples > max_samples:
+            actual = f"got {options['mbr_samples']}"
             raise OptionError(
-                f"`mbr_samples` may be at most {max_samples} (--max_mbr_samples), {found}."
+                f"`mbr_samples` may be at most {max_samples} (--max_mbr_samples), {actual}."
             )
         if options.get("num_return_sequences") == 1:
             del options["num_return_sequences"]  # which needs no beam search
@@ -148,7 +153,8 @@ class TranslationRequest(_Entries):
                 raise OptionError(
                     "With `format` there is one translation. Leave the other options but terms out."
                 )
-        of_all_texts = resolved.model_copy(update={"constraints": None, "target_prefix": None})
+        update = {"constraints": None, "target_prefix": None}
+        of_all_texts = resolved.model_copy(update=update)
         return TextRequest(texts, of_all_texts, client, self.format, constraints, prefixes)
 
 
@@ -164,11 +170,9 @@ def _column(options: Mapping[str, Any], name: str, texts: Any) -> list[Any] | No
         return None
     kind, place = (list, " for a text") if name == "constraints" else (str, "")
     count = len(texts) if isinstance(texts, list) else 0
-    rows = (
-        [value] * count
-        if isinstance(value, str) or (kind is list and isinstance(value[0], str))
-        else value
-    )
+    is_one_row = kind is list and isinstance(value[0], str)
+    is_shared = isinstance(value, str) or is_one_row
+    rows = [value] * count if is_shared else value
     requirement = f"`{name}` must be {options_of()[name].title}"
     if len(rows) != count:
         raise OptionError(f"{requirement}, but there are {len(rows)} for {count} texts.")
@@ -258,9 +262,14 @@ _REFUSALS = {
     500: "The model failed, or cannot be loaded.",
     503: "Too many texts wait, the model is still loading, or the time is up.",
 }
-BODIES = {  # FastAPI knows models of fields only
+# FastAPI knows models of fields only.
+_MODELS: dict[str, type[BaseModel]] = {
+    "TranslationRequest": TranslationRequest,
+    "Question": Question,
+}
+BODIES = {
     name: jsonable_encoder(model.model_json_schema(), exclude_none=True)
-    for name, model in (("TranslationRequest", TranslationRequest), ("Question", Question))
+    for name, model in _MODELS.items()
 }
 
 
@@ -268,20 +277,25 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe answers whose `detail` is a reason, or whose `error` is in the form of
     LibreTranslate.
     """
-    return {
-        status: {"description": _REFUSALS[status], "model": dict[str, str]} for status in statuses
-    }
+    answers: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        answers[status] = {"description": _REFUSALS[status], "model": dict[str, str]}
+    return answers
 
 
 def _content(examples: Mapping[str, Any], **schema: Any) -> dict[str, Any]:
-    return {"examples": {name: {"value": value} for name, value in examples.items()}, **schema}
+    named = {name: {"value": value} for name, value in examples.items()}
+    return {"examples": named, **schema}
 
 
 def _bodies(examples: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Describe the bodies of a path: JSON of some kinds, and forms of LibreTranslate."""
-    references = [{"$ref": f"#/components/schemas/{name}"} for name in (*names, "Question")]
-    form = _content({"LibreTranslate": examples["LibreTranslate"]}, schema=references[-1])
-    content = {JSON: _content(examples, schema={"anyOf": references}), FORM: form, MULTIPART: form}
+    names = (*names, "Question")
+    references = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    example = {"LibreTranslate": examples["LibreTranslate"]}
+    form = _content(example, schema=references[-1])
+    body = _content(examples, schema={"anyOf": references})
+    content = {JSON: body, FORM: form, MULTIPART: form}
     return {"requestBody": {"required": True, "content": content}}
 
 

@@ -30,9 +30,8 @@ def bind(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise UserError(f"`port` must be from 0 to 65535, got {port}.")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        )[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -64,9 +63,9 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(
-            self._grace_seconds - 2 * _SECONDS_TO_CLOSE, self._models.stop
-        )
+        loop = asyncio.get_running_loop()
+        seconds = self._grace_seconds - 2 * _SECONDS_TO_CLOSE
+        loop.call_later(seconds, self._models.stop)
         await super().shutdown(sockets)
 
 
@@ -135,17 +134,19 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._restart_timer()
-        connections: Any = self.connections  # uvicorn creates no others than of this class
-        open_connections = [
-            connection for connection in connections if not connection.transport.is_closing()
-        ]
+        # uvicorn creates no others than of this class.
+        connections: Any = self.connections
+        open_connections = []
+        for connection in connections:
+            if not connection.transport.is_closing():
+                open_connections.append(connection)
         if len(open_connections) <= self._limits.max_connections:
             return
-        waiting = [
-            connection
-            for connection in open_connections
-            if connection.is_idle or connection.cycle.more_body
-        ]  # for their clients
+        # These wait for their clients.
+        waiting = []
+        for connection in open_connections:
+            if connection.is_idle or connection.cycle.more_body:
+                waiting.append(connection)
         oldest = min(waiting, key=lambda connection: connection._timer.when())
         if oldest is self:
             self.transport.write(_TOO_MANY)
@@ -174,7 +175,8 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
     def _restart_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_later(self._limits.client_seconds, self._cut_if_idle)
+        seconds = self._limits.client_seconds
+        self._timer = self.loop.call_later(seconds, self._cut_if_idle)
 
     def _cut_if_idle(self) -> None:
         if self.is_idle:

@@ -55,7 +55,8 @@ from .schema import TranslationRequest
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
+# Paths of the interface of LibreTranslate.
+_OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")
 # Entries of LibreTranslate by ours.
 _ENTRIES = {
     "text": "q",
@@ -67,8 +68,10 @@ _ENTRIES = {
 OF_PAGES = {"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY"}
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _FAILED = "The model failed to translate the text."
-_TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
-_LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
+# Pages wait so long for the next letter, as LibreTranslate has it.
+_TYPING_MILLISECONDS = 500
+# Percent, of a language that `/detect` lists besides the most probable one.
+_LEAST_CONFIDENCE = 1.0
 
 
 def create_service(
@@ -175,7 +178,8 @@ def create_service_of(
     async def translate_texts(request: Request) -> Response:
         content, client = await _read_body(request, processes, limits)
         if isinstance(content, Question):
-            return JSONResponse(await translator.answer_question(request, content, client))
+            answer = await translator.answer_question(request, content, client)
+            return JSONResponse(answer)
         return await translator.answer(request, content, client)
 
     @service.get(
@@ -198,16 +202,16 @@ def create_service_of(
             if not isinstance(question.q, str):
                 raise Refusal(422, "`q` must be a text.")
             best, *others = await asyncio.to_thread(detect, question.q)
-            return JSONResponse(
-                [best, *(other for other in others if other["confidence"] >= _LEAST_CONFIDENCE)]
-            )
+            listed = [other for other in others if other["confidence"] >= _LEAST_CONFIDENCE]
+            return JSONResponse([best, *listed])
 
     @service.post("/translate_file", **schema.TRANSLATE_FILE)
     async def translate_file(request: Request) -> Response:
         from vanilla_transformer.extensions.documents.document_process import encode_file
 
         question, file, client, encoding = await _read_file(request, processes)
-        translated = (await translator.answer_question(request, question, client))["translatedText"]
+        answer = await translator.answer_question(request, question, client)
+        translated = answer["translatedText"]
         if question.format == "text":  # without the white space around it
             translated = question.q.replace(question.q.strip(), translated, 1)
         content = translated.encode()
@@ -216,8 +220,10 @@ def create_service_of(
             content = await unless_disconnected(request, writing)
         path = files.add(name_translation(file, question.target), content, client)
         host = request.headers.get("host") or "localhost"
-        address = f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '')}"
-        return JSONResponse({"translatedFileUrl": f"{address}/download_file/{quote(path)}"})
+        root_path = request.scope.get("root_path", "")
+        address = f"{request.scope['scheme']}://{host}{root_path}"
+        file_url = f"{address}/download_file/{quote(path)}"
+        return JSONResponse({"translatedFileUrl": file_url})
 
     @service.get(
         "/download_file/{name}",
@@ -242,9 +248,10 @@ def create_service_of(
             targets.setdefault(str(source), []).append(str(target))
         for _, target in models.directions:  # clients look for both languages of a pair
             targets.setdefault(str(target), [])
-        return JSONResponse(
-            [name_language(code) | {"targets": known} for code, known in targets.items()]
-        )
+        languages = []
+        for code, known in targets.items():
+            languages.append(name_language(code) | {"targets": known})
+        return JSONResponse(languages)
 
     @service.get(
         "/frontend/settings",
@@ -295,7 +302,8 @@ def create_service_of(
         async def export_metrics(request: Request) -> Response:
             _find_client(request)
             for model in models:
-                info.labels(model.name).info({"version": VERSION, "sha256": model.sha256 or ""})
+                version = {"version": VERSION, "sha256": model.sha256 or ""}
+                info.labels(model.name).info(version)
             return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     if docs:
@@ -322,7 +330,8 @@ async def _read_body(
     content = await _read_after_key(request, reading)
     names = content.keys() if isinstance(content, dict) else set()
     is_question = request.url.path in _OF_LIBRETRANSLATE or "q" in names
-    is_question = is_question or ("text" not in names and bool(names & {"source", "target"}))
+    has_languages = bool(names & {"source", "target"})
+    is_question = is_question or ("text" not in names and has_languages)
     request.state.is_libretranslate = is_question
     key = content.get("api_key") if is_question and isinstance(content, dict) else None
     client = _find_client(request, str(key or ""))
@@ -346,9 +355,10 @@ async def _read_file(
         raise Refusal(422, "`file` must be given: a file of a form, whose name says its format.")
     if missing := [name for name in ("source", "target") if name not in form]:
         raise Refusal(422, f"`{missing[0]}` must be given.")
-    entries = {
-        name: read_texts(form, name)[-1] for name in ("source", "target", "api_key") if name in form
-    }
+    entries = {}
+    for name in ("source", "target", "api_key"):
+        if name in form:
+            entries[name] = read_texts(form, name)[-1]
     _check_unicode(request, Question(q="", **entries))
     name = file.filename or ""
     format = DOCUMENT_ENDINGS.get(PurePosixPath(name).suffix.lower())
@@ -391,17 +401,13 @@ def _find_client(request: Request, key: str = "") -> str:
     if not api_keys:
         return request.client.host if request.client else ""
     header = request.headers.get("authorization")  # as Latin-1
-    sent = (
-        f"Bearer {key}"
-        if header is None
-        else header.encode("latin-1").decode(errors="surrogateescape")
-    )
+    sent = f"Bearer {key}"
+    if header is not None:
+        sent = header.encode("latin-1").decode(errors="surrogateescape")
     scheme, _, key_sent = sent.partition(" ")
     # All keys are compared, in a time that tells nothing about them.
-    matches = [
-        hmac.compare_digest(key_sent.encode(errors="surrogatepass"), key.encode())
-        for key in api_keys
-    ]
+    encoded = key_sent.encode(errors="surrogatepass")
+    matches = [hmac.compare_digest(encoded, key.encode()) for key in api_keys]
     if scheme.lower() != "bearer" or not any(matches):
         raise Refusal(401, "A valid API key is required: `Authorization: Bearer KEY`.")
     return key_sent
@@ -429,7 +435,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
         case Refusal():
             status, reason = error.status, str(error)
         case HTTPException():
-            status, reason, headers = error.status_code, error.detail, dict(error.headers or {})
+            status, reason = error.status_code, error.detail
+            headers = dict(error.headers or {})
         case ModelFailure():
             status, reason = 500, _FAILED
         case RecursionError():  # whose message would show a value
@@ -447,10 +454,10 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if status == 503:
         headers["Retry-After"] = "1"
     if getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE):
-        reason = re.sub(
-            f"(?<=`)({'|'.join(_ENTRIES)})(?=`)", lambda match: _ENTRIES[match[0]], reason
-        )
-        return JSONResponse({"error": reason}, {401: 403, 422: 400}.get(status, status), headers)
+        named = f"(?<=`)({'|'.join(_ENTRIES)})(?=`)"
+        reason = re.sub(named, lambda match: _ENTRIES[match[0]], reason)
+        status = {401: 403, 422: 400}.get(status, status)
+        return JSONResponse({"error": reason}, status, headers)
     return JSONResponse({"detail": reason}, status, headers)
 
 
@@ -474,13 +481,13 @@ class _Translator:
         model = self.models.find(content.model)
         resolved = await self._resolve(request, model, content, client)
         if content.stream:
-            self.limits.check_request(resolved.texts, resolved.options.count, content.format)
+            options = resolved.options
+            self.limits.check_request(resolved.texts, options.count, content.format)
             events = stream_events(model, resolved)
             at_once = {"X-Accel-Buffering": "no"}  # for nginx
             return StreamingResponse(events, headers=at_once, media_type=schema.EVENTS)
-        return JSONResponse(
-            {"translations": await unless_disconnected(request, model.translate(resolved))}
-        )
+        translations = await unless_disconnected(request, model.translate(resolved))
+        return JSONResponse({"translations": translations})
 
     async def answer_question(
         self, request: Request, question: Question, client: str
@@ -491,12 +498,14 @@ class _Translator:
         """
         detected: list[Detected] | None = None
         if self.detect is not None and question.asks_for_detection:
-            self.limits.check_request(question.texts, question.num_hypotheses, question.format)
+            texts, num_hypotheses = question.texts, question.num_hypotheses
+            self.limits.check_request(texts, num_hypotheses, question.format)
             detected = await asyncio.to_thread(
                 question.detect_sources, self.detect, self.models.directions
             )
         if detected is None:
-            return question.answer(await self._translate_question(request, question, client))
+            translations = await self._translate_question(request, question, client)
+            return question.answer(translations)
         positions: dict[str, list[int]] = {}
         for position, language in enumerate(detected):
             positions.setdefault(language["language"], []).append(position)
@@ -504,25 +513,23 @@ class _Translator:
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 for code, places in positions.items():
-                    part = {"q": [question.texts[position] for position in places], "source": code}
+                    texts_of_code = [question.texts[position] for position in places]
+                    part = {"q": texts_of_code, "source": code}
                     try:
-                        translated = await self._translate_question(
-                            request, question.model_copy(update=part), client
-                        )
+                        copy = question.model_copy(update=part)
+                        translated = await self._translate_question(request, copy, client)
                     except Refusal as refusal:  # which names a text by its position in this part
-                        named = re.fullmatch(
-                            r"(.*at position )(\d+)(\)?\.?)", str(refusal), re.DOTALL
-                        )
-                        reason = (
-                            f"{named[1]}{places[int(named[2])]}{named[3]}"
-                            if named
-                            else str(refusal)
-                        )
+                        pattern = r"(.*at position )(\d+)(\)?\.?)"
+                        named = re.fullmatch(pattern, str(refusal), re.DOTALL)
+                        reason = str(refusal)
+                        if named:
+                            reason = f"{named[1]}{places[int(named[2])]}{named[3]}"
                         raise Refusal(refusal.status, reason) from refusal
                     rows |= zip(places, translated, strict=True)
         except TimeoutError as error:
             raise self.limits.late() from error
-        return question.answer([rows[position] for position in range(len(detected))], detected)
+        translations = [rows[position] for position in range(len(detected))]
+        return question.answer(translations, detected)
 
     async def _translate_question(
         self, request: Request, question: Question, client: str
@@ -537,10 +544,10 @@ class _Translator:
             "format": question.format,
         }
         if direction is not None and len(model.directions) > 1:
-            content |= {"src_lang": str(direction.source), "tgt_lang": str(direction.target)}
-        resolved = await self._resolve(
-            request, model, TranslationRequest.model_validate(content), client
-        )
+            content["src_lang"] = str(direction.source)
+            content["tgt_lang"] = str(direction.target)
+        translation_request = TranslationRequest.model_validate(content)
+        resolved = await self._resolve(request, model, translation_request, client)
         return await unless_disconnected(request, model.translate(resolved))
 
     async def _resolve(
@@ -548,7 +555,8 @@ class _Translator:
     ) -> TextRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
-        if content.format == "text" and request.state.body_bytes > self.limits.max_body_bytes:
+        is_longer = request.state.body_bytes > self.limits.max_body_bytes
+        if content.format == "text" and is_longer:
             requirement = (
                 f"at most {self.limits.max_body_bytes} bytes (--max_body_bytes), unless it has "
                 "a document"
@@ -565,9 +573,8 @@ async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterat
     async def translate(position: int) -> dict[str, Any]:
         phrases = request.constraints and [request.constraints[position]]
         prefixes = request.prefixes and [request.prefixes[position]]
-        one = request._replace(
-            texts=[request.texts[position]], constraints=phrases, prefixes=prefixes
-        )
+        texts = [request.texts[position]]
+        one = request._replace(texts=texts, constraints=phrases, prefixes=prefixes)
         try:
             (row,) = await model.translate(one)
         except Refusal as refusal:
@@ -576,7 +583,8 @@ async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterat
             return {"position": position, "status": 500, "detail": _FAILED}
         return {"position": position, "translations": row}
 
-    tasks = [asyncio.ensure_future(translate(position)) for position in range(len(request.texts))]
+    positions = range(len(request.texts))
+    tasks = [asyncio.ensure_future(translate(position)) for position in positions]
     try:
         for finished in asyncio.as_completed(tasks):
             yield f"data: {json.dumps(await finished, ensure_ascii=False)}\n\n"
@@ -611,24 +619,31 @@ def translate_with(
         source = options.src_lang or languages.source
         target = options.tgt_lang or languages.target
         options = options.override(src_lang=source, tgt_lang=target)
-        is_usual = languages.source in (None, source) and languages.target in (None, target)
+        is_usual_source = languages.source in (None, source)
+        is_usual = is_usual_source and languages.target in (None, target)
         if glossary is not None and is_usual:
             options = _add_glossary(options, glossary, pipeline.tokenizer)
         if format != TEXT:
             assert documents is not None
             options = options.choose_beams(usual_beams)
-            return [[translation] for translation in documents.translate(texts, options)]
+            translations = documents.translate(texts, options)
+            return [[translation] for translation in translations]
         options = options.choose_beams(usual_beams, pipeline.reranks)
         if options.split_sentences:
-            options = options.override(source_language=options.src_lang or source_language)
+            spoken = options.src_lang or source_language
+            options = options.override(source_language=spoken)
         if isinstance(options.seed, int):
             # Repeated sentences do not count, or the samples would depend on the batch.
-            options = options.override(seed=SentenceSeeds(options.seed, repeats_differ=False))
+            seeds = SentenceSeeds(options.seed, repeats_differ=False)
+            options = options.override(seed=seeds)
         answers = pipeline(list(texts), progress_bar=False, **options.given)
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
         if options.returned:
-            return [[rename_text(answer) for answer in row] for row in rows]
-        return [[hypothesis["translation_text"] for hypothesis in row] for row in rows]
+            return [[*map(rename_text, row)] for row in rows]
+        texts_of_rows = []
+        for row in rows:
+            texts_of_rows.append([answer["translation_text"] for answer in row])
+        return texts_of_rows
 
     return translate
 

@@ -102,7 +102,8 @@ def _annotate(
     _check_plain(targets, tokenizer)
     annotations = []
     for sentence, of_sentence in zip(sentences, matches, strict=True):
-        annotations.append(annotate(sentence.text, of_sentence) if of_sentence else None)
+        annotation = annotate(sentence.text, of_sentence) if of_sentence else None
+        annotations.append(annotation)
     texts = [annotation.text for annotation in annotations if annotation is not None]
     token_rows = iter(encode(texts, options))
     annotated = []

@@ -28,7 +28,8 @@ from vanilla_transformer.text.languages import Direction
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-MOST_TOKENS = 100  # of a source or a translation: more make a page that is slow and hard to read
+# Of a source or a translation: more make a page that is slow and hard to read.
+MOST_TOKENS = 100
 _ALTERNATIVES = 5
 _PART = "Explain one of its sentences."
 
@@ -125,14 +126,15 @@ def explain(
     """
     direction = Direction(options.pop("src_lang", None), options.pop("tgt_lang", None))
     text = _check_line(text, "text")
-    (source,) = begin_with_languages(tokenizer, encode_sentences(tokenizer, [text]), direction)
+    encoded = encode_sentences(tokenizer, [text])
+    (source,) = begin_with_languages(tokenizer, encoded, direction)
     _check_length(source, "text", _PART)
     options |= forced_language(tokenizer, direction)
     longest = getattr(model.config, "max_source_length", None)
     if longest is not None and len(source) > longest:
-        found = f"got {len(source)}, so its sentences are translated one by one"
+        actual = f"got {len(source)}, so its sentences are translated one by one"
         raise UserError(
-            f"The text must have at most {longest} tokens, the longest in training; {found}. "
+            f"The text must have at most {longest} tokens, the longest in training; {actual}. "
             f"{_PART}"
         )
     forced = None
@@ -145,11 +147,13 @@ def explain(
     target = list(search.best[0].tokens) if forced is None else forced
     _check_length(target, "translation", "Limit it by `max_new_tokens`.")
     logits, attentions = _read(model, source, target)
-    places = {
-        each.tokens: (row, column)
-        for row, step in enumerate(search.steps)
-        for column, each in enumerate(step)
-    }
+    places = {}
+    for row, step in enumerate(search.steps):
+        for column, node in enumerate(step):
+            places[node.tokens] = (row, column)
+    alignment_heads = []
+    if getattr(model.config, "alignment_heads", None):
+        alignment_heads = alignment_heads_of(model)
     return Explanation(
         source=text,
         translation=_text(tokenizer, target),
@@ -158,12 +162,10 @@ def explain(
         target_tokens=_choices(tokenizer, target, logits),
         attentions=attentions,
         steps=_steps(tokenizer, search),
-        hypotheses=[(_text(tokenizer, each.tokens), each.score) for each in search.best],
-        places=[places[each.tokens] for each in search.best],
+        hypotheses=[(_text(tokenizer, best.tokens), best.score) for best in search.best],
+        places=[places[best.tokens] for best in search.best],
         num_beams=options.get("num_beams") or model.generation_config.num_beams or 1,
-        alignment_heads=alignment_heads_of(model)
-        if getattr(model.config, "alignment_heads", None)
-        else [],
+        alignment_heads=alignment_heads,
         special_tokens=tokenizer.all_special_tokens,
     )
 
@@ -194,9 +196,8 @@ def _read(
     predicted.
     """
     start = model.generation_config.decoder_start_token_id
-    ids, previous = (
-        torch.tensor([row], device=model.device) for row in (source, [start, *target[:-1]])
-    )
+    rows = (source, [start, *target[:-1]])
+    ids, previous = (torch.tensor([row], device=model.device) for row in rows)
     logits = decoder_logits(model, ids, None, previous)[0].float()
     outputs = model(
         input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True
@@ -206,10 +207,10 @@ def _read(
         "encoder": outputs.encoder_attentions,
         "decoder": outputs.decoder_attentions,
     }
-    weights = {
-        kind: torch.cat([*each]).float().cpu() if each else None for kind, each in layers.items()
-    }
-    return logits, [Attention(kind, each) for kind, each in weights.items()]
+    weights: dict[str, Tensor | None] = {}
+    for kind, parts in layers.items():
+        weights[kind] = torch.cat([*parts]).float().cpu() if parts else None
+    return logits, [Attention(kind, weight) for kind, weight in weights.items()]
 
 
 def _choices(
@@ -220,11 +221,10 @@ def _choices(
     choices = []
     for place, (token, text) in enumerate(zip(target, token_texts(tokenizer, target), strict=True)):
         row = zip(tokens[place].tolist(), best[place].tolist(), strict=True)
-        others = [
-            (next_token_text(tokenizer, target[:place], each), value)
-            for each, value in row
-            if each != token
-        ]
+        others = []
+        for other, value in row:
+            if other != token:
+                others.append((next_token_text(tokenizer, target[:place], other), value))
         probability = probabilities[place, token].item()
         rank = 1 + int((probabilities[place] > probability).sum())
         choices.append(TokenChoice(text, probability, rank, others[:_ALTERNATIVES]))
@@ -235,14 +235,13 @@ def _steps(tokenizer: "PreTrainedTokenizerBase", search: RecordedSearch) -> list
     steps = list[list[Node]]()
     parents: dict[tuple[int, ...], int] = {(): 0}
     for step in search.steps:
-        texts = [next_token_text(tokenizer, each.tokens[:-1], each.tokens[-1]) for each in step]
-        steps.append(
-            [
-                Node(parents[each.tokens[:-1]], text, each)
-                for each, text in zip(step, texts, strict=True)
-            ]
-        )
-        parents = {each.tokens: place for place, each in enumerate(step)}
+        nodes = []
+        for hypothesis in step:
+            before = hypothesis.tokens[:-1]
+            text = next_token_text(tokenizer, before, hypothesis.tokens[-1])
+            nodes.append(Node(parents[before], text, hypothesis))
+        steps.append(nodes)
+        parents = {hypothesis.tokens: place for place, hypothesis in enumerate(step)}
     return steps
 
 

@@ -27,9 +27,11 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
     for kind, weights in explanation.attentions:
         attentions.append({"kind": kind, "weights": None})
         if weights is not None:
-            sizes = zip(("layers", "heads", "rows", "columns"), weights.shape, strict=True)
+            dimensions = ("layers", "heads", "rows", "columns")
+            sizes = zip(dimensions, weights.shape, strict=True)
             as_bytes = (weights * 255).round().byte().numpy().tobytes()
-            attentions[-1] |= {**dict(sizes), "weights": base64.b64encode(as_bytes).decode()}
+            encoded = base64.b64encode(as_bytes).decode()
+            attentions[-1] |= {**dict(sizes), "weights": encoded}
     names = (
         "source",
         "translation",
@@ -44,9 +46,10 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
     for token in explanation.target_tokens:
         entry: dict[str, Any] = {"text": token.text, "rank": token.rank}
         entry["probability"] = round(token.probability, _DIGITS)
-        entry["alternatives"] = [
-            [text, round(value, _DIGITS)] for text, value in token.alternatives
-        ]
+        alternatives = []
+        for text, value in token.alternatives:
+            alternatives.append([text, round(value, _DIGITS)])
+        entry["alternatives"] = alternatives
         data["target_tokens"].append(entry)
     data["attentions"] = attentions
     data["steps"] = []
@@ -59,6 +62,8 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
             candidates.append(entry)
         data["steps"].append(candidates)
     data["hypotheses"] = []
-    for (text, score), place in zip(explanation.hypotheses, explanation.places, strict=True):
-        data["hypotheses"].append({"text": text, "score": round(score, _DIGITS), "place": place})
+    rows = zip(explanation.hypotheses, explanation.places, strict=True)
+    for (text, score), place in rows:
+        hypothesis = {"text": text, "score": round(score, _DIGITS), "place": place}
+        data["hypotheses"].append(hypothesis)
     return data

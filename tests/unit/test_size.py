@@ -12,18 +12,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2465,
-    "vanilla_transformer/cli": 1302,
-    "vanilla_transformer/data": 2908,
-    "vanilla_transformer/decoding": 6039,
-    "vanilla_transformer/evaluation": 983,
-    "vanilla_transformer/extensions": 9726,
-    "vanilla_transformer/publishing": 838,
+    "vanilla_transformer/cli": 1434,
+    "vanilla_transformer/data": 3217,
+    "vanilla_transformer/decoding": 6686,
+    "vanilla_transformer/evaluation": 1102,
+    "vanilla_transformer/extensions": 10484,
+    "vanilla_transformer/publishing": 917,
     "vanilla_transformer/text": 961,
     "vanilla_transformer/training": 3127,
-    "vanilla_transformer/files": 864,
-    "vanilla_transformer/loading": 152,
+    "vanilla_transformer/files": 944,
+    "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 291,
-    "vanilla_transformer/user_input": 489,
+    "vanilla_transformer/user_input": 580,
     "tests": 41845,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it

@@ -611,11 +611,10 @@ def translate_with(
         glossary: Terms of all requests in these languages, besides their own.
     """
 
-    usual_beams = pipeline.model.generation_config.num_beams
-
     def translate(
         texts: Sequence[Any], options: TranslationOptions, format: str = TEXT
     ) -> list[list[Any]]:
+        usual_beams = pipeline.model.generation_config.num_beams
         source = options.src_lang or languages.source
         target = options.tgt_lang or languages.target
         options = options.override(src_lang=source, tgt_lang=target)

@@ -15,7 +15,7 @@ STATEMENTS = {
     "vanilla_transformer/cli": 1434,
     "vanilla_transformer/data": 3217,
     "vanilla_transformer/decoding": 6686,
-    "vanilla_transformer/evaluation": 1102,
+    "vanilla_transformer/evaluation": 1118,
     "vanilla_transformer/extensions": 10484,
     "vanilla_transformer/publishing": 917,
     "vanilla_transformer/text": 961,

@@ -73,11 +73,11 @@ Tokens = Annotated[list[int], Strict(False)]  # or a tuple
 Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
 
 
-# A value for each text; an iterator is not consumed.
 def _is_column(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
 
 
+# A value for each text; an iterator is not consumed.
 Column = Annotated[Any, Predicate(_is_column)]
 _STRING: dict[str, Any] = {"type": "string"}
 _STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}

@@ -227,7 +227,7 @@ class EnginePool:
                 self._views.append(weight.view(-1)[::interval])
         self._samples = _join(self._views)
         self._decoded, self._problem = self.model, None
-        if self.converts and not Engine.supports(self.model):
+        if self.converts:
             try:
                 self._decoded = convert_for_engine(self.model)
             except UserError as error:

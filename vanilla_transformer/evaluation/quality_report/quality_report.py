@@ -156,33 +156,24 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
     template = create_environment().from_string(read_part(str(__package__), "html"))
     style = read_part(str(__package__), "css")
     source, target = [(code or "").replace("_", "-") for code in setup.languages]
-    comparison = compare(report, sentences) if report.comparisons else None
-    return template.render(
-        style=style,
-        style_hash=hash_content(style),
-        setup=setup,
-        date=datetime.now(UTC),
-        source_language=source,
-        target_language=target,
-        sentences=sentences,
-        is_few=len(sentences) < _FEW_SENTENCES,
-        has_sources=bool(evaluation.sources),
-        report=report,
-        labels=METRIC_LABELS,
-        meanings=_MEANINGS,
-        scale=describe_scale(report.estimates["bleu"]),
-        comparison=comparison,
-        lengths=describe_lengths(sentences),
-        distribution=describe_distribution(sentences),
-        examples=choose_examples(sentences),
-        warnings=count_warnings(sentences),
-        warned=sum(bool(sentence.warnings) for sentence in sentences),
-        meanings_of_warnings=WARNINGS,
-        speed=describe_speed(sentences, evaluation.seconds),
-        versions=describe_versions(setup),
-        files=hash_files(setup.files),
-        models=list_models(setup.models),
-    )
+    values: dict[str, Any] = {"setup": setup, "sentences": sentences, "report": report}
+    values |= {"source_language": source, "target_language": target, "date": datetime.now(UTC)}
+    values |= {"labels": METRIC_LABELS, "meanings": _MEANINGS, "meanings_of_warnings": WARNINGS}
+    values |= {"style": style, "style_hash": hash_content(style)}
+    values["is_few"] = len(sentences) < _FEW_SENTENCES
+    values["has_sources"] = bool(evaluation.sources)
+    values["scale"] = describe_scale(report.estimates["bleu"])
+    values["comparison"] = compare(report, sentences) if report.comparisons else None
+    values["lengths"] = describe_lengths(sentences)
+    values["distribution"] = describe_distribution(sentences)
+    values["examples"] = choose_examples(sentences)
+    values["warnings"] = count_warnings(sentences)
+    values["warned"] = sum(bool(sentence.warnings) for sentence in sentences)
+    values["speed"] = describe_speed(sentences, evaluation.seconds)
+    values["versions"] = describe_versions(setup)
+    values["files"] = hash_files(setup.files)
+    values["models"] = list_models(setup.models)
+    return template.render(values)
 
 
 def create_environment() -> Environment:

@@ -46,7 +46,7 @@ class _Texts(BaseModel):
         Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})
     ] = Field(description="A text or several.")
     model: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description=_MODEL_HELP)
-    format: str = Field("text", description="Format of documents, whose markup is kept.")
+    format: str = Field(TEXT, description="Format of documents, whose markup is kept.")
     stream: bool = Field(
         False, description="Answer each text by a server-sent event as soon as it is translated."
     )
@@ -116,8 +116,8 @@ class TranslationRequest(_Entries):
         fields = options_of(BODY)
         options = {}
         for name, value in self:
-            is_default = name not in self.model_fields_set & fields.keys()
-            if is_default or (name == "constraints" and value == []):
+            is_missing = name not in self.model_fields_set & fields.keys()
+            if is_missing or (name == "constraints" and value == []):
                 continue
             if value is not False or fields[name].default:
                 options[name] = value

@@ -556,7 +556,7 @@ class _Translator:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         is_longer = request.state.body_bytes > self.limits.max_body_bytes
-        if content.format == "text" and is_longer:
+        if content.format == TEXT and is_longer:
             requirement = (
                 f"at most {self.limits.max_body_bytes} bytes (--max_body_bytes), unless it has "
                 "a document"

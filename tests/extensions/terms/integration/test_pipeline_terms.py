@@ -43,7 +43,7 @@ def test_pipeline_warns_of_terms_that_a_translation_lacks(translate):
     texts = [*TEXTS, "See http://man.example/ now."]
     answers = translate(texts, glossary=glossary, return_warnings=True)
     warned = ["terms" in answer["warnings"] for answer in answers]
-    assert True in warned
+    assert any(warned)
     assert warned.pop() is False
     for text, answer, is_warned in zip(TEXTS, answers[:-1], warned, strict=True):
         assert is_warned == glossary.is_ignored(text, answer["translation_text"])
